@@ -68,6 +68,16 @@ impl Store {
         }
     }
 
+    /// The number that a block has which the program was given at `address`, if one is there; None also where that takes
+    /// as long as to look for the block.
+    #[inline(always)]
+    pub(crate) fn number_from(&self, address: u64) -> Option<u64> {
+        match self {
+            Store::Chunks(chunks) => chunks.number_from(address),
+            _ => None,
+        }
+    }
+
     /// The block with this number, which must be one that was given out.
     pub(crate) fn block_of(&self, number: u64) -> Cell {
         match self {

@@ -1,5 +1,7 @@
 //! All edges in compressed rows: those of node n lie between the ends of rows n - 1 and n.
 
+use crate::memory::ahead::fetch;
+
 /// The two highest bits of an edge say how much it is to be believed.
 const STRENGTH_SHIFT: u32 = 30;
 const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
@@ -103,6 +105,18 @@ impl Edges {
     pub(crate) fn row(&self, node: u32) -> (u32, u32) {
         let node = node as usize;
         (if node == 0 { 0 } else { self.ends[node - 1] }, self.ends[node])
+    }
+
+    /// Has the ends of a node's row fetched.
+    #[inline(always)]
+    pub(crate) fn fetch_row(&self, node: u32) {
+        fetch(&self.ends, node as usize);
+    }
+
+    /// Has the edges of a node fetched, whose row was.
+    #[inline(always)]
+    pub(crate) fn fetch_edges(&self, node: u32) {
+        fetch(&self.targets, self.row(node).0 as usize);
     }
 
     /// The edge at a place.

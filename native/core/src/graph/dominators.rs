@@ -6,6 +6,7 @@
 use super::csr::{in_rows, split, Edges};
 use super::tree::{Tree, NOBODY, NOT_REACHED};
 use crate::error::Cancelled;
+use crate::memory::ahead::{self, fetch};
 use crate::work::Control;
 
 const OFTEN: usize = 1 << 20;
@@ -61,6 +62,7 @@ impl Search {
                 }
                 let (place, parent) = (above.next, above.number);
                 above.next += 1;
+                search.look_ahead(place, above.end, edges, tree);
                 let (target, strength) = split(edges.at(place));
                 if search.numbers[target as usize] != NOBODY {
                     continue;
@@ -77,6 +79,39 @@ impl Search {
         Ok(search)
     }
 
+    /// Has what the search needs of the next targets of a row fetched.
+    #[inline(always)]
+    fn look_ahead(&self, place: u32, end: u32, edges: &Edges, tree: &Tree) {
+        const SOON: u32 = ahead::SOON as u32;
+        if end - place > SOON {
+            let target = split(edges.at(place + SOON)).0;
+            fetch(&self.numbers, target as usize);
+            edges.fetch_row(target);
+            tree.fetch(target);
+            edges.fetch_edges(split(edges.at(place + SOON * 2 / 3)).0);
+            if let Some(edge) = edges.of(split(edges.at(place + SOON / 3)).0).first() {
+                let next = split(*edge).0;
+                fetch(&self.numbers, next as usize);
+                edges.fetch_row(next);
+                tree.fetch(next);
+            }
+        }
+    }
+
+    /// Has what is asked of the nodes with the next numbers fetched.
+    #[inline(always)]
+    fn fetch_sources(&self, number: usize, edges: &Edges, tree: &Tree) {
+        const SOON: usize = 3 * ahead::SOON;
+        if let Some(nodes) = self.order.get(number..=number + SOON) {
+            tree.fetch(nodes[SOON]);
+            edges.fetch_row(nodes[SOON]);
+            edges.fetch_edges(nodes[2 * SOON / 3]);
+            if let Some(edge) = edges.of(nodes[SOON / 3]).first() {
+                fetch(&self.numbers, split(*edge).0 as usize);
+            }
+        }
+    }
+
     fn enter(&mut self, node: u32, parent: u32, edges: &Edges, tree: &Tree) -> Open {
         let number = self.order.len() as u32;
         self.numbers[node as usize] = number;
@@ -89,8 +124,11 @@ impl Search {
     /// Predecessors by number: `(starts, numbers)`, without the edges that the search took, which `parents` has.
     fn incoming(&self, edges: &Edges, tree: &Tree, roots: &[u32]) -> (Vec<u32>, Vec<u32>) {
         // Looked up once: where a number lies is a cache miss for each edge.
-        let mut pairs: Vec<(u32, u32)> = roots.iter().map(|root| (self.numbers[*root as usize], 0)).collect();
+        let left = roots.len() + edges.count() - edges.count().min(self.order.len() - 1);
+        let mut pairs: Vec<(u32, u32)> = Vec::with_capacity(left);
+        pairs.extend(roots.iter().map(|root| (self.numbers[*root as usize], 0)));
         for (number, node) in (1..).zip(&self.order[1..]) {
+            self.fetch_sources(number as usize, edges, tree);
             let (all, (start, end)) = (tree.counts_all(*node), edges.row(*node));
             for place in start..end {
                 if self.taken[place as usize / 64] >> (place % 64) & 1 != 0 {
@@ -185,7 +223,7 @@ impl Dominators {
         let above = search.dominators(&starts, &sources, control)?;
         drop((starts, sources));
         let Search { order, parents, numbers, taken } = search;
-        drop((parents, numbers, taken));
+        drop((parents, taken));
         let mut found = Dominators { above: vec![NOBODY; edges.nodes()], retained: sizes(), order };
         // By number first: a node and its dominator have numbers that are close together.
         let own = |node: &u32| found.retained.get(*node as usize).copied().unwrap_or(0);
@@ -193,10 +231,10 @@ impl Dominators {
         for number in (1..found.order.len()).rev() {
             retained[above[number] as usize] += retained[number];
         }
-        for number in 1..found.order.len() {
-            let (node, dominator) = (found.order[number] as usize, found.order[above[number] as usize]);
-            found.above[node] = dominator;
-            found.retained[node] = retained[number];
+        let nodes = found.above.iter_mut().zip(&mut found.retained);
+        for ((dominator, bytes), number) in nodes.zip(&numbers).filter(|(_, number)| **number != NOBODY) {
+            *dominator = found.order[above[*number as usize] as usize];
+            *bytes = retained[*number as usize];
         }
         Ok(found)
     }

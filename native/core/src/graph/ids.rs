@@ -8,6 +8,7 @@ use crate::allocators::heaps::Heaps;
 use crate::allocators::store::Store;
 use crate::bits::SharedBits;
 use crate::by_address::ByAddress;
+use crate::memory::ahead::fetch;
 
 /// Numbers below this; the two bits above them say how much an edge is to be believed.
 pub(crate) const MAX_NODES: u64 = 1 << 30;
@@ -56,6 +57,12 @@ impl Ranked {
         let word = self.words.get((index / 64) as usize)?;
         let bit = 1u64 << (index % 64);
         (word.bits & bit != 0).then(|| self.first + word.before + (word.bits & (bit - 1)).count_ones())
+    }
+
+    /// Has fetched what `id` looks at.
+    #[inline(always)]
+    fn fetch(&self, index: u64) {
+        fetch(&self.words, (index / 64) as usize);
     }
 
     /// How many members there are below `index`, plus `first`.
@@ -172,6 +179,38 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
+    /// The place of a block that the program was given at `address`, if one is there and that is soon told.
+    #[inline(always)]
+    fn place_from(&self, address: u64) -> Option<Place> {
+        for (store, index) in self.heaps.stores.iter().zip(0..) {
+            if let Some(number) = store.number_from(address) {
+                return Some(Place { store: index, number });
+            }
+            // The first that knows an address has it.
+            if store.block_at(address).is_some() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Has fetched what `find_start` looks at.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, address: u64) {
+        if let Some(place) = self.place_from(address) {
+            self.ids.stores[place.store as usize].fetch(place.number);
+        }
+    }
+
+    /// As `find`, of an address where a block may well begin.
+    #[inline(always)]
+    pub(crate) fn find_start(&self, address: u64) -> Option<Found> {
+        match self.place_from(address).and_then(|place| self.ids.id_of(place)) {
+            Some(id) => Some(Found { id, address }),
+            None => self.find(address),
+        }
+    }
+
     /// The used block that holds `address`, or the static type there.
     #[inline(always)]
     pub(crate) fn find(&self, address: u64) -> Option<Found> {

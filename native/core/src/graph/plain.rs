@@ -16,6 +16,7 @@ use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::walk::{Visitor, Walk};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
+use crate::memory::ahead::SOON;
 use crate::memory::reader::Reader;
 use crate::python::strays;
 use crate::work::{Control, Watcher};
@@ -120,13 +121,18 @@ impl<'a> Drawer<'a> {
         self.rows.begin(self.blocks.ids.id_from(job.first));
     }
 
+    #[inline(always)]
+    fn may_lead(&self, pointer: u64) -> bool {
+        pointer >= self.bounds.0 && pointer < self.bounds.1
+    }
+
     /// An edge of the node `own` where the word leads into another block.
     #[inline(always)]
     fn word(&mut self, pointer: u64, strength: u32, own: u32) {
-        if pointer < self.bounds.0 || pointer >= self.bounds.1 {
+        if !self.may_lead(pointer) {
             return;
         }
-        match self.blocks.find(pointer) {
+        match self.blocks.find_start(pointer) {
             Some(found) if found.id != own => self.edge(pointer, found, strength),
             _ => (),
         }
@@ -180,7 +186,12 @@ impl<'a> Drawer<'a> {
 
     #[inline(always)]
     fn piece(&mut self, at: u64, piece: &[u8], last: u64, own: u32) {
-        for (word, address) in piece.chunks_exact(WORD as usize).zip((at..).step_by(WORD as usize)) {
+        let words = piece.chunks_exact(WORD as usize);
+        let mut later = words.clone().skip(SOON).map(|word| u64_at(word, 0));
+        for (word, address) in words.zip((at..).step_by(WORD as usize)) {
+            if let Some(pointer) = later.next().filter(|pointer| self.may_lead(*pointer)) {
+                self.blocks.fetch(pointer);
+            }
             self.word(u64_at(word, 0), if address >= last { LIKELY } else { EXACT }, own);
         }
     }

@@ -3,6 +3,7 @@
 use super::csr::{split, Edges};
 use super::edges::{DOUBTFUL, EXACT, LIKELY, STRAY};
 use crate::error::Cancelled;
+use crate::memory::ahead::{fetch, SOON};
 use crate::work::Control;
 
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -62,6 +63,7 @@ impl Tree {
                 tree.follow(edges, node, phase as u8, strength, &mut queue, &mut weak);
             }
             while let Some(node) = queue.get(next).copied() {
+                tree.look_ahead(edges, &queue[next..]);
                 next += 1;
                 if next % OFTEN == 0 {
                     control.advance(0)?;
@@ -70,6 +72,18 @@ impl Tree {
             }
         }
         Ok(tree)
+    }
+
+    /// Has what the next nodes of the queue need fetched.
+    #[inline(always)]
+    fn look_ahead(&self, edges: &Edges, queue: &[u32]) {
+        if let Some(nodes) = queue.get(..=SOON) {
+            edges.fetch_row(nodes[SOON]);
+            edges.fetch_edges(nodes[SOON * 2 / 3]);
+            if let Some(edge) = edges.of(nodes[SOON / 3]).first() {
+                fetch(&self.phases, split(*edge).0 as usize);
+            }
+        }
     }
 
     #[inline(always)]
@@ -107,6 +121,13 @@ impl Tree {
         }
         found.reverse();
         found
+    }
+
+    /// Has what is known of a node fetched.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, node: u32) {
+        fetch(&self.phases, node as usize);
+        fetch(&self.before, node as usize);
     }
 
     /// Whether all edges of a node count, whatever they lead to.

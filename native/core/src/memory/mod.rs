@@ -1,5 +1,6 @@
 //! The bytes of a target: where they are, which pages of them are there, and how they are read.
 
+pub(crate) mod ahead;
 pub(crate) mod capture;
 pub(crate) mod gate;
 pub(crate) mod pages;

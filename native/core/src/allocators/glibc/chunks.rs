@@ -458,6 +458,15 @@ impl Chunks {
         (region.stretch.start == address).then_some(region)
     }
 
+    /// The number that a block has which the program was given at `address`, if one is there.
+    #[inline(always)]
+    pub(crate) fn number_from(&self, address: u64) -> Option<u64> {
+        let chunk = address.checked_sub(CHUNK_HEADER)?;
+        let place = self.region_of(chunk)?;
+        let region = &self.regions[place];
+        ((chunk - region.stretch.start) % GRAIN == 0).then(|| self.firsts[place] + region.index(chunk))
+    }
+
     pub(crate) fn locate(&self, address: u64) -> Option<(u64, u64, State)> {
         self.regions[self.region_of(address)?].find(address)
     }
