@@ -53,4 +53,5 @@ COMMAND = Command(
     render=_render,
     listed="values",
     top=20,
+    copies=True,
 )

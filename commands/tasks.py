@@ -70,4 +70,5 @@ COMMAND = Command(
         "retained": lambda row: row.retained or 0,
     },
     top=20,
+    copies=True,
 )

@@ -43,4 +43,5 @@ COMMAND = Command(
     answer=_answer,
     render=_render,
     listed="",
+    copies=True,
 )

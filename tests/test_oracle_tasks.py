@@ -117,7 +117,7 @@ def test_in_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
     with running(started("3.11", rng, tmp_path, 20, 10), tmp_path) as target:
         core = target.as_form(form)
         rows = ask("tasks", core, "--list")["tasks"]
-        texts = [gdbheap("tasks", core, "--list", *options).stdout for options in ([], ["--no-text"])]
+        texts = [gdbheap("tasks", core, "--list", "--top=all", *options).stdout for options in ([], ["--no-text"])]
         retained = ask("tasks", core, "--retained", "--kind=task")["rows"]
     check_tasks(rows, truth_in(tmp_path))
     assert [("named " in text, "Task-1" in text) for text in texts] == [(True, True), (False, False)]

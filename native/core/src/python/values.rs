@@ -6,6 +6,7 @@ use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
 use crate::bytes::{half_at, word_at};
 use crate::error::Result;
+use crate::memory::reader;
 use crate::python::layout::TypeLayout;
 use crate::python::sizing::{Sizing, STR_ASCII, STR_COMPACT};
 use crate::python::types::Types;
@@ -27,6 +28,8 @@ const MAX_DEPTH: u32 = 8;
 const MAX_ITEMS: u64 = 64 << 10;
 const MAX_CONTENTS: u64 = 1 << 40;
 const PIECE: usize = 256 << 10;
+/// What is less is read with what lies near it.
+const SMALL: u64 = 1 << 10;
 /// The first bytes of an item that are read at once.
 const ITEM_HEAD: usize = 64;
 const REMEMBERED: usize = 1 << 16;
@@ -105,13 +108,16 @@ struct Reader<'a> {
     kinds: HashMap<u64, u8>,
     seed: u64,
     remembered: Vec<(u64, u64)>,
+    /// Items mostly lie near each other.
+    near: reader::Reader<'a>,
     buffer: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
     fn new(heaps: Heaps<'a>, layout: &'a TypeLayout, values: &'a Values, seed: u64) -> Reader<'a> {
         let kinds = values.kinds.iter().copied().collect();
-        Reader { heaps, layout, values, kinds, seed, remembered: vec![(0, 0); REMEMBERED], buffer: Vec::new() }
+        let (near, remembered) = (reader::Reader::new(heaps.space), vec![(0, 0); REMEMBERED]);
+        Reader { heaps, layout, values, kinds, seed, remembered, near, buffer: Vec::new() }
     }
 
     fn hasher(&self, kind: u8) -> DefaultHasher {
@@ -180,14 +186,21 @@ impl<'a> Reader<'a> {
         }
         let (mut at, mut left) = (found.address.wrapping_add(start), size);
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(PIECE, 0);
-        while left > 0 {
-            let part = left.min(PIECE as u64) as usize;
-            if self.heaps.space.exact(at, &mut buffer[..part]).is_err() {
-                break;
+        if size < SMALL {
+            buffer.resize(buffer.len().max(SMALL as usize), 0);
+            let got = self.near.fill(at, &mut buffer[..size as usize]);
+            hasher.write(&buffer[..got]);
+            left -= got as u64;
+        } else {
+            buffer.resize(PIECE, 0);
+            while left > 0 {
+                let part = left.min(PIECE as u64) as usize;
+                if self.heaps.space.exact(at, &mut buffer[..part]).is_err() {
+                    break;
+                }
+                hasher.write(&buffer[..part]);
+                (at, left) = (at.wrapping_add(part as u64), left - part as u64);
             }
-            hasher.write(&buffer[..part]);
-            (at, left) = (at.wrapping_add(part as u64), left - part as u64);
         }
         self.buffer = buffer;
         (left == 0).then_some(())
@@ -204,7 +217,7 @@ impl<'a> Reader<'a> {
             let place = first + 8 * index;
             let item = match word_at(found.head, place as usize) {
                 Some(item) => item,
-                None => self.heaps.space.word(found.address.wrapping_add(place)).ok()?,
+                None => self.near.word(found.address.wrapping_add(place))?,
             };
             hasher.write_u64(self.item(item, depth + 1)?);
         }
@@ -217,7 +230,7 @@ impl<'a> Reader<'a> {
             return Some(self.remembered[slot].1);
         }
         let mut head = [0; ITEM_HEAD];
-        let got = self.heaps.space.fill(address, &mut head);
+        let got = self.near.fill(address, &mut head);
         let kind = *self.kinds.get(&word_at(&head[..got], self.layout.ob_type as usize)?)?;
         let hash = self.hash(&Found { address, kind, head: &head[..got] }, depth)?;
         self.remembered[slot] = (address, hash);
