@@ -174,6 +174,7 @@ def test_a_core_cannot_be_asked(victim: programs.Running) -> None:
     refused(ask("stats", victim.kernel_core()), WRONG_USAGE, "process")
 
 
+@pytest.mark.in_turn("noun", 3)
 @pytest.mark.parametrize("noun", OF_CORES)
 def test_not_a_core(noun: str, tmp_path: Path) -> None:
     """Text, a program, nothing at all, a compressed core, a folder, a device, a FIFO, a socket, a dangling name."""

@@ -56,6 +56,7 @@ def attached(target: Running) -> list[str]:
     return ["-p", str(target.pid)]
 
 
+@pytest.mark.in_turn("form", 1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["stripped", "unstripped"])
 def test_same_answers_as_in_a_shell(

@@ -258,6 +258,7 @@ def test_arena_that_ends_within_a_pool(name: str, cores: dict[str, Path], rng: r
             check(noun, path, (0, 1, 5))
 
 
+@pytest.mark.in_turn("damage", 3)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("name", ["c", *KINDS])
 def test_damaged_core(name: str, damage: Damage, cores: dict[str, Path], rng: random.Random, tmp_path: Path) -> None:

@@ -193,6 +193,7 @@ def test_filters(name: str, rng: random.Random, tmp_path: Path) -> None:
             assert (answer["count"], answer["bytes"]) == (len(kept), sum(row["size"] for row in kept)), words
 
 
+@pytest.mark.in_turn("form", 1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["stripped", "unstripped"])
 def test_types(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_own_classes(kind: str, form: str, rng: random.Random, tmp_path: Path) -
     check({n: row for n, row in difference(before, after).items() if n in expected}, expected)
 
 
+@pytest.mark.in_turn("form", 1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_reachable_object(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
