@@ -23,6 +23,7 @@ from gdbheap.target.core import Core
 from gdbheap.target.debuginfod import fetcher
 from gdbheap.target.machine import READ_TITLES, Machine, machine_of_gdb
 from gdbheap.target.process import Process, Registers
+from gdbheap.target.procfs import STATE, ProcessFolder, stat_fields
 from gdbheap.target.target import Target
 
 __all__ = [
@@ -43,6 +44,8 @@ __all__ = [
 LIVE, CORE, REMOTE = "live", "core", "remote"
 KINDS = {"native": LIVE, "core": CORE, "remote": REMOTE, "extended-remote": REMOTE}
 FRAME_LIMIT = 64
+# The state of a thread that a debugger has stopped (proc(5)).
+TRACED = {"t"}
 CODE_LOOK = 1 << 20
 
 
@@ -65,9 +68,19 @@ def place() -> Place:
         return Place(inferior.num, CORE, inferior.pid, _core_path(inferior), program())
     if kind is None or not inferior.pid:
         raise NoTarget("there is no process and no core here: attach PID, or core-file FILE")
-    if any(thread.is_running() for thread in inferior.threads()):
+    if any(thread.is_running() for thread in inferior.threads()) and not (kind == LIVE and _stands(inferior.pid)):
         raise UsageError("the process is running: interrupt it first")
     return Place(inferior.num, kind, inferior.pid, None, program())
+
+
+def _stands(pid: int) -> bool:
+    """Whether all threads stand still: while gdb tests a breakpoint's condition it calls them running."""
+    try:
+        folder = ProcessFolder(pid)
+        states = [stat_fields(folder.read(f"task/{tid}/stat"))[STATE] for tid in folder.tasks()]
+    except (OSError, IndexError):
+        return False
+    return set(states) <= TRACED
 
 
 def core_place(path: str) -> Place:

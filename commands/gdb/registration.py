@@ -8,13 +8,15 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import gdb
 
 from gdbheap.commands.calls.inferior_call import Calls, Purpose
 from gdbheap.commands.calls.local_calls import LocalCalls
 from gdbheap.commands.calls.native_caller import Debugger
+from gdbheap.commands.gdb import functions, window
 from gdbheap.commands.gdb.attachment import attach
 from gdbheap.commands.gdb.command_line import completions, split
 from gdbheap.commands.gdb.exit_status import Status
@@ -42,7 +44,6 @@ from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.python.disclosure import is_hidden
 from gdbheap.report.style import Style, encodable, style_for
-from gdbheap.target.machine import LARGEST_ADDRESS
 from gdbheap.target.process import Process
 
 __all__ = ["CACHE", "register"]
@@ -63,6 +64,7 @@ Example:
 
 
 STATUS = Status()
+T = TypeVar("T")
 CACHE = HeapCache()
 
 
@@ -116,12 +118,18 @@ def _place() -> Place:
 
 
 def _ask(command: AnyCommand, options: Common) -> Result:
-    """The answer about the selected inferior. A walk that was cut short leaves nothing for a later one to build on."""
+    """The answer about the selected inferior."""
+    return _looked(lambda where, heap: _computed(command, where, heap, options))
+
+
+def _looked(compute: Callable[[Place, Heap], T]) -> T:
+    """What is computed from the selected inferior's heap. A walk that was cut short leaves nothing for a later one to
+    build on."""
     where = _place()
     heap = _heap(where)
     try:
         with shown_for(heap):
-            answered = _computed(command, where, heap, options)
+            answered = compute(where, heap)
     except BaseException:
         CACHE.drop(where.inferior)
         raise
@@ -202,18 +210,9 @@ def _address(text: str) -> int:
     """Any expression of gdb; what is no number (a function, an array) stands for its address."""
     try:
         value = gdb.parse_and_eval(text)
-        code = value.type.strip_typedefs().code
-        if code in (
-            gdb.TYPE_CODE_FUNC,
-            gdb.TYPE_CODE_METHOD,
-            gdb.TYPE_CODE_ARRAY,
-            gdb.TYPE_CODE_STRUCT,
-            gdb.TYPE_CODE_UNION,
-        ):
-            value = value.address or value
-        return int(value) & LARGEST_ADDRESS
-    except (gdb.error, TypeError, ValueError, OverflowError) as error:
+    except gdb.error as error:
         raise UsageError(f"{text} is no address: {error}") from None
+    return functions.address_of(value, text)
 
 
 def _style(options: Common, info: TargetInfo) -> Style:
@@ -319,6 +318,24 @@ def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
     )
 
 
+def _evaluated(answer: Callable[[Heap], int | str]) -> int | str:
+    """The value of a convenience function. Raises gdb.GdbError with one line."""
+    with _one_line():
+        return _looked(lambda where, heap: answer(heap))
+    raise AssertionError("an error is raised on")
+
+
+def _ledger(width: int) -> str:
+    """The text of ``heap``, or why there is none."""
+    command = COMMANDS[""]
+    try:
+        options, _, _ = parse(command, [], command.name)
+        answered = _ask(command, options)
+        return present(answered, dataclasses.replace(_style(options, answered.info), width=width, bold=False))
+    except GdbheapError as error:
+        return one_line(error)
+
+
 def _quiet_end(options: Common) -> None:
     """gdb's last line in a batch ("[Inferior 1 (process 1234) detached]") would follow the JSON document."""
     if options.json and STATUS.invocation.batch:
@@ -387,6 +404,8 @@ def register() -> None:
         )
     _registered.extend(HeapCommand(command, prefix) for command in OFFERED.values())
     AttachCommand(prefix)
+    functions.define(_evaluated)
+    window.define(_ledger)
     STATUS.had_target = bool(gdb.selected_inferior().threads())
     _watch()
     atexit.register(STATUS.finish)

@@ -1,0 +1,59 @@
+"""A window of gdb's TUI with the ledger: ``layout heap``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import gdb
+
+__all__ = ["define"]
+
+NAME = "heap"
+LAYOUT = f"tui new-layout {NAME} src 1 {NAME} 2 status 0 cmd 1"
+
+
+class LedgerWindow:
+    """What ``heap`` says of the present stop; made again when that is over. ``text``: of a width in columns."""
+
+    def __init__(self, window: gdb.TuiWindow, text: Callable[[int], str]) -> None:
+        self._window, self._text = window, text
+        self._first = 0
+        window.title = NAME
+        gdb.events.before_prompt.connect(self._renew)
+
+    def close(self) -> None:
+        """The window is gone."""
+        gdb.events.before_prompt.disconnect(self._renew)
+
+    def _renew(self, _event: None = None) -> None:
+        self.render()
+
+    def render(self) -> None:
+        """Draw the part that fits."""
+        if not self._window.is_valid():
+            return
+        lines = self._text(self._window.width).splitlines()
+        self._first = max(0, min(self._first, len(lines) - self._window.height))
+        shown = lines[self._first : self._first + self._window.height]
+        self._window.erase()
+        self._window.write("\n".join(line[: self._window.width] for line in shown))
+
+    def vscroll(self, lines: int) -> None:
+        """Move up or down."""
+        self._first += lines
+        self.render()
+
+    def hscroll(self, columns: int) -> None:
+        """Its lines are as wide as the window."""
+
+    def click(self, x: int, y: int, button: int) -> None:
+        """Nothing in it does anything."""
+
+
+def define(text: Callable[[int], str]) -> None:
+    """Define the window and its layout, where this gdb has windows (since 10)."""
+    if hasattr(gdb, "register_window_type"):
+        with contextlib.suppress(gdb.error, RuntimeError):
+            gdb.register_window_type(NAME, lambda window: LedgerWindow(window, text))
+            gdb.execute(LAYOUT, to_string=True)

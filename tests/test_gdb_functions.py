@@ -1,0 +1,139 @@
+"""$heap_block, $heap_size, $heap_type, $heap_owner in gdb's expressions and conditions, and the window of the TUI."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from pathlib import Path
+from typing import IO
+
+import pytest
+from support.gdb_side import GDB, batch, compiled, executed, gdb, home, needs_gdb, own_lines
+from support.programs import PATIENCE, ask, interpreter_of, running
+
+pytestmark = needs_gdb
+CODE = """
+import os, random, sys
+class Session:
+    def __init__(self, number):
+        self.data = bytearray(number)
+rng = random.Random(int(sys.argv[1]))
+sessions = [Session(rng.randrange(600, 90_000)) for _ in range(500)]
+print(*(f"{id(one):#x}" for one in sessions), file=sys.stderr, flush=True)
+os.read(0, 1)
+"""
+# Uses what it allocated, one block after the other.
+USES = """
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((noinline)) void use(void *block) { __asm__ volatile("" : : "r"(block) : "memory"); }
+int main(int count, char **sizes)
+{
+    void *held[64];
+    for (int i = 1; i < count; i++)
+        held[i] = malloc(strtoul(sizes[i], NULL, 10));
+    for (int i = 1; i < count; i++)
+        use(held[i]);
+    puts("done");
+}
+"""
+
+
+def printed(output: str) -> list[str]:
+    """Return the values that gdb printed."""
+    return re.findall(r"^\$\d+ = (.*)$", output, re.MULTILINE)
+
+
+def test_as_heap_at_says(rng: random.Random, tmp_path: Path) -> None:
+    """Block, size, type and owner of objects, of a place within, and of what is no block."""
+    with running([interpreter_of("stripped"), "-c", CODE, str(rng.getrandbits(32))], tmp_path) as target:
+        addresses = target.stderr.split()
+        number = rng.randrange(len(addresses))
+        place = int(addresses[number], 16)
+        said = ask("at", str(target.pid), hex(place), "--path")
+        asked = [
+            f"print/x $heap_block({place + 8})", f"print $heap_size({place})", f"print $heap_type({place})",
+            f"print $heap_owner({place})", f'print $_streq($heap_type({place}), "__main__.Session")',
+            "print $heap_block(8)", "print $heap_size(8)", "print $heap_type(8)", "print $heap_owner(8)",
+        ]  # fmt: skip
+        done = batch(["-p", str(target.pid)], asked, home(tmp_path))
+    block, size, name, owner, same, *none = printed(done.stdout)
+    assert (int(block, 16), int(size)) == (said["block"]["address"], said["block"]["size"])
+    assert (name, owner) == (f'"{said["object"]["type"]}"', f'"{said["path"]}"')
+    assert f"sessions[{number}]" in owner and same == "1"
+    assert none == ["0", "0", '"(none)"', '"(none)"']
+
+
+def test_in_a_condition(rng: random.Random, tmp_path: Path) -> None:
+    """A breakpoint stops where a block is as large as its condition says, and nowhere else."""
+    sizes = [rng.choice([rng.randrange(24, 900), rng.randrange(5000, 90_000)]) for _ in range(20)]
+    large = [size for size in sizes if size >= 5000]
+    with compiled(USES, tmp_path) as program:
+        commands = ["break use if $heap_size(block) > 4096", f"run {' '.join(map(str, sizes))}"]
+        for _ in large:
+            commands += ["print $heap_size(block)", "continue"]
+        done = gdb([str(program), "-batch", "-x", "gdbheap", *executed(commands)], home(tmp_path))
+    found = [int(value) for value in printed(done.stdout)]
+    assert "done" in done.stdout and len(found) == len(large), done.stdout + done.stderr
+    assert all(size + 8 <= chunk < size + 40 for chunk, size in zip(found, large))
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    """One line each, and what follows is answered."""
+    with running([interpreter_of("stripped"), "-c", CODE, "1"], tmp_path) as target:
+        asked = ["print $heap_size()", "print $heap_type(1, 2)", "print $heap_size($heap_type)", "print 6 * 7"]
+        done = batch(["-p", str(target.pid)], asked, home(tmp_path))
+    lines = own_lines(done)
+    assert len(lines) == 3 and all("about one address" in line or "is no address" in line for line in lines), lines
+
+
+def test_without_a_process(tmp_path: Path) -> None:
+    """One line, as of the commands."""
+    done = batch([], ["print $heap_size(8)"], home(tmp_path))
+    assert not printed(done.stdout) and "Traceback" not in done.stderr
+    assert [line for line in own_lines(done) if "no process and no core" in line], done.stderr
+
+
+def until(screen: IO[bytes], text: str) -> str:
+    """Read what is drawn until the text is among it; return all that is letters and digits."""
+    seen, deadline = b"", time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if select.select([screen], [], [], 0.5)[0]:
+            seen += screen.read(65536)
+        plain = re.sub(r"\x1b(\[[0-9;?]*[a-zA-Z]|\(.)", " ", seen.decode(errors="replace"))
+        if text in plain:
+            return plain
+    raise AssertionError(f"{text!r} was not drawn: {seen!r}")
+
+
+def test_the_window(tmp_path: Path) -> None:
+    """``layout heap`` shows the ledger, and it is gone with the layout."""
+    pty = pytest.importorskip("pty")
+    try:
+        master, slave = pty.openpty()
+    except OSError:
+        pytest.skip("there is no terminal to be had")
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 150, 0, 0))
+    environment = {**home(tmp_path), "TERM": "xterm"}
+    command = [interpreter_of("stripped"), "-c", CODE, "1"]
+    with running(command, tmp_path) as target, open(master, "wb+", 0) as screen:
+        words = [GDB, "-q", "-iex", "set debuginfod enabled off", "-p", str(target.pid), "-x", "gdbheap"]
+        run = subprocess.Popen(words, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        os.close(slave)
+        try:
+            until(screen, "(gdb) ")
+            screen.write(b"layout heap\n")
+            seen = until(screen, "unexplained")
+            screen.write(b"tui disable\nprint 6 * 7\n")
+            until(screen, "= 42")
+        finally:
+            run.kill()
+            run.wait()
+    assert "chunks in use" in seen and "total" in seen and "Traceback" not in seen
