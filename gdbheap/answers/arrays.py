@@ -41,6 +41,8 @@ MAX_OBJECTS = 100_000
 # Pointers that are followed for sizes with the objects behind them.
 MAX_POINTERS = 1 << 20
 POINTERS_AT_ONCE = 1 << 13
+# Of other libraries: what they are is known, and what they hold is not read.
+UNREAD = ("polars.DataFrame", "polars.Series", "polars.LazyFrame", "torch.Tensor")
 # What uses such arrays has one of these loaded.
 LIBRARIES = ("_multiarray_umath", "libarrow.so")
 
@@ -211,6 +213,7 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
     """All tables and arrays of at least ``minimum`` bytes. Raises NotAPython, or Unsupported."""
     survey = _Survey(heap)
     found = list(survey.rows())
+    _note_unread(heap, survey.frames)
     if survey.doubted:
         heap.note(f"{survey.doubted:,} objects that look like arrays or tables are left out: their memory is not there")
     total = sum(_own(row) for row in found)
@@ -221,6 +224,17 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
     deep = _Deep(survey.frames)
     rows = [_row(survey, deep, row, paths.get(row.frame.address)) for row in shown]
     return Arrays(rows, len(found), total)
+
+
+def _note_unread(heap: Heap, frames: Frames) -> None:
+    """Says which frames of other libraries there are: their values are in no row."""
+    counts: dict[str, int] = {}
+    for row in heap.census().rows:
+        for kind in frames.fields.kinds(row.address).intersection(UNREAD):
+            counts[kind] = counts.get(kind, 0) + row.live.count
+    told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
+    if told:
+        heap.note(f"not read, and in no row, are the values of {told}")
 
 
 def _own(row: _Surveyed) -> int:

@@ -53,6 +53,7 @@ COW_LENGTH = 3
 
 MAX_COLUMNS = 1 << 16
 MAX_CHUNKS = 1 << 17
+MAX_PIECES = 1 << 19
 MAX_DEPTH = 16
 MAX_NAME = 4000
 MAX_LENGTH = 1 << 46
@@ -91,7 +92,7 @@ class _Data:
 
 
 class Arrow:
-    """Reads Arrow's objects; so many pieces of arrays in all, then NotBelieved is raised."""
+    """Reads Arrow's objects; so many pieces of arrays and fields of types in all, then NotBelieved is raised."""
 
     def __init__(self, fields: Fields, target: Target, fits: Fits) -> None:
         self._fields = fields
@@ -101,7 +102,7 @@ class Arrow:
         self._target = target
         self._classes: dict[int, str] = {}
         self._ranges: list[tuple[int, int]] | None = None
-        self._left = MAX_CHUNKS
+        self._left = MAX_PIECES
 
     def frame(self, address: int) -> Frame:
         """A Table, a RecordBatch, a ChunkedArray or an Array. Raises Fault, NotBelieved."""
@@ -140,6 +141,12 @@ class Arrow:
     def type_text(self, address: int) -> str:
         """What pyarrow's DataType at ``address`` is. Raises Fault, NotBelieved."""
         return self._type_text(self._owned(address)[0])
+
+    def _spend(self) -> None:
+        """One more piece of an array, or field of a type."""
+        self._left -= 1
+        if self._left < 0:
+            raise NotBelieved
 
     def _owned(self, address: int) -> tuple[int, str]:
         """What the object's ``shared_ptr`` points to, as the plain pointer behind it does, and the name of its
@@ -203,6 +210,7 @@ class Arrow:
 
     def _field(self, address: int) -> tuple[str, int]:
         """Its name and its type: behind a std::string of four words, or of one."""
+        self._spend()
         if self._class(address) != "arrow::Field":
             raise NotBelieved
         for place in FIELD_TYPES:
@@ -256,10 +264,10 @@ class Arrow:
 
     def _data(self, address: int) -> _Data:
         """Its type is one, each buffer is a buffer whose bytes can be where it says."""
-        self._left -= 1
+        self._spend()
         words = self._fields.words(address, DICTIONARY + 1)
         kind = self._class(words[DATA_TYPE])
-        if self._left < 0 or not self._is_type(words[DATA_TYPE]):
+        if not self._is_type(words[DATA_TYPE]):
             raise NotBelieved
         buffers = [self._buffer(one) for one in self._pointers(address, BUFFERS, MAX_CHUNKS)]
         children = self._pointers(address, CHILDREN, MAX_COLUMNS)

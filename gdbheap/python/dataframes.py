@@ -25,6 +25,8 @@ VALUES = (NDARRAY_KIND, EXTENSION)
 # Of what a block's or an array's fields may hold the values.
 ARROW_KINDS = ("pyarrow.ChunkedArray", "pyarrow.Array")
 MAX_COLUMNS = 1 << 16
+# Columns and labels in all.
+MAX_READ = 1 << 21
 MAX_LEVELS = 64
 MAX_PLACES = 1 << 17
 RANGE_FIELDS = ("start", "stop", "step")
@@ -35,12 +37,13 @@ NAMES_SHOWN = 200
 
 
 class DataFrames:
-    """Reads frames; each type's kinds once."""
+    """Reads frames; so many columns and labels in all, then NotBelieved is raised."""
 
     def __init__(self, fields: Fields, arrays: Arrays, arrow: Arrow) -> None:
         self._fields = fields
         self._arrays = arrays
         self._arrow = arrow
+        self._left = MAX_READ
 
     def frame(self, address: int) -> Frame:
         """A DataFrame, a Series or an Index. Raises Fault, NotBelieved."""
@@ -63,6 +66,7 @@ class DataFrames:
         found: dict[int, Values] = {}
         for block in blocks:
             places = self._places(block)
+            self._spend(len(places) + 1)
             values = self._values(self._values_of(block), len(places))
             if set(places) & found.keys() or len(set(places)) != len(values):
                 raise NotBelieved
@@ -76,6 +80,11 @@ class DataFrames:
         return Frame(
             DATAFRAME, name, address, None, shape, None, [Column(INDEX, self._own_name(axes[1]), index), *columns]
         )
+
+    def _spend(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise NotBelieved
 
     def _series(self, address: int, name: str) -> Frame:
         blocks, axes = self._manager(address)
@@ -273,6 +282,7 @@ class DataFrames:
         return found if len(found) == count else [None] * count
 
     def _texts(self, address: int, count: int) -> list[str]:
+        self._spend(count)
         kinds = self._fields.kinds_of(address)
         if "pandas.RangeIndex" in kinds:
             return [str(number) for number in islice(self._range(address)[0], count)]

@@ -23,6 +23,8 @@ state = {
         "count": np.ones(count, "i4"),
     }),
 }  # fmt: skip
+Tensor = type("Tensor", (), {"__module__": "torch"})
+unread = [Tensor() for _ in range(17)]
 frame = state["orders"]
 usage = {name: int(size) for name, size in frame.memory_usage(index=False).nlargest(3).items()}
 said = {"shape": frame.shape, "columns": usage}
