@@ -21,13 +21,14 @@ class Options(Common):
 
     minimum: int | None = valued(
         "--min", "SIZE",
-        "leave out blocks that are smaller; with --by=block the default is 1M (K, M, G and T are powers of 1024)", None,
-        parse_size,
+        "leave out blocks (or arrays) that are smaller; with --by=block the default is 1M (K, M, G and T are powers of"
+        " 1024)", None, parse_size,
     )  # fmt: skip
     by: str = valued(
         "--by", "GROUP",
-        "holder, or block: a row for each large block; of a program without Python also type, global or thread; the"
-        " default is holder", owners.HOLDER, one_of(owners.GROUPS),
+        "holder, or block: a row for each large block; of a program with Python also array: a row for each DataFrame,"
+        " table and array; of one without also type, global or thread; the default is holder", owners.HOLDER,
+        one_of(owners.GROUPS),
     )  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def _answer(heap: Heap, options: Options) -> owners.Owners:
 
 
 def _render(shown: Shown[owners.Owners, Options]) -> str:
-    return render_owners(shown.answer, shown.style)
+    return render_owners(shown.answer, shown.style, shown.options.by == owners.ARRAY)
 
 
 COMMAND = Command(
@@ -55,7 +56,15 @@ COMMAND = Command(
     --by=block is a row for each large block: its size, the Python object that it is or belongs to, and the path from a
     root to that object: as Python where there is an expression, else in words. Without Python the path leads over the
     offsets of the words that lead from block to block. In JSON blocks are owners; holders are groups: {root, kind,
-    what, count, bytes, path, parts}.""",
+    what, count, bytes, path, parts, array}, where array is {what, shape, dtype, bytes, columns} of a variable that is a
+    DataFrame, a table or an array, else null.
+
+    --by=array is a row for each pandas DataFrame, Series and Index, pyarrow Table, RecordBatch, ChunkedArray and Array,
+    and numpy array, with the columns below it: bytes as DataFrame.memory_usage() and nbytes count them, wherever they
+    lie, also in memory of Arrow's own allocator. What only shows memory of a row before, as a view does, has no row. In
+    JSON that is arrays, a list of {what, type, name, shape, dtype, bytes, deep, shared, address, data, base, views,
+    path, columns}, columns a list of {what, name, dtype, shape, bytes, deep, address}: deep is memory_usage(deep=True),
+    shared what rows before have too, views how many arrays show it. bytes over all has no byte twice.""",
     example="heap owners --top=10",
     needs=TARGET,
     options=Options,

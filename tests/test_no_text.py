@@ -67,7 +67,7 @@ LINES = {
     "trim": ["", "--dry-run --pad=1M"], "map": ["", "--cell=64K", "--svg=SVG"],
     "at": ["ADDRESS", "ADDRESS --path"], "refs": ["ADDRESS --top=all"], "why": ["ADDRESS"],
     "retained": ["--top=500", "--by=type", "--by=module"], "unreachable": [""],
-    "owners": ["--min=1K --top=300 --by=block"],
+    "owners": ["--min=1K --top=300 --by=block", "--by=array --top=all"],
     "threads": ["", "--values --c-frames"], "tasks": ["", "--list", "--kind=task --retained"],
     "duplicates": ["--top=all", "--top=3 --holders --type=str"], "check": [""], "info": [""],
     "check-advice": [""], "diff": ["", "--limit=1G"],

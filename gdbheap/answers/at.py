@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gdbheap import _native
 from gdbheap.allocators.allocator import MMAPPED, Block
 from gdbheap.allocators.library_memory import held_at
+from gdbheap.answers.arrays import InArray, array_at
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.partition import main_runtime
 from gdbheap.answers.ways import ways
@@ -77,7 +78,7 @@ class At:
     """The answer of ``heap at``; ``path``: from a root to the address, as Python or in words, if asked for; ``made``:
     the recorded call that gave the block, if that was looked for and has a stack. ``refers``: what a used block refers
     to, the largest first, at most MAX_REFERRED of ``refers_to`` blocks. ``allocated``: None where the program does not
-    trace that block."""
+    trace that block. ``array``: of what DataFrame, table or array the address is in a value, None where of none."""
 
     mapping: AtMapping
     block: Block | None
@@ -88,6 +89,7 @@ class At:
     refers: list[Referred] = field(default_factory=list)
     refers_to: int = 0
     allocated: Allocated | None = None
+    array: InArray | None = None
 
 
 def at(heap: Heap, address: int, path: bool = False) -> At:
@@ -102,7 +104,8 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     way = ways(heap, [address]).get(address) if path else None
     refers, count = _refers(heap, block, found) if block is not None and block.state == "used" else ([], 0)
     traced = _allocated(heap, block) if block is not None and block.state == "used" else None
-    return At(whose, block, found, owner, way, None, refers, count, traced)
+    inside = array_at(heap, address) if found is None and (block is None or block.state == "used") else None
+    return At(whose, block, found, owner, way, None, refers, count, traced, inside)
 
 
 def _allocated(heap: Heap, block: Block) -> Allocated | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gdbheap.answers.shared_out import Part, share_out
+from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
+from gdbheap.answers.shared_out import Part, Shape, share_out
 from gdbheap.answers.ways import in_words
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
@@ -27,8 +28,8 @@ class Held:
     chain: str
 
 
-HOLDER, BLOCK, TYPE = "holder", "block", "type"
-GROUPS = (HOLDER, BLOCK, TYPE, GLOBAL, THREAD)
+HOLDER, BLOCK, ARRAY, TYPE = "holder", "block", "array", "type"
+GROUPS = (HOLDER, BLOCK, ARRAY, TYPE, GLOBAL, THREAD)
 # Of blocks that are listed one by one.
 MIN_BLOCK_BYTES = 1 << 20
 
@@ -37,9 +38,10 @@ MIN_BLOCK_BYTES = 1 << 20
 class HeldTogether:
     """Blocks to which the shortest chains lead from one ``root``. Of a program with Python it is what they are shared
     out to (shared_out.SharedOut has the words of ``kind``), ``what`` is the kind that has most of the bytes, ``path``
-    leads to a variable, and ``parts`` are the largest kinds. Without Python the root is a global with its object, a
-    thread's stack or data, or other memory, and the blocks are of one kind, ``what``: their type, or their size. Root
-    and kind are None where blocks are put together whatever leads to them, and where nothing does."""
+    leads to a variable, ``parts`` are the largest kinds, and ``array`` says which DataFrame, table or array the
+    variable is, None where it is none. Without Python the root is a global with its object, a thread's stack or data,
+    or other memory, and the blocks are of one kind, ``what``: their type, or their size. Root and kind are None where
+    blocks are put together whatever leads to them, and where nothing does."""
 
     root: str | None
     kind: str | None
@@ -48,17 +50,20 @@ class HeldTogether:
     bytes: int
     path: str | None = None
     parts: list[Part] = field(default_factory=list)
+    array: Shape | None = None
 
 
 @dataclass(frozen=True)
 class Owners:
     """The answer of ``heap owners``, largest first; ``count`` and ``bytes`` are over all that are large enough, and, in
-    ``groups`` of a program without Python, that a root leads to. One of the lists is empty."""
+    ``groups`` of a program without Python, that a root leads to; bytes of ``arrays`` are those of their values, none
+    of them twice, wherever these lie. At most one of the lists has rows."""
 
     owners: list[Held]
     count: int
     bytes: int
     groups: list[HeldTogether] = field(default_factory=list)
+    arrays: list[ArrayRow] = field(default_factory=list)
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
@@ -66,8 +71,11 @@ def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -
     or ``minimum``, one by one. Raises UsageError, or Unsupported."""
     if by == HOLDER and heap.is_python:
         if minimum is not None:
-            raise UsageError("heap owners: --min is for --by=block, and for programs without Python")
+            raise UsageError("heap owners: --min is for --by=block and --by=array, and for programs without Python")
         return _shared_out(heap, top)
+    if by == ARRAY:
+        listed = arrays(heap, minimum or 0, top)
+        return Owners([], listed.count, listed.bytes, [], listed.rows)
     if by != BLOCK:
         return _grouped(heap, minimum or 0, top, by)
     minimum = MIN_BLOCK_BYTES if minimum is None else minimum
@@ -90,13 +98,14 @@ def _held(paths: Paths, node: Node) -> Held:
 
 
 def _shared_out(heap: Heap, top: int | None) -> Owners:
-    rows = share_out(heap.object_paths)
+    rows = share_out(heap.object_paths, frames_of(heap))
     groups = [
         HeldTogether(
-            row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts
+            row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts,
+            row.array,
         )
         for row in rows
-    ]
+    ]  # fmt: skip
     return Owners([], sum(row.count for row in groups), sum(row.bytes for row in groups), groups[:top])
 
 

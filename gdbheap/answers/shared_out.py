@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gdbheap._native import Branch, Grouped
 from gdbheap.answers.ways import alike, in_words
 from gdbheap.graph.paths import Paths, group_name
+from gdbheap.python.columns import COLUMN, Column
+from gdbheap.python.frames import Frames
 from gdbheap.python.homes import FRAME, INTERPRETER_ITSELF, LIBRARY, PACKAGE, STANDARD, THREAD, Home, Homes
 from gdbheap.python.paths import OWN_DICT, ObjectPaths
 from gdbheap.python.references import PythonRoot
 
-__all__ = ["NOBODY", "VARIABLE", "Part", "SharedOut", "share_out"]
+__all__ = ["NOBODY", "VARIABLE", "Part", "Shape", "SharedOut", "Wide", "share_out"]
 
 VARIABLE, NOBODY = "variable", "nobody"
 # What has a row of its own: so much of what is in use, and so many bytes, at least. A part of a variable has one with
@@ -47,10 +49,34 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Wide:
+    """A column with its bytes, as its library counts them; None where that is not known."""
+
+    name: str | None
+    dtype: str
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The DataFrame, table or array that a variable is: ``what`` of the library's words (python.columns), its shape,
+    the dtype where all has one, the bytes of its values, and the largest columns, at most MAX_PARTS. Values that
+    another row leads to by a shorter chain, or that lie in memory which is not walked, are not among the row's
+    bytes."""
+
+    what: str
+    shape: tuple[int, ...]
+    dtype: str | None
+    bytes: int | None
+    columns: list[Wide]
+
+
+@dataclass(frozen=True)
 class SharedOut:
     """What one holder has. ``kind``: package, standard library, interpreter, variable, frame, library, thread, or
     nobody. ``name``: of a variable its path as Python, or in words; ``path``: as Python or None. ``parts``: the largest
-    first, at most MAX_PARTS; of a row that stands for several, each of those."""
+    first, at most MAX_PARTS; of a row that stands for several, each of those. ``array``: what the variable is, None
+    where it is no frame or the row is of several variables."""
 
     kind: str
     name: str
@@ -58,14 +84,16 @@ class SharedOut:
     count: int
     bytes: int
     parts: list[Part]
+    array: Shape | None = None
 
 
-def share_out(paths: ObjectPaths) -> list[SharedOut]:
+def share_out(paths: ObjectPaths, frames: Frames | None = None) -> list[SharedOut]:
     """All used blocks of a program with Python, those who hold most first; the rows add up to what is in use.
 
     A module, a class and a function count for the package that they were written in, and so does what only leads from
     there; a variable that has much with all that it leads to has a row of its own. Of two that lead to a block the one
-    with the shorter chain has it. Raises Unsupported."""
+    with the shorter chain has it. ``frames``: tells DataFrames, tables and arrays, which are not divided further.
+    Raises Unsupported."""
     graph = paths.references.graph
     homes = Homes(paths.references)
     labels: dict[Home, int] = {}
@@ -73,13 +101,17 @@ def share_out(paths: ObjectPaths) -> list[SharedOut]:
     used = graph.largest(0, 0).bytes
     ways: dict[Home, str | None] = {}
     minimum = max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)
-    variables = list(_variables(paths, homes, minimum, used // PART_SHARE))
-    shapes = Counter(alike(words) for _number, words, _path in variables)
+    variables = list(_variables(paths, homes, minimum, used // PART_SHARE, frames))
+    alone = Counter(alike(words) for _number, words, _path in variables)
+    found: dict[Home, Shape] = {}
     for number, words, path in variables:
         # Those that differ in subscripts alone are one.
-        name = alike(words) if shapes[alike(words)] > 1 else words
+        name = alike(words) if alone[alike(words)] > 1 else words
         home = Home(VARIABLE, name)
         ways.setdefault(home, path and name)
+        shape = _shape(paths, frames, number) if alone[alike(words)] == 1 else None
+        if shape is not None:
+            found[home] = shape
         seeds[number] = labels.setdefault(home, len(labels))
     groups: dict[Home, list[Grouped]] = {}
     by_label = {number: home for home, number in labels.items()}
@@ -87,34 +119,70 @@ def share_out(paths: ObjectPaths) -> list[SharedOut]:
         is_free = share.group.kind == IDLE
         home = Home(INTERPRETER_ITSELF, "") if is_free else by_label.get(share.label, Home(NOBODY, ""))
         groups.setdefault(home, []).append(share.group)
-    rows = [_row(paths, home, ways.get(home), found) for home, found in groups.items()]
+    rows = [replace(_row(paths, home, ways.get(home), own), array=found.get(home)) for home, own in groups.items()]
     return sorted(_folded(rows, minimum), key=lambda row: (-row.bytes, row.name))
 
 
-def _variables(paths: ObjectPaths, homes: Homes, minimum: int, part: int) -> Iterator[tuple[int, str, str | None]]:
+def _shape(paths: ObjectPaths, frames: Frames | None, number: int) -> Shape | None:
+    """The frame that a node is."""
+    node = paths.references.node(number)
+    what = frames.what(node.type) if frames is not None and node.type else None
+    found = frames.read(node.address, what) if frames is not None and what is not None else None
+    if found is None:
+        return None
+    columns = [column for column in found.columns if column.what == COLUMN] if len(found.columns) > 1 else []
+    columns.sort(key=_size, reverse=True)
+    wide = [Wide(column.name, column.values.dtype, column.values.bytes) for column in columns[:MAX_PARTS]]
+    return Shape(found.what, found.shape, found.dtype, found.bytes, wide)
+
+
+def _size(column: Column) -> int:
+    return column.values.bytes or 0
+
+
+def _variables(
+    paths: ObjectPaths, homes: Homes, minimum: int, part: int, frames: Frames | None
+) -> Iterator[tuple[int, str, str | None]]:
     """The nodes of variables with at least ``minimum`` bytes, from which on the blocks are theirs, with their paths in
-    words and as Python: of each the parts with at least ``part`` too, and theirs in turn."""
+    words and as Python: of each the parts with at least ``part`` too, and theirs in turn, but of frames."""
     graph = paths.references.graph
     above = set(homes.seeds)
     in_python: set[int] = set()
+    whole: set[int] = set()
     for _depth in range(MAX_DEPTH):
         ends: set[int] = set()
         for branch in graph.branches(above, homes.open, homes.through, minimum)[:MAX_VARIABLES]:
             chain = graph.chain(branch.id)
+            if whole.intersection(chain):
+                continue
             holder = next(number for number in reversed(chain[:-1]) if number in above)
             home = homes.seeds.get(holder)
             if home is not None and home.kind in (LIBRARY, THREAD, INTERPRETER_ITSELF):
                 continue
-            end, words, path = _deepest(paths, branch)
+            found = _first_frame(paths, frames, branch)
+            end, words, path = _deepest(paths, branch) if found is None else _named(paths, found)
             if path is None and holder in in_python:
                 # A part that only C code can name stays a part.
                 continue
             ends |= {branch.id, end}
             in_python |= {branch.id, end} if path is not None else set()
-            yield branch.id, words, path
+            whole |= set() if found is None else {found}
+            yield branch.id if found is None else found, words, path
         if not ends:
             return
         above, minimum = above | ends, max(minimum, part)
+
+
+def _first_frame(paths: ObjectPaths, frames: Frames | None, branch: Branch) -> int | None:
+    """The first node of a branch's way that is a frame."""
+    nodes = paths.references.nodes(list(dict.fromkeys([branch.id, *branch.way]))) if frames is not None else []
+    return next((node.id for node in nodes if frames is not None and node.type and frames.what(node.type)), None)
+
+
+def _named(paths: ObjectPaths, number: int) -> tuple[int, str, str | None]:
+    """The node with the path to it, in words and as Python."""
+    path = paths.path(paths.references.graph.chain(number))
+    return number, path.expression or in_words(path), path.expression
 
 
 def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:

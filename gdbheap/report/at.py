@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
+from gdbheap.report.arrays import in_array_text
 from gdbheap.report.numbers import address_text
 from gdbheap.report.stack_text import stack_text
 from gdbheap.report.style import Style
@@ -25,6 +26,7 @@ def render(answer: At, style: Style, address: int, with_maker: bool = False) -> 
     known = (
         ("object", answer.object and _object(answer.object, style)),
         ("owner", answer.owner and _owner(answer.owner)),
+        ("array", answer.array and in_array_text(answer.array, style)),
         ("path", answer.path),
         ("block", answer.block and _block(answer.block, address, style)),
         ("mapping", _mapping(answer.mapping, style)),

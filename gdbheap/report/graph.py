@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
+from gdbheap.report.arrays import column_text, render_arrays, shape_text
 from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, left_over, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.owners import Owners
+    from gdbheap.answers.owners import HeldTogether, Owners
     from gdbheap.answers.retained import Kept, Retained
     from gdbheap.answers.threads import PythonThread, Running, Threads
     from gdbheap.answers.unreachable import Head, Unreachable
@@ -151,10 +152,14 @@ def _together(group: Sequence[Head], style: Style) -> list[str]:
     return [style.size(size), style.share(size), count_text(sum(row.count for row in group))]
 
 
-def render_owners(answer: Owners, style: Style) -> str:
-    """A row a block, or a row a group."""
+def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
+    """A row a block, a row a group, or a row an array."""
+    if answer.arrays:
+        return render_arrays(answer.arrays, answer.count, answer.bytes, style)
     if not answer.count:
-        return style.filled("No used block is that large.")
+        return style.filled(
+            "No DataFrame, table or array is that large." if by_array else "No used block is that large."
+        )
     if answer.groups:
         return _held_together(answer, style)
     rows = [
@@ -181,8 +186,8 @@ def _held_together(answer: Owners, style: Style) -> str:
 
 def _shared_out(answer: Owners, style: Style) -> str:
     rows = [
-        [style.size(row.bytes), style.share(row.bytes), count_text(row.count), row.root or "",
-         ", ".join(f"{part.count:,} x {part.what}" if part.count else part.what for part in row.parts[:SHOWN_PARTS])]
+        [style.size(row.bytes), style.share(row.bytes), count_text(row.count), _holder(row),
+         _most(row, style)]
         for row in answer.groups
     ]  # fmt: skip
     count, size = left_over(answer, answer.groups, ("count", "bytes"))
@@ -190,6 +195,20 @@ def _shared_out(answer: Owners, style: Style) -> str:
         rows.append([style.size(size), style.share(size), count_text(count), "(more)", ""])
     total = [style.size(answer.bytes), style.share(answer.bytes), count_text(answer.count), "in use", ""]
     return table(SHARED_OUT, rows, style, total)
+
+
+def _holder(row: HeldTogether) -> str:
+    """A variable that is a frame, with what it is."""
+    if row.array is None:
+        return row.root or ""
+    return f"{row.array.what} {shape_text(row.array.shape, row.array.dtype)} of {row.root}"
+
+
+def _most(row: HeldTogether, style: Style) -> str:
+    """The largest columns of a frame, else the largest kinds of blocks."""
+    if row.array is not None and row.array.columns:
+        return ", ".join(column_text(column, style) for column in row.array.columns[:SHOWN_PARTS])
+    return ", ".join(f"{part.count:,} x {part.what}" if part.count else part.what for part in row.parts[:SHOWN_PARTS])
 
 
 def render_threads(answer: Threads, style: Style) -> str:

@@ -1,0 +1,325 @@
+"""Which DataFrames, tables and arrays are there, with their columns?
+
+The accounting: a row's ``bytes`` are what its library counts, so that what two rows show is in both; ``shared`` are
+those of them that rows before it have. The rows' bytes without ``shared`` add up to the sum, in which no byte is twice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from gdbheap.answers.ways import ways
+from gdbheap.errors import Fault
+from gdbheap.heap import Heap
+from gdbheap.python.columns import (
+    ARROW_ARRAY,
+    CHUNKED_ARRAY,
+    DATAFRAME,
+    INDEX,
+    NDARRAY,
+    RECORD_BATCH,
+    SERIES,
+    TABLE,
+    Column,
+    Frame,
+    NotBelieved,
+    Values,
+)
+from gdbheap.python.frames import Frames
+from gdbheap.target.ranges import joined
+
+__all__ = ["ArrayColumn", "ArrayRow", "Arrays", "InArray", "array_at", "arrays", "frames_of"]
+
+# What is listed whatever it shares; what is only where it shows memory that no row before it has.
+WHOLE, PARTS = (DATAFRAME, TABLE, RECORD_BATCH), (SERIES, INDEX, CHUNKED_ARRAY, ARROW_ARRAY, NDARRAY)
+ALL = (*WHOLE, *PARTS)
+# Objects that are read, of those with columns and of arrays.
+MAX_OBJECTS = 100_000
+# Pointers that are followed for sizes with the objects behind them.
+MAX_POINTERS = 1 << 20
+POINTERS_AT_ONCE = 1 << 13
+# Of other libraries: what they are is known, and what they hold is not read.
+UNREAD = ("polars.DataFrame", "polars.Series", "polars.LazyFrame", "torch.Tensor")
+# What uses such arrays has one of these loaded.
+LIBRARIES = ("_multiarray_umath", "libarrow.so")
+
+
+@dataclass(frozen=True)
+class ArrayColumn:
+    """A column, or the index. ``bytes``: as memory_usage(deep=False) or nbytes counts them; ``deep``: with the objects
+    that it points to, each as often as it does, as memory_usage(deep=True); None where that is not known. ``address``:
+    where its first values lie, None where it has none."""
+
+    what: str
+    name: str | None
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int | None
+    deep: int | None
+    address: int | None
+
+
+@dataclass(frozen=True)
+class ArrayRow:
+    """A table with its columns, or an array. ``address``: of the Python object; ``data``: where the first values lie;
+    ``shared``: bytes that are in a row before too; ``views``: other arrays that show its memory; ``name``: a Series'
+    or an Index' own; ``base``: the type of the object that an array has its memory from; ``path``: as Python or in
+    words, None where no root leads to it."""
+
+    what: str
+    type: str
+    name: str | None
+    shape: tuple[int, ...]
+    dtype: str | None
+    bytes: int | None
+    deep: int | None
+    shared: int
+    address: int
+    data: int | None
+    base: str | None
+    views: int
+    path: str | None
+    columns: list[ArrayColumn] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The rows that were asked for, those with most bytes first; how many there are in all, and the bytes that all have
+    together."""
+
+    rows: list[ArrayRow]
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class InArray:
+    """A column, or an array, that has an address among its values: ``what`` and ``name`` of the column, its ``dtype``
+    and ``shape``; ``of`` (what), ``type``, ``address`` and ``whole`` (shape) of what it is a column of, or it
+    itself."""
+
+    what: str
+    name: str | None
+    dtype: str | None
+    shape: tuple[int, ...]
+    of: str
+    type: str
+    address: int
+    whole: tuple[int, ...]
+
+
+def frames_of(heap: Heap) -> Frames:
+    """A reader of frames. Raises NotAPython, or Unsupported."""
+    return Frames(heap.objects, partial(_fits, heap))
+
+
+def _fits(heap: Heap, start: int, size: int) -> bool:
+    """Whether so many bytes can be one buffer: part of a used block, or of memory that may be read."""
+    if size < 0:
+        return False
+    block = heap.block_at(start)
+    if block is not None:
+        # A block with a header reaches into that of the next one, by a word.
+        beyond = heap.target.machine.word if block.address + block.size > block.end else 0
+        return block.state == "used" and start + size <= block.end + beyond
+    at = start
+    while at < start + size:
+        mapping = heap.target.mappings.find(at)
+        if mapping is None or not mapping.readable:
+            return False
+        at = mapping.end
+    return True
+
+
+class _Covered:
+    """Memory that rows have: ascending ranges that do not touch."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> int:
+        """How many of these bytes it did not have yet; it has them then."""
+        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        low, high = min([start, *self._starts[first:last]]), max([end, *self._ends[first:last]])
+        had = sum(min(end, self._ends[at]) - max(start, self._starts[at]) for at in range(first, last))
+        self._starts[first:last], self._ends[first:last] = [low], [high]
+        return end - start - had
+
+
+@dataclass(frozen=True)
+class _Surveyed:
+    """A frame with the bytes of it that no frame before it has."""
+
+    frame: Frame
+    new: int
+    shared: int
+
+
+class _Survey:
+    """All frames of one target."""
+
+    def __init__(self, heap: Heap) -> None:
+        self.frames = frames_of(heap)
+        self.views: dict[int, int] = {}
+        self.doubted = 0
+        self._heap = heap
+        self._covered = _Covered()
+
+    def rows(self) -> Iterator[_Surveyed]:
+        """Tables first, then what is not part of one."""
+        for kinds in (ALL[:-1], ALL[-1:]):
+            for address, what in self._instances(kinds):
+                found = self._surveyed(address, what)
+                if found is not None:
+                    yield found
+
+    def _instances(self, wanted: tuple[str, ...]) -> list[tuple[int, str]]:
+        """The live objects that are such frames, in the order of their kinds, the largest objects of each first."""
+        census = self._heap.census()
+        known = {row.address: self.frames.what(row.address) for row in census.rows}
+        kinds = {address: what for address, what in known.items() if what in wanted and what is not None}
+        if not kinds:
+            return []
+        found = self._heap.objects.instances(
+            dict.fromkeys(kinds, 0), set(census.contested), "together", MAX_OBJECTS, self._heap.classifying
+        )
+        if found.count > len(found.rows):
+            self._heap.note(f"the largest {MAX_OBJECTS:,} of {found.count:,} arrays or tables are listed")
+        rows = [(row.address, kinds[row.type_address]) for row in found.rows]
+        return sorted(rows, key=lambda row: wanted.index(row[1]))
+
+    def _surveyed(self, address: int, what: str) -> _Surveyed | None:
+        if what == NDARRAY:
+            owner = self.frames.arrays.owner(address)
+            if owner != address:
+                self.views[owner] = self.views.get(owner, 0) + 1
+                return None
+        frame = self.frames.read(address, what)
+        if frame is None:
+            self.doubted += 1
+            return None
+        spans = joined(frame.spans)
+        new = sum(self._covered.add(start, end) for start, end in spans)
+        if what in PARTS and not new:
+            return None
+        return _Surveyed(frame, new, sum(end - start for start, end in spans) - new)
+
+
+def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
+    """All tables and arrays of at least ``minimum`` bytes. Raises NotAPython, or Unsupported."""
+    survey = _Survey(heap)
+    found = list(survey.rows())
+    _note_unread(heap, survey.frames)
+    if survey.doubted:
+        heap.note(f"{survey.doubted:,} objects that look like arrays or tables are left out: their memory is not there")
+    total = sum(_own(row) for row in found)
+    found = [row for row in found if (row.frame.bytes or 0) >= minimum]
+    found.sort(key=lambda row: (-(row.frame.bytes or 0), row.frame.address))
+    shown = found[:top]
+    paths = ways(heap, [row.frame.address for row in shown])
+    deep = _Deep(survey.frames)
+    rows = [_row(survey, deep, row, paths.get(row.frame.address)) for row in shown]
+    return Arrays(rows, len(found), total)
+
+
+def _note_unread(heap: Heap, frames: Frames) -> None:
+    """Says which frames of other libraries there are: their values are in no row."""
+    counts: dict[str, int] = {}
+    for row in heap.census().rows:
+        for kind in frames.fields.kinds(row.address).intersection(UNREAD):
+            counts[kind] = counts.get(kind, 0) + row.live.count
+    told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
+    if told:
+        heap.note(f"not read, and in no row, are the values of {told}")
+
+
+def _own(row: _Surveyed) -> int:
+    """Of its bytes those that are in no row before; what is no buffer (a RangeIndex) is its own."""
+    return row.new if row.frame.bytes is None else max(row.frame.bytes - row.shared, 0)
+
+
+def _row(survey: _Survey, deep: _Deep, row: _Surveyed, path: str | None) -> ArrayRow:
+    frame = row.frame
+    whole = [_column(column, deep) for column in frame.columns]
+    known = [column.deep for column in whole]
+    fields, base = survey.frames.fields, None
+    if frame.base:
+        base = fields.type_name(frame.base) if fields.kinds_of(frame.base) else None
+    return ArrayRow(
+        what=frame.what, type=frame.type, name=frame.name, shape=frame.shape, dtype=frame.dtype, bytes=frame.bytes,
+        deep=None if None in known else sum(size for size in known if size is not None), shared=row.shared,
+        address=frame.address, data=next((column.address for column in whole if column.address is not None), None),
+        base=base, views=survey.views.get(frame.address, 0), path=path,
+        columns=whole if frame.what in (*WHOLE, SERIES) else [],
+    )  # fmt: skip
+
+
+def _column(column: Column, deep: _Deep) -> ArrayColumn:
+    values = column.values
+    address = next((piece.start for piece in values.pieces if piece.count), None)
+    return ArrayColumn(column.what, column.name, values.dtype, (values.length,), values.bytes, deep.of(values), address)
+
+
+class _Deep:
+    """Counts the objects behind pointers; so many in all."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._fields = frames.fields
+        self._left = MAX_POINTERS
+
+    def of(self, values: Values) -> int | None:
+        """A column's bytes with its objects; None where one of them does not tell its size, or there are too many."""
+        if values.bytes is None or not values.objects:
+            return values.bytes
+        count = sum(piece.count for piece in values.objects)
+        if count > self._left:
+            return None
+        self._left -= count
+        sizes: dict[int, int | None] = {}
+        total = values.bytes
+        try:
+            for pointer in self._pointers(values):
+                if pointer not in sizes:
+                    sizes[pointer] = self._fields.size(pointer) if pointer else 0
+                size = sizes[pointer]
+                if size is None:
+                    return None
+                total += size
+        except (Fault, NotBelieved, OverflowError):
+            return None
+        return total
+
+    def _pointers(self, values: Values) -> Iterator[int]:
+        memory = self._fields.memory
+        word = memory.machine.word
+        for piece in values.objects:
+            if piece.stride != word:
+                yield from (memory.word(piece.start + place * piece.stride) for place in range(piece.count))
+                continue
+            for first in range(0, piece.count, POINTERS_AT_ONCE):
+                yield from self._fields.words(piece.start + first * word, min(POINTERS_AT_ONCE, piece.count - first))
+
+
+def array_at(heap: Heap, address: int) -> InArray | None:
+    """The column or the array with ``address`` among its values; None where there is none, or nothing is known of such.
+    Of those that share memory the first."""
+    if not any(name in loaded.path for loaded in heap.target.objects for name in LIBRARIES):
+        return None
+    if heap.objects_or_none is None:
+        return None
+    for row in _Survey(heap).rows():
+        for column in row.frame.columns:
+            if any(address in piece for piece in column.values.pieces):
+                return _in_array(row.frame, column)
+    return None
+
+
+def _in_array(frame: Frame, column: Column) -> InArray:
+    shape = frame.shape if column.what == frame.what else (column.values.length,)
+    return InArray(
+        column.what, column.name, column.values.dtype, shape, frame.what, frame.type, frame.address, frame.shape
+    )

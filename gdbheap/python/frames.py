@@ -1,0 +1,46 @@
+"""Arrays, and tables with columns, of numpy, pandas and pyarrow: which types are such, and what one object is."""
+
+from __future__ import annotations
+
+import struct
+
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.python import arrow, dataframes, ndarrays
+from gdbheap.python.arrow import Arrow
+from gdbheap.python.census import Objects
+from gdbheap.python.columns import NDARRAY, Fits, Frame, NotBelieved
+from gdbheap.python.dataframes import DataFrames
+from gdbheap.python.fields import Fields
+from gdbheap.python.ndarrays import Arrays
+
+# The kinds of fields.Fields, the more special first; of pandas and of pyarrow each has one of them.
+KINDS = {**dataframes.KINDS, **arrow.KINDS, ndarrays.KIND: NDARRAY}
+BROKEN = (Fault, NotBelieved, Unsupported, OverflowError, ValueError, struct.error)
+
+
+class Frames:
+    """Reads the frames of one target. ``fits``: whether bytes can lie where somebody says that they do."""
+
+    def __init__(self, objects: Objects, fits: Fits) -> None:
+        self.fields = Fields(objects)
+        self.arrays = Arrays(self.fields, fits)
+        self._arrow = Arrow(self.fields, objects.target, fits)
+        self._pandas = DataFrames(self.fields, self.arrays, self._arrow)
+        self._kinds: dict[int, str | None] = {}
+
+    def what(self, kind: int) -> str | None:
+        """What the instances of the type at ``kind`` are, as ``Frame.what`` says it; None where they are no frames."""
+        if kind not in self._kinds:
+            kinds = self.fields.kinds(kind)
+            self._kinds[kind] = next((what for name, what in KINDS.items() if name in kinds), None)
+        return self._kinds[kind]
+
+    def read(self, address: int, what: str) -> Frame | None:
+        """What the object at ``address`` is; None where what it says of itself cannot be."""
+        try:
+            if what == NDARRAY:
+                return self.arrays.frame(address)
+            reader = self._pandas if what in dataframes.KINDS.values() else self._arrow
+            return reader.frame(address)
+        except BROKEN:
+            return None

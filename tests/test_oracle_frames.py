@@ -1,0 +1,137 @@
+"""DataFrames, tables and arrays: the oracles are pandas' ``memory_usage()``, pyarrow's and numpy's ``nbytes``, and what
+they say of their shapes and dtypes, in the program itself."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.installed import python_with
+from support.programs import GCORE, PROCESS, SOURCES, ask, c_program, gdbheap, python_program, running
+
+from gdbheap.answers.arrays import _Covered
+
+KEYS = ("what", "shape", "bytes")
+ARRAY_KEYS = ("shape", "bytes", "dtype", "data", "views", "base")
+# In whose dtypes there is an object that no text can be read of without running anything.
+PARTLY_NAMED = ("period",)
+
+
+def started(python: str, rng: random.Random, folder: Path) -> Any:
+    """Start the program; what it says of itself is in ``truth``."""
+    command = [python, str(SOURCES / "frames.py"), str(rng.getrandbits(30)), str(folder / "truth")]
+    return running(command, folder)
+
+
+def check_frames(rows: dict[str, Any], wanted: list[dict[str, Any]]) -> None:
+    """Each has the shape, the size and the columns that it says, by name, dtype and bytes; deep where that is known."""
+    for frame in wanted:
+        row = rows[frame["path"]]
+        assert [row[key] for key in KEYS] == [frame[key] for key in KEYS], frame["path"]
+        assert len(row["columns"]) == len(frame["columns"]), frame["path"]
+        for (name, dtype, size, deep), column in zip(frame["columns"], row["columns"]):
+            assert column["bytes"] == size, (frame["path"], column, size)
+            assert deep is None or column["deep"] == deep, (frame["path"], column, deep)
+            if dtype is not None:
+                assert column["name"] == name, (frame["path"], column, name)
+                assert column["dtype"] == dtype or dtype.startswith(PARTLY_NAMED), (frame["path"], column, dtype)
+
+
+def check_arrays(rows: dict[str, Any], wanted: list[dict[str, Any]]) -> None:
+    """Arrays, those that show memory of others, and what has no row: views."""
+    for array in wanted:
+        row = rows[array["path"]]
+        assert [row[key] for key in ARRAY_KEYS] == [array[key] for key in ARRAY_KEYS], array["path"]
+    assert not [path for path in rows if path and path.startswith("sys.modules['__main__'].VIEWS")]
+
+
+def check_places(target: str, places: list[list[Any]]) -> None:
+    """The column, or the array, that an address is in."""
+    for address, what, name, shape in places:
+        found = ask("at", target, hex(address))["array"]
+        assert found is not None, (hex(address), what, name)
+        # Tables share columns.
+        assert (found["what"], found["name"]) == (what, name)
+        assert found["shape"] == shape or found["of"] == "Table"
+
+
+@pytest.mark.parametrize("modules", [("numpy",), ("numpy", "pandas", "pyarrow")], ids=["numpy", "all"])
+def test_frames_are_what_they_say(modules: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
+    """All of them, in a process and in its core, each once."""
+    with started(python_with(*modules), rng, tmp_path) as target:
+        truth = json.loads((tmp_path / "truth").read_text())
+        for form in (PROCESS, GCORE):
+            where = target.as_form(form)
+            if form == GCORE:
+                check_places(where, rng.sample(truth["places"], 4))
+                assert (
+                    "two words" not in gdbheap("owners", where, "--by=array", "--top=all", "--no-text", "--json").stdout
+                )
+            answer = ask("owners", where, "--by=array", "--top=all")
+            rows = {row["path"]: row for row in answer["arrays"]}
+            check_frames(rows, truth["frames"])
+            check_arrays(rows, truth["arrays"])
+            assert answer["count"] == len(answer["arrays"]) and not answer["groups"]
+            own = sum(row["bytes"] - row["shared"] for row in answer["arrays"] if row["bytes"] is not None)
+            assert answer["bytes"] == own
+
+
+def test_a_frame_is_one_row(rng: random.Random, tmp_path: Path) -> None:
+    """In the table of holders a variable that is a frame is not divided, and the rows still add up."""
+    command = [python_with("numpy", "pandas"), str(SOURCES / "one_frame.py"), str(rng.getrandbits(30))]
+    with running(command, tmp_path) as target:
+        answer = ask("owners", str(target.pid), "--top=all")
+        shown = gdbheap("owners", str(target.pid)).stdout
+        text = gdbheap("owners", str(target.pid), "--by=array", "--top=1").stdout
+        hidden = gdbheap("owners", str(target.pid), "--by=array", "--top=1", "--no-text").stdout
+        said = json.loads(target.stderr)
+    path = "sys.modules['__main__'].state['orders']"
+    (row,) = [row for row in answer["groups"] if row["root"] and row["root"].startswith(path)]
+    assert (row["path"], row["array"]["what"], row["array"]["shape"]) == (path, "DataFrame", said["shape"])
+    assert {column["name"]: column["bytes"] for column in row["array"]["columns"]} == said["columns"]
+    assert row["bytes"] >= sum(said["columns"].values())
+    assert sum(row["bytes"] for row in answer["groups"]) == answer["bytes"]
+    rows, columns = said["shape"]
+    assert f"DataFrame ({rows:,} x {columns}) of {path}" in shown and "column price float64" in shown
+    assert f"{rows:,} x {columns}" in text and "column price" in text and "not one word" in text
+    assert "17 torch.Tensor" in text
+    assert "column price" in hidden and "not one word" not in hidden
+
+
+def test_hostile_arrays(rng: random.Random, tmp_path: Path) -> None:
+    """Shapes, strides and pointers that cannot be are not believed; what is sound beside them is listed."""
+    command = [python_with("numpy"), str(SOURCES / "false_arrays.py"), str(rng.getrandbits(30))]
+    with running(command, tmp_path) as target:
+        said = json.loads(target.stderr)
+        answer = ask("owners", str(target.pid), "--by=array", "--top=all")
+        found = {row["address"]: row for row in answer["arrays"]}
+        assert found.keys() & set(said["false"]) == set()
+        assert all(found[address]["bytes"] == size for address, size in said["sound"])
+        assert answer["bytes"] < 1 << 30
+        assert any("left out" in warning for warning in answer["warnings"])
+
+
+def test_covered_against_bytes(rng: random.Random) -> None:
+    """What ranges add up to, beside a set of all their bytes."""
+    for _ in range(200):
+        covered, model = _Covered(), set[int]()
+        for _ in range(rng.randrange(1, 30)):
+            start = rng.randrange(200)
+            end = start + rng.randrange(1, 40)
+            new = set(range(start, end)) - model
+            model |= new
+            assert covered.add(start, end) == len(new)
+
+
+def test_who_has_no_arrays(rng: random.Random, tmp_path: Path) -> None:
+    """A program with Python and none is answered; one without Python is told."""
+    with running(python_program("stripped", "owners", rng.getrandbits(30), 50, tmp_path / "truth"), tmp_path) as target:
+        answer = ask("owners", str(target.pid), "--by=array")
+        assert (answer["arrays"], answer["count"], answer["bytes"]) == ([], 0, 0)
+        assert "No DataFrame" in gdbheap("owners", str(target.pid), "--by=array").stdout
+    with running(c_program("idle"), tmp_path) as target:
+        done = gdbheap("owners", str(target.pid), "--by=array")
+        assert done.returncode in (2, 5) and len(done.stderr.strip().splitlines()) == 1
