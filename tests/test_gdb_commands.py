@@ -202,12 +202,17 @@ def test_full_disk_and_closed_pipe(target: Running, environment: dict[str, str])
 
     with open("/dev/full", "wb") as full:
         done = run(full.fileno())
-    assert done.returncode == 1 and len(own_lines(done)) == 1
+    assert done.returncode == 1 and len(complaints(done)) == 1
     reading, writing = os.pipe()
     os.close(reading)
     done = run(writing)
     os.close(writing)
-    assert done.returncode == 0 and own_lines(done) == []
+    assert done.returncode == 0 and complaints(done) == []
+
+
+def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return our lines without the one about a long stop, which a busy machine has."""
+    return [line for line in own_lines(done) if "stood still" not in line]
 
 
 CLASH = """python
