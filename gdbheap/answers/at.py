@@ -14,6 +14,7 @@ from gdbheap.answers.partition import main_runtime
 from gdbheap.answers.ways import ways
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
+from gdbheap.python.ndarrays import KIND as NDARRAY
 from gdbheap.target.mappings import Mapping
 
 if TYPE_CHECKING:
@@ -104,8 +105,15 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     way = ways(heap, [address]).get(address) if path else None
     refers, count = _refers(heap, block, found) if block is not None and block.state == "used" else ([], 0)
     traced = _allocated(heap, block) if block is not None and block.state == "used" else None
-    inside = array_at(heap, address) if found is None and (block is None or block.state == "used") else None
+    inside = array_at(heap, address) if found is None and _may_be_values(block, owner) else None
     return At(whose, block, found, owner, way, None, refers, count, traced, inside)
+
+
+def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
+    """Whether it may belong to an array: to list all of them takes long, and another object's buffer is none's."""
+    if block is not None and block.state != "used":
+        return False
+    return owner is None or owner.type in (None, NDARRAY)
 
 
 def _allocated(heap: Heap, block: Block) -> Allocated | None:
