@@ -43,6 +43,13 @@ setup(
         "gdbheap.loader": ["gdbheap"],
         "gdbheap.layout": ["tables/*.json"],
     },
+    # In a user's own prefix man(1) and the shells look here too.
+    data_files=[
+        ("share/man/man1", ["packaging/man/gdbheap.1"]),
+        ("share/bash-completion/completions", ["packaging/completion/gdbheap.bash"]),
+        ("share/zsh/site-functions", ["packaging/completion/_gdbheap"]),
+        ("share/fish/vendor_completions.d", ["packaging/completion/gdbheap.fish"]),
+    ],
     rust_extensions=[
         RustExtension(
             "gdbheap._native",

@@ -1,0 +1,79 @@
+"""The manual page and the completions: made from the declarations, and taken by what reads them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.programs import PATIENCE
+from test_docs import script
+
+FOLDER = Path(__file__).resolve().parent.parent / "packaging"
+PAGES = script("shell_pages")
+NAMES = sorted(PAGES.texts())
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that may be missing here."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"no {command[0]}")
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_what_is_generated(name: str) -> None:
+    """It was written after the last change of a declaration."""
+    assert (FOLDER / name).read_text(encoding="utf-8") == PAGES.texts()[name], "run scripts/shell_pages.py --write"
+
+
+def test_manual() -> None:
+    """groff warns of nothing, and each command and its own options have their place."""
+    done = run("groff", "-man", "-ww", "-Tutf8", str(FOLDER / "man" / "gdbheap.1"))
+    assert (done.returncode, done.stderr) == (0, "")
+    source = (FOLDER / "man" / "gdbheap.1").read_text()
+    for commands in PAGES.words().values():
+        for command in commands:
+            assert f".SS {PAGES.escaped(command.shell_name)}" in source
+            assert all(f".B {PAGES.escaped(option.spelling)}\n" in source for option in command.own_options)
+
+
+def test_bash() -> None:
+    """Nouns and the options of each, as they are typed."""
+    lines = [f"source {FOLDER / 'completion' / 'gdbheap.bash'}", "compopt() { :; }"]
+    lines += ['complete_() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _gdbheap; echo ${COMPREPLY[*]}; }']
+    lines += ["complete_ gdbheap ''", *(f"complete_ gdbheap '{word}' 1234 --" for word in PAGES.words())]
+    done = run("bash", "-c", "\n".join(lines))
+    nouns, *found = done.stdout.splitlines()
+    assert set(PAGES.words()) <= set(nouns.split()), done.stderr
+    for said, commands in zip(found, PAGES.words().values()):
+        assert set(said.split()) == {PAGES.typed(option) for option in PAGES.options(commands) if "--" in option.name}
+
+
+def test_fish() -> None:
+    """The same."""
+    lines = [f"source {FOLDER / 'completion' / 'gdbheap.fish'}"]
+    lines += [f"echo noun {word}; complete -C 'gdbheap {word} 1234 --'" for word in PAGES.words()]
+    found: dict[str, set[str]] = {}
+    for line in run("fish", "--no-config", "-c", "\n".join(lines)).stdout.splitlines():
+        first = line.split("\t")[0]
+        if first.startswith("noun "):
+            options = found[first[5:]] = set()
+        else:
+            options.add(first.rstrip("="))
+    for word, commands in PAGES.words().items():
+        assert {option.name for option in PAGES.options(commands) if "--" in option.name} <= found[word], word
+
+
+def test_zsh() -> None:
+    """It is read without complaint, and is the completion of gdbheap."""
+    lines = [
+        "autoload -Uz compinit",
+        "compinit -u -D",
+        f"fpath=({FOLDER / 'completion'} $fpath)",
+        "autoload -Uz _gdbheap",
+    ]
+    done = run("zsh", "-fc", "\n".join([*lines, "compdef _gdbheap gdbheap", "echo $_comps[gdbheap]"]))
+    assert (done.stdout.strip(), done.stderr) == ("_gdbheap", "")
+    assert run("zsh", "-n", str(FOLDER / "completion" / "_gdbheap")).returncode == 0
