@@ -72,7 +72,8 @@ def refused(id: str, title: str, why: str) -> Section:
 def told(value: Any, kind: str) -> str:
     """A value as people read it."""
     if value is None:
-        return UNKNOWN if kind != TEXT else ""
+        # A row without an address is of several; one without a text has none.
+        return "" if kind in (TEXT, ADDRESS) else UNKNOWN
     if kind == SIZE:
         return size_text(value)
     if kind == SIGNED:
