@@ -22,11 +22,13 @@ from support.programs import ask, c_program, gdbheap, interpreters, plain_enviro
 from support.recorded import finished, recorded
 
 from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
-from gdbheap.answers.ledger import Ledger, Rss
+from gdbheap.answers.ledger import Ledger, Line, Rss
 from gdbheap.history.overview import Asked, Overview
 from gdbheap.history.places import Places, TypeShare
 from gdbheap.report.page.heap_map import DATA, map_section
 from gdbheap.report.page.skeleton import LARGEST, fitted
+from gdbheap.report.page.target import target_page
+from gdbheap.report.style import Style
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason="no CPython")
 
@@ -265,6 +267,23 @@ def test_a_map_of_many_stretches(rng: random.Random) -> None:
     assert {int(str(cell["data-g"])) for cell in cells} == set(range(1500)) and len(data["groups"]) == 1500
     titles = sum(int(str(cell["data-n"])) for cell in cells)
     assert titles == 1500 * 4
+
+
+@pytest.mark.parametrize("shape", ["circle", "chain", "fan", "dots"])
+def test_a_ledger_of_a_file_may_be_anything(shape: str) -> None:
+    """Lines that lead in a circle, thousands inside of one another or below one make a page all the same."""
+    names = [(str(number), str(number - 1) if number else None) for number in range(5000)]
+    if shape == "circle":
+        names = [("a", None), *[("a", "a")] * 300, ("b", "c"), ("c", "b")]
+    elif shape == "fan":
+        names = [("a", None), *((f"a.{number}", "a") for number in range(5000))]
+    elif shape == "dots":
+        names = [("a" + ".b" * 5000, None)]
+    lines = [Line(name, parent, "<i>", 4096, 4096, 0) for name, parent in names]
+    nothing: Asked[Any] = Asked(None, "made up")
+    found = Overview(0.0, {}, Ledger(Rss(4096, 0, "nobody"), lines, []), *[nothing] * 12)
+    page = Page(target_page(found, Style(rss=4096)).decode("utf-8"))
+    assert page.sections == SECTIONS and page.lines and len(page.tables["ledger-lines"].rows) == min(len(lines), 200)
 
 
 def test_rows_give_way() -> None:

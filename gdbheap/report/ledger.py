@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.findings import Finding
     from gdbheap.answers.ledger import Ledger, Line
 
-__all__ = ["FIRST", "LAST", "advice_sentence", "commands_of", "decision", "headline", "no_findings", "render", "tree"]
+__all__ = ["FIRST", "LAST", "advice_sentence", "commands_of", "decision", "headline", "no_findings", "render"]
 
 FREE = ("free", "top")
 NOT_LOOKED = (
@@ -31,7 +31,7 @@ def render(answer: Ledger, style: Style) -> str:
     """Where the memory is, in one sentence, the tree with its total, and what can be done about it."""
     if not answer.ledger:
         return join(style.filled(headline(answer, style)), container.render(answer.container, None, style))
-    rows = [_row(line, depth, style) for line, depth in tree(answer.ledger)]
+    rows = [_row(line, depth, style) for line, depth in _tree(answer.ledger)]
     return join(
         style.filled(headline(answer, style)),
         table(COLUMNS, rows, style, _total(answer.ledger, style)),
@@ -41,7 +41,7 @@ def render(answer: Ledger, style: Style) -> str:
     )
 
 
-def tree(lines: list[Line]) -> list[tuple[Line, int]]:
+def _tree(lines: list[Line]) -> list[tuple[Line, int]]:
     """The lines with their depth, children after their parent, in the order in which they came."""
     children: dict[str | None, list[Line]] = {}
     for line in lines:

@@ -41,6 +41,8 @@ COLUMNS = (
     Column("stack", "what, from the outside in"), Column("blocks", "blocks", COUNT), Column("bytes", "bytes", SIZE),
 )  # fmt: skip
 MAX_ROWS = 50
+# Parts of a line's id: those of a file may be anything.
+DEEPEST = 8
 
 
 def composition_section(found: Overview, most: int) -> Section:
@@ -74,9 +76,8 @@ def _stacks(found: Overview, known: bool) -> Iterator[Weighted]:
     by_line = _types_by_line(found)
     names = {line.id: line.name for line in lines}
     for line in lines:
-        if line.id in parents and not _has_types(line, by_line):
-            continue
-        if any(_has_types(above, by_line) for above in lines if line.id.startswith(f"{above.id}.")):
+        is_told = line.id in parents and line.id not in by_line
+        if is_told or any(line.id.startswith(f"{above}.") for above in by_line):
             continue
         above = tuple(_frames(line, names))
         left = (line.resident or 0) if known else line.virtual
@@ -89,10 +90,6 @@ def _stacks(found: Overview, known: bool) -> Iterator[Weighted]:
         yield above, left, 0
 
 
-def _has_types(line: Line, by_line: dict[str, list[TypeShare]]) -> bool:
-    return line.id in by_line
-
-
 def _frames(line: Line, names: dict[str, str]) -> Iterator[StackFrame]:
     """The way to a line: who has it, the arena if it has one, its state and what is below that."""
     parts = line.id.split(".")
@@ -103,7 +100,7 @@ def _frames(line: Line, names: dict[str, str]) -> Iterator[StackFrame]:
         yield StackFrame(_arena(int(found["arena"])), "", None, "rest")
         yield StackFrame(names.get(found["line"], found["line"]), "", None, kind)
         return
-    for depth in range(2, len(parts) + 1):
+    for depth in range(2, min(len(parts), DEEPEST) + 1):
         own = ".".join(parts[:depth])
         yield StackFrame(names.get(own, own), "", None, kind)
 
