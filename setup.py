@@ -42,6 +42,7 @@ setup(
         "gdbheap": ["py.typed", "_native.pyi"],
         "gdbheap.loader": ["gdbheap"],
         "gdbheap.layout": ["tables/*.json"],
+        "gdbheap.report": ["page/*.css", "page/*.js"],
     },
     # In a user's own prefix man(1) and the shells look here too.
     data_files=[

@@ -16,7 +16,7 @@ from gdbheap.answers.findings import Evidence
 from gdbheap.answers.findings.finding import Claim, Finding
 from gdbheap.answers.findings.settings import lines_to_paste
 from gdbheap.answers.findings.settlement import ORDER, settle
-from gdbheap.report.ledger import _sentence
+from gdbheap.report.ledger import advice_sentence
 
 PAGE = 4096
 
@@ -152,6 +152,6 @@ def test_holes_make_one_finding(rng: random.Random, tmp_path: Path) -> None:
 
 def test_names_of_functions() -> None:
     """A sentence begins with a capital letter unless it begins with a function's name or a variable's."""
-    assert _sentence("call malloc_trim(0) now") == "Call malloc_trim(0) now."
-    assert _sentence("malloc_stats_print() in the process tells") == "malloc_stats_print() in the process tells."
-    assert _sentence("MALLOC_ARENA_MAX=1 does it") == "MALLOC_ARENA_MAX=1 does it."
+    assert advice_sentence("call malloc_trim(0) now") == "Call malloc_trim(0) now."
+    assert advice_sentence("malloc_stats_print() in the process tells") == "malloc_stats_print() in the process tells."
+    assert advice_sentence("MALLOC_ARENA_MAX=1 does it") == "MALLOC_ARENA_MAX=1 does it."

@@ -25,6 +25,7 @@ from gdbheap.commands.surface.needs import (
     PROCESS,
     PROCESSES,
     PROGRAMS,
+    REPORTED,
     SESSION,
     STARTED,
     TARGET,
@@ -285,6 +286,31 @@ def _programs(line: Line) -> Programs:
     return Programs(pids, options.children, options.name, options.cgroup, line.started)
 
 
+def _about_reported(line: Line) -> Result:
+    """One target, looks, a log of calls, or processes: by what the words are."""
+    from gdbheap.events.log import is_call_log
+    from gdbheap.history.file import is_snapshot, read
+
+    options, words = line.options, [os.path.expanduser(word) for word in line.words]
+    picks = isinstance(options, Several) and (options.children or options.name or options.cgroup)
+    if line.extra.coredump is not None or (len(words) == 1 and not picks and not is_snapshot(words[0])):
+        if len(words) == 1 and is_call_log(words[0]):
+            _refuse_clone(line)
+            return ask_of(line.command, words[0], [], options)
+        return _about_target(line)
+    if picks or (words and all(word.isdecimal() and not os.path.exists(word) for word in words)):
+        _refuse_clone(line)
+        return _about_programs(line)
+    if len(words) == 1:
+        return ask_about_looks(line.command, [read(words[0])], options)
+    return _about_looks(dataclasses.replace(line, words=words))
+
+
+def _refuse_clone(line: Line) -> None:
+    if line.extra.clone:
+        raise line.error("--clone is for one process")
+
+
 def _about_live(line: Line) -> Result:
     """A process that runs on, or a command that is started."""
     from gdbheap.target.following import LocalProcess, Program
@@ -346,6 +372,7 @@ ANSWERS: dict[Needs[Any], Callable[[Line], Result]] = {
     PROCESSES: _about_programs,
     MAYBE_PROCESS: _about_programs,
     PROGRAMS: _about_programs,
+    REPORTED: _about_reported,
     LOOKS: _about_looks,
     FOLLOWED: _about_live,
     CALLED: _about_live,

@@ -40,6 +40,7 @@ _MODULES = {
     "duplicates": "duplicates",
     "snapshot": "snapshot",
     "diff": "diff",
+    "report": "report",
     "growth": "growth",
     "catch": "catch",
     "record": "record",
@@ -60,7 +61,8 @@ _MODULES = {
 }
 
 SHELL_ONLY = frozenset({
-    "record", "plot", "top", "ps", "processes", "doctor", "watch", "trace", "replay", "stacks", "stats FILE", "shell",
+    "report", "record", "plot", "top", "ps", "processes", "doctor", "watch", "trace", "replay", "stacks", "stats FILE",
+    "shell",
 })  # fmt: skip
 """The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
 

@@ -57,6 +57,37 @@ class Threads:
     threads: list[PythonThread]
 
 
+@dataclass(frozen=True)
+class Line:
+    """A function of Python's, its file, and the line where it is, None when nobody knows."""
+
+    function: str
+    file: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class ThreadLines:
+    """A thread that runs Python, as in PythonThread, and where it is, the innermost frame first."""
+
+    tid: int | None
+    name: str
+    frames: list[Line]
+
+
+def thread_lines(heap: Heap) -> list[ThreadLines]:
+    """Where the threads are, without what their frames hold: no references are followed for that. Raises NotAPython or
+    Unsupported."""
+    return [
+        ThreadLines(
+            state.thread.tid if state.thread else None,
+            state.thread.name if state.thread else "",
+            [Line(frame.function, frame.file, frame.line) for frame in state.frames],
+        )
+        for state in heap.interpreter.threads.states
+    ]
+
+
 def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     """The threads with their frames; ``values``: with texts of their variables, ``with_c``: with the frames of C
     between them, where unwind tables tell. Raises NotAPython or Unsupported."""

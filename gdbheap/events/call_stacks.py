@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Union
 
 from gdbheap import _native
 from gdbheap.answers.stacks import EVALUATORS, NO_OBJECT, PYTHON, NativeFrame, StackFrame, merge
@@ -22,7 +23,7 @@ __all__ = ["END", "PEAK", "AllocatingStack", "CallStacks", "Namer", "Site", "cal
 PEAK, END = "peak", "end"
 NATIVE = "native"
 ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
-Moment = int | str
+Moment = Union[int, str]
 
 
 @dataclass(frozen=True)

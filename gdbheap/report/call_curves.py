@@ -17,7 +17,7 @@ from gdbheap.report.numbers import count_text, duration_text, size_text
 if TYPE_CHECKING:
     from gdbheap.events.stats import CallStats, Point
 
-__all__ = ["picture"]
+__all__ = ["curves_part", "curves_style", "picture"]
 
 WIDTH, HEAD, PANEL, GAP = 960, 64, 180, 64
 LEFT, RIGHT = 90, 24
@@ -36,6 +36,10 @@ COLOURS = {
     "line": ("#0550ae", "#6cb6ff"),
     "peak": ("#8a3500", "#f69d50"),
 }
+FIXED = (
+    ".calls .title{font-size:15px;font-weight:600}.calls .name{font-weight:600}.calls .left{text-anchor:end}"
+    ".calls .below{text-anchor:middle}.calls .line{fill:none;stroke-width:1.2}"
+)
 Words = Callable[[float], str]
 
 
@@ -79,6 +83,23 @@ def picture(answer: CallStats) -> str:
     for number, panel in enumerate(panels):
         body += _drawn(panel, HEAD + number * (PANEL + GAP) + GAP // 2)
     return "\n".join([*body, "</svg>", ""])
+
+
+def curves_part(answer: CallStats) -> str:
+    """The panels without the title, as a part of a page that has ``curves_style``."""
+    panels = list(_panels(answer))
+    height = len(panels) * (PANEL + GAP)
+    most = f"At most {size_text(answer.peak.bytes)} in {count_text(answer.peak.count)} blocks"
+    body = [f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" class="calls" role="img" aria-label="{_safe(most)}">']
+    for number, panel in enumerate(panels):
+        body += _drawn(panel, number * (PANEL + GAP) + GAP // 2)
+    return "\n".join([*body, "</svg>", ""])
+
+
+def curves_style(grounds: tuple[str, str]) -> str:
+    """The style of ``curves_part`` on a light and on a dark ground; paper is light."""
+    light, dark = _scheme(0, grounds[0]), _scheme(1, grounds[1])
+    return f"{FIXED}{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 
 
 def _panels(answer: CallStats) -> Iterator[_Panel]:
@@ -169,19 +190,17 @@ def _y(panel: _Panel, value: float, top: int) -> str:
 
 
 def _styles() -> str:
-    def scheme(number: int) -> str:
-        page, text, grid, most, line, peak = (COLOURS[name][number] for name in COLOURS)
-        return (
-            f".calls{{background:{page}}}.calls .page{{fill:{page}}}.calls text{{fill:{text}}}"
-            f".calls .grid{{stroke:{grid}}}.calls .most{{fill:{most}}}.calls .line{{stroke:{line}}}"
-            f".calls .peak{{fill:{peak}}}"
-        )
+    return f"<style>{FIXED}{_scheme(0)}@media(prefers-color-scheme:dark){{{_scheme(1)}}}</style>"
 
-    fixed = (
-        ".calls .title{font-size:15px;font-weight:600}.calls .name{font-weight:600}.calls .left{text-anchor:end}"
-        ".calls .below{text-anchor:middle}.calls .line{fill:none;stroke-width:1.2}"
+
+def _scheme(number: int, ground: str = "") -> str:
+    page, text, grid, most, line, peak = (COLOURS[name][number] for name in COLOURS)
+    page = ground or page
+    return (
+        f".calls{{background:{page}}}.calls .page{{fill:{page}}}.calls text{{fill:{text}}}"
+        f".calls .grid{{stroke:{grid}}}.calls .most{{fill:{most}}}.calls .line{{stroke:{line}}}"
+        f".calls .peak{{fill:{peak}}}"
     )
-    return f"<style>{fixed}{scheme(0)}@media(prefers-color-scheme:dark){{{scheme(1)}}}</style>"
 
 
 def _safe(text: str) -> str:

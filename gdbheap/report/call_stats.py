@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gdbheap.events.growths import Growth
     from gdbheap.events.stats import CallStats, InUse, LifetimesOf, Moment, Point, SizeOfCalls
 
-__all__ = ["about", "render"]
+__all__ = ["about", "render", "told"]
 
 LEFT = True
 NEW, NONE = "new", "-"
@@ -57,7 +57,7 @@ def render(answer: CallStats, whole: CallStats, style: Style, picture: str | Non
         _sizes(answer.sizes, whole.sizes, style),
         _lives(answer, style),
         _growths(answer.growth or [], style),
-        "\n".join(style.filled(sentence) for sentence in [*_sums(answer, style), *_notes(answer), where] if sentence),
+        "\n".join(style.filled(sentence) for sentence in [*told(answer, style), where] if sentence),
     )
 
 
@@ -171,6 +171,12 @@ def _growths(growths: Sequence[Growth], style: Style) -> str:
 def _quantiles(of: LifetimesOf, form: str) -> Iterator[str]:
     for value in (of.median, of.p90, of.longest):
         yield UNKNOWN if value is None else format(value, form)
+
+
+def told(answer: CallStats, style: Style) -> Iterator[str]:
+    """What the calls come to, in sentences, and what the figures are not."""
+    yield from _sums(answer, style)
+    yield from _notes(answer)
 
 
 def _sums(answer: CallStats, style: Style) -> Iterator[str]:

@@ -13,7 +13,7 @@ from gdbheap.report.numbers import address_text, arena_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
-__all__ = ["render"]
+__all__ = ["heading", "holder_text", "limit_sentence", "render"]
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 MAX_SECONDS_LEFT = 365 * DAY
@@ -26,7 +26,7 @@ def render(answer: Difference, whole: Difference, top: int | None, style: Style)
     """What was compared, then a table for each kind of thing that changed, each with at most ``top`` rows (None: all),
     what only rises, and the limit."""
     return join(
-        style.filled(_heading(answer, style)),
+        style.filled(heading(answer, style)),
         _ledger(answer, style),
         _types(answer, whole, style),
         _sizes(answer, top, style),
@@ -36,7 +36,7 @@ def render(answer: Difference, whole: Difference, top: int | None, style: Style)
         _holes(answer, top, style),
         _findings(answer, style),
         _trend(answer, top, style),
-        style.filled(_limit(answer, style)),
+        style.filled(limit_sentence(answer, style)),
     )
 
 
@@ -47,7 +47,8 @@ def _table(columns: Sequence[Column], rows: list[list[str]], count: int, style: 
     return join(table(columns, rows, style), more) if rows else ""
 
 
-def _heading(answer: Difference, style: Style) -> str:
+def heading(answer: Difference, style: Style) -> str:
+    """What was looked at, over what time, and by how much RSS changed."""
     first, last = answer.looks[0], answer.looks[-1]
     looks = f"{len(answer.looks)} looks at " if len(answer.looks) > 2 else ""
     names = list(dict.fromkeys(_name(look.target) for look in answer.looks))
@@ -162,14 +163,14 @@ def _blocks(answer: Difference, top: int | None, style: Style) -> str:
             _signed((row.new - row.gone) * row.size, style),
             one_line(row.type or "(no object)"),
             address_text(row.addresses[0] if row.addresses else None),
-            _holder(row),
+            holder_text(row),
         ]
         for row in (answer.blocks or [])[:top]
     ]
     return _table(columns, rows, len(answer.blocks or []), style)
 
 
-def _holder(row: BlockChange) -> str:
+def holder_text(row: BlockChange) -> str:
     """The first of those who hold the new blocks, and how many if it does not hold all."""
     if not row.holders:
         return "-"
@@ -256,7 +257,8 @@ def _trend(answer: Difference, top: int | None, style: Style) -> str:
     return _table(columns, rows, len(answer.trend), style)
 
 
-def _limit(answer: Difference, style: Style) -> str:
+def limit_sentence(answer: Difference, style: Style) -> str:
+    """When RSS reaches the limit, where there is one."""
     if answer.limit is None:
         return ""
     limit = style.bytes(answer.limit)

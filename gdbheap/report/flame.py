@@ -7,7 +7,7 @@ off at its edge. The full text is each cell's title, which browsers show under t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from gdbheap.report.weighted import label
 if TYPE_CHECKING:
     from gdbheap.answers.stacks import StackFrame, Weighted
 
-__all__ = ["flame_graph"]
+__all__ = ["COLOURS", "Colours", "flame_graph", "flame_part", "flame_style"]
 
 # Cells narrower than a pixel of a picture this wide are drawn as one; than two pixels, four … where the picture would
 # be larger than it may be.
@@ -31,7 +31,8 @@ CHARACTER, SHORTEST, LONGEST = 7, 3, 100
 SHADES = 3
 # By kind: what its cells say, and their fill in light and dark, in a few shades to tell neighbours apart. Text has a
 # contrast of at least 7 to 1 on all of them.
-COLOURS = {
+Colours = Mapping[str, "tuple[tuple[str, ...], tuple[str, ...]]"]
+COLOURS: Colours = {
     "python": (("#ffd27a", "#ffc45c", "#ffdd9a"), ("#6b4a00", "#5c4000", "#7a5600")),
     "native": (("#a9cdf0", "#97c1ea", "#bcd9f5"), ("#1f4a73", "#193f63", "#265482")),
     "rest": (("#d9d9d9",) * 3, ("#474747",) * 3),
@@ -63,11 +64,36 @@ class _Cell:
 def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes") -> str:
     """One SVG document of at most about a MiB. ``unit``: of the weights, "bytes" or what their plural is called."""
     root = _tree(stacks)
+    return _that_fits(root, LARGEST, lambda cells: _document(cells, root, title, unit))
+
+
+def flame_part(
+    stacks: Sequence[Weighted],
+    title: str,
+    colours: Colours = COLOURS,
+    counts: str = "call",
+    largest: int = LARGEST >> 2,
+) -> str:
+    """The picture without its title and legend, as a part of a page that has ``flame_style``. ``colours``: by the kinds
+    of frames; ``counts``: what the numbers beside the bytes count, where they are not 0; ``largest``: in bytes."""
+    root = _tree(stacks)
+    told = f"{one_line(title, LONGEST)}: {_amounts(root.weight, root.calls, 'bytes', counts=counts)}"
+
+    def part(cells: Sequence[_Cell]) -> str:
+        height = (1 + max(cell.depth for cell in cells)) * ROW
+        head = f'<svg width="100%" height="{height}" class="flame picture" role="img" aria-label="{escape(told)}">'
+        drawn = [_drawn(cell, root.weight, "bytes", colours, 0, counts) for cell in cells]
+        return "\n".join([head, *drawn, "</svg>", ""])
+
+    return _that_fits(root, largest, part)
+
+
+def _that_fits(root: _Node, largest: int, draw: Callable[[Sequence[_Cell]], str]) -> str:
+    """The picture with the smallest cells that has at most so many bytes."""
     pixels = 1
     while True:
-        cells = list(_cells(root, max(root.weight * pixels / WIDTH, 1e-9)))
-        text = _document(cells, root, title, unit)
-        if len(text.encode()) <= LARGEST or pixels > WIDTH:
+        text = draw(list(_cells(root, max(root.weight * pixels / WIDTH, 1e-9))))
+        if len(text.encode()) <= largest or pixels > WIDTH:
             return text
         pixels *= 2
 
@@ -126,21 +152,28 @@ def _document(cells: Sequence[_Cell], root: _Node, title: str, unit: str) -> str
     return "\n".join([*body, "</svg>", ""])
 
 
-def _amounts(weight: int, calls: int, unit: str, share: str = "") -> str:
-    """The weight, its share, and the calls, unless these are the weight."""
+def _amounts(weight: int, calls: int, unit: str, share: str = "", counts: str = "call") -> str:
+    """The weight, its share, and the calls, unless these are the weight, or something else that is not counted."""
     size = size_text(weight) if unit == "bytes" else f"{count_text(weight)} {unit}"
-    return f"{size}{share}" + ("" if unit != "bytes" and weight == calls else f", {counted(calls, 'call')}")
+    is_told = unit == "bytes" or weight != calls
+    return f"{size}{share}" + (f", {counted(calls, counts)}" if is_told and (calls or counts == "call") else "")
 
 
 def _styles() -> str:
-    light, dark = _scheme(0, "#ffffff", "#1a1a1a"), _scheme(1, "#161616", "#f5f5f5")
     fixed = ".flame .title{font-size:15px;font-weight:600}.flame>svg:hover>rect{stroke:#d02090;stroke-width:2}"
+    light, dark = _scheme(COLOURS, 0, "#ffffff", "#1a1a1a"), _scheme(COLOURS, 1, "#161616", "#f5f5f5")
     return f"<style>{fixed}{light}@media(prefers-color-scheme:dark){{{dark}}}</style>"
 
 
-def _scheme(number: int, page: str, text: str) -> str:
-    """The colours of COLOURS' first or second scheme."""
-    rows = [(f"{kind}{shade}", fills[number][shade]) for kind, fills in COLOURS.items() for shade in range(SHADES)]
+def flame_style(colours: Colours, grounds: tuple[str, str]) -> str:
+    """The style of ``flame_part`` on a light and on a dark ground; paper is light."""
+    light, dark = _scheme(colours, 0, grounds[0], "#1a1a1a"), _scheme(colours, 1, grounds[1], "#f5f5f5")
+    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
+
+
+def _scheme(colours: Colours, number: int, page: str, text: str) -> str:
+    """The first or second one of the colours."""
+    rows = [(f"{kind}{shade}", fills[number][shade]) for kind, fills in colours.items() for shade in range(SHADES)]
     cells = "".join(f".flame .{name}{{fill:{fill}}}" for name, fill in rows)
     own = f".flame{{background:{page}}}.flame .page{{fill:{page}}}.flame>svg>rect{{stroke:{page}}}"
     return f"{own}.flame text{{fill:{text}}}{cells}"
@@ -158,16 +191,22 @@ def _legend(root: _Node) -> Iterator[str]:
         x += 17 + CHARACTER * len(name) + 16
 
 
-def _drawn(cell: _Cell, whole: int, unit: str) -> str:
+def _drawn(
+    cell: _Cell, whole: int, unit: str, colours: Colours = COLOURS, head: int = HEAD, counts: str = "call"
+) -> str:
     share = f", {share_text(cell.weight, whole)} %"
     about = f"{cell.about}\n" if cell.about else ""
-    title = f"{_safe(cell.text)}\n{_safe(about)}{_amounts(cell.weight, cell.calls, unit, share)}"
-    kind = f"{cell.kind if cell.kind in COLOURS else 'native'}{crc32(cell.text.encode('utf-8', 'replace')) % SHADES}"
-    place = f'x="{_percent(cell.left, whole)}" y="{HEAD + cell.depth * ROW}" width="{_percent(cell.weight, whole)}"'
+    title = f"{_safe(cell.text)}\n{_safe(about)}{_amounts(cell.weight, cell.calls, unit, share, counts)}"
+    kind = f"{_kind(cell.kind, colours)}{crc32(cell.text.encode('utf-8', 'replace')) % SHADES}"
+    place = f'x="{_percent(cell.left, whole)}" y="{head + cell.depth * ROW}" width="{_percent(cell.weight, whole)}"'
     fits = min(LONGEST, WIDTH * cell.weight // max(whole, 1) // CHARACTER * 4)
     text = f'<text x="3" y="13">{_safe(cell.text[:fits])}</text>' if fits >= SHORTEST * 4 else ""
     rect = f'<rect class="{kind}" width="100%" height="{ROW - 1}"/>'
     return f'<svg {place} height="{ROW - 1}"><title>{title}</title>{rect}{text}</svg>'
+
+
+def _kind(kind: str, colours: Colours) -> str:
+    return kind if kind in colours else "native" if "native" in colours else "rest"
 
 
 def _percent(part: int, whole: int) -> str:

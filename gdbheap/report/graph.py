@@ -14,10 +14,12 @@ from gdbheap.report.tables import SHARE, Column, join, left_over, table
 if TYPE_CHECKING:
     from gdbheap.answers.owners import HeldTogether, Owners
     from gdbheap.answers.retained import Kept, Retained
-    from gdbheap.answers.threads import PythonThread, Running, Threads
+    from gdbheap.answers.threads import PythonThread, Running, ThreadLines, Threads
     from gdbheap.answers.unreachable import Head, Unreachable
 
-__all__ = ["render_owners", "render_retained", "render_threads", "render_unreachable"]
+__all__ = [
+    "held_at", "render_owners", "render_retained", "render_threads", "render_unreachable", "thread_name",
+]  # fmt: skip
 
 RETAINED = (Column("retained"), SHARE, Column("own"), Column("address"), Column("type", True), Column("path", True))
 RETAINED_SET = (Column("count"), Column("bytes"), SHARE, Column("type", True))
@@ -56,7 +58,7 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
             [style.size(row.retained), style.share(row.retained), style.size(row.bytes),
              "" if row.address is None else address_text(row.address),
              row.type if row.address is not None else f"{row.count:,} x {row.type}",
-             _held_at(row)]
+             held_at(row)]
             for row in answer.rows
         ]  # fmt: skip
         return table(RETAINED, rows, style)
@@ -67,7 +69,8 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
     return table(GROUPED, grouped, style)
 
 
-def _held_at(row: Kept) -> str:
+def held_at(row: Kept) -> str:
+    """The way to an object, or the holders of several."""
     way = row.path or row.chain or ""
     if row.address is not None:
         return way
@@ -224,7 +227,7 @@ def render_threads(answer: Threads, style: Style) -> str:
 
 def _stack(threads: list[PythonThread], style: Style) -> str:
     first, kept = threads[0], sum(thread.kept for thread in threads)
-    names = ", ".join(_thread_name(thread) for thread in threads[:SHOWN_THREADS])
+    names = ", ".join(thread_name(thread) for thread in threads[:SHOWN_THREADS])
     more = f", and {len(threads) - SHOWN_THREADS:,} more" if len(threads) > SHOWN_THREADS else ""
     which = f"Thread {names}" if len(threads) == 1 else f"{len(threads):,} threads at the same lines, {names}{more}"
     keep = "keeps" if len(threads) == 1 else "keep"
@@ -239,7 +242,8 @@ def _stack(threads: list[PythonThread], style: Style) -> str:
     return join(*parts, "\n".join(lines))
 
 
-def _thread_name(thread: PythonThread) -> str:
+def thread_name(thread: PythonThread | ThreadLines) -> str:
+    """Its number and its name."""
     name = f" ({one_line(thread.name)})" if thread.name else ""
     return "that has ended" if thread.tid is None else f"{thread.tid}{name}"
 

@@ -14,7 +14,7 @@ from gdbheap.report.tables import SHARE, Column, join, table
 if TYPE_CHECKING:
     from gdbheap.answers.holes import Hole, Holes, Neighbour
 
-__all__ = ["render"]
+__all__ = ["neighbour_text", "render", "sentence"]
 
 COLUMNS = (
     Column("address"), Column("size"), Column("resident"), SHARE, Column("allocator", True), Column("arena"),
@@ -36,17 +36,18 @@ def _listed(answer: Holes, style: Style, minimum: int) -> str:
     if answer.count > len(answer.holes):
         rows.append(_rest(answer, style))
     total = ["total", style.size(answer.bytes), style.size(answer.resident), style.share(answer.resident), *[""] * 4]
-    sentences = (_sentence(answer, style, minimum), _pins(answer, style))
+    sentences = (sentence(answer, style, minimum), _pins(answer, style))
     return join(table(COLUMNS, rows, style, total), *map(style.filled, sentences))
 
 
 def _row(hole: Hole, style: Style) -> list[str]:
     sizes = [style.size(hole.size), style.size(hole.resident), style.share(hole.resident)]
     where = [hole.allocator, arena_text(hole.arena)]
-    return [address_text(hole.address), *sizes, *where, *map(_neighbour, (hole.before, hole.after))]
+    return [address_text(hole.address), *sizes, *where, *map(neighbour_text, (hole.before, hole.after))]
 
 
-def _neighbour(neighbour: Neighbour | None) -> str:
+def neighbour_text(neighbour: Neighbour | None) -> str:
+    """What lies beside a hole; "-" where nothing does."""
     if neighbour is None:
         return "-"
     text = f"{neighbour.what} ({count_text(neighbour.size)} bytes)"
@@ -64,7 +65,8 @@ def _rest(answer: Holes, style: Style) -> list[str]:
     return [more, style.size(size), style.size(resident), style.share(resident), *[""] * 4]
 
 
-def _sentence(answer: Holes, style: Style, minimum: int) -> str:
+def sentence(answer: Holes, style: Style, minimum: int) -> str:
+    """What all holes are together, and why they stay."""
     holes = counted(answer.count, "hole")
     resident = f"{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}"
     if answer.resident is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.findings import Finding
     from gdbheap.answers.ledger import Ledger, Line
 
-__all__ = ["render"]
+__all__ = ["FIRST", "LAST", "advice_sentence", "commands_of", "decision", "headline", "no_findings", "render"]
 
 FREE = ("free", "top")
 NOT_LOOKED = (
@@ -30,13 +30,13 @@ COLUMNS = (
 def render(answer: Ledger, style: Style) -> str:
     """Where the memory is, in one sentence, the tree with its total, and what can be done about it."""
     if not answer.ledger:
-        return join(style.filled(_headline(answer, style)), container.render(answer.container, None, style))
+        return join(style.filled(headline(answer, style)), container.render(answer.container, None, style))
     rows = [_row(line, depth, style) for line, depth in _tree(answer.ledger)]
     return join(
-        style.filled(_headline(answer, style)),
+        style.filled(headline(answer, style)),
         table(COLUMNS, rows, style, _total(answer.ledger, style)),
         container.render(answer.container, answer.rss.lazy, style),
-        style.filled(_decision(answer, style)),
+        style.filled(decision(answer, style)),
         _findings(answer, style),
     )
 
@@ -80,7 +80,8 @@ def _total(lines: list[Line], style: Style) -> list[str]:
     return ["total", style.size(resident), style.share(resident), *map(style.size, (free, swapped, virtual))]
 
 
-def _headline(answer: Ledger, style: Style) -> str:
+def headline(answer: Ledger, style: Style) -> str:
+    """RSS, and what most of it is."""
     rss = answer.rss
     if rss.bytes is None:
         return f"How much of this is resident is not known ({rss.source}); the sizes are those of the address space."
@@ -91,7 +92,7 @@ def _headline(answer: Ledger, style: Style) -> str:
     return f"RSS is {style.bytes(rss.bytes)} ({rss.source}){swap}.{_largest(answer.ledger, style)}"
 
 
-def _decision(answer: Ledger, style: Style) -> str:
+def decision(answer: Ledger, style: Style) -> str:
     """A leak, or memory that the allocators keep? What is used and free, what can go back, why the rest stays."""
     if answer.summary is None:
         return ""
@@ -109,20 +110,25 @@ def _largest(lines: list[Line], style: Style) -> str:
     return f" The largest part is {most.name}: {style.bytes(most.resident)}{style.of_rss(most.resident)}."
 
 
+def no_findings(answer: Ledger) -> str:
+    """What is said where there are none."""
+    if answer.looks_past:
+        return NOT_LOOKED
+    if answer.rss.bytes is None:
+        return "Findings: none, as it is not known what is resident. 'heap holes' and 'heap pins' tell what is free."
+    return "Findings: none. Nothing here stands out as memory that could be given back."
+
+
 def _findings(answer: Ledger, style: Style) -> str:
     findings = answer.findings
-    if not findings and answer.looks_past:
-        return style.filled(NOT_LOOKED)
-    if not findings and answer.rss.bytes is None:
-        return "Findings: none, as it is not known what is resident. 'heap holes' and 'heap pins' tell what is free."
     if not findings:
-        return "Findings: none. Nothing here stands out as memory that could be given back."
+        return style.filled(no_findings(answer))
     lines = [style.heading(FIRST + LAST * any(finding.doubtful for finding in findings))]
     for number, finding in enumerate(findings, 1):
         text = f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {text_of(finding)}."
         lines.append(style.filled(text))
-        lines.append(style.filled(f"   {_sentence(advice_of(finding))}"))
-        lines += [f"   $ {line}" for line in _commands(finding)]
+        lines.append(style.filled(f"   {advice_sentence(advice_of(finding))}"))
+        lines += [f"   $ {line}" for line in commands_of(finding)]
     return "\n".join(lines)
 
 
@@ -130,14 +136,14 @@ def _findings(answer: Ledger, style: Style) -> str:
 ELSEWHERE = "# or: systemd Environment=, Docker -e, Kubernetes env:"
 
 
-def _commands(finding: Finding) -> list[str]:
+def commands_of(finding: Finding) -> list[str]:
     """What can be pasted into a shell."""
     settings = lines_to_paste(finding.environment)
     own = [line for line in finding.commands if line not in settings]
     return own + [f"{shell_line(*setting)}  {ELSEWHERE}" for setting in finding.environment.items()]
 
 
-def _sentence(advice: str) -> str:
+def advice_sentence(advice: str) -> str:
     """With a capital letter, unless it begins with a name: those of functions are written as they are."""
     first = advice.split()[0]
     is_word = first.isalpha() and first.islower()

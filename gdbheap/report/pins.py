@@ -11,7 +11,7 @@ from gdbheap.report.tables import SHARE, Column, join, table
 if TYPE_CHECKING:
     from gdbheap.answers.pins import Kind, Pin, Pins, Sums
 
-__all__ = ["render"]
+__all__ = ["render", "sentences"]
 
 KINDS = 10
 COLUMNS = (
@@ -43,9 +43,13 @@ def render(answer: Pins, style: Style) -> str:
         left = size - sum(pin.size for pin in answer.pins)
         rows.append(_cells(more, freed - shown[0], blocks - shown[1], left, ["", "", *[""] * paths], style))
     total = _cells("total", freed, blocks, size, ["", "", *[""] * paths], style)
-    sentences = [_sentence(row, answer, style) for row in sums]
     pins = table((*COLUMNS, *[PATH] * paths), rows, style, total)
-    return join(pins, _kinds(answer.kinds, paths, style), *map(style.filled, sentences))
+    return join(pins, _kinds(answer.kinds, paths, style), *map(style.filled, sentences(answer, style)))
+
+
+def sentences(answer: Pins, style: Style) -> list[str]:
+    """What all pins of each allocator are together."""
+    return [_sentence(row, answer, style) for row in answer.sums if row.groups]
 
 
 def _row(pin: Pin, paths: bool, style: Style) -> list[str]:

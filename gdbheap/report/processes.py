@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gdbheap.processes.family import Advice, Family, Member
     from gdbheap.processes.written import TypeCounts, Written
 
-__all__ = ["render"]
+__all__ = ["advice_sentence", "render", "shared_sentence", "written_kinds"]
 
 NAMES = ("RSS", "PSS", "USS", "swap")
 OF_HEAP = ("in use", "free", "trim gives", "kept")
@@ -39,9 +39,9 @@ def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Sty
     return join(
         table(heads, rows, style, _total(whole, quick, style)),
         rest,
-        style.filled(_shared(whole, style)),
+        style.filled(shared_sentence(whole, style)),
         _written(whole, style),
-        "\n".join(style.filled(_advice(row, style)) for row in whole.advice),
+        "\n".join(style.filled(advice_sentence(row, style)) for row in whole.advice),
         "\n".join(style.filled(_note(member)) for member in whole.processes if member.note is not None),
     )
 
@@ -68,7 +68,8 @@ def _total(answer: Family, quick: bool, style: Style) -> list[str]:
     return [*row, *(style.size(size) for size in sums or [0] * len(OF_HEAP)), ""]
 
 
-def _shared(answer: Family, style: Style) -> str:
+def shared_sentence(answer: Family, style: Style) -> str:
+    """What the processes have together, alone, and share."""
     total = answer.total
     whose = f"{counted(total.processes, 'process has', 'processes have')} {style.bytes(total.pss)} together (PSS)"
     alone = f"{style.bytes(total.uss)} one or another has alone, {style.bytes(total.shared)} is shared"
@@ -84,13 +85,14 @@ def _written(answer: Family, style: Style) -> str:
     still = f"{style.bytes(written.shared)} of private pages is still shared"
     if not written.unshared:
         return style.filled(f"{start}{still}.")
-    parts = [f"{style.bytes(size)} {name}" for name, size in _kinds(written)]
+    parts = [f"{style.bytes(size)} {name}" for name, size in written_kinds(written)]
     line = f"{start}{still}, and {style.bytes(written.unshared)} no longer is, by what was written: {', '.join(parts)}."
     new = f" {style.bytes(written.new)} is new since." if written.new else ""
     return "\n".join([style.filled(line + new), *_types(answer.types, style)])
 
 
-def _kinds(written: Written) -> Iterator[tuple[str, int]]:
+def written_kinds(written: Written) -> Iterator[tuple[str, int]]:
+    """By what pages were written that were shared, the most first."""
     sizes = [(name, getattr(written, key)) for key, name in KINDS.items()]
     yield from sorted(((name, size) for name, size in sizes if size), key=lambda pair: -pair[1])
 
@@ -101,7 +103,8 @@ def _types(types: list[TypeCounts], style: Style) -> Iterator[str]:
         yield style.filled(f"Reference counts that have changed are those of objects of {', '.join(rows)}.")
 
 
-def _advice(row: Advice, style: Style) -> str:
+def advice_sentence(row: Advice, style: Style) -> str:
+    """What can be done, and what it saves."""
     if row.id == "freeze":
         most = "" if row.at_most in (None, row.saves) else f", at most {style.bytes(row.at_most)}"
         return (

@@ -12,7 +12,7 @@ from gdbheap.report.tables import SHARE, Column, join, table
 if TYPE_CHECKING:
     from gdbheap.answers.pyobjects import PyObjects, TypeRow
 
-__all__ = ["render"]
+__all__ = ["render", "sentences"]
 
 MAX_NAMES = 3
 UNKNOWN = (Column("not known"), Column("size"), Column("looks like", True))
@@ -30,9 +30,14 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
     if cut:
         rows.append(_rest(answer, cut, style))
     total = _cells(answer.total.count, answer.total.bytes, answer.total.buffers, "total", style)
-    sentences = (_sentence(answer, style), *([] if some else [_elsewhere(answer, style), _beside(answer, style)]))
-    parts = [table(COLUMNS, rows, style, total), *map(style.filled, sentences)]
+    told = [_sentence(answer, style)] if some else sentences(answer, style)
+    parts = [table(COLUMNS, rows, style, total), *map(style.filled, told)]
     return join(*parts, "" if some else _unknown(answer, style))
+
+
+def sentences(answer: PyObjects, style: Style) -> list[str]:
+    """What all objects have together, and what is not in the table."""
+    return [_sentence(answer, style), _elsewhere(answer, style), _beside(answer, style)]
 
 
 def _cells(count: int, size: int, buffers: int, name: str, style: Style) -> list[str]:

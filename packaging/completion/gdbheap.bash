@@ -4,7 +4,7 @@ _gdbheap()
     local word="${COMP_WORDS[COMP_CWORD]}" noun="${COMP_WORDS[1]}" words
     [[ $word == "=" ]] && word=""
     if [[ $COMP_CWORD == 1 ]]; then
-        words="arenas stats holes pins sizes chunks pools pyobjects contexts trim map at refs why retained unreachable owners threads tasks duplicates snapshot diff growth catch record plot top ps processes watch trace replay stacks shell doctor check check-advice info install --help --version"
+        words="arenas stats holes pins sizes chunks pools pyobjects contexts trim map at refs why retained unreachable owners threads tasks duplicates snapshot diff report growth catch record plot top ps processes watch trace replay stacks shell doctor check check-advice info install --help --version"
     else
         case "$noun" in
         arenas) words="--detail --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
@@ -29,6 +29,7 @@ _gdbheap()
         duplicates) words="--type= --holders --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         snapshot) words="--with-contents --owners --blocks --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         diff) words="--limit= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        report) words="--children --name= --cgroup= -o= --with-contents --owners --process= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         growth) words="--duration= --count= --no-stacks --folded= --svg= --speedscope= --perf --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         catch) words="--size= --min= --max= --block= --grows --count= --duration= --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         record) words="--children --name= --cgroup= -o= --every= --duration= --stop --snapshot-every= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;

@@ -5,12 +5,16 @@ use crate::heaps::Heaps;
 use crate::records::Given;
 use crate::rows::{all, answers};
 use crate::watch::{watched, Report};
-use gdbheap_core::history::{self, BlockSums};
+use gdbheap_core::history::{self, BlockSums, LabelledRange};
 use gdbheap_core::python::TypeLayout;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 answers! {
+    /// How many blocks of a kind (0 for no object, else the place of its type among `types` plus one) begin in the ranges
+    /// with a label, and how many bytes of such blocks lie there.
+    struct PlaceShare of history::PlaceShare { label: u32, kind: u16, count: u64, bytes: u64 }
+
     /// Blocks of one type (as the caller numbers them, 0 for no object) and size: how many are still there, came, and went.
     struct BlockChange of BlockSums { kind: u32, size: u64, kept: u64, new: u64, gone: u64 }
 
@@ -44,6 +48,14 @@ impl BlockColumns {
         let columns = self.0.clone();
         let hold = |watcher: &dyn gdbheap_core::Watcher| columns.held(watcher, &graph.0, &among);
         Ok(BlockColumns(watched(py, None, hold)?))
+    }
+
+    /// What lies in `ranges`, by label and kind. Raises ValueError for ranges that do not ascend, and for blocks that
+    /// overlap.
+    fn shares(&self, py: Python<'_>, ranges: Vec<LabelledRange>) -> PyResult<Vec<PlaceShare>> {
+        let columns = &self.0;
+        let share = |watcher: &dyn gdbheap_core::Watcher| columns.shares(watcher, &ranges);
+        Ok(all(watched(py, None, share)?))
     }
 
     /// How many blocks each store has.

@@ -106,6 +106,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         history::BlockChange,
         history::BlockChanges,
         history::BlockColumns,
+        history::PlaceShare,
         memory::PageRun,
         memory::Residency,
         memory::PointerCount,

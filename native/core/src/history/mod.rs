@@ -1,8 +1,10 @@
-//! Looks at different times: all blocks of one as columns, and two of those compared.
+//! Looks at different times: all blocks of one as columns, what lies where, and two of those compared.
 #![forbid(unsafe_code)]
 
 mod columns;
 mod comparison;
+mod places;
 
 pub use columns::{list_blocks, BlockColumns};
 pub use comparison::{compare_blocks, BlockSums, ComparedBlocks};
+pub use places::{LabelledRange, PlaceShare};

@@ -1,0 +1,161 @@
+"""``gdbheap report``: what all commands say, as one page for a browser."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Union
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import REPORTED
+from gdbheap.commands.surface.options import Several, process_of_log, switch, valued
+from gdbheap.errors import NoTarget, UsageError, one_line
+from gdbheap.files import check_writable, write_bytes
+from gdbheap.heap import Heap
+from gdbheap.report.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.history.snapshot import Look
+    from gdbheap.target.programs import Programs
+
+__all__ = ["COMMAND", "Page"]
+
+TARGET, SNAPSHOT, DIFFERENCE, CALLS, PROCESSES = "target", "snapshot", "difference", "calls", "processes"
+Reported = Union[Heap, "tuple[Look, ...]", "Programs", str]
+
+
+@dataclass
+class Options(Several):
+    """The options of gdbheap report."""
+
+    file: str = valued("-o", "FILE", "where to write it: .html", "", os.path.expanduser)
+    with_contents: bool = switch(
+        "--with-contents", "show the contents of keys in paths; without it the page has no contents of the process"
+    )
+    owners: bool = switch(
+        "--owners", "say what retains the most, and who holds what, also of a process with more than 2,000,000 blocks"
+    )
+    process: int | None = process_of_log()
+
+
+@dataclass(frozen=True)
+class Page:
+    """The answer: where the page is, its bytes, and what it is about: a target, a snapshot, the difference of several,
+    the calls of a log, or processes. ``missing``: a line for each section that could not be answered."""
+
+    path: str
+    size: int
+    about: str
+    missing: list[str] = field(default_factory=list)
+
+
+def _answer(subject: Reported, options: Options) -> Page:
+    if not options.file.lower().endswith((".html", ".htm")):
+        raise UsageError("gdbheap report: where to? -o FILE.html")
+    if options.with_contents and options.no_text:
+        raise UsageError("gdbheap report: --with-contents and --no-text exclude each other")
+    check_writable(options.file)
+    about, data, missing = _made(subject, options)
+    write_bytes(options.file, data)
+    return Page(options.file, os.stat(options.file).st_size, about, missing)
+
+
+def _made(subject: Reported, options: Options) -> tuple[str, bytes, list[str]]:
+    """What the page is about, the page, and what it lacks. Imported where it is needed: a command's start is mostly
+    imports."""
+    if isinstance(subject, Heap):
+        return _of_target(subject, options)
+    if isinstance(subject, tuple):
+        return _of_looks(subject)
+    if isinstance(subject, str):
+        return _of_calls(subject, options)
+    return _of_processes(subject, options)
+
+
+def _of_target(heap: Heap, options: Options) -> tuple[str, bytes, list[str]]:
+    from gdbheap.history.overview import overview
+    from gdbheap.report.page.target import missing_in, target_page
+
+    heap.disclosure.contents = options.with_contents
+    found = overview(heap, options.owners or None)
+    known = found.ledger.rss
+    return TARGET, target_page(found, Style(rss=known.bytes, private=heap.target.rss.private)), missing_in(found)
+
+
+def _of_looks(looks: tuple[Look, ...]) -> tuple[str, bytes, list[str]]:
+    from gdbheap.history.difference import difference
+    from gdbheap.history.overview import overview_of_snapshot
+    from gdbheap.report.page.difference import difference_page
+    from gdbheap.report.page.target import missing_in, target_page
+
+    last = overview_of_snapshot(looks[-1].snapshot)
+    style = Style(rss=last.ledger.rss.bytes, private=last.target.get("kind") == "core")
+    if len(looks) == 1:
+        return SNAPSHOT, target_page(last, style), missing_in(last)
+    return DIFFERENCE, difference_page(difference(looks), last, style), []
+
+
+def _of_calls(path: str, options: Options) -> tuple[str, bytes, list[str]]:
+    from gdbheap.commands.surface.progress import shown
+    from gdbheap.events.call_stacks import call_stacks
+    from gdbheap.events.stats import call_stats
+    from gdbheap.report.page.calls import calls_page
+
+    with shown("reading the calls") as progress:
+        found = call_stats(path, options.process, progress)
+    try:
+        stacks, why = call_stacks(path, options.process, "peak", None), ""
+    except UsageError as error:
+        stacks, why = None, str(error)
+    return CALLS, calls_page(found, stacks, why), [f"stacks: {why}"] if why else []
+
+
+def _of_processes(programs: Programs, options: Options) -> tuple[str, bytes, list[str]]:
+    from gdbheap.processes.family import family
+    from gdbheap.report.page.processes import processes_page
+
+    pids = sorted({*programs.pids, *programs.now()})
+    if not pids:
+        raise NoTarget("no process is meant by that: ps -e lists those that run")
+    found = family(pids, options.max_stop or None, False)
+    notes = [f"process {member.pid}: {member.note}" for member in found.processes if member.note]
+    return PROCESSES, processes_page(found, time.time()), notes
+
+
+def _render(shown: Shown[Page, Options]) -> str:
+    answer = shown.answer
+    told = f"The page is in {one_line(answer.path)} ({shown.style.bytes(answer.size)})."
+    return "\n".join([told, *(f"Not in it: {one_line(line)}" for line in answer.missing)])
+
+
+COMMAND = Command(
+    noun="report",
+    question="What is there to hand on? Everything about a target as one page for a browser",
+    text="""Writes one HTML page that needs nothing else: no network, no server, and for its tables and pictures no
+    script. What matters comes first; then the findings with lines to paste, the ledger as a bar that unfolds, a flame
+    graph from resident memory down to types, the map of the heap, holes with what pins them, types with what they
+    retain, owners with the paths to them, threads and tasks, arenas, and the facts that all this rests on. All of it
+    is of one moment: a live process is let go once its memory is copied. What cannot be answered is a line with the
+    reason.
+
+    Of a snapshot the page has what the snapshot keeps. Of several snapshots, processes or cores it says what changed
+    from the first to the last, and what only rose. Of a log that gdbheap trace wrote it has what its calls add up to,
+    and the stacks of what was in use when that was most. Of several processes it has what each has, what they share,
+    and by what their pages were written; so it does with --children, --name and --cgroup.
+
+    The page has at most 1 MiB, whatever the target's size: aggregates, and of long lists the first rows. It holds no
+    contents of strings, bytes and keys, unless --with-contents is given; of that there are keys in paths. It forbids
+    the browser to load anything. An older file is replaced once the new one is whole.
+
+    In JSON, path is the file, size its bytes, about what it is of (target, snapshot, difference, calls or processes),
+    and missing a list of lines, one for each section that could not be answered. docs/report.md says more.""",
+    example="gdbheap report -o report.html",
+    needs=REPORTED,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    listed="",
+    writes=True,
+    copies=True,
+)

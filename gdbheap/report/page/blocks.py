@@ -1,0 +1,93 @@
+"""What malloc and the other allocators have that nobody holds: holes with what lies on both sides, pins, and arenas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.holes import neighbour_text, sentence
+from gdbheap.report.numbers import arena_text
+from gdbheap.report.page.html import ADDRESS, COUNT, SIZE, Column, Section, details, listed, paragraph, refused, table
+from gdbheap.report.pins import sentences
+from gdbheap.report.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.answers.arenas import Arenas
+    from gdbheap.answers.holes import Holes
+    from gdbheap.answers.pins import Pins
+    from gdbheap.history.overview import Asked
+
+__all__ = ["arenas_section", "holes_section"]
+
+HOLES = (
+    Column("address", "address", ADDRESS), Column("size", "size", SIZE), Column("resident", "resident", SIZE),
+    Column("allocator", "allocator"), Column("arena", "arena"), Column("before", "held below by"),
+    Column("after", "held above by"),
+)  # fmt: skip
+PINS = (
+    Column("address", "address", ADDRESS), Column("would_free", "would free", SIZE), Column("blocks", "blocks", COUNT),
+    Column("size", "size", SIZE), Column("allocator", "allocator"), Column("what", "what"),
+)  # fmt: skip
+KINDS = (
+    Column("what", "what"), Column("allocator", "allocator"), Column("blocks", "blocks", COUNT),
+    Column("bytes", "size", SIZE), Column("groups", "groups", COUNT), Column("would_free", "would free", SIZE),
+)  # fmt: skip
+ARENAS = (
+    Column("index", "arena"), Column("address", "address", ADDRESS), Column("system", "system", SIZE),
+    Column("in_use", "in use", SIZE), Column("free", "free", SIZE), Column("fast", "fast bins", SIZE),
+    Column("tcache", "tcache", SIZE), Column("top", "top", SIZE), Column("used_chunks", "used chunks", COUNT),
+    Column("free_chunks", "free chunks", COUNT),
+)  # fmt: skip
+CACHES = (
+    Column("tid", "thread"), Column("name", "name"), Column("arena", "arena"), Column("chunks", "chunks", COUNT),
+    Column("bytes", "bytes", SIZE),
+)  # fmt: skip
+
+
+def holes_section(holes: Asked[Holes], pins: Asked[Pins], most: int, style: Style) -> Section:
+    """Holes, and the few blocks that keep the most."""
+    title = "Holes, and what pins them"
+    if holes.answer is None:
+        return refused("holes", title, holes.why)
+    found = holes.answer
+    rows = [
+        (hole.address, hole.size, hole.resident, hole.allocator, arena_text(hole.arena), neighbour_text(hole.before),
+         neighbour_text(hole.after))
+        for hole in found.holes
+    ]  # fmt: skip
+    total = ("total", found.bytes, found.resident, "", "", "", "")
+    told = sentence(found, style, found.minimum) if found.count else f"No hole of {style.bytes(found.minimum)} or more."
+    body = paragraph(told) + table("holes-table", "Holes, the largest first", HOLES, rows, most, total, found.count)
+    return Section("holes", title, body + _pins(pins, most, style))
+
+
+def _pins(asked: Asked[Pins], most: int, style: Style) -> str:
+    if asked.answer is None:
+        return paragraph(f"What pins pages is not known: {asked.why}.", "why")
+    found = asked.answer
+    if not any(row.groups for row in found.sums):
+        return paragraph("No few blocks keep a page or more from going back: nothing is pinned.")
+    rows = [(pin.address, pin.would_free, pin.blocks, pin.size, pin.allocator, pin.what) for pin in found.pins]
+    kinds = [(row.what, row.allocator, row.blocks, row.bytes, row.groups, row.would_free) for row in found.kinds]
+    count = sum(row.groups for row in found.sums)
+    body = listed(sentences(found, style)) + table("pins-kinds", "What the pins are", KINDS, kinds, most)
+    return body + details(
+        "Each pin", table("pins-table", "Pins, what keeps the most first", PINS, rows, most, None, count)
+    )
+
+
+def arenas_section(asked: Asked[Arenas], most: int) -> Section:
+    """What malloc_stats() counts, arena by arena, and the threads' caches."""
+    title = "Arenas of malloc"
+    if asked.answer is None:
+        return refused("arenas", title, asked.why)
+    found = asked.answer
+    names = [column.key for column in ARENAS[1:]]
+    rows = [(arena_text(arena.index), *(getattr(arena, name) for name in names)) for arena in found.arenas]
+    mapped = f"{found.mmapped.count:,} chunks with a mapping of their own have {Style().bytes(found.mmapped.bytes)}."
+    total = ("total", "", found.total.system, found.total.in_use, "", "", "", "", "", "")
+    caches = [(str(one.tid), one.name, arena_text(one.arena), one.chunks, one.bytes) for one in found.threads]
+    body = table(
+        "arenas-table", "As malloc_stats() counts; the total has what is mmapped too", ARENAS, rows, most, total
+    )
+    body += paragraph(mapped)
+    return Section("arenas", title, body + table("arenas-caches", "Caches of threads", CACHES, caches, most))

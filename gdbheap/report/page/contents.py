@@ -1,0 +1,104 @@
+"""What blocks in use hold, and who holds them: types, what retains the most, owners with the ways to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.answers.block_kinds import BlockKinds
+from gdbheap.report.graph import held_at
+from gdbheap.report.numbers import count_text
+from gdbheap.report.page.html import ADDRESS, COUNT, SIZE, Column, Section, paragraph, refused, table
+from gdbheap.report.pyobjects import sentences
+from gdbheap.report.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.answers.owners import HeldTogether, Owners
+    from gdbheap.answers.pyobjects import PyObjects
+    from gdbheap.answers.retained import Retained
+    from gdbheap.history.overview import Asked, Types
+
+__all__ = ["owners_section", "retained_section", "types_section"]
+
+TYPES, RETAINED, OWNERS = "Types", "What would free the most if it went", "Who holds what is in use"
+SHOWN_PARTS = 3
+OBJECTS = (
+    Column("type", "type"), Column("count", "count", COUNT), Column("bytes", "objects", SIZE),
+    Column("buffers", "buffers", SIZE), Column("together", "together", SIZE), Column("retained", "retained", SIZE),
+)  # fmt: skip
+KINDS = (Column("type", "what the blocks are"), Column("count", "blocks", COUNT), Column("bytes", "bytes", SIZE))
+UNKNOWN = (Column("address", "address", ADDRESS), Column("size", "size", SIZE), Column("looks", "looks like"))
+KEPT = (
+    Column("type", "type"), Column("address", "address", ADDRESS), Column("count", "count", COUNT),
+    Column("bytes", "own blocks", SIZE), Column("retained", "retained", SIZE), Column("path", "held at"),
+)  # fmt: skip
+HELD = (
+    Column("root", "who"), Column("bytes", "holds", SIZE), Column("count", "blocks", COUNT), Column("what", "of what"),
+    Column("path", "path"),
+)  # fmt: skip
+SINGLE = (
+    Column("what", "what"), Column("address", "address", ADDRESS), Column("size", "size", SIZE),
+    Column("type", "owner"), Column("path", "path"),
+)  # fmt: skip
+
+
+def types_section(asked: Asked[Types], by_type: Asked[Retained], most: int, style: Style) -> Section:
+    """Python's types with what they retain, or the kinds of blocks of a program without Python."""
+    if asked.answer is None:
+        return refused("types", TYPES, asked.why)
+    if isinstance(asked.answer, BlockKinds):
+        return _kinds(asked.answer, most)
+    return _objects(asked.answer, by_type, most, style)
+
+
+def _objects(found: PyObjects, by_type: Asked[Retained], most: int, style: Style) -> Section:
+    kept = {row.type: row.retained for row in (by_type.answer.rows if by_type.answer else [])}
+    rows = [
+        (row.type, row.count, row.bytes, row.buffers, row.bytes + row.buffers, kept.get(row.type))
+        for row in found.types
+    ]
+    total = found.total
+    sums = ("total", total.count, total.bytes, total.buffers, total.bytes + total.buffers, "")
+    why = f"What they retain is not known: {by_type.why}." if by_type.answer is None else ""
+    body = "".join(map(paragraph, sentences(found, style))) + paragraph(why, "why")
+    body += table("types-table", "Types, what holds the most first", OBJECTS, rows, most, sums)
+    unknown = [(block.address, block.size, block.looks) for block in found.unknown]
+    return Section(
+        "types", TYPES, body + table("types-unknown", "The largest blocks that are not known", UNKNOWN, unknown, most)
+    )
+
+
+def _kinds(found: BlockKinds, most: int) -> Section:
+    rows = [(row.type, row.count, row.bytes) for row in found.types]
+    rest = found.unclassified
+    told = f"{count_text(rest.count)} of {count_text(found.total.count)} blocks in use are of no kind that can be told."
+    total = ("total, with what is not known", found.total.count, found.total.bytes)
+    body = paragraph(told) + table("types-table", "Kinds of blocks in use", KINDS, rows, most, total)
+    return Section("types", TYPES, body)
+
+
+def retained_section(asked: Asked[Retained], most: int) -> Section:
+    """The objects, or blocks, that keep the most alive."""
+    if asked.answer is None:
+        return refused("retained", RETAINED, asked.why)
+    rows = [(row.type, row.address, row.count, row.bytes, row.retained, held_at(row)) for row in asked.answer.rows]
+    body = table("retained-table", "What is kept alive by one alone", KEPT, rows, most)
+    return Section("retained", RETAINED, body or paragraph("Nothing retains more than its own block."))
+
+
+def owners_section(asked: Asked[Owners], most: int) -> Section:
+    """All that is in use by what holds it."""
+    if asked.answer is None:
+        return refused("owners", OWNERS, asked.why)
+    found = asked.answer
+    if not found.groups:
+        rows = [(row.what, row.address, row.size, row.type, row.path or row.chain) for row in found.owners]
+        body = table("owners-table", "Large blocks, one by one", SINGLE, rows, most, None, found.count)
+        return Section("owners", OWNERS, body or paragraph("No used block is large."))
+    groups = [(row.root, row.bytes, row.count, _parts(row), row.path) for row in found.groups]
+    total = ("total", found.bytes, found.count, "", "")
+    return Section("owners", OWNERS, table("owners-table", "Holders, the largest first", HELD, groups, most, total))
+
+
+def _parts(row: HeldTogether) -> str:
+    parts = [f"{part.count:,} x {part.what}" if part.count else part.what for part in row.parts[:SHOWN_PARTS]]
+    return ", ".join(parts) or row.what or ""

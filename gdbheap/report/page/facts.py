@@ -1,0 +1,45 @@
+"""What the figures rest on, and what was met on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.report.numbers import counted
+from gdbheap.report.page.html import ADDRESS, Column, Section, paragraph, refused, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.info import Info
+    from gdbheap.history.overview import Asked
+    from gdbheap.target.target import Damage
+
+__all__ = ["damage_section", "facts_section"]
+
+FACTS = (
+    Column("fact", "fact"),
+    Column("value", "value"),
+    Column("source", "source"),
+    Column("confirmed", "confirmed by"),
+)
+DAMAGE = (
+    Column("address", "address", ADDRESS), Column("what", "what"), Column("expected", "expected"),
+    Column("found", "found"),
+)  # fmt: skip
+
+
+def facts_section(asked: Asked[Info], most: int) -> Section:
+    """Every fact with its source."""
+    title = "What this rests on"
+    if asked.answer is None:
+        return refused("facts", title, asked.why)
+    facts = asked.answer.facts
+    rows = [(fact.fact, fact.value, fact.source, fact.confirmed or "") for fact in facts]
+    confirmed = sum(fact.confirmed is not None for fact in facts)
+    told = f"{counted(len(rows), 'fact')}, {confirmed} confirmed by a second source or by the target's own bytes."
+    return Section("facts", title, paragraph(told) + table("facts-table", "Facts and their sources", FACTS, rows, most))
+
+
+def damage_section(damage: Sequence[Damage], most: int) -> Section:
+    """What is not as it must be."""
+    rows = [(place.address, place.what, place.expected, place.found) for place in damage]
+    return Section("damage", "Damage", table("damage-table", "What is not as it must be", DAMAGE, rows, most))

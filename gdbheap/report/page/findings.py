@@ -1,0 +1,51 @@
+"""What could be given back or avoided, with lines to paste."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.findings import advice_of, text_of
+from gdbheap.report.ledger import FIRST, LAST, advice_sentence, commands_of, no_findings
+from gdbheap.report.page.html import Section, paragraph, safe
+from gdbheap.report.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.answers.findings import Finding
+    from gdbheap.answers.ledger import Ledger
+
+__all__ = ["findings_section", "text_or_id"]
+
+TITLE = "Findings"
+
+
+def findings_section(answer: Ledger, style: Style) -> Section:
+    """A paragraph for each."""
+    if not answer.findings:
+        return Section("findings", TITLE, paragraph(no_findings(answer)))
+    order = FIRST + LAST * any(finding.doubtful for finding in answer.findings)
+    items = "".join(_item(finding, style) for finding in answer.findings)
+    return Section("findings", TITLE, f'{paragraph(f"{order}.")}<ol class="findings">\n{items}</ol>\n')
+
+
+def text_or_id(finding: Finding) -> str:
+    """What was found; of one that an older file has, whose words need more than that, its id."""
+    try:
+        return text_of(finding)
+    except (KeyError, AttributeError):
+        return finding.id
+
+
+def _item(finding: Finding, style: Style) -> str:
+    size = f"{style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
+    text = f'<p><strong data-finding="{safe(finding.id)}" data-v="{finding.bytes}">{safe(size)}</strong>: '
+    return f"<li>{text}{safe(text_or_id(finding), 4000)}.</p>\n{_advice(finding)}</li>\n"
+
+
+def _advice(finding: Finding) -> str:
+    try:
+        advice = advice_sentence(advice_of(finding))
+    except (KeyError, AttributeError):
+        return ""
+    lines = "\n".join(safe(line, 2000) for line in commands_of(finding))
+    paste = f'<pre class="paste" tabindex="0">{lines}</pre>\n' if lines else ""
+    return f"{paragraph(advice)}{paste}"

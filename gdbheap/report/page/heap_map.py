@@ -1,0 +1,250 @@
+"""The heap as a picture: each stretch of address space in cells, coloured by what their bytes are or by type. The
+script of the page shows the finest cells of a place, of which the page has two strings for each stretch."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.heap_map import LOOKS, look_of
+from gdbheap.report.numbers import counted, size_text
+from gdbheap.report.page.html import Section, paragraph, refused, safe
+
+if TYPE_CHECKING:
+    from gdbheap.answers.heap_map import Cell, Group
+    from gdbheap.history.overview import Overview
+    from gdbheap.history.places import TypeShare
+
+__all__ = ["map_section"]
+
+ID, TITLE = "map", "The heap, place by place"
+ACROSS, CELL_WIDTH, CELL_HEIGHT, LINE = 128, 8, 14, 18
+# Cells of the picture, stretches that have lines of their own in it and that it has at all, and bytes of the finest
+# cells at most. Where there are many, only those of more than a 64th of all, and arenas, have lines of their own.
+CELLS, ALONE, STRETCHES, DATA, LARGE_SHARE = 1500, 24, 1500, 256 << 10, 64
+# So many of the finest cells are taken together at most.
+COARSEST = 10_000
+KINDS = tuple(LOOKS)
+NOTHING, NO_OBJECT = 0, 1
+NAMES = ("no block in use", "buffers and other blocks that are no objects")
+# So many types have colours of their own.
+COLOURED = 8
+OTHER = len(NAMES) + COLOURED
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A stretch of one or more of the finest cells, from one on: what most of it is, by kind and by type."""
+
+    first: int
+    count: int
+    start: int
+    end: int
+    kind: int
+    type: int
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What is drawn of a group, in its finest cells."""
+
+    group: Group
+    places: list[_Place]
+
+
+def map_section(found: Overview) -> Section:
+    """The picture with its legends, and the data of the finest cells."""
+    answer = found.map.answer
+    if answer is None:
+        return refused(ID, TITLE, found.map.why)
+    if not answer.groups:
+        return refused(ID, TITLE, "nothing that an allocator could have mapped is there to draw")
+    names, numbers = _types(found)
+    stretches = _stretches(answer.groups, _by_cell(found), numbers)
+    shown = sorted(stretches, key=lambda one: one.group.start - one.group.end)[:STRETCHES]
+    step = 1
+    while sum(len(one.places) for one in shown) > CELLS * step:
+        step *= 2
+    told = [
+        f"A cell is {size_text(answer.cell * step)} of address space; the pointer, or the arrow keys, say what it is.",
+        f"Enter shows its parts, of {size_text(answer.cell)} each." if step > 1 else "",
+    ]
+    left = len(stretches) - len(shown)
+    more = f"{counted(left, 'smaller stretch is', 'smaller stretches are')} not drawn." if left else ""
+    body = [
+        paragraph(" ".join(filter(None, told))),
+        '<div class="map">\n',
+        _choice(bool(numbers)),
+        _legends(shown, names),
+    ]
+    body += [_picture(shown, step, names), "</div>\n", paragraph(more), _data(shown, answer.cell, names)]
+    return Section(ID, TITLE, "".join(body))
+
+
+def _types(found: Overview) -> tuple[list[str], dict[str | None, int]]:
+    """What types are called, those with the most bytes first behind what is none, and their places in that list."""
+    sums: Counter[str] = Counter()
+    for share in found.places.answer.shares if found.places.answer else ():
+        if share.type is not None:
+            sums[share.type] += share.bytes
+    names = [*NAMES, *(name for name, _size in sums.most_common())]
+    numbers: dict[str | None, int] = {name: place for place, name in enumerate(names) if place >= len(NAMES)}
+    if found.places.answer is not None:
+        numbers[None] = NO_OBJECT
+    return names, numbers
+
+
+def _by_cell(found: Overview) -> dict[int, list[TypeShare]]:
+    shares: dict[int, list[TypeShare]] = {}
+    for share in found.places.answer.shares if found.places.answer else ():
+        shares.setdefault(share.place, []).append(share)
+    return shares
+
+
+def _stretches(
+    groups: Sequence[Group], shares: dict[int, list[TypeShare]], numbers: dict[str | None, int]
+) -> list[_Stretch]:
+    found, number = [], 0
+    for group in groups:
+        places = []
+        for place, cell in enumerate(group.cells):
+            places.append(_place(cell, place, shares.get(number, []), numbers))
+            number += 1
+        found.append(_Stretch(group, places))
+    return found
+
+
+def _place(cell: Cell, place: int, shares: Sequence[TypeShare], numbers: dict[str | None, int]) -> _Place:
+    most = numbers.get(shares[0].type, NOTHING) if shares else NOTHING
+    return _Place(place, 1, cell.start, cell.end, KINDS.index(look_of(cell)), most)
+
+
+def _merged(places: Sequence[_Place]) -> _Place:
+    """Several as one, which is what most of them are."""
+    first, last = places[0], places[-1]
+    kind, of_type = (Counter(values).most_common(1)[0][0] for values in zip(*((one.kind, one.type) for one in places)))
+    return _Place(first.first, sum(one.count for one in places), first.start, last.end, kind, of_type)
+
+
+def _coarse(places: Sequence[_Place], step: int) -> list[_Place]:
+    return [_merged(places[at : at + step]) for at in range(0, len(places), step)]
+
+
+def _choice(has_types: bool) -> str:
+    """What the colours mean: chosen without a script."""
+    if not has_types:
+        return ""
+    rows = (("state", "by what the memory is", " checked"), ("type", "by the type of most objects", ""))
+    radios = "".join(
+        f'<input type="radio" name="map-colour" id="map-by-{name}"{checked}><label for="map-by-{name}">{text}</label>'
+        for name, text, checked in rows
+    )
+    return f'<span class="choice">Colours:</span> {radios}\n'
+
+
+def _legends(shown: Sequence[_Stretch], names: Sequence[str]) -> str:
+    kinds = {place.kind for one in shown for place in one.places}
+    types = {min(place.type, OTHER) for one in shown for place in one.places}
+    of_kinds = "".join(_key(f"s{kind}", LOOKS[KINDS[kind]].meaning) for kind in sorted(kinds))
+    of_types = "".join(_key(f"t{kind}", "other types" if kind == OTHER else names[kind]) for kind in sorted(types))
+    return f'<ul class="legend of-state">{of_kinds}</ul>\n<ul class="legend of-type">{of_types}</ul>\n'
+
+
+def _key(kind: str, text: str) -> str:
+    name = kind if kind[0] == "s" else f"s7 {kind}"
+    rect = f'<rect class="{name}" width="12" height="12"/>'
+    return f'<li><svg width="12" height="12" aria-hidden="true">{rect}</svg>{safe(text, 60)}</li>'
+
+
+def _picture(shown: Sequence[_Stretch], step: int, names: Sequence[str]) -> str:
+    """The largest stretches by address, each below its title; then all others, those of one name together."""
+    body: list[str] = []
+    at = 0
+    for title, numbers in _blocks(shown):
+        body.append(f'<text x="0" y="{at + 13}">{safe(title)}</text>')
+        at += LINE
+        cells = [(number, cell) for number in numbers for cell in _coarse(shown[number].places, step)]
+        for first in range(0, len(cells), ACROSS):
+            body += _row(cells[first : first + ACROSS], at, names)
+            at += CELL_HEIGHT + 2
+        at += LINE // 3
+    width = ACROSS * CELL_WIDTH
+    told = f"The heap in {counted(len(shown), 'stretch', 'stretches')} of address space"
+    head = f'<svg class="cells picture" viewBox="0 0 {width} {at}" width="{width}" role="img" aria-label="{told}">'
+    return "\n".join([f"<figure>{head}", *body, "</svg></figure>\n"])
+
+
+def _blocks(shown: Sequence[_Stretch]) -> Iterator[tuple[str, list[int]]]:
+    """(title, numbers of the stretches below it)."""
+    by_address = sorted(range(len(shown)), key=lambda number: shown[number].group.start)
+    others: dict[str, list[int]] = {}
+    whole = sum(one.group.end - one.group.start for one in shown)
+    for number in by_address:
+        group = shown[number].group
+        is_large = group.arena is not None or LARGE_SHARE * (group.end - group.start) > whole
+        if number < ALONE and (is_large or len(shown) <= ALONE):
+            yield f"{group.start:#x} {group.name}: {_sizes([group])}", [number]
+        else:
+            others.setdefault(group.name, []).append(number)
+    for name, numbers in others.items():
+        smaller = counted(len(numbers), "smaller stretch", "smaller stretches")
+        yield f"{name}, {smaller}: {_sizes([shown[number].group for number in numbers])}", numbers
+
+
+def _sizes(groups: Sequence[Group]) -> str:
+    known = [group.resident for group in groups if group.resident is not None]
+    resident = f", {size_text(sum(known))} resident" if len(known) == len(groups) else ""
+    return f"{size_text(sum(group.end - group.start for group in groups))}{resident}"
+
+
+def _row(cells: Sequence[tuple[int, _Place]], top: int, names: Sequence[str]) -> Iterator[str]:
+    """A line of cells, each with the number of its stretch; neighbours there that are alike are drawn as one."""
+    x = 0
+    for (number, kind, of_type), alike in groupby(cells, key=lambda cell: (cell[0], cell[1].kind, cell[1].type)):
+        run = [cell for _number, cell in alike]
+        width = len(run) * CELL_WIDTH
+        place = f'x="{x}" y="{top}" width="{width}" height="{CELL_HEIGHT}"'
+        data = f'data-g="{number}" data-i="{run[0].first}" data-n="{sum(cell.count for cell in run)}"'
+        mostly = f", most of it {safe(names[of_type])}" if of_type != NOTHING else ""
+        start, end = run[0].start, run[-1].end
+        title = f"{start:#x} to {end:#x}, {size_text(end - start)}: {LOOKS[KINDS[kind]].meaning}{mostly}"
+        yield f'<rect class="cell s{kind} t{min(of_type, OTHER)}" {place} {data}><title>{title}</title></rect>'
+        x += width
+
+
+def _data(shown: Sequence[_Stretch], cell: int, names: Sequence[str]) -> str:
+    """The finest cells, for the script: each string has runs, "number*length" or "number"."""
+    step = 1
+    while True:
+        content = _content(shown, cell, step, names)
+        text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
+        if len(text) <= DATA or step > COARSEST:
+            return f'<script type="application/json" id="map-data">{text}</script>\n'
+        step *= 2
+
+
+def _content(shown: Sequence[_Stretch], cell: int, step: int, names: Sequence[str]) -> dict[str, object]:
+    groups: list[list[object]] = []
+    met: dict[int, int] = {}
+    for one in shown:
+        cells = _coarse(one.places, step)
+        kinds, types = [place.kind for place in cells], [met.setdefault(place.type, len(met)) for place in cells]
+        groups.append([one.group.start, one.group.end, _runs(kinds), _runs(types)])
+    types_met = [[min(number, OTHER), one_line(names[number], 120)] for number in met]
+    return {
+        "cell": cell * step,
+        "step": step,
+        "kinds": [LOOKS[kind].meaning for kind in KINDS],
+        "types": types_met,
+        "groups": groups,
+    }
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    found = ((number, len(list(same))) for number, same in groupby(numbers))
+    return " ".join(str(number) if length == 1 else f"{number}*{length}" for number, length in found)

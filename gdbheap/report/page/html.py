@@ -1,0 +1,158 @@
+"""The parts that sections are made of. Whatever comes from a target is escaped here, or where a picture is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from gdbheap.errors import one_line
+from gdbheap.report.numbers import UNKNOWN, count_text, share_text, size_text
+
+__all__ = [
+    "ADDRESS", "COUNT", "FILLS", "SHARE", "SIGNED", "SIZE", "TEXT", "Column", "Section", "TableRow", "bar", "details",
+    "listed", "paragraph", "percent", "refused", "safe", "table", "told",
+]  # fmt: skip
+
+SIZE, SIGNED, COUNT, ADDRESS, SHARE, TEXT = "size", "signed", "count", "address", "share", "text"
+LONGEST = 300
+# How many parts of a bar have a colour of their own; what follows shares the last one.
+FILLS = 8
+
+TableRow = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: ``key`` as JSON has it, ``title`` for people, ``kind``: what its values are."""
+
+    key: str
+    title: str
+    kind: str = TEXT
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page: what a link to it ends with, its heading, and its markup. ``why``: it has nothing but this
+    reason."""
+
+    id: str
+    title: str
+    body: str
+    why: str = ""
+
+
+def safe(text: object, limit: int = LONGEST) -> str:
+    """Text on one line as markup shows it, in elements and in attributes."""
+    return escape(one_line(text, limit))
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """A sentence or a few; nothing where there is none."""
+    return f"<p{_class(kind)}>{safe(text, 4000)}</p>\n" if text else ""
+
+
+def listed(lines: Iterable[str], kind: str = "") -> str:
+    """A list of sentences; nothing where there are none."""
+    items = "".join(f"<li>{safe(line, 2000)}</li>\n" for line in lines)
+    return f"<ul{_class(kind)}>\n{items}</ul>\n" if items else ""
+
+
+def details(summary: str, body: str, opened: bool = False) -> str:
+    """What unfolds; ``summary`` is text, ``body`` markup."""
+    return f"<details{' open' if opened else ''}><summary>{safe(summary)}</summary>\n{body}</details>\n" if body else ""
+
+
+def refused(id: str, title: str, why: str) -> Section:
+    """A section that says why there is none."""
+    return Section(id, title, paragraph(f"Not here: {why}.".replace("..", "."), "why"), why)
+
+
+def told(value: Any, kind: str) -> str:
+    """A value as people read it."""
+    if value is None:
+        # A row without an address is of several; one without a text has none.
+        return "" if kind in (TEXT, ADDRESS) else UNKNOWN
+    if kind == SIZE:
+        return size_text(value)
+    if kind == SIGNED:
+        return ("+" if value > 0 else "") + size_text(value)
+    if kind == ADDRESS:
+        return f"{value:#x}"
+    if kind == SHARE:
+        return share_text(*value)
+    return count_text(value) if kind == COUNT else one_line(value, LONGEST)
+
+
+def table(
+    id: str,
+    caption: str,
+    columns: Sequence[Column],
+    rows: Sequence[TableRow],
+    most: int,
+    total: TableRow | None = None,
+    count: int | None = None,
+) -> str:
+    """A table of at most ``most`` of the rows; ``count``: how many there are, if ``rows`` is not all of them. Each cell
+    of a number has its exact value in ``data-v``. Nothing where there is no row."""
+    if not rows:
+        return ""
+    shown, count = rows[:most], len(rows) if count is None else count
+    heads = "".join(
+        f'<th scope="col" data-k="{column.key}"{_side(column)}>{safe(column.title)}</th>' for column in columns
+    )
+    body = "\n".join(_row(columns, row) for row in shown)
+    foot = "" if total is None else f"<tfoot>{_row(columns, total)}</tfoot>\n"
+    left = count - len(shown)
+    more = f'<p class="more">{count_text(left)} more are not shown.</p>\n' if left > 0 else ""
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{id}-caption">\n'
+        f'<table id="{id}">\n<caption id="{id}-caption">{safe(caption)}</caption>\n<thead><tr>{heads}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody>\n{foot}</table>\n</div>\n{more}"
+    )
+
+
+def bar(parts: Sequence[tuple[str, int]], told: str) -> str:
+    """One bar from end to end: (what the pointer says, size) of each part; ``told``: what is said of the whole. Nothing
+    where all sizes are 0."""
+    whole, at, drawn = sum(size for _text, size in parts), 0, []
+    for place, (text, size) in enumerate(parts):
+        if size:
+            where = f'x="{percent(at, whole)}" width="{percent(size, whole)}" height="100%"'
+            rect = f'<rect class="f{min(place, FILLS - 1)}" {where}/>'
+            drawn.append(f"<g><title>{safe(text)}</title>{rect}</g>")
+        at += size
+    head = f'<svg class="bar" width="100%" height="36" role="img" aria-label="{safe(told, 2000)}">'
+    return f"{head}{''.join(drawn)}</svg>\n" if whole else ""
+
+
+def percent(part: int, whole: int) -> str:
+    """A length as a share of a picture's width."""
+    return f"{100 * part / max(whole, 1):.3f}%"
+
+
+def _head(column: Column) -> str:
+    return f'<th scope="col" data-k="{column.key}"{_side(column)}>{safe(column.title)}</th>'
+
+
+def _row(columns: Sequence[Column], row: TableRow) -> str:
+    return f"<tr>{''.join(_cell(column, value) for column, value in zip(columns, row))}</tr>"
+
+
+def _cell(column: Column, value: Any) -> str:
+    if column.kind == TEXT:
+        return f"<td>{escape(told(value, TEXT))}</td>"
+    if isinstance(value, str):
+        return f'<td class="n">{escape(one_line(value))}</td>'
+    text = escape(told(value, column.kind))
+    exact = value[0] if column.kind == SHARE and value is not None else value
+    return f'<td class="n" data-v="{"" if exact is None else exact}">{text}</td>'
+
+
+def _side(column: Column) -> str:
+    return "" if column.kind == TEXT else ' class="n"'
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""

@@ -1,0 +1,80 @@
+"""The page of several processes: what each has, what they share, and by what the rest was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.numbers import counted, size_text
+from gdbheap.report.page.html import COUNT, SIZE, Column, Section, bar, listed, paragraph, safe, table
+from gdbheap.report.page.skeleton import fitted, page
+from gdbheap.report.page.target import moment
+from gdbheap.report.processes import advice_sentence, shared_sentence, written_kinds
+from gdbheap.report.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.processes.family import Family, Member
+
+__all__ = ["processes_page"]
+
+PROCESSES = (
+    Column("pid", "pid"), Column("program", "program"), Column("rss", "RSS", SIZE), Column("pss", "PSS", SIZE),
+    Column("uss", "USS", SIZE), Column("swap", "swap", SIZE), Column("in_use", "in use", SIZE),
+    Column("free", "free", SIZE), Column("trim", "trim gives", SIZE), Column("kept", "kept", SIZE),
+    Column("finding", "largest finding"), Column("finding_bytes", "worth", SIZE),
+)  # fmt: skip
+WRITTEN = (Column("kind", "by what"), Column("bytes", "bytes", SIZE))
+TYPES = (
+    Column("type", "type"), Column("objects", "objects", COUNT), Column("bytes", "on pages of", SIZE),
+    Column("alone", "of these with nothing else", SIZE),
+)  # fmt: skip
+
+
+def processes_page(found: Family, time: float) -> bytes:
+    """The page, of a moment."""
+    style = Style()
+    title = f"Memory of {counted(len(found.processes), 'process', 'processes')}"
+    advice = listed([advice_sentence(row, style) for row in found.advice])
+    lead = f'<p class="lead">{safe(shared_sentence(found, style), 1000)}</p>\n{advice}'
+    notes = [f"Process {member.pid}: {one_line(member.note)}" for member in found.processes if member.note]
+    lead += listed(notes, "warnings")
+    return fitted(lambda most: page(title, lead, list(_sections(found, most)), f"Looked at {moment(time)}."))
+
+
+def _sections(found: Family, most: int) -> Iterator[Section]:
+    total = found.total
+    sums = ("", "total", total.rss, total.pss, total.uss, total.swap, "", "", "", "", "", "")
+    rows = [_row(member) for member in found.processes]
+    body = _bars(found) + table("processes-table", "Each process, the largest first", PROCESSES, rows, most, sums)
+    yield Section("processes", "The processes", body)
+    if found.written is None:
+        return
+    written = found.written
+    kinds = [(name, size) for name, size in written_kinds(written)]
+    told = (
+        f"{size_text(written.shared)} of private pages is still shared since the fork, {size_text(written.unshared)} "
+        f"no longer is, and {size_text(written.new)} is new since."
+    )
+    types = [(row.type, row.objects, row.bytes, row.alone) for row in found.types]
+    body = paragraph(told) + table("written-table", "Pages that are no longer shared", WRITTEN, kinds, most)
+    body += table("written-types", "Whose reference counts have changed", TYPES, types, most)
+    yield Section("written", "By what pages were written", body)
+
+
+def _row(member: Member) -> tuple[object, ...]:
+    heap = member.heap
+    sizes = (None,) * 4 if heap is None else (heap.in_use, heap.free, heap.trim, heap.kept)
+    finding = heap.finding if heap is not None else None
+    worth = (None, None) if finding is None else (finding.id, finding.bytes)
+    return str(member.pid), member.program, member.rss, member.pss, member.uss, member.swap, *sizes, *worth
+
+
+def _bars(found: Family) -> str:
+    """What each process adds to what all have: a bar of PSS."""
+    parts = [
+        (f"process {member.pid} ({one_line(member.program, 60)}): {size_text(member.pss)} of PSS", member.pss or 0)
+        for member in found.processes
+    ]
+    whole = size_text(sum(size for _text, size in parts))
+    return bar(parts, f"PSS of {counted(len(parts), 'process', 'processes')}, {whole} together")

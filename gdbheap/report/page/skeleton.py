@@ -1,0 +1,100 @@
+"""What all pages have around their sections: the head, which forbids whatever the page does not bring along, the style,
+the script, and a list of the sections."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from gdbheap import __version__
+from gdbheap.report.page.html import Section, safe
+
+__all__ = ["LARGEST", "MAX_ROWS", "document", "fitted", "page", "schemes", "script_of", "style_of"]
+
+FOLDER = Path(__file__).resolve().parent
+# Bytes that a page may have: a browser lays them out within a second.
+LARGEST = 1 << 20
+# How many rows a table may have: half of them where the page is too large, and half of those.
+MAX_ROWS, LEAST_ROWS = 200, 12
+LIGHT = {
+    "ground": "#ffffff", "ink": "#1f2328", "muted": "#57606a", "grid": "#d1d9e0", "raised": "#f6f8fa",
+    "link": "#0550ae", "mark": "#8a3500", "strong": "#0550ae",
+}  # fmt: skip
+DARK = {
+    "ground": "#0d1117", "ink": "#e6edf3", "muted": "#9da7b1", "grid": "#3d444d", "raised": "#161b22",
+    "link": "#79b8ff", "mark": "#f69d50", "strong": "#6cb6ff",
+}  # fmt: skip
+
+
+def schemes(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
+    """Names of colours with their values, for each scheme; paper is light."""
+
+    def scheme(palette: Mapping[str, str]) -> str:
+        return ":root { " + " ".join(f"--{name}: {colour};" for name, colour in palette.items()) + " }"
+
+    return f"{scheme(light)}\n@media screen and (prefers-color-scheme: dark) {{ {scheme(dark)} }}\n"
+
+
+@cache
+def style_of() -> str:
+    """The style of all pages."""
+    return schemes(LIGHT, DARK) + (FOLDER / "page.css").read_text(encoding="utf-8")
+
+
+@cache
+def script_of() -> str:
+    """What sorts, searches and enlarges."""
+    return (FOLDER / "page.js").read_text(encoding="utf-8")
+
+
+def document(title: str, main: str, style: str = "", script: str = "", has_styled_parts: bool = False) -> bytes:
+    """A whole page. Nothing is fetched, no other script runs, and no other style applies; ``has_styled_parts``:
+    elements of ``main`` have a style of their own, so that style is not checked."""
+    styles = style_of() + style
+    allowed = "'unsafe-inline'" if has_styled_parts else _checksum(styles)
+    scripts = f"script-src {_checksum(script)}; " if script else ""
+    policy = f"default-src 'none'; {scripts}style-src {allowed}; base-uri 'none'; form-action 'none'"
+    parts = [
+        "<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">', '<meta name="referrer" content="no-referrer">',
+        f"<title>{safe(title)}</title>", f"<style>{styles}</style>", "</head>", "<body>", main.rstrip(),
+    ]  # fmt: skip
+    if script:
+        parts.append(f"<script>{script}</script>")
+    return "\n".join([*parts, "</body>", "</html>", ""]).encode("utf-8", "replace")
+
+
+def _checksum(text: str) -> str:
+    digest = b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def page(title: str, lead: str, sections: Sequence[Section], said: str, style: str = "") -> bytes:
+    """A page of sections. ``lead``: markup that comes first; ``said``: when and of what, in a line."""
+    links = "".join(f'<li><a href="#{section.id}">{safe(section.title)}</a></li>' for section in sections)
+    parts = "".join(
+        f'<section id="{section.id}" aria-labelledby="{section.id}-title">\n'
+        f'<h2 id="{section.id}-title">{safe(section.title)}</h2>\n{section.body}</section>\n'
+        for section in sections
+    )
+    main = (
+        f'<a class="skip" href="#main">To the report</a>\n<header>\n<h1>{safe(title)}</h1>\n'
+        f'<p class="said">{safe(said)}</p>\n</header>\n'
+        f'<nav aria-label="Sections"><ul>{links}</ul></nav>\n<main id="main">\n{lead}{parts}</main>\n'
+        f"<footer><p>Written by gdbheap {safe(__version__)}. Sizes are in powers of 1024.</p></footer>\n"
+    )
+    return document(title, main, style, script_of())
+
+
+def fitted(make: Callable[[int], bytes], most: int = MAX_ROWS) -> bytes:
+    """The first page that is not too large, of those with fewer and fewer rows."""
+    found = make(most)
+    while len(found) > LARGEST and most > LEAST_ROWS:
+        most //= 2
+        found = make(most)
+    return found

@@ -1,0 +1,139 @@
+"""The page of one look at a process or a core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from gdbheap.allocators.finding import MALLOC
+from gdbheap.errors import one_line
+from gdbheap.report import container
+from gdbheap.report.flame import flame_style
+from gdbheap.report.ledger import decision, headline
+from gdbheap.report.numbers import size_text
+from gdbheap.report.page.blocks import arenas_section, holes_section
+from gdbheap.report.page.composition import COLOURS, composition_section
+from gdbheap.report.page.contents import owners_section, retained_section, types_section
+from gdbheap.report.page.facts import damage_section, facts_section
+from gdbheap.report.page.findings import findings_section, text_or_id
+from gdbheap.report.page.heap_map import map_section
+from gdbheap.report.page.html import Section, listed, paragraph, safe
+from gdbheap.report.page.ledger import ledger_section
+from gdbheap.report.page.skeleton import DARK, LIGHT, MAX_ROWS, fitted, page
+from gdbheap.report.page.threads import tasks_section, threads_section
+from gdbheap.report.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.history.overview import Overview
+
+__all__ = ["FLAMES", "missing_in", "moment", "name_of", "sections_of", "target_page"]
+
+# Of answers that may be missing, as the lines that tell so call them.
+TITLES = {
+    "map": "the map of the heap", "holes": "holes", "types": "types", "kept": "what retains the most",
+    "owners": "owners", "threads": "what frames hold", "tasks": "tasks", "arenas": "arenas", "info": "facts",
+}  # fmt: skip
+FLAMES = flame_style(COLOURS, (LIGHT["ground"], DARK["ground"]))
+
+
+def target_page(found: Overview, style: Style, rows: int = MAX_ROWS) -> bytes:
+    """The page, in at most LARGEST bytes where rows can be left out for that. ``rows``: of a table at most."""
+    said = f"Looked at {moment(found.time)}. {_versions(found.target)}"
+    title = f"Memory of {name_of(found.target)}"
+    return fitted(lambda most: page(title, _lead(found, style), sections_of(found, most, style), said, FLAMES), rows)
+
+
+def sections_of(found: Overview, most: int, style: Style) -> list[Section]:
+    """All sections, each with at most ``most`` rows in a table."""
+    damage = [damage_section(found.damage, most)] if found.damage else []
+    return [
+        findings_section(found.ledger, style),
+        *damage,
+        ledger_section(found.ledger, most),
+        composition_section(found, most),
+        map_section(found),
+        holes_section(found.holes, found.pins, most, style),
+        types_section(found.types, found.by_type, most, style),
+        retained_section(found.kept, most),
+        owners_section(found.owners, most),
+        threads_section(found.threads, found.lines, found.names),
+        tasks_section(found.tasks, most),
+        arenas_section(found.arenas, most),
+        facts_section(found.info, most),
+    ]
+
+
+def name_of(target: Mapping[str, Any]) -> str:
+    """ "process 1234 (/usr/bin/python3.11)"."""
+    exe = one_line(target.get("exe") or "an unknown program", 120)
+    what = (
+        f"process {target.get('pid')}"
+        if target.get("kind") == "process"
+        else f"core {one_line(target.get('core') or '?', 120)}"
+    )
+    return f"{what} ({exe})"
+
+
+def moment(seconds: float) -> str:
+    """A time as it is on a page: everybody who reads it knows UTC."""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, OSError, ValueError):
+        return "at an unknown time"
+
+
+def _versions(target: Mapping[str, Any]) -> str:
+    known = [f"{name} {one_line(target[name], 40)}" for name in ("python", MALLOC.name) if target.get(name)]
+    return f"{', '.join(known)}." if known else ""
+
+
+def _lead(found: Overview, style: Style) -> str:
+    """The sentence that matters, what else is to be known of the whole, and what a reader has to be warned of."""
+    ledger = found.ledger
+    lines = container.render(ledger.container, ledger.rss.lazy, style).splitlines()
+    told = "".join(map(paragraph, [decision(ledger, style), *lines]))
+    partial = "This is not whole: something was damaged, cut off, or could not be read." if found.partial else ""
+    return (
+        f'<p class="lead">{safe(_first(found, style), 1000)}</p>\n{paragraph(headline(ledger, style))}{told}'
+        f"{paragraph(partial, 'warning')}{listed(found.warnings, 'warnings')}{_figures(found)}"
+    )
+
+
+def _first(found: Overview, style: Style) -> str:
+    """The largest finding, or that there is none."""
+    certain = [finding for finding in found.ledger.findings if not finding.doubtful]
+    if certain:
+        most = certain[0]
+        return f"{style.bytes(most.bytes)}{style.of_rss(most.bytes)}: {text_or_id(most)}."
+    if found.ledger.looks_past:
+        return "Most of this memory was not looked into: its blocks are not walked."
+    return "Nothing here stands out as memory that could be given back."
+
+
+def _figures(found: Overview) -> str:
+    return f'<dl class="figures">{"".join(_figure(*row) for row in _known(found))}</dl>\n'
+
+
+def _figure(key: str, name: str, size: int | None) -> str:
+    exact = "" if size is None else size
+    return f'<div><dt>{safe(name)}</dt><dd data-figure="{key}" data-v="{exact}">{size_text(size)}</dd></div>'
+
+
+def _known(found: Overview) -> Iterator[tuple[str, str, int | None]]:
+    rss, summary = found.ledger.rss, found.ledger.summary
+    yield "rss.bytes", "resident (RSS)", rss.bytes
+    if rss.swap:
+        yield "rss.swap", "swapped out", rss.swap
+    if summary is not None:
+        yield "summary.used_resident", "in use and resident", summary.used_resident
+        yield "summary.free_resident", "free and resident", summary.free_resident
+        yield "summary.whole", "free, in whole pages", summary.whole
+        if summary.returnable is not None:
+            yield "summary.returnable", "malloc_trim(0) gives back", summary.returnable
+
+
+def missing_in(found: Overview) -> list[str]:
+    """A line for each answer that is not there, with the reason."""
+    asked = ((title, getattr(found, name)) for name, title in TITLES.items())
+    return [f"{title}: {one_line(one.why)}" for title, one in asked if one.why]

@@ -1,0 +1,109 @@
+"""What runs: threads with their frames, tasks by where they wait. Of variables there are names, types and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.answers.threads import PythonThread, Running
+from gdbheap.errors import one_line
+from gdbheap.report.graph import thread_name
+from gdbheap.report.numbers import counted, size_text
+from gdbheap.report.page.html import COUNT, SIZE, Column, Section, details, paragraph, refused, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.tasks import Row, Tasks
+    from gdbheap.answers.threads import Line, ThreadLines, Threads
+    from gdbheap.history.overview import Asked
+    from gdbheap.history.snapshot import ThreadName
+
+__all__ = ["tasks_section", "threads_section"]
+
+FRAMES = (
+    Column("function", "function"), Column("file", "file"), Column("line", "line", COUNT),
+    Column("size", "variables", SIZE), Column("locals", "the largest of them"),
+)  # fmt: skip
+TASKS = (
+    Column("coroutine", "coroutine"), Column("count", "count", COUNT), Column("bytes", "bytes", SIZE),
+    Column("kind", "kind"), Column("state", "state"), Column("file", "file"), Column("line", "line", COUNT),
+    Column("waits_for", "waits for"),
+)  # fmt: skip
+SHOWN_LOCALS, SHOWN_FRAMES, SHOWN_STACKS = 5, 30, 40
+
+
+def threads_section(asked: Asked[Threads], lines: Asked[list[ThreadLines]], names: Sequence[ThreadName]) -> Section:
+    """Threads that run Python with their frames, and the names of all."""
+    body = paragraph(f"{counted(len(names), 'thread')}: {_names(names)}.") if names else ""
+    if asked.answer is None and lines.answer is None:
+        return Section("threads", "Threads", body + paragraph(f"Frames are not here: {lines.why}.", "why"), lines.why)
+    if asked.answer is None:
+        body += paragraph(f"What frames hold is not known: {asked.why}.", "why")
+    found: Sequence[PythonThread | ThreadLines] = asked.answer.threads if asked.answer else lines.answer or []
+    stacks: dict[tuple[object, ...], list[PythonThread | ThreadLines]] = {}
+    for thread in found:
+        stacks.setdefault(tuple((frame.function, frame.file, frame.line) for frame in thread.frames), []).append(thread)
+    shown = list(stacks.values())[:SHOWN_STACKS]
+    body += "".join(_stack(number, threads) for number, threads in enumerate(shown))
+    left = len(stacks) - len(shown)
+    return Section(
+        "threads", "Threads", body + paragraph(f"{counted(left, 'more stack')} are not shown." if left else "")
+    )
+
+
+def _names(names: Sequence[ThreadName]) -> str:
+    counts: dict[str, int] = {}
+    for thread in names:
+        name = one_line(thread.name or "without a name", 40)
+        counts[name] = counts.get(name, 0) + 1
+    rows = sorted(counts.items(), key=lambda row: -row[1])
+    more = f", and {len(rows) - SHOWN_FRAMES} more names" if len(rows) > SHOWN_FRAMES else ""
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in rows[:SHOWN_FRAMES]) + more
+
+
+def _stack(number: int, threads: Sequence[PythonThread | ThreadLines]) -> str:
+    """Threads at the same lines, and their frames."""
+    first, known = threads[0], [thread for thread in threads if isinstance(thread, PythonThread)]
+    who = f"Thread {thread_name(first)}"
+    if len(threads) > 1:
+        who = f"{len(threads):,} threads at the same lines, such as {thread_name(first)}"
+    title = f"{who}: {counted(len(first.frames), 'frame')}"
+    if known:
+        title += f", {'keeps' if len(threads) == 1 else 'keep'} {size_text(sum(thread.kept for thread in known))}"
+    rows = [(frame.function, frame.file, frame.line, *_variables(frame)) for frame in first.frames]
+    columns = FRAMES if known else FRAMES[:3]
+    caption = f"Frames of thread {thread_name(first)}, the innermost first"
+    frames = table(f"frames-{number}", caption, columns, rows, SHOWN_FRAMES)
+    return details(title, frames, number == 0) or paragraph(title)
+
+
+def _variables(frame: Running | Line) -> tuple[object, ...]:
+    """Their size, and the largest of them."""
+    if not isinstance(frame, Running):
+        return ()
+    most = sorted(frame.locals, key=lambda one: -one.size)[:SHOWN_LOCALS]
+    told = ", ".join(f"{one.name or '(on the stack)'}: {one.type} ({size_text(one.size)})" for one in most)
+    return frame.size, told
+
+
+def tasks_section(asked: Asked[Tasks], most: int) -> Section:
+    """Tasks, coroutines, generators and greenlets by where they wait."""
+    title = "Tasks"
+    if asked.answer is None:
+        return refused("tasks", title, asked.why)
+    found = asked.answer
+    if not any(found.count.values()):
+        return Section("tasks", title, paragraph("No task, coroutine, generator or greenlet is alive."))
+    total = ("total", sum(found.count.values()), found.bytes, "", "", "", "", "")
+    body = table(
+        "tasks-table",
+        "Those that wait alike, the most numerous first",
+        TASKS,
+        list(map(_task, found.rows)),
+        most,
+        total,
+    )
+    return Section("tasks", title, body)
+
+
+def _task(row: Row) -> tuple[object, ...]:
+    return row.coroutine, row.count, row.bytes, row.kind, row.state, row.file, row.line, row.waits_for

@@ -1,0 +1,191 @@
+//! What lies where: the bytes of blocks in ranges of addresses, by the type of the object that each block holds.
+
+use super::columns::{BlockColumns, Row};
+use crate::error::{Error, Result};
+use crate::work::Watcher;
+use std::collections::HashMap;
+
+/// [start, end) and a label, which several ranges may have.
+pub type LabelledRange = (u64, u64, u32);
+
+/// How many blocks of a kind (as `kinds` has it, 0 for no object) begin in the ranges with a label, and how many bytes of
+/// such blocks lie there, wherever these begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceShare {
+    pub label: u32,
+    pub kind: u16,
+    pub count: u64,
+    pub bytes: u64,
+}
+
+/// Sums by label and kind. Neighbours are mostly alike: the last sum is kept at hand.
+#[derive(Default)]
+struct Sums {
+    places: HashMap<(u32, u16), usize>,
+    rows: Vec<PlaceShare>,
+    last: usize,
+}
+
+impl Sums {
+    #[inline(always)]
+    fn of(&mut self, label: u32, kind: u16) -> &mut PlaceShare {
+        let is_last = self.rows.get(self.last).is_some_and(|row| row.label == label && row.kind == kind);
+        if !is_last {
+            let rows = &mut self.rows;
+            self.last = *self.places.entry((label, kind)).or_insert_with(|| {
+                rows.push(PlaceShare { label, kind, count: 0, bytes: 0 });
+                rows.len() - 1
+            });
+        }
+        &mut self.rows[self.last]
+    }
+}
+
+impl BlockColumns {
+    /// What lies in `ranges`, by label and kind. An error for ranges that do not ascend, for columns that do not fit each
+    /// other, and for blocks that overlap by so much that counting them would not end.
+    pub fn shares(&self, watcher: &dyn Watcher, ranges: &[LabelledRange]) -> Result<Vec<PlaceShare>> {
+        let in_order = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+        if !in_order || ranges.iter().any(|(start, end, _)| start >= end) {
+            return Err(Error::invalid("the ranges do not ascend"));
+        }
+        let (mut sums, mut at, mut met, mut stopped) = (Sums::default(), 0, 0u64, None);
+        // Blocks of one store that do not overlap touch no more pairs of a block and a range than this.
+        let most = self.count()? as u64 + (ranges.len() as u64 + 1) * (self.counts.len() as u64 + 1);
+        let mut seen = 0u64;
+        self.show(|row| {
+            seen += 1;
+            if stopped.is_some() || met > most {
+                return;
+            }
+            if seen % CHECKED == 0 {
+                stopped = watcher.check().err();
+            }
+            at = first_beyond(ranges, at, row.address);
+            met += share_out(&mut sums, &ranges[at..], row, most);
+        })?;
+        match stopped {
+            Some(cancelled) => Err(cancelled.into()),
+            None if met > most => Err(Error::invalid("blocks overlap")),
+            None => Ok(sums.rows),
+        }
+    }
+}
+
+/// Blocks between two looks at whether to go on.
+const CHECKED: u64 = 1 << 20;
+
+/// The first range that ends after an address, which is mostly the one of the block before or the next.
+#[inline(always)]
+fn first_beyond(ranges: &[LabelledRange], hint: usize, address: u64) -> usize {
+    let begins = |place: usize| place == 0 || ranges[place - 1].1 <= address;
+    let ends = |place: usize| ranges.get(place).is_none_or(|range| range.1 > address);
+    match [hint, hint + 1].into_iter().find(|place| *place <= ranges.len() && begins(*place) && ends(*place)) {
+        Some(place) => place,
+        None => ranges.partition_point(|range| range.1 <= address),
+    }
+}
+
+/// Adds a block to all ranges from the first one on that it touches, at most `most`; returns how many.
+#[inline(always)]
+fn share_out(sums: &mut Sums, ranges: &[LabelledRange], row: Row, most: u64) -> u64 {
+    let end = row.address.saturating_add(row.size);
+    let mut met = 0;
+    for (first, last, label) in ranges {
+        if *first >= end || met > most {
+            break;
+        }
+        met += 1;
+        let sum = sums.of(*label, row.kind);
+        sum.count += u64::from(row.address >= *first);
+        sum.bytes += end.min(*last) - row.address.max(*first);
+    }
+    met
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::columns::tests::{columns, Random};
+    use super::super::columns::Row;
+    use super::{LabelledRange, PlaceShare};
+    use crate::error::Cancelled;
+    use crate::work::{Progress, Watcher};
+    use std::collections::BTreeMap;
+
+    struct Nobody;
+
+    impl Watcher for Nobody {
+        fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
+            Ok(())
+        }
+    }
+
+    fn disjoint(random: &mut Random, count: u64) -> Vec<Row> {
+        let mut address = 1024;
+        (0..count)
+            .map(|_| {
+                let most = if random.below(9) == 0 { 400 } else { 6 };
+                let size = 8 * (1 + random.below(most));
+                let row = Row { address, size, kind: random.below(4) as u16, holder: 0 };
+                address += size + 8 * random.below(3);
+                row
+            })
+            .collect()
+    }
+
+    fn ranges(random: &mut Random, end: u64) -> Vec<LabelledRange> {
+        let (mut found, mut at) = (Vec::new(), random.below(2000));
+        while at < end {
+            let size = 1 + random.below(700);
+            found.push((at, at + size, random.below(5) as u32));
+            at += size + random.below(2) * random.below(900);
+        }
+        found
+    }
+
+    /// Byte by byte.
+    fn naive(rows: &[Row], ranges: &[LabelledRange]) -> BTreeMap<(u32, u16), (u64, u64)> {
+        let mut sums: BTreeMap<(u32, u16), (u64, u64)> = BTreeMap::new();
+        let label_at = |byte: u64| ranges.iter().find(|range| (range.0..range.1).contains(&byte)).map(|range| range.2);
+        for row in rows {
+            for byte in row.address..row.address + row.size {
+                let Some(label) = label_at(byte) else { continue };
+                let sum = sums.entry((label, row.kind)).or_default();
+                sum.0 += u64::from(byte == row.address);
+                sum.1 += 1;
+            }
+        }
+        sums
+    }
+
+    #[test]
+    fn as_counted_byte_by_byte() {
+        for seed in 1..30 {
+            let mut random = Random(seed);
+            let mut rows = disjoint(&mut random, 1 + seed % 70);
+            let ranges = ranges(&mut random, rows[rows.len() - 1].address);
+            let expected = naive(&rows, &ranges);
+            if seed % 3 == 0 {
+                rows.reverse();
+            }
+            let found = columns(&rows, 1 + seed as usize % 9).shares(&Nobody, &ranges).unwrap();
+            let found =
+                found.into_iter().map(|PlaceShare { label, kind, count, bytes }| ((label, kind), (count, bytes)));
+            assert_eq!(found.collect::<BTreeMap<_, _>>(), expected, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let rows = disjoint(&mut Random(5), 40);
+        let shares = |rows: &[Row], ranges: &[LabelledRange]| columns(rows, 7).shares(&Nobody, ranges);
+        assert!(shares(&rows, &[]).unwrap().is_empty());
+        assert!(shares(&rows, &[(8, 16, 0), (0, 8, 0)]).is_err());
+        assert!(shares(&rows, &[(8, 16, 0), (12, 24, 0)]).is_err());
+        assert!(shares(&rows, &[(8, 8, 0)]).is_err());
+        let overlapping: Vec<Row> =
+            (0..200).map(|n| Row { address: 8 * n, size: 1 << 40, kind: 1, holder: 0 }).collect();
+        let narrow: Vec<LabelledRange> = (0..5000).map(|n| (16 * n, 16 * n + 16, 0)).collect();
+        assert!(shares(&overlapping, &narrow).is_err());
+    }
+}

@@ -1,0 +1,58 @@
+"""Write docs/example-report.html, the page of the process of examples/bloated.py, or with a path that file.
+
+Run it with the Python that gdbheap is installed in. The page has nothing of this machine but what is installed: the
+program runs in an empty folder, with the system's Python, and what its control group has is left out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from gdbheap.heap import Heap
+from gdbheap.history.overview import overview
+from gdbheap.report.page.target import target_page
+from gdbheap.report.style import Style
+from gdbheap.target.process import stopped
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "example-report.html"
+PROGRAM = "bloated.py"
+ROWS = 60
+
+
+def written(pid: int) -> bytes:
+    """Return the page of a process, without contents of its memory."""
+    with stopped(pid, None, copies=True) as process:
+        heap = Heap(process)
+        heap.disclosure.contents = False
+        found = overview(heap)
+    ledger = replace(found.ledger, container=None)
+    return target_page(replace(found, ledger=ledger), Style(rss=ledger.rss.bytes), ROWS)
+
+
+def main() -> None:
+    """Start the program, wait until it is ready, and look at it."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
+    python = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(ROOT / "examples" / PROGRAM, folder)
+        command = [python, "-I", PROGRAM, "--size=60M", "--seed=1", "--seconds=300"]
+        with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                if "ready\n" not in iter(process.stdout.readline, ""):
+                    raise SystemExit(f"{PROGRAM} did not come to be ready")
+                page = written(process.pid)
+            finally:
+                process.kill()
+    path.write_bytes(page)
+    print(f"{path}: {len(page):,} bytes")
+
+
+if __name__ == "__main__":
+    main()

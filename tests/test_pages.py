@@ -1,0 +1,429 @@
+"""``gdbheap report``: what the page says is what the commands say, it has no contents and no markup of the target's,
+and a browser that is found here takes it without a complaint."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import string
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.pages import Page, PageTable
+from support.programs import ask, c_program, gdbheap, interpreters, plain_environment, python_program, running
+from support.recorded import finished, recorded
+
+from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
+from gdbheap.answers.ledger import Ledger, Line, Rss
+from gdbheap.history.overview import Asked, Overview
+from gdbheap.history.places import Places, TypeShare
+from gdbheap.report.page.heap_map import DATA, map_section
+from gdbheap.report.page.skeleton import LARGEST, fitted
+from gdbheap.report.page.target import target_page
+from gdbheap.report.style import Style
+
+pytestmark = pytest.mark.skipif(not interpreters(), reason="no CPython")
+
+ROOT = Path(__file__).resolve().parent.parent
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+POLICY = re.compile(r"default-src 'none'; script-src 'sha256-[\w+/=]+'; style-src 'sha256-[\w+/=]+'; base-uri 'none'; ")
+TARGETS = ("core", "process", "snapshot", "difference", "calls", "processes", "c")
+SECTIONS = [
+    "findings", "ledger", "composition", "map", "holes", "types", "retained", "owners", "threads", "tasks", "arenas",
+    "facts",
+]  # fmt: skip
+
+
+class Made:
+    """The pages of this run, by what they are of, and their target: a process, and a core of it."""
+
+    def __init__(self, core: str, pid: int, token: str, paths: dict[str, Path]) -> None:
+        self.core = core
+        self.pid = pid
+        self.token = token
+        self.paths = paths
+        self.texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
+        self.pages = {name: Page(text) for name, text in self.texts.items()}
+
+
+def reported(path: Path, *words: str, status: int = 0) -> dict[str, Any]:
+    """Write a page; return the answer."""
+    done = gdbheap("report", *words, "-o", str(path), "--json")
+    assert done.returncode == status and not done.stderr, done.stderr + done.stdout[-2000:]
+    answer = json.loads(done.stdout)
+    assert answer["path"] == str(path) and answer["size"] == path.stat().st_size
+    return dict(answer)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    """A page of each kind."""
+    folder = tmp_path_factory.mktemp("pages")
+    token = "".join(random.SystemRandom().choices(string.ascii_letters, k=24))
+    kind = interpreters()[0].kind
+    paths = {name: folder / f"{name}.html" for name in TARGETS}
+    with running(python_program(kind, "markup", token), folder) as program, running(c_program("idle"), folder) as other:
+        core = str(program.gcore())
+        looks = [str(folder / f"{number}.heap") for number in range(3)]
+        for look in looks:
+            assert gdbheap("snapshot", str(program.pid), look, "--blocks").returncode == 0
+        assert reported(paths["core"], core)["about"] == "target"
+        assert reported(paths["process"], str(program.pid), "--clone")["about"] == "target"
+        assert reported(paths["snapshot"], looks[0])["about"] == "snapshot"
+        assert reported(paths["difference"], *looks)["about"] == "difference"
+        assert reported(paths["processes"], str(program.pid), str(other.pid))["about"] == "processes"
+        assert reported(paths["c"], str(other.pid))["about"] == "target"
+        log = folder / "calls.log"
+        with recorded(python_program(kind, "markup", token), log) as traced:
+            finished(traced, log)
+        assert reported(paths["calls"], str(log))["about"] == "calls"
+        yield Made(core, program.pid, token, paths)
+
+
+def test_a_page_is_well_formed(made: Made) -> None:
+    """Every element is closed, ids are there once, links lead to something that is there, and nothing is loaded."""
+    for name, page in made.pages.items():
+        ids = [found["id"] for _tag, found in page.tags if "id" in found]
+        assert len(ids) == len(set(ids)), name
+        assert page.sections and all(link[0] == "#" and link[1:] in ids for link in page.links), name
+        (policy,) = [found["content"] for _tag, found in page.tags if "http-equiv" in found]
+        assert POLICY.match(str(policy)), name
+        assert made.paths[name].stat().st_size <= LARGEST
+        assert not [found for _tag, found in page.tags if any(key.startswith("on") or key == "style" for key in found)]
+    assert [name for name in made.pages["core"].sections if name != "damage"] == SECTIONS
+    assert made.pages["c"].sections == SECTIONS and made.texts["c"].count('class="why"') == 2
+
+
+def test_no_name_becomes_markup(made: Made) -> None:
+    """Names of the target are text: the page has the tags that gdbheap writes, and one script that runs."""
+    for name, page in made.pages.items():
+        tags = {tag for tag, _found in page.tags}
+        assert not tags & {"img", "b", "iframe", "object", "embed", "form", "a:", "base"}, name
+        scripts = [found for tag, found in page.tags if tag == "script"]
+        assert [found for found in scripts if "type" not in found] == [{}], name
+        assert not any("bad()" in script for script in page.scripts if not script.startswith("{")), name
+        assert not any(character in made.texts[name] for character in "\x1b\u202e\u2066")
+    assert made.texts["core"].count("&lt;/script&gt;&lt;script&gt;bad()") > 3
+    assert "\\u003c/script>\\u003cscript>bad()" in made.texts["core"]
+    for name in ("core", "snapshot", "difference"):
+        assert any("</script><script>bad()" in row["type"] for row in made.pages[name].tables["types-table"].rows)
+
+
+def test_no_contents(made: Made, tmp_path: Path) -> None:
+    """The token is in strings, bytes and keys; only where contents were asked for it is in the page."""
+    halves = (made.token, made.token[:12], made.token[12:])
+    for name, text in made.texts.items():
+        assert not any(part in text for part in halves), name
+    path = tmp_path / "open.html"
+    reported(path, made.core, "--with-contents")
+    assert made.token in path.read_text(encoding="utf-8")
+    done = gdbheap("report", made.core, "-o", str(path), "--with-contents", "--no-text")
+    assert done.returncode == 2 and "exclude each other" in done.stderr
+
+
+def rows_of(table: PageTable, keys: list[str]) -> list[list[Any]]:
+    return [[row[key] for key in keys] for row in table.rows]
+
+
+def same_rows(table: PageTable, rows: list[dict[str, Any]], keys: list[str]) -> None:
+    """The table has the first of these rows, cell by cell; texts are cut where they are long."""
+    assert table.rows and len(table.rows) <= len(rows)
+    for shown, row in zip(table.rows, rows):
+        for key in keys:
+            value = row[key]
+            if isinstance(value, str):
+                words = " ".join(value.split())
+                clean = "".join(character if character.isprintable() else "?" for character in words)
+                assert shown[key] == clean or (shown[key].endswith("…") and clean.startswith(shown[key][:-1])), key
+            else:
+                assert shown[key] == value, (key, row)
+
+
+def test_figures_are_those_of_the_commands(made: Made) -> None:
+    """Of a core, every figure is the one that the command's JSON has."""
+    page, core = made.pages["core"], made.core
+    ledger = ask("", core, "--detail", "--no-text")
+    plain = ask("", core, "--no-text")
+    assert page.figures["rss.bytes"] == ledger["rss"]["bytes"]
+    for key in ("used_resident", "free_resident", "whole", "returnable"):
+        assert page.figures.get(f"summary.{key}") == ledger["summary"][key]
+    assert page.findings == [(row["id"], row["bytes"]) for row in plain["findings"]]
+    lines = {row["id"]: row for row in ledger["ledger"]}
+    assert {row["id"] for row in page.tables["ledger-lines"].rows} == set(lines)
+    for row in page.tables["ledger-lines"].rows:
+        for key in ("resident", "whole", "swapped", "virtual"):
+            assert row[key] == lines[row["id"]][key], row
+    assert set(page.lines) == set(lines)
+    for name, size in page.lines.items():
+        assert size == (lines[name]["virtual"] if lines[name]["resident"] is None else lines[name]["resident"])
+    found = ask("holes", core, "--min=64K", "--no-text")
+    same_rows(page.tables["holes-table"], found["holes"], ["address", "size", "resident", "allocator"])
+    total = page.tables["holes-table"].total
+    assert total is not None and [total["size"], total["resident"]] == [found["bytes"], found["resident"]]
+    found = ask("pyobjects", core, "--no-text")
+    same_rows(page.tables["types-table"], found["types"], ["type", "count", "bytes", "buffers"])
+    total = page.tables["types-table"].total
+    assert total is not None and [total[key] for key in ("count", "bytes", "buffers")] == [
+        found["total"][key] for key in ("count", "bytes", "buffers")
+    ]
+    by_type = ask("retained", core, "--by=type", "--no-text", "--top=all")["rows"]
+    retained = {row["type"]: row["retained"] for row in by_type}
+    for row, known in zip(page.tables["types-table"].rows, found["types"]):
+        assert row["retained"] == retained[known["type"]]
+    found = ask("retained", core, "--top=200", "--no-text")
+    same_rows(page.tables["retained-table"], found["rows"], ["type", "address", "count", "bytes", "retained"])
+    found = ask("owners", core, "--top=200", "--no-text")
+    same_rows(page.tables["owners-table"], found["groups"], ["root", "bytes", "count"])
+    found = ask("arenas", core, "--no-text")
+    keys = ["address", "system", "in_use", "free", "fast", "tcache", "top", "used_chunks", "free_chunks"]
+    same_rows(page.tables["arenas-table"], found["arenas"], keys)
+    same_rows(page.tables["facts-table"], ask("info", core, "--no-text")["facts"], ["fact", "value", "source"])
+    found = ask("pins", core, "--no-text", "--top=all")
+    same_rows(page.tables["pins-table"], found["pins"], ["address", "would_free", "blocks", "size", "allocator"])
+
+
+def test_parts_add_up(made: Made) -> None:
+    """The flame graph is as wide as what is resident, and so are the ledger's roots; a map has all its cells."""
+    for name in ("core", "process", "c"):
+        page = made.pages[name]
+        whole = sum(size for line, size in page.lines.items() if "." not in line)
+        assert whole and page.figures["rss.bytes"] in (None, whole), name
+        total = page.tables["composition-cells"].total
+        assert total is not None and total["bytes"] == whole, name
+        (data,) = (json.loads(script) for script in page.scripts if script.startswith("{"))
+        for start, end, kinds, types in data["groups"]:
+            counts = [sum(int((run + "*1").split("*")[1]) for run in runs.split()) for runs in (kinds, types)]
+            assert counts[0] == counts[1] == -(-(end - start) // data["cell"]), name
+
+
+def test_a_process_at_rest(made: Made) -> None:
+    """Of a process that stands still, the lines of the page's ledger are the command's, but for those of files, of
+    which the kernel may drop pages."""
+    page, lines = made.pages["process"], ask("", str(made.pid), "--detail", "--no-text")["ledger"]
+    known = {row["id"]: [row["resident"], row["virtual"]] for row in lines if row["id"].partition(".")[0] != "file"}
+    shown = {row["id"]: [row["resident"], row["virtual"]] for row in page.tables["ledger-lines"].rows}
+    assert known and {name: shown[name] for name in known} == known
+
+
+def test_all_types_are_in_the_flame_graph(made: Made) -> None:
+    """Blocks in use are told by type: those of made-up types are there with their bytes, as pyobjects counts them."""
+    known = {row["type"]: row["bytes"] for row in ask("pyobjects", made.core, "--no-text")["types"]}
+    found: dict[str, int] = {}
+    for row in made.pages["core"].tables["composition-cells"].rows:
+        name = row["stack"].rpartition(" > ")[2]
+        found[name] = found.get(name, 0) + row["bytes"]
+    named = [name for name in known if "__main__.Node" == name or name == "dict"]
+    assert named
+    for name in named:
+        assert 0 < found.get(name, 0) <= known[name]
+
+
+def random_overview(rng: random.Random, count: int, stretches: int = 1) -> Overview:
+    """A made-up heap of so many cells, no two neighbours alike, with types of long names, in stretches alike."""
+    states, cells = ("used", "free", "top", None), []
+    for number in range(count):
+        state = rng.choice(states)
+        resident = rng.choice((0, 4096))
+        cells.append(Cell(number << 12, (number + 1) << 12, [Part("x", 4096, 4096, resident, state)]))
+    some = rng.sample(range(count), count // 9)
+    shares = [TypeShare(number, f"{rng.random()}<{'y' * 200}>", 1, 8, 8) for number in some]
+    length = count // stretches
+    parts = [cells[at : at + length] for at in range(0, count, length)]
+    groups = [Group("<made up>", "x", None, part[0].start, part[-1].end, None, part) for part in parts]
+    nothing: Asked[Any] = Asked(None, "made up")
+    ledger = Ledger(Rss(None, None, "nobody"), [], [])
+    drawn, places = Asked(HeapMap(4096, groups, [])), Asked(Places(sorted(shares, key=lambda share: share.place)))
+    return Overview(0.0, {}, ledger, drawn, places, *[nothing] * 10)
+
+
+def test_a_map_has_its_limit(rng: random.Random) -> None:
+    """However torn a heap is, its map has few cells, and the finest ones only so many bytes."""
+    text = map_section(random_overview(rng, 60_000)).body
+    page = Page(text)
+    (data,) = page.scripts
+    assert len(data) <= DATA and len(text) < 3 * DATA
+    ((start, end, kinds, _types),) = json.loads(data)["groups"]
+    assert (start, end) == (0, 60_000 << 12) and "<" not in data and kinds
+    assert json.loads(data)["cell"] > 4096
+    cells = [found for tag, found in page.tags if tag == "rect" and "data-i" in found]
+    assert 100 < len(cells) <= 2000
+
+
+def test_a_map_of_many_stretches(rng: random.Random) -> None:
+    """They are drawn together, and what is left out is said; each cell that is drawn has its place in the data."""
+    text = map_section(random_overview(rng, 12_000, 3000)).body
+    page = Page(text)
+    data = json.loads(page.scripts[0])
+    assert len(page.scripts[0]) <= DATA and "1,500 smaller stretches are not drawn" in text
+    cells = [found for tag, found in page.tags if tag == "rect" and "data-i" in found]
+    assert {int(str(cell["data-g"])) for cell in cells} == set(range(1500)) and len(data["groups"]) == 1500
+    titles = sum(int(str(cell["data-n"])) for cell in cells)
+    assert titles == 1500 * 4
+
+
+@pytest.mark.parametrize("shape", ["circle", "chain", "fan", "dots"])
+def test_a_ledger_of_a_file_may_be_anything(shape: str) -> None:
+    """Lines that lead in a circle, thousands inside of one another or below one make a page all the same."""
+    names = [(str(number), str(number - 1) if number else None) for number in range(5000)]
+    if shape == "circle":
+        names = [("a", None), *[("a", "a")] * 300, ("b", "c"), ("c", "b")]
+    elif shape == "fan":
+        names = [("a", None), *((f"a.{number}", "a") for number in range(5000))]
+    elif shape == "dots":
+        names = [("a" + ".b" * 5000, None)]
+    lines = [Line(name, parent, "<i>", 4096, 4096, 0) for name, parent in names]
+    nothing: Asked[Any] = Asked(None, "made up")
+    found = Overview(0.0, {}, Ledger(Rss(4096, 0, "nobody"), lines, []), *[nothing] * 12)
+    page = Page(target_page(found, Style(rss=4096)).decode("utf-8"))
+    assert page.sections == SECTIONS and page.lines and len(page.tables["ledger-lines"].rows) == min(len(lines), 200)
+
+
+def test_rows_give_way() -> None:
+    """A page that is too large is made again with fewer rows; the last attempt is taken whatever its size."""
+    assert len(fitted(lambda most: b"x" * most * 6000)) == 100 * 6000 * 1
+    assert len(fitted(lambda most: b"x" * most * 50_000, 64)) == 16 * 50_000
+    assert len(fitted(lambda _most: b"x" * (LARGEST + 1))) == LARGEST + 1
+
+
+def test_an_older_file_stays(made: Made, tmp_path: Path) -> None:
+    """Whatever goes wrong, the file is whole or as it was, and there is one line."""
+    path = tmp_path / "page.html"
+    path.write_text("older")
+    small = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))}
+    lines = [
+        gdbheap("report", made.core, "-o", str(path), **small),
+        gdbheap("report", made.core, "-o", str(tmp_path / "absent" / "page.html")),
+        gdbheap("report", made.core, "-o", str(tmp_path / "page.txt")),
+        gdbheap("report", made.core),
+        gdbheap("report", "-o", str(path)),
+        gdbheap("report", str(tmp_path / "absent.heap"), "-o", str(path)),
+        gdbheap("report", "--children", "--clone", str(os.getpid()), "-o", str(path)),
+    ]
+    for done in lines:
+        assert done.returncode in (2, 4) and done.stderr.count("\n") == 1 and not done.stdout, done.stderr
+    assert path.read_text() == "older" and list(tmp_path.iterdir()) == [path]
+    link = tmp_path / "full.html"
+    link.symlink_to("/dev/full")
+    done = gdbheap("report", made.core, "-o", str(link))
+    assert done.returncode == 2 and "No space left" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_an_example(tmp_path: Path) -> None:
+    """The page in docs/ is as one that is made now: its sections, and the columns of its tables."""
+    path = tmp_path / "example.html"
+    script = [sys.executable, str(ROOT / "scripts" / "example_report.py"), str(path)]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=120, env=plain_environment())
+    assert done.returncode == 0, done.stderr
+    example = ROOT / "docs" / "example-report.html"
+    now, kept = (Page(each.read_text(encoding="utf-8")) for each in (path, example))
+    assert now.sections == kept.sections and now.styles == kept.styles and now.scripts[-1] == kept.scripts[-1]
+    for name in now.tables.keys() & kept.tables.keys():
+        assert now.tables[name].keys == kept.tables[name].keys
+    assert {"ledger-lines", "holes-table", "types-table", "owners-table"} <= now.tables.keys() & kept.tables.keys()
+    assert path.stat().st_size < 200 << 10
+
+
+def browser() -> str:
+    """A browser, or the reason why there is none."""
+    found = next((path for path in map(shutil.which, BROWSERS) if path), None)
+    if found is None:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is here")
+    return found
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_browser_takes_it(name: str, made: Made, tmp_path: Path) -> None:
+    """Without a message on its console; the script has run, and what the target calls its types has not."""
+    command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    command += [f"--user-data-dir={tmp_path}", f"file://{made.paths[name]}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "</html>" in done.stdout
+    assert not [line for line in done.stderr.splitlines() if ":CONSOLE" in line or "Refused to" in line]
+    assert re.search(r"<th [^>]*><button type=\"button\">", done.stdout)
+
+
+@pytest.fixture(scope="module")
+def tab(made: Made) -> Iterator[Any]:
+    """A tab of a browser that does as told."""
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed beside gdbheap")
+    with sync.sync_playwright() as driver:
+        window = driver.chromium.launch(executable_path=browser(), args=["--no-sandbox"])
+        yield window.new_page()
+        window.close()
+
+
+def test_tables_sort_and_search(made: Made, tab: Any) -> None:
+    """By the exact values, largest first; then the other way round; by words in their order."""
+    complaints: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.goto(f"file://{made.paths['core']}")
+    rows = made.pages["core"].tables["types-table"].rows
+
+    def column(place: int) -> list[str]:
+        cells = tab.locator(f"#types-table tbody tr:visible td:nth-child({place})")
+        values = "cells => cells.map(cell => cell.dataset.v ?? cell.textContent)"
+        return [str(text) for text in cells.evaluate_all(values)]
+
+    tab.click("#types-table th[data-k=count] button")
+    assert [int(text) for text in column(2)] == sorted((row["count"] for row in rows), reverse=True)
+    tab.click("#types-table th[data-k=count] button")
+    assert [int(text) for text in column(2)] == sorted(row["count"] for row in rows)
+    assert tab.get_attribute("#types-table th[data-k=count]", "aria-sort") == "ascending"
+    tab.locator("section#types input[type=search]").first.fill("<SCRIPT>")
+    assert column(1) == [row["type"] for row in rows if "<script>" in row["type"]] and column(1)
+    assert not complaints
+
+
+def test_keys_are_enough(made: Made, tab: Any) -> None:
+    """Parts unfold, the pictures tell what is there and go in and out, without a pointer."""
+    tab.goto(f"file://{made.paths['core']}")
+    summary = tab.locator("details.line > summary").first
+    summary.focus()
+    tab.keyboard.press("Enter")
+    assert tab.locator("details.line").first.get_attribute("open") is not None
+    flame = tab.locator("svg.flame").first
+    flame.focus()
+    for _ in range(3):
+        tab.keyboard.press("ArrowDown")
+    chosen = flame.locator("svg.chosen")
+    said = tab.locator("section#composition output").inner_text()
+    assert said and chosen.count() == 1
+    width = chosen.get_attribute("width")
+    tab.keyboard.press("Enter")
+    assert chosen.get_attribute("width") == "100%" != width
+    tab.keyboard.press("Escape")
+    assert abs(float(str(chosen.get_attribute("width"))[:-1]) - float(str(width)[:-1])) < 0.01
+    tab.locator("svg.cells").first.focus()
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("Enter")
+    assert tab.locator("section#map svg.cells").count() == 2
+    assert re.match(r"0x[0-9a-f]+ to 0x[0-9a-f]+", tab.locator("section#map output").first.inner_text())
+    tab.locator("section#map svg.cells").nth(1).focus()
+    tab.keyboard.press("Escape")
+    assert tab.locator("section#map svg.cells").count() == 1
+    tab.check("#map-by-type")
+    assert tab.locator(".legend.of-type").is_visible() and not tab.locator(".legend.of-state").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_it(scheme: str, made: Made, tab: Any) -> None:
+    """axe finds nothing, in both schemes; on a phone's screen nothing sticks out."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed beside gdbheap")
+    # Each takes seconds: half of them in each scheme.
+    for place, name in enumerate(TARGETS):
+        if place % 2 != (scheme == "dark"):
+            continue
+        tab.emulate_media(color_scheme=scheme)
+        tab.set_viewport_size({"width": 390 if scheme == "dark" else 1200, "height": 844})
+        tab.goto(f"file://{made.paths[name]}")
+        found = axe.Axe().run(tab).response["violations"]
+        assert not found, [(one["id"], one["nodes"][0]["html"]) for one in found]
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
