@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.installed import python_with
-from support.programs import GCORE, PROCESS, SOURCES, ask, c_program, gdbheap, python_program, running
+from support.programs import GCORE, PROCESS, SOURCES, ask, c_program, gdbheap, interpreter_of, running
 
 from gdbheap.answers.arrays import _Covered
 
@@ -126,9 +126,10 @@ def test_covered_against_bytes(rng: random.Random) -> None:
             assert covered.add(start, end) == len(new)
 
 
-def test_who_has_no_arrays(rng: random.Random, tmp_path: Path) -> None:
+def test_who_has_no_arrays(tmp_path: Path) -> None:
     """A program with Python and none is answered; one without Python is told."""
-    with running(python_program("stripped", "owners", rng.getrandbits(30), 50, tmp_path / "truth"), tmp_path) as target:
+    code = "import array, os\nkept = [array.array('d', range(n)) for n in range(500)]\nos.read(0, 1)"
+    with running([interpreter_of("stripped"), "-I", "-c", code], tmp_path) as target:
         answer = ask("owners", str(target.pid), "--by=array")
         assert (answer["arrays"], answer["count"], answer["bytes"]) == ([], 0, 0)
         assert "No DataFrame" in gdbheap("owners", str(target.pid), "--by=array").stdout
