@@ -42,12 +42,22 @@ class Options(Several):
 @dataclass(frozen=True)
 class Page:
     """The answer: where the page is, its bytes, and what it is about: a target, a snapshot, the difference of several,
-    the calls of a log, or processes. ``missing``: a line for each section that could not be answered."""
+    the calls of a log, or processes. ``missing``: a line for each section that could not be answered; ``is_blind``:
+    nothing looked into the largest part of the memory, and there is no finding."""
 
     path: str
     size: int
     about: str
     missing: list[str] = field(default_factory=list)
+    is_blind: bool = False
+
+
+@dataclass(frozen=True)
+class _Made:
+    about: str
+    data: bytes
+    missing: list[str]
+    is_blind: bool = False
 
 
 def _answer(subject: Reported, options: Options) -> Page:
@@ -56,13 +66,13 @@ def _answer(subject: Reported, options: Options) -> Page:
     if options.with_contents and options.no_text:
         raise UsageError("gdbheap report: --with-contents and --no-text exclude each other")
     check_writable(options.file)
-    about, data, missing = _made(subject, options)
-    write_bytes(options.file, data)
-    return Page(options.file, os.stat(options.file).st_size, about, missing)
+    made = _made(subject, options)
+    write_bytes(options.file, made.data)
+    return Page(options.file, os.stat(options.file).st_size, made.about, made.missing, made.is_blind)
 
 
-def _made(subject: Reported, options: Options) -> tuple[str, bytes, list[str]]:
-    """What the page is about, the page, and what it lacks. Imported where it is needed: a command's start is mostly
+def _made(subject: Reported, options: Options) -> _Made:
+    """The page, what it is about and what it lacks. Imported where it is needed: a command's start is mostly
     imports."""
     if isinstance(subject, Heap):
         return _of_target(subject, options)
@@ -73,17 +83,18 @@ def _made(subject: Reported, options: Options) -> tuple[str, bytes, list[str]]:
     return _of_processes(subject, options)
 
 
-def _of_target(heap: Heap, options: Options) -> tuple[str, bytes, list[str]]:
+def _of_target(heap: Heap, options: Options) -> _Made:
     from gdbheap.history.overview import overview
     from gdbheap.report.page.target import missing_in, target_page
 
     heap.disclosure.contents = options.with_contents
     found = overview(heap, options.owners or None)
     known = found.ledger.rss
-    return TARGET, target_page(found, Style(rss=known.bytes, private=heap.target.rss.private)), missing_in(found)
+    page = target_page(found, Style(rss=known.bytes, private=heap.target.rss.private))
+    return _Made(TARGET, page, missing_in(found), found.ledger.is_blind)
 
 
-def _of_looks(looks: tuple[Look, ...]) -> tuple[str, bytes, list[str]]:
+def _of_looks(looks: tuple[Look, ...]) -> _Made:
     from gdbheap.history.difference import difference
     from gdbheap.history.overview import overview_of_snapshot
     from gdbheap.report.page.difference import difference_page
@@ -92,11 +103,11 @@ def _of_looks(looks: tuple[Look, ...]) -> tuple[str, bytes, list[str]]:
     last = overview_of_snapshot(looks[-1].snapshot)
     style = Style(rss=last.ledger.rss.bytes, private=last.target.get("kind") == "core")
     if len(looks) == 1:
-        return SNAPSHOT, target_page(last, style), missing_in(last)
-    return DIFFERENCE, difference_page(difference(looks), last, style), []
+        return _Made(SNAPSHOT, target_page(last, style), missing_in(last))
+    return _Made(DIFFERENCE, difference_page(difference(looks), last, style), [])
 
 
-def _of_calls(path: str, options: Options) -> tuple[str, bytes, list[str]]:
+def _of_calls(path: str, options: Options) -> _Made:
     from gdbheap.commands.surface.progress import shown
     from gdbheap.events.call_stacks import call_stacks
     from gdbheap.events.stats import call_stats
@@ -108,10 +119,10 @@ def _of_calls(path: str, options: Options) -> tuple[str, bytes, list[str]]:
         stacks, why = call_stacks(path, options.process, "peak", None), ""
     except UsageError as error:
         stacks, why = None, str(error)
-    return CALLS, calls_page(found, stacks, why), [f"stacks: {why}"] if why else []
+    return _Made(CALLS, calls_page(found, stacks, why), [f"stacks: {why}"] if why else [])
 
 
-def _of_processes(programs: Programs, options: Options) -> tuple[str, bytes, list[str]]:
+def _of_processes(programs: Programs, options: Options) -> _Made:
     from gdbheap.processes.family import family
     from gdbheap.report.page.processes import processes_page
 
@@ -120,7 +131,7 @@ def _of_processes(programs: Programs, options: Options) -> tuple[str, bytes, lis
         raise NoTarget("no process is meant by that: ps -e lists those that run")
     found = family(pids, options.max_stop or None, False)
     notes = [f"process {member.pid}: {member.note}" for member in found.processes if member.note]
-    return PROCESSES, processes_page(found, time.time()), notes
+    return _Made(PROCESSES, processes_page(found, time.time()), notes)
 
 
 def _render(shown: Shown[Page, Options]) -> str:
@@ -149,7 +160,8 @@ COMMAND = Command(
     the browser to load anything. An older file is replaced once the new one is whole.
 
     In JSON, path is the file, size its bytes, about what it is of (target, snapshot, difference, calls or processes),
-    and missing a list of lines, one for each section that could not be answered. docs/report.md says more.""",
+    missing a list of lines, one for each section that could not be answered, and is_blind whether nothing looked into
+    the largest part of the memory and there is no finding, which is status 5, as of heap. docs/report.md says more.""",
     example="gdbheap report -o report.html",
     needs=REPORTED,
     options=Options,

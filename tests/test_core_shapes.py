@@ -288,11 +288,13 @@ def gone(rng: random.Random, tmp_path: Path) -> Iterator[tuple[Path, Path, dict[
     yield core, Path(command[0]).rename(tmp_path / "away" / "recorder"), live
 
 
-def test_nothing_is_claimed_without_the_file(gone: tuple[Path, Path, dict[str, Any]]) -> None:
+def test_nothing_is_claimed_without_the_file(gone: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
     """Status 5, the file's name, what to do; never that nothing stands out."""
     core, program, _live = gone
     done = gdbheap(str(core))
     assert done.returncode == 5
+    page = gdbheap("report", str(core), "-o", str(tmp_path / "report.html"))
+    assert page.returncode == 5 and (tmp_path / "report.html").stat().st_size > 1000
     assert "stands out" not in done.stdout and "could be looked for" in " ".join(done.stdout.split())
     assert "recorder" in done.stdout and "--sysroot=FOLDER" in done.stdout and "it is not here" in done.stdout
     for noun in ("arenas", "holes", "sizes", "pyobjects"):
