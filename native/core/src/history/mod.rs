@@ -1,8 +1,10 @@
-//! Looks at different times: all blocks of one as columns, and two of those compared.
+//! Looks at different times: all blocks of one as columns, as rows of a table, and two of those compared.
 #![forbid(unsafe_code)]
 
+mod batches;
 mod columns;
 mod comparison;
 
+pub use batches::{BatchForm, BlockBatch, BlockBatches, Retained};
 pub use columns::{list_blocks, BlockColumns};
 pub use comparison::{compare_blocks, BlockSums, ComparedBlocks};
