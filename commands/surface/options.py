@@ -21,6 +21,7 @@ __all__ = [
     "Filed",
     "MaybeAddressed",
     "Option",
+    "Queried",
     "Several",
     "duration",
     "minimum_size",
@@ -159,6 +160,13 @@ class Filed(Common):
     """The options of a command that writes a file, which follows its noun."""
 
     file: str = ""
+
+
+@dataclass
+class Queried(Common):
+    """The options of a command that takes a query, which follows its noun."""
+
+    query: str = ""
 
 
 def regular_expression(text: str) -> re.Pattern[str]:

@@ -52,6 +52,8 @@ _MODULES = {
     "replay": "replay",
     "stacks": "call_stacks",
     "stats FILE": "call_stats",
+    "export": "export",
+    "sql": "sql",
     "shell": "session",
     "doctor": "doctor",
     "check": "check",
@@ -61,6 +63,7 @@ _MODULES = {
 
 SHELL_ONLY = frozenset({
     "record", "plot", "top", "ps", "processes", "doctor", "watch", "trace", "replay", "stacks", "stats FILE", "shell",
+    "export", "sql",
 })  # fmt: skip
 """The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
 

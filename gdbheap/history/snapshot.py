@@ -24,7 +24,7 @@ from gdbheap.heap import Heap
 from gdbheap.history.blocks import BlockTable, list_blocks
 from gdbheap.target.room import group_limit
 
-__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "take"]
+__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "take", "time_of"]
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
 MAX_OWNERS = 200
@@ -109,7 +109,7 @@ def take(heap: Heap, with_owners: bool | None = None, with_blocks: bool = False)
         columns = columns.held(heap.references.graph, [node for _holder, node in found])
     target = heap.target
     snapshot = Snapshot(
-        time=_time(heap),
+        time=time_of(heap),
         version=__version__,
         target={**target.describe(), **heap.versions},
         ledger=ledger(heap, detail=True, patient=False),
@@ -129,7 +129,8 @@ def take(heap: Heap, with_owners: bool | None = None, with_blocks: bool = False)
     return Look(snapshot, columns)
 
 
-def _time(heap: Heap) -> float:
+def time_of(heap: Heap) -> float:
+    """When a look was made, in seconds since 1970; of a core when its file was written last."""
     if heap.target.kind == "core":
         with suppress(OSError):
             return os.stat(heap.target.core or "").st_mtime
