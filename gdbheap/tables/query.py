@@ -79,6 +79,9 @@ def _named(database: Any, duckdb: Any, text: str) -> set[str]:
     statements = _checked(duckdb, lambda: database.extract_statements(text))
     if len(statements) != 1:
         raise UsageError(f"gdbheap sql: one query at a time, not {len(statements)}")
+    # EXPORT DATABASE makes a folder before it is told that it must not.
+    if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI):
+        raise UsageError("gdbheap sql: only queries: SELECT, FROM, WITH, PIVOT, SUMMARIZE, DESCRIBE")
     known = {table.name for table in TABLES}
     words = known & set(re.findall(r"\w+", text.lower()))
     if "query" in text.lower():
