@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gdbheap.answers import owners
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, one_of, valued
+from gdbheap.commands.surface.options import Pictured, one_of, valued
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_owners
 from gdbheap.report.numbers import parse_size
@@ -16,7 +16,7 @@ __all__ = ["COMMAND"]
 
 
 @dataclass
-class Options(Common):
+class Options(Pictured):
     """The options of heap owners."""
 
     minimum: int | None = valued(
@@ -32,7 +32,13 @@ class Options(Common):
 
 
 def _answer(heap: Heap, options: Options) -> owners.Owners:
-    return owners.owners(heap, options.minimum, options.top, options.by)
+    options.check_pictures()
+    found = owners.owners(heap, options.minimum, options.top, options.by)
+    if options.pictures:
+        from gdbheap.report.trees import owners_tree, write_pictures
+
+        write_pictures(options.pictures, owners_tree(found), "Who holds what is in use")
+    return found
 
 
 def _render(shown: Shown[owners.Owners, Options]) -> str:
@@ -55,7 +61,8 @@ COMMAND = Command(
     --by=block is a row for each large block: its size, the Python object that it is or belongs to, and the path from a
     root to that object: as Python where there is an expression, else in words. Without Python the path leads over the
     offsets of the words that lead from block to block. In JSON blocks are owners; holders are groups: {root, kind,
-    what, count, bytes, path, parts}.""",
+    what, count, bytes, path, parts}. --folded, --svg, --speedscope and --pprof draw them, with what they hold above
+    them.""",
     example="heap owners --top=10",
     needs=TARGET,
     options=Options,
@@ -63,5 +70,6 @@ COMMAND = Command(
     render=_render,
     copies=True,
     listed="rows",
+    writes=True,
     top=20,
 )
