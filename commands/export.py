@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -71,14 +72,17 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
             raise UsageError("gdbheap export: heapsnapshot is one file of one target: no --partition, no --tables")
         return export_graph(sources[0], path)
     check(path, options.format, options.partition)
-    return export(_gathered(sources, options), path, options.format, options.partition)
+    missed: list[str] = []
+    found = export(_gathered(sources, options, missed), path, options.format, options.partition)
+    return dataclasses.replace(found, left_out=missed)
 
 
-def _gathered(sources: Sequence[Source], options: Options) -> Iterator[Gathered]:
-    """One after the other, each let go before it is written. Of several, one that has ended is left out."""
+def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) -> Iterator[Gathered]:
+    """One after the other, each let go before it is written. Of several, one that has ended is left out, and of one
+    that cannot be read ``missed`` gets the reason; raised where that is so of all."""
     wanted: Collection[str] = NAMES if options.tables is None else options.tables
     graph = True if options.edges or (options.tables is not None and "edges" in options.tables) else None
-    missed: GdbheapError | None = None
+    failed: GdbheapError | None = None
     met = False
     for source in sources:
         try:
@@ -86,12 +90,14 @@ def _gathered(sources: Sequence[Source], options: Options) -> Iterator[Gathered]
         except GdbheapError as error:
             if len(sources) == 1:
                 raise
-            missed = error
+            failed = error
+            if not isinstance(error, NoTarget):
+                missed.append(str(error))
             continue
         met = True
         yield found
-    if missed is not None and not met:
-        raise missed
+    if failed is not None and not met:
+        raise failed
 
 
 def _render(shown: Shown[Exported, Options]) -> str:
@@ -117,8 +123,9 @@ COMMAND = Command(
     fsspec knows, as s3://bucket/heaps (gdbheap[remote], and the library of that system), and there may be several
     targets, also by --name, --cgroup and --children. Rows of snapshots are put there last.
 
-    In JSON, path is the folder, format the format, looks how many targets, and tables a list of {name, rows, file,
-    size}.""",
+    In JSON, path is the folder, format the format, looks how many targets, tables a list of {name, rows, file, size},
+    and left_out why some of several targets are not there (status 1); those that have ended meanwhile are not
+    mentioned.""",
     example="gdbheap export -o tables",
     needs=SOURCES,
     options=Options,

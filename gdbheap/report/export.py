@@ -18,7 +18,8 @@ def render(answer: Exported, style: Style) -> str:
     together = f"{counted(answer.looks, 'look')} in {one_line(answer.path)}: "
     sizes = {one.file: one.size for one in answer.tables}
     sums = f"{counted(sum(one.rows for one in answer.tables), 'row')}, {style.bytes(sum(sizes.values()))}"
-    if answer.looks != 1:
-        return style.filled(f"{together}{sums}.")
+    missed = "\n".join(f"Left out: {one_line(reason)}" for reason in answer.left_out)
+    if answer.looks != 1 or missed:
+        return join(style.filled(f"{together}{sums}."), missed)
     rows = [[one.name, f"{one.rows:,}", style.size(one.size), one.file] for one in answer.tables]
     return join(table(COLUMNS, rows, style), style.filled(f"{together}{sums}."))

@@ -7,7 +7,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gdbheap.errors import Unsupported, UsageError
 from gdbheap.files import check_folder, check_writable, not_written, replacing, replacing_folder
@@ -34,12 +34,19 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Exported:
-    """The answer of ``gdbheap export``: the folder or URL, how many looks, and the files."""
+    """The answer of ``gdbheap export``: the folder or URL, how many looks, the files, and of several targets why some
+    are not there."""
 
     path: str
     format: str
     looks: int
     tables: list[TableFile]
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all are there that should be."""
+        return not self.left_out
 
 
 def check(path: str, form: str, parts: Sequence[Part]) -> None:

@@ -19,6 +19,8 @@ __all__ = ["Part", "destination_of", "is_url", "parse_partition", "put", "values
 
 DATA = "data"
 NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
+# Systems of objects by their names alone.
+WITHOUT_FOLDERS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
 # As Hive names what has no value.
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
@@ -103,6 +105,11 @@ def put(folder: str, files: Mapping[str, str]) -> None:
         os.replace(path, final)
 
 
+def _names(system: Any) -> Sequence[str]:
+    """The protocols of one of fsspec's systems."""
+    return [system.protocol] if isinstance(system.protocol, str) else system.protocol
+
+
 def _upload(url: str, files: Mapping[str, str]) -> None:
     from gdbheap.errors import Unsupported
 
@@ -114,7 +121,9 @@ def _upload(url: str, files: Mapping[str, str]) -> None:
         system, root = fsspec.core.url_to_fs(url)
         for destination, path in files.items():
             final = f"{root.rstrip('/')}/{destination}"
-            system.makedirs(final.rsplit("/", 1)[0], exist_ok=True)
+            # Where there are no folders, this would make a bucket.
+            if not set(_names(system)) & WITHOUT_FOLDERS:
+                system.makedirs(final.rsplit("/", 1)[0], exist_ok=True)
             system.put_file(path, final)
     except (OSError, ValueError) as error:
         raise not_written(url, error) from None
