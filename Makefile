@@ -3,7 +3,7 @@
 # make build  the package in .venv, rebuilt when a source changed
 # make bench  gdbheap against the time to read the heap once
 # make matrix as root, with debootstrap: gdbheap against glibc's own figures on Debian's suites; writes docs/support.md,
-#             then docs/naming.md as make named does
+#             then docs/naming.md as make named does, and asks 300 exported processes ten questions by DuckDB and Spark
 # make named  how much of real programs' memory has a name, and who holds it; writes docs/naming.md and docs/holders.md
 #             (NAMED=--stops=3: only prints)
 # make lint   the checks without the tests
@@ -47,6 +47,7 @@ named: build
 matrix: build
 	@scripts/matrix.sh
 	@$(MAKE) named
+	@$(PY) tests/fleet.py
 
 clean:
 	rm -rf build dist $(VENV) native/target *.egg-info .hypothesis .ruff_cache

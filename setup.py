@@ -80,6 +80,9 @@ setup(
     install_requires=["pyelftools>=0.29,<0.33", "tabulate>=0.9"],
     extras_require={
         "plot": ["matplotlib>=3.5"],
+        "parquet": ["pyarrow>=16"],
+        "sql": ["duckdb>=1.1", "pyarrow>=16"],
+        "remote": ["fsspec>=2023.1"],
         "test": ["pytest>=7", "pytest-xdist>=3", "hypothesis", "mypy", "ruff", "types-tabulate", "types-gdb"],
     },
     entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell.main:main"]},

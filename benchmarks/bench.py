@@ -13,6 +13,7 @@ import math
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -209,8 +210,15 @@ def commands(target: Subject, rounds: int) -> dict[str, list[Run]]:
     shell = [gdbheap, "pyobjects", pid, "--json"]
     in_gdb = ["gdb", "-nx", "-p", pid, "-batch", "-x", loader, "-ex", "heap pyobjects --json"]
     nothing = ["gdb", "-nx", "-p", pid, "-batch"]
+    written = str(BUILD / "bench-tables")
     rows = {"gdbheap pyobjects PID": shell, "gdb -p PID -x gdbheap -ex 'heap pyobjects'": in_gdb, "gdb -p PID": nothing}
-    return {name: [run(command, target) for _ in range(rounds)] for name, command in rows.items()}
+    for form in ("parquet", "csv"):
+        options = ["--tables=blocks", f"--format={form}"]
+        rows[f"gdbheap export PID -o DIR {' '.join(options)}"] = [gdbheap, "export", pid, "-o", written, *options]
+    try:
+        return {name: [run(command, target) for _ in range(rounds)] for name, command in rows.items()}
+    finally:
+        shutil.rmtree(written, ignore_errors=True)
 
 
 def answer_rows(where: str, measured: Measured) -> list[str]:

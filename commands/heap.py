@@ -9,7 +9,7 @@ from gdbheap.answers import ledger
 from gdbheap.answers.findings import Finding
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, switch, valued
+from gdbheap.commands.surface.options import Pictured, switch, valued
 from gdbheap.commands.surface.session import order
 from gdbheap.errors import one_line
 from gdbheap.heap import Heap
@@ -26,7 +26,7 @@ SORTS = {
 
 
 @dataclass
-class Options(Common):
+class Options(Pictured):
     """The options of heap."""
 
     detail: bool = switch(
@@ -40,7 +40,13 @@ class Options(Common):
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
+    options.check_pictures()
     whole = ledger.ledger(heap, options.detail)
+    if options.pictures:
+        # Imported where they are needed: a command's start is mostly imports.
+        from gdbheap.report.trees import ledger_tree, write_pictures
+
+        write_pictures(options.pictures, ledger_tree(whole), "Where RSS went")
     findings = [*whole.findings, *_growth(heap, options.since)]
     findings.sort(key=lambda finding: finding.rank)
     return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
@@ -89,6 +95,8 @@ COMMAND = Command(
     says how much of what is free and resident is in pages that nobody holds. What cannot be explained has a line of
     its own. Below the ledger are the findings: what could be given back or avoided, largest first and doubtful ones
     last, each with advice that was tried (docs/findings.md). --sort orders lines that have the same parent.
+    --folded, --svg, --speedscope and --pprof draw the ledger: of each line what is resident, above the line that it is
+    a part of.
 
     In JSON each line also has zero, the bytes for which the kernel's zero page stands in (they are not resident);
     huge, how many of the resident bytes are mapped by huge pages (null where the kernel does not say, before Linux
@@ -116,5 +124,6 @@ COMMAND = Command(
     render=_render,
     listed="findings",
     sorts=SORTS,
+    writes=True,
     without_memory=ledger.without_memory,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gdbheap.answers import owners
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, one_of, valued
+from gdbheap.commands.surface.options import Pictured, one_of, valued
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_owners
 from gdbheap.report.numbers import parse_size
@@ -16,7 +16,7 @@ __all__ = ["COMMAND"]
 
 
 @dataclass
-class Options(Common):
+class Options(Pictured):
     """The options of heap owners."""
 
     minimum: int | None = valued(
@@ -33,7 +33,13 @@ class Options(Common):
 
 
 def _answer(heap: Heap, options: Options) -> owners.Owners:
-    return owners.owners(heap, options.minimum, options.top, options.by)
+    options.check_pictures()
+    found = owners.owners(heap, options.minimum, options.top, options.by)
+    if options.pictures:
+        from gdbheap.report.trees import owners_tree, write_pictures
+
+        write_pictures(options.pictures, owners_tree(found), "Who holds what is in use")
+    return found
 
 
 def _render(shown: Shown[owners.Owners, Options]) -> str:
@@ -64,7 +70,9 @@ COMMAND = Command(
     lie, also in memory of Arrow's own allocator. What only shows memory of a row before, as a view does, has no row. In
     JSON that is arrays, a list of {what, type, name, shape, dtype, bytes, deep, shared, address, data, base, views,
     path, columns}, columns a list of {what, name, dtype, shape, bytes, deep, address}: deep is memory_usage(deep=True),
-    shared what rows before have too, views how many arrays show it. bytes over all has no byte twice.""",
+    shared what rows before have too, views how many arrays show it. bytes over all has no byte twice.
+
+    --folded, --svg, --speedscope and --pprof draw the holders, with what they hold above them.""",
     example="heap owners --top=10",
     needs=TARGET,
     options=Options,
@@ -72,5 +80,6 @@ COMMAND = Command(
     render=_render,
     copies=True,
     listed="rows",
+    writes=True,
     top=20,
 )

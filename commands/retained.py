@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gdbheap.answers import retained
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import MaybeAddressed, one_of, valued
+from gdbheap.commands.surface.options import MaybeAddressed, Pictured, one_of, valued
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_retained
 
@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 
 
 @dataclass
-class Options(MaybeAddressed):
+class Options(Pictured, MaybeAddressed):
     """The options of heap retained."""
 
     by: str = valued(
@@ -26,6 +26,12 @@ class Options(MaybeAddressed):
 
 
 def _answer(heap: Heap, options: Options) -> retained.Retained:
+    if options.pictures:
+        from gdbheap.answers.dominator_tree import dominator_tree
+        from gdbheap.report.trees import retained_tree, write_pictures
+
+        options.check_pictures()
+        write_pictures(options.pictures, retained_tree(dominator_tree(heap)), "What objects retain")
     if options.address is not None:
         return retained.retained_set(heap, options.address)
     return retained.retained(heap, options.by, options.top)
@@ -49,7 +55,10 @@ COMMAND = Command(
 
     Of a program without Python the objects are its blocks, and by global or thread it is what would be free without
     what that global, or the stack and the data of that thread, hold. With an ADDRESS the rows are what would be free
-    with the block that holds it, by type or size: it and all that only it keeps.""",
+    with the block that holds it, by type or size: it and all that only it keeps.
+
+    --folded, --svg, --speedscope and --pprof draw the tree of dominators: the 500 objects that retain the most, each
+    above the one without which it would not be reached, as wide as what it retains.""",
     example="heap retained --top=20 --by=type",
     needs=TARGET,
     options=Options,
@@ -57,5 +66,6 @@ COMMAND = Command(
     render=_render,
     copies=True,
     listed="rows",
+    writes=True,
     top=20,
 )

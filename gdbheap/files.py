@@ -4,12 +4,21 @@ one stays where a new one cannot be written."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from gdbheap.errors import UsageError, one_line
 
-__all__ = ["check_writable", "replacing", "write_bytes", "write_text"]
+__all__ = [
+    "check_folder",
+    "check_writable",
+    "not_written",
+    "replacing",
+    "replacing_folder",
+    "write_bytes",
+    "write_text",
+]
 
 
 def check_writable(path: str) -> None:
@@ -31,11 +40,55 @@ def replacing(path: str) -> Iterator[str]:
         if not is_special:
             os.replace(beside, path)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{one_line(path)} cannot be written: {one_line(reason)}") from None
+        raise not_written(path, error) from None
     finally:
         with suppress(OSError, ValueError):
             os.unlink(beside)
+
+
+def check_folder(path: str, is_ours: Callable[[str], bool]) -> None:
+    """Before something that takes time. Raises UsageError where a folder cannot be put there: there is no room for it,
+    or something else than an older one with nothing but files that ``is_ours``."""
+    above = os.path.dirname(os.path.abspath(path))
+    if not os.access(above, os.W_OK) or not os.path.isdir(above):
+        raise UsageError(
+            f"{one_line(path)} cannot be written: there is no folder {one_line(above)} that may be written"
+        )
+    if not os.path.lexists(path):
+        return
+    if not os.path.isdir(path):
+        raise UsageError(f"{one_line(path)} cannot be written: it is no folder")
+    others = [name for name in os.listdir(path) if not is_ours(name)]
+    if others:
+        raise UsageError(f"{one_line(path)} is not replaced: it has other files, as {one_line(others[0])}")
+
+
+@contextmanager
+def replacing_folder(path: str, is_ours: Callable[[str], bool]) -> Iterator[str]:
+    """A new folder to write into in this block, which then takes the place of ``path``, and of an older one with
+    nothing but files that ``is_ours``. Raises UsageError for an OSError or a ValueError of the block."""
+    path = os.path.abspath(path)
+    beside, older = f"{path}.{os.getpid()}.part", f"{path}.{os.getpid()}.older"
+    try:
+        os.mkdir(beside)
+        yield beside
+        check_folder(path, is_ours)
+        if os.path.lexists(path):
+            os.rename(path, older)
+        os.rename(beside, path)
+    except (OSError, ValueError) as error:
+        raise not_written(path, error) from None
+    finally:
+        if os.path.lexists(older) and not os.path.lexists(path):
+            os.rename(older, path)
+        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(older, ignore_errors=True)
+
+
+def not_written(path: str, error: OSError | ValueError) -> UsageError:
+    """What a person is told."""
+    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return UsageError(f"{one_line(path)} cannot be written: {one_line(reason)}")
 
 
 def write_bytes(path: str, data: bytes) -> None:

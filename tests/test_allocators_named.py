@@ -37,6 +37,9 @@ ALLOWED = {
     )), OWN_RULE),
     "report.check": "pages and arenas, in the words of the allocator that was checked",
     "report.check_advice": "where a setting comes from",
+    **dict.fromkeys((
+        "commands.export", "tables.declaration", "tables.gathered", "tables.partitions",
+    ), "the release of the C library is a column of a look, and the arenas of its malloc are a table"),
     "python.interpreter": "the evidence by which it was found",
     **dict.fromkeys((f"commands.{name}" for name in (
         "check", "chunks", "heap", "heap_map", "pins", "pools", "pyobjects", "trace", "trim",

@@ -18,7 +18,16 @@ from support.programs import GCORE, Running, c_program, running
 from gdbheap.commands.shell import commands as shell
 from gdbheap.commands.shell import subjects
 from gdbheap.commands.surface import registry
-from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, SOME_ADDRESS, AnyCommand, Command, Shown
+from gdbheap.commands.surface.declaration import (
+    ADDRESS,
+    FILE,
+    FUNCTION,
+    QUERY,
+    SOME_ADDRESS,
+    AnyCommand,
+    Command,
+    Shown,
+)
 from gdbheap.commands.surface.help import help_text
 from gdbheap.commands.surface.needs import FILES, NOTHING, PROCESS, PROCESSES, PROGRAMS, TWO_TARGETS, Needs
 from gdbheap.commands.surface.options import Common, Several, valued
@@ -71,7 +80,7 @@ def test_options_are_its_own(noun: str) -> None:
     command = COMMANDS[noun]
     options, _, _ = parse(command, [])
     own = {option.key for option in command.own_options}
-    known = {ADDRESS: {"address"}, SOME_ADDRESS: {"address"}, FILE: {"file"}, FUNCTION: {"function"}}
+    known = {ADDRESS: {"address"}, SOME_ADDRESS: {"address"}, FILE: {"file"}, FUNCTION: {"function"}, QUERY: {"query"}}
     argument = known[command.argument] if command.argument is not None else set()
     assert {field.name for field in fields(options)} == own | argument | {field.name for field in fields(Common)}
     assert type(options) is command.options

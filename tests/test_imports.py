@@ -15,7 +15,19 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # Each part may import the ones before it. The loader is the folder of the script that gdb runs.
 BEFORE_HEAP = ["_native", "errors", "files", "target", "layout", "allocators", "structures", "graph", "python"]
-ORDER = [*BEFORE_HEAP, "heap", "answers", "processes", "history", "events", "watching", "report", "loader", "commands"]
+ORDER = [
+    *BEFORE_HEAP,
+    "heap",
+    "answers",
+    "processes",
+    "history",
+    "tables",
+    "events",
+    "watching",
+    "report",
+    "loader",
+    "commands",
+]
 # The only folder that knows that gdb exists.
 KNOWS_GDB = "commands.gdb."
 # Within commands/, what each folder may import besides itself; "command" is a file of one. The list of all commands is

@@ -21,7 +21,7 @@ WORD = 8
 NAMES = {"fs_base", "page_size", "PAGE_SIZE", "x86_64"}
 # Formats of the module struct that hold a word of 64 bits; P and N of Machine.structure are words of the machine.
 FORMAT = re.compile(r"[<>=!@]?[\dxcbBhHiIlLqQsd]*[qQ][\dxcbBhHiIlLqQsd]*")
-ALLOWED = {
+ALLOWED: dict[str, set[object]] = {
     # ELF files of 64 bits.
     "target.image": {"<QQQIHHHHHH", "<IIQQ8xQQQ", "<IIQQQQIIQQ"},
     "target.elf": {"<IBBHQQ"},
@@ -32,6 +32,9 @@ ALLOWED = {
     # Our own files: words of 64 bits on every machine.
     "events.log": {"<4sIQ", "<QQ"},
     "events.recorder": {"<21Q"},
+    "tables.batches": {1 << 63, 1 << 64},
+    # The name of a language.
+    **dict.fromkeys(("commands.sql", "commands.surface.registry", "tables.query"), {"sql"}),
     # _Py_DebugOffsets: every member is a uint64_t.
     "layout.debug_offsets": {"<8sQQ", "<1Q"},
     # CPython's layouts as data: a deque's block.

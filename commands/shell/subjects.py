@@ -6,14 +6,14 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gdbheap.commands.shell.cores import Stored, Subject, core_of, name_of
 from gdbheap.commands.shell.streams import complain
-from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, SHELL, AnyCommand
+from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, QUERY, SHELL, AnyCommand
 from gdbheap.commands.surface.needs import (
     CALLED,
     FILES,
@@ -27,6 +27,8 @@ from gdbheap.commands.surface.needs import (
     PROGRAMS,
     REPORTED,
     SESSION,
+    SOURCE,
+    SOURCES,
     STARTED,
     TARGET,
     TWO_TARGETS,
@@ -39,6 +41,7 @@ from gdbheap.commands.surface.options import (
     Filed,
     MaybeAddressed,
     Option,
+    Queried,
     Several,
     options_of,
     switch,
@@ -64,6 +67,8 @@ if TYPE_CHECKING:
     from gdbheap.commands.calls.local_calls import LocalCalls
     from gdbheap.heap import Heap
     from gdbheap.history.snapshot import Look
+    from gdbheap.tables.gathered import Gathered
+    from gdbheap.tables.source import Source
     from gdbheap.target.programs import Programs
 
 __all__ = ["Extra", "Line", "Opener", "answer", "answer_about", "extra_options", "meant", "opened", "own_words"]
@@ -349,6 +354,85 @@ def _about_log(line: Line) -> Result:
     return ask_of(line.command, line.words[0], [], line.options)
 
 
+def _about_source(line: Line) -> Result:
+    """One of what has tables, and a query."""
+    if line.extra.coredump is None and line.words and os.path.isdir(line.words[0]):
+        from gdbheap.tables.source import Source
+
+        _take_argument(line, line.words[1:])
+        folder = Source(line.words[0], _no_target, line.words[0])
+        return ask_of(line.command, folder, [], line.options)
+    target = _targets(line)[0]
+    met: list[TargetInfo] = []
+    answered = ask_of(line.command, _source(line, target, met), [], line.options)
+    return dataclasses.replace(answered, info=met[-1]) if met else answered
+
+
+def _no_target(_names: Collection[str], _graph: bool | None) -> Gathered:
+    raise UsageError("a folder has its tables already")
+
+
+def _about_sources(line: Line) -> Result:
+    """What the line names, and the processes that its options mean."""
+    options = line.options
+    if not isinstance(options, Several):
+        raise TypeError("the options of a command about sources are those of Several")
+    named: list[Subject] = []
+    if line.extra.coredump is not None:
+        _refuse_words(line, line.words)
+        named = [Stored(line.extra.coredump)]
+    for word in line.words:
+        _check_noun(word)
+        named.append(parse_target(word))
+    if options.children or options.name is not None or options.cgroup is not None:
+        from gdbheap.target.programs import Programs
+
+        pids = [target for target in named if isinstance(target, int)]
+        meant = Programs(pids, options.children, options.name, options.cgroup).now()
+        named += [pid for pid in meant if pid not in pids]
+    elif not named:
+        raise line.error(f"which process or core? ({line.help} tells more)")
+    met: list[TargetInfo] = []
+    answered = ask_of(line.command, [_source(line, target, met) for target in named], [], options)
+    return dataclasses.replace(answered, info=_together(met)) if met else answered
+
+
+def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
+    """A target that is read when its tables are wanted, and let go then; ``met`` gets what is said of it."""
+    from gdbheap.history.file import is_snapshot, read
+    from gdbheap.tables.gathered import gather, gather_look
+    from gdbheap.tables.source import Source
+
+    def of_heap(names: Collection[str], graph: bool | None) -> Gathered:
+        with line.open(line, target) as heap:
+            heap.disclosure.contents = False
+            with shown_for(heap):
+                found = gather(heap, names, graph)
+            info, known = TargetInfo.of([heap]), len(heap.target.warnings)
+        # Some come when the process is let go.
+        met.append(dataclasses.replace(info, warnings=[*info.warnings, *heap.target.warnings[known:]]))
+        return found
+
+    def of_look(names: Collection[str], _graph: bool | None) -> Gathered:
+        look = read(str(target))
+        found, kept = gather_look(look, names), look.snapshot
+        partial = bool(kept.partial or kept.damaged)
+        met.append(TargetInfo(kept.target, kept.warnings, [], partial, kept.ledger.rss.bytes))
+        return found
+
+    return Source(str(target), of_look if isinstance(target, str) and is_snapshot(target) else of_heap)
+
+
+def _together(met: Sequence[TargetInfo]) -> TargetInfo:
+    """Of one target what is said of it; of several what a reader of all must know."""
+    if len(met) == 1:
+        return met[0]
+    warnings = list(dict.fromkeys(warning for info in met for warning in info.warnings))
+    damage = [place for info in met for place in info.damage]
+    partial, refused = any(info.partial for info in met), any(info.refused for info in met)
+    return TargetInfo({}, warnings, damage, partial, None, refused=refused)
+
+
 def _about_session(line: Line) -> Result:
     """Its documents are those of its commands: it has none of its own."""
     from gdbheap.commands.shell.conversation import Talk
@@ -379,6 +463,8 @@ ANSWERS: dict[Needs[Any], Callable[[Line], Result]] = {
     STARTED: _about_command,
     FILES: _about_files,
     LOG: _about_log,
+    SOURCE: _about_source,
+    SOURCES: _about_sources,
     SESSION: _about_session,
     NOTHING: _about_nothing,
 }
@@ -421,6 +507,12 @@ def _take_argument(line: Line, words: list[str]) -> None:
         if not words:
             raise line.error(f"which function? {line.usual} {FUNCTION.metavar}")
         line.options.function = words[0]
+        return
+    if isinstance(line.options, Queried):
+        _refuse_words(line, words[1:], words)
+        if not words:
+            raise line.error(f"which query? {line.usual} {QUERY.metavar}")
+        line.options.query = words[0]
         return
     if not isinstance(line.options, (Addressed, MaybeAddressed)):
         _refuse_words(line, words)

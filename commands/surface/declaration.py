@@ -14,6 +14,7 @@ from gdbheap.commands.surface.options import (
     Filed,
     MaybeAddressed,
     Option,
+    Queried,
     number_or_all,
     one_of,
     options_of,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["ADDRESS", "FILE", "FUNCTION", "GDB", "SHELL", "AnyCommand", "Argument", "Call", "Command", "Shown"]
+__all__ = ["ADDRESS", "FILE", "FUNCTION", "GDB", "QUERY", "SHELL", "AnyCommand", "Argument", "Call", "Command", "Shown"]
 
 Answer = TypeVar("Answer")
 Subject = TypeVar("Subject")
@@ -44,6 +45,7 @@ class Argument:
 
 
 FILE = Argument("FILE", "where to write it; an older one is replaced once the new one is whole")
+QUERY = Argument("QUERY", "what to ask, in the shell's quotation marks")
 FUNCTION = Argument("FUNCTION", "malloc, calloc, realloc or free")
 ADDRESS = Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal")
 
@@ -155,6 +157,7 @@ ARGUMENTS: dict[type[Common], Argument] = {
     MaybeAddressed: SOME_ADDRESS,
     Filed: FILE,
     Called: FUNCTION,
+    Queried: QUERY,
 }
 
 

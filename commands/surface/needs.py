@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.history.snapshot import Look
+    from gdbheap.tables.source import Source
     from gdbheap.target.following import Live, LocalProcess
     from gdbheap.target.programs import Programs
 
@@ -24,6 +26,8 @@ __all__ = [
     "PROGRAMS",
     "REPORTED",
     "SESSION",
+    "SOURCE",
+    "SOURCES",
     "STARTED",
     "TARGET",
     "TWO_TARGETS",
@@ -91,4 +95,9 @@ REPORTED: Needs[Heap | tuple[Look, ...] | str | Programs] = Needs(
 )
 # It is kept from one command to the next.
 SESSION: Needs[Conversation] = Needs("a process or a core", "TARGET", "1234", 1, shell_only=True)
+SOURCE: Needs[Source] = Needs(
+    "a process, a core, a snapshot or a folder of gdbheap export", "TARGET", "1234", 1, shell_only=True
+)
+# Their command's options are a ``Several``.
+SOURCES: Needs[Sequence[Source]] = Needs("processes, cores or snapshots", "[TARGET…]", "1234", 1, shell_only=True)
 NOTHING: Needs[None] = Needs("no target", "", "", 0, shell_only=True)

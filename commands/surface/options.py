@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+from gdbheap.files import check_writable
 from gdbheap.python.disclosure import NO_TEXT, VARIABLE
 from gdbheap.report.numbers import parse_duration, parse_size
 
@@ -21,6 +22,8 @@ __all__ = [
     "Filed",
     "MaybeAddressed",
     "Option",
+    "Pictured",
+    "Queried",
     "Several",
     "duration",
     "minimum_size",
@@ -159,6 +162,36 @@ class Filed(Common):
     """The options of a command that writes a file, which follows its noun."""
 
     file: str = ""
+
+
+@dataclass
+class Pictured(Common):
+    """The options of a command whose answer is a tree of sizes, which can be drawn."""
+
+    folded: str | None = valued("--folded", "FILE", "write the tree as folded lines, for other programs", None, str)
+    svg: str | None = valued("--svg", "FILE", "write the tree as a flame graph", None, str)
+    speedscope: str | None = valued(
+        "--speedscope", "FILE", "write the tree as a file for speedscope.app", None, str
+    )  # fmt: skip
+    pprof: str | None = valued("--pprof", "FILE", "write the tree for go tool pprof", None, str)
+
+    @property
+    def pictures(self) -> dict[str, str]:
+        """The files to write, by what they are."""
+        found = {"folded": self.folded, "svg": self.svg, "speedscope": self.speedscope, "pprof": self.pprof}
+        return {kind: os.path.expanduser(path) for kind, path in found.items() if path}
+
+    def check_pictures(self) -> None:
+        """Raises UsageError where one of the files cannot be written."""
+        for path in self.pictures.values():
+            check_writable(path)
+
+
+@dataclass
+class Queried(Common):
+    """The options of a command that takes a query, which follows its noun."""
+
+    query: str = ""
 
 
 def regular_expression(text: str) -> re.Pattern[str]:

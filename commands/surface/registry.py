@@ -53,6 +53,8 @@ _MODULES = {
     "replay": "replay",
     "stacks": "call_stacks",
     "stats FILE": "call_stats",
+    "export": "export",
+    "sql": "sql",
     "shell": "session",
     "doctor": "doctor",
     "check": "check",
@@ -62,7 +64,7 @@ _MODULES = {
 
 SHELL_ONLY = frozenset({
     "report", "record", "plot", "top", "ps", "processes", "doctor", "watch", "trace", "replay", "stacks", "stats FILE",
-    "shell",
+    "shell", "export", "sql",
 })  # fmt: skip
 """The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
 

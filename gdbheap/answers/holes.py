@@ -66,9 +66,7 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
     """Every hole of at least ``minimum`` bytes, and whether ``request`` bytes would fit.
 
     Raises Unsupported where malloc is not known, UsageError for a request that it refuses."""
-    _known = heap.malloc
-    found = [_hole(heap, allocator, row) for allocator in heap.allocators for row in allocator.holes(minimum)]
-    found.sort(key=lambda hole: (-hole.size, hole.address))
+    found = bare_holes(heap, minimum)
     residents = [hole.resident for hole in found]
     resident = None if None in residents or heap.target.pages is None else sum(r or 0 for r in residents)
     fitted = None if request is None else fit(heap, request)
@@ -76,6 +74,14 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
     having = {hole.allocator for hole in found}
     why = [allocator.why_holes_stay for allocator in heap.allocators if allocator.name in having]
     return Holes(shown, len(found), sum(hole.size for hole in found), resident, minimum, fitted, why)
+
+
+def bare_holes(heap: Heap, minimum: int) -> list[Hole]:
+    """The holes of at least ``minimum`` bytes, largest first; their neighbours are not described. Raises Unsupported
+    where malloc is not known."""
+    _known = heap.malloc
+    found = [_hole(heap, allocator, row) for allocator in heap.allocators for row in allocator.holes(minimum)]
+    return sorted(found, key=lambda hole: (-hole.size, hole.address))
 
 
 def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:

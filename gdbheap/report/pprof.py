@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
 
 if TYPE_CHECKING:
-    from gdbheap.answers.stacks import StackFrame
+    from gdbheap.answers.stacks import StackFrame, Weighted
     from gdbheap.events.call_stacks import AllocatingStack
 
-__all__ = ["pprof"]
+__all__ = ["pprof", "pprof_of_tree"]
 
 # As Go's own heap profiles have them.
 KINDS = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"))
+OF_TREE = (("inuse_objects", "count"), ("inuse_space", "bytes"))
 # Fields of the messages, by their numbers in profile.proto.
 SAMPLE_TYPE, SAMPLE, LOCATION, FUNCTION, STRINGS, TIME, PERIOD_TYPE, PERIOD, DEFAULT = 1, 2, 4, 5, 6, 9, 11, 12, 14
 VARINT, LENGTH = 0, 2
@@ -23,15 +25,31 @@ VARINT, LENGTH = 0, 2
 
 def pprof(stacks: Sequence[AllocatingStack], began: int, mean: int) -> bytes:
     """The file. ``began``: nanoseconds since 1970; ``mean``: every how many bytes a stack was taken."""
+    rows = (
+        (stack.frames, (stack.allocated_blocks, stack.allocated_bytes, stack.blocks, stack.bytes)) for stack in stacks
+    )
+    return _file(KINDS, rows, began, mean)
+
+
+def pprof_of_tree(stacks: Iterable[Weighted]) -> bytes:
+    """The file of a tree: for each of its leaves the way there, the bytes and how many things they are."""
+    return _file(OF_TREE, ((frames, (count, size)) for frames, size, count in stacks), time.time_ns(), 1)
+
+
+def _file(
+    kinds: Sequence[tuple[str, str]],
+    rows: Iterable[tuple[Sequence[StackFrame], Sequence[int]]],
+    began: int,
+    mean: int,
+) -> bytes:
     profile = _Profile()
-    for kind, unit in KINDS:
+    for kind, unit in kinds:
         profile.add(SAMPLE_TYPE, profile.value_type(kind, unit))
-    for stack in stacks:
-        values = (stack.allocated_blocks, stack.allocated_bytes, stack.blocks, stack.bytes)
-        places = [profile.location(frame) for frame in reversed(stack.frames)]
+    for frames, values in rows:
+        places = [profile.location(frame) for frame in reversed(frames)]
         profile.add(SAMPLE, _message(1, _packed(places)) + _message(2, _packed(values)))
     profile.add(PERIOD_TYPE, profile.value_type("space", "bytes"))
-    last = profile.string(KINDS[-1][0])
+    last = profile.string(kinds[-1][0])
     return gzip.compress(profile.finished(_number(TIME, began) + _number(PERIOD, mean) + _number(DEFAULT, last)))
 
 

@@ -4,7 +4,7 @@ _gdbheap()
     local word="${COMP_WORDS[COMP_CWORD]}" noun="${COMP_WORDS[1]}" words
     [[ $word == "=" ]] && word=""
     if [[ $COMP_CWORD == 1 ]]; then
-        words="arenas stats holes pins sizes chunks pools pyobjects contexts trim map at refs why retained unreachable owners threads tasks duplicates snapshot diff report growth catch record plot top ps processes watch trace replay stacks shell doctor check check-advice info install --help --version"
+        words="arenas stats holes pins sizes chunks pools pyobjects contexts trim map at refs why retained unreachable owners threads tasks duplicates snapshot diff report growth catch record plot top ps processes watch trace replay stacks export sql shell doctor check check-advice info install --help --version"
     else
         case "$noun" in
         arenas) words="--detail --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
@@ -21,9 +21,9 @@ _gdbheap()
         at) words="--path --calls= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         refs) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         why) words="--calls= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        retained) words="--by= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        retained) words="--folded= --svg= --speedscope= --pprof= --by= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         unreachable) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        owners) words="--min= --by= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        owners) words="--folded= --svg= --speedscope= --pprof= --min= --by= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         threads) words="--values --c-frames --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         tasks) words="--kind= --list --retained --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         duplicates) words="--type= --holders --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
@@ -41,12 +41,14 @@ _gdbheap()
         trace) words="-o= --order= --pymalloc --attach= --stacks --finish --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         replay) words="--process= --allocator= --arena-max= --mmap-threshold= --trim-threshold= --tunables= --fill --mappings --stop-at= --frames= --every= --what-if --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         stacks) words="--at= --diff= --process= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        export) words="--children --name= --cgroup= -o= --format= --tables= --edges --partition= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        sql) words="--csv --edges --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         shell) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         doctor) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         check) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         check-advice) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         info) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        *) words="--detail --since= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        *) words="--folded= --svg= --speedscope= --pprof= --detail --since= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         esac
     fi
     if [[ $word != -* ]]; then

@@ -8,6 +8,7 @@ use crate::watch::{raised, watched, Report};
 use gdbheap_core::graph::{self, Form, FrameLayout, GraphLayout, KeysLayout, NodeRow, Root, Tables};
 use gdbheap_core::python::TypeLayout;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::collections::HashSet;
 
 records! {
@@ -95,6 +96,68 @@ fn node_bytes((id, bytes): (u32, u64)) -> NodeBytes {
     NodeBytes { id, bytes }
 }
 
+/// Nodes after one another, as plain columns: eight bytes each for addresses (a block's first byte, a static type's, a root's
+/// place) and sizes, four for the numbers of types from 1 on (0 for what is no object) and for how many edges each has, one
+/// for kinds: unknown, object, idle, buffer.
+#[pyclass(frozen)]
+pub struct NodeColumns(graph::NodeColumns);
+
+#[pymethods]
+impl NodeColumns {
+    #[getter]
+    fn addresses<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.addresses)
+    }
+
+    #[getter]
+    fn sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.sizes)
+    }
+
+    #[getter]
+    fn types<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.types)
+    }
+
+    #[getter]
+    fn kinds<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.kinds)
+    }
+
+    #[getter]
+    fn edges<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.edges)
+    }
+}
+
+/// Edges after one another, as plain columns: four bytes each for the numbers of both nodes and for the strength. `next`: the
+/// first node whose edges are not among them.
+#[pyclass(frozen)]
+pub struct EdgeColumns(graph::EdgeColumns);
+
+#[pymethods]
+impl EdgeColumns {
+    #[getter]
+    fn next(&self) -> u32 {
+        self.0.next
+    }
+
+    #[getter]
+    fn sources<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.sources)
+    }
+
+    #[getter]
+    fn targets<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.targets)
+    }
+
+    #[getter]
+    fn strengths<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.strengths)
+    }
+}
+
 /// The references between all blocks of one target.
 #[pyclass(frozen)]
 pub struct Graph(pub(crate) graph::Graph);
@@ -162,6 +225,28 @@ impl Graph {
     #[getter]
     fn edge_count(&self) -> usize {
         self.0.edge_count()
+    }
+
+    /// The number of the first node that is no block.
+    #[getter]
+    fn blocks_end(&self) -> u32 {
+        self.0.blocks_end()
+    }
+
+    /// The nodes from a number on, at most `most`.
+    fn node_columns(&self, start: u32, most: usize) -> NodeColumns {
+        NodeColumns(self.0.node_columns(start, most))
+    }
+
+    /// The edges of the nodes [start, end), all of each node, until there are at least `least` or none are left.
+    fn edge_columns(&self, start: u32, end: u32, least: usize) -> EdgeColumns {
+        EdgeColumns(self.0.edge_columns(start, end, least))
+    }
+
+    /// The addresses of nodes, eight bytes each, by their numbers, four bytes each. Raises ValueError for a number that is
+    /// none.
+    fn addresses_of<'py>(&self, py: Python<'py>, numbers: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.0.addresses_of(numbers).map_err(raised)?))
     }
 
     /// The number of the block that holds `address`, or of the static type there; None elsewhere.

@@ -4,11 +4,12 @@ use crate::graph::Graph;
 use crate::heaps::Heaps;
 use crate::records::Given;
 use crate::rows::{all, answers};
-use crate::watch::{watched, Report};
+use crate::watch::{raised, watched, Report};
 use gdbheap_core::history::{self, BlockSums, LabelledRange};
 use gdbheap_core::python::TypeLayout;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::sync::Arc;
 
 answers! {
     /// How many blocks of a kind (0 for no object, else the place of its type among `types` plus one) begin in the ranges
@@ -23,9 +24,76 @@ answers! {
     struct BlockChanges { rows: Vec<BlockChange>, samples: Vec<Vec<u64>>, holders: Vec<Vec<(u16, u64)>> }
 }
 
+/// Rows of blocks of one store after one another, as plain columns: eight bytes each for addresses, sizes, objects (empty
+/// unless those alone were wanted) and what they retain (empty unless that was), four for kinds: numbers of types from 1 on,
+/// 0 for no living object.
+#[pyclass(frozen)]
+pub struct BlockBatch(history::BlockBatch);
+
+#[pymethods]
+impl BlockBatch {
+    /// Whose they are.
+    #[getter]
+    fn store(&self) -> usize {
+        self.0.store
+    }
+
+    /// The place of the first one among all blocks.
+    #[getter]
+    fn first(&self) -> usize {
+        self.0.first
+    }
+
+    #[getter]
+    fn count(&self) -> usize {
+        self.0.count
+    }
+
+    #[getter]
+    fn addresses<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.addresses)
+    }
+
+    #[getter]
+    fn sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.sizes)
+    }
+
+    #[getter]
+    fn kinds<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.kinds)
+    }
+
+    #[getter]
+    fn objects<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.objects)
+    }
+
+    #[getter]
+    fn retained<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.retained)
+    }
+}
+
+/// What each block of some columns retains.
+#[pyclass(frozen)]
+pub struct Retained(Arc<history::Retained>);
+
+/// Reads the rows of columns once, from the first to the last.
+#[pyclass]
+pub struct BlockBatches(history::BlockBatches);
+
+#[pymethods]
+impl BlockBatches {
+    /// The next rows, None after the last. Raises ValueError where the columns do not fit each other.
+    fn read(&mut self) -> PyResult<Option<BlockBatch>> {
+        Ok(self.0.read().map_err(raised)?.map(BlockBatch))
+    }
+}
+
 /// The columns of a target's blocks; native/core/src/history/columns.rs says what each is.
 #[pyclass(frozen)]
-pub struct BlockColumns(history::BlockColumns);
+pub struct BlockColumns(Arc<history::BlockColumns>);
 
 #[pymethods]
 impl BlockColumns {
@@ -39,15 +107,31 @@ impl BlockColumns {
         kinds: Vec<u8>,
         holders: Vec<u8>,
     ) -> BlockColumns {
-        BlockColumns(history::BlockColumns { counts, addresses, far, sizes, large, kinds, holders, types: Vec::new() })
+        let (types, offsets) = (Vec::new(), Vec::new());
+        let all = history::BlockColumns { counts, addresses, far, sizes, large, kinds, holders, offsets, types };
+        BlockColumns(Arc::new(all))
+    }
+
+    /// Its rows, at most `most` at a time; `objects`: only those with living objects. Raises ValueError where the columns do
+    /// not fit each other, or where that is not known of them.
+    #[pyo3(signature = (most, objects=false, retained=None))]
+    fn batches(&self, most: usize, objects: bool, retained: Option<&Retained>) -> PyResult<BlockBatches> {
+        let form = history::BatchForm { most, objects, retained: retained.map(|retained| retained.0.clone()) };
+        Ok(BlockBatches(history::BlockBatches::new(self.0.clone(), form).map_err(raised)?))
+    }
+
+    /// What each block retains by the graph of these blocks.
+    fn retained(&self, py: Python<'_>, graph: &Graph) -> PyResult<Retained> {
+        let find = |watcher: &dyn gdbheap_core::Watcher| self.0.retained(watcher, &graph.0);
+        Ok(Retained(Arc::new(watched(py, None, find)?)))
     }
 
     /// The same blocks with their holders: for each the innermost of `among` (numbers of the graph of these blocks) that
     /// alone leads to it. Raises ValueError for a number that is none.
     fn held(&self, py: Python<'_>, graph: &Graph, among: Vec<u32>) -> PyResult<BlockColumns> {
-        let columns = self.0.clone();
+        let columns = history::BlockColumns::clone(&self.0);
         let hold = |watcher: &dyn gdbheap_core::Watcher| columns.held(watcher, &graph.0, &among);
-        Ok(BlockColumns(watched(py, None, hold)?))
+        Ok(BlockColumns(Arc::new(watched(py, None, hold)?)))
     }
 
     /// What lies in `ranges`, by label and kind. Raises ValueError for ranges that do not ascend, and for blocks that
@@ -114,7 +198,7 @@ pub fn list_blocks(
     let heaps = heaps.0.lend();
     let layout = layout.map(|given| given.0);
     let list = |watcher: &dyn gdbheap_core::Watcher| history::list_blocks(watcher, heaps, layout.as_ref());
-    Ok(BlockColumns(watched(py, progress, list)?))
+    Ok(BlockColumns(Arc::new(watched(py, progress, list)?)))
 }
 
 /// What came and went between two looks. `old_types`, `new_types`: the caller's number of each type of a look. At most

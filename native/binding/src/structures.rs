@@ -9,6 +9,7 @@ use crate::watch::{watched, Report};
 use gdbheap_core::allocators::glibc::Wanted;
 use gdbheap_core::structures::{self, Libraries};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::collections::HashSet;
 
 records! {
@@ -79,6 +80,12 @@ impl Structures {
     /// The kinds that are known, numbered from one on.
     fn rows(&self) -> Vec<KindRow> {
         all(self.0.rows().iter().cloned())
+    }
+
+    /// The number of each block's kind, four bytes each, in the order of the blocks; zero where none is known.
+    fn by_block<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let numbers: Vec<u8> = self.0.by_block().iter().flat_map(|number| number.to_le_bytes()).collect();
+        PyBytes::new(py, &numbers)
     }
 
     /// All blocks that were looked at.

@@ -73,6 +73,15 @@ impl Ranked {
         }
     }
 
+    /// The places of all used blocks, ascending.
+    pub(crate) fn members(&self) -> impl Iterator<Item = u64> + '_ {
+        let bits = |bits: u64| std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)));
+        self.words.iter().zip((0u64..).step_by(64)).flat_map(move |(word, first)| {
+            let left = bits(word.bits).take(word.bits.count_ones() as usize);
+            left.map(move |left| first + u64::from(left.trailing_zeros()))
+        })
+    }
+
     /// The place of the block with this number.
     pub(crate) fn index(&self, id: u32) -> Option<u64> {
         let rank = id.checked_sub(self.first).filter(|rank| *rank < self.count)?;
@@ -257,6 +266,7 @@ mod tests {
             assert_eq!(ranked.id(index), place.map(|place| place as u32 + 7));
             assert_eq!(ranked.id_from(index), 7 + members.iter().filter(|member| **member < index).count() as u32);
         }
+        assert_eq!(ranked.members().collect::<Vec<_>>(), members);
         for (place, member) in members.iter().enumerate() {
             assert_eq!(ranked.index(place as u32 + 7), Some(*member));
         }

@@ -8,6 +8,7 @@ pub(crate) mod edges;
 pub(crate) mod garbage;
 pub(crate) mod groups;
 pub(crate) mod ids;
+pub(crate) mod listing;
 pub(crate) mod lost;
 pub(crate) mod marks;
 pub(crate) mod plain;
@@ -19,6 +20,7 @@ pub(crate) mod whole;
 
 pub use drawing::{draw_graph, static_types, Root};
 pub use groups::{Grouped, RetainedByGroup};
+pub use listing::{EdgeColumns, NodeColumns};
 pub use lost::Head;
 pub use plain::{draw_blocks, Tables};
 pub use shapes::{Form, FrameLayout, GraphLayout, KeysLayout};

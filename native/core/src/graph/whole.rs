@@ -29,6 +29,8 @@ pub struct Graph {
     pub(super) kinds: Vec<u32>,
     pub(super) types: Vec<u64>,
     phases: [Vec<u32>; PHASES],
+    /// Where each node is, once somebody asked for all.
+    pub(super) places: OnceLock<Vec<u64>>,
     tree: OnceLock<Tree>,
     dominators: OnceLock<Dominators>,
 }
@@ -82,8 +84,8 @@ impl Graph {
         types: Vec<u64>,
         phases: [Vec<u32>; PHASES],
     ) -> Graph {
-        let (tree, dominators) = (OnceLock::new(), OnceLock::new());
-        Graph { heaps, layout, ids, edges, kinds, types, phases, tree, dominators }
+        let (places, tree, dominators) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Graph { heaps, layout, ids, edges, kinds, types, phases, places, tree, dominators }
     }
 
     pub(super) fn blocks(&self) -> Blocks<'_> {

@@ -7,6 +7,8 @@
 //! - `kinds`: u16, 0 for what is no living object, or the place of its type among `types` plus one.
 //! - `holders`: u16, 0 where no single one is known, u16::MAX for what nothing leads to, or the place of the holder among those
 //!   that were asked about plus one; empty where nobody asked.
+//! - `offsets`: u8, how far into its block the object begins; 0 for what is no living object. Empty where that is not known:
+//!   files do not keep it.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -35,6 +37,7 @@ pub struct BlockColumns {
     pub large: Vec<u8>,
     pub kinds: Vec<u8>,
     pub holders: Vec<u8>,
+    pub offsets: Vec<u8>,
     /// Addresses of types.
     pub types: Vec<u64>,
 }
@@ -49,11 +52,12 @@ struct Part {
     sizes: Vec<u32>,
     large: Vec<u64>,
     kinds: Vec<u16>,
+    offsets: Vec<u8>,
     last: Option<u64>,
 }
 
 impl Part {
-    fn push(&mut self, address: u64, size: u64, kind: u16) {
+    fn push(&mut self, address: u64, size: u64, (kind, offset): (u16, u8)) {
         let distance = self.last.and_then(|last| address.checked_sub(last)).filter(|distance| distance % UNIT == 0);
         match distance.map(|distance| distance / UNIT).filter(|units| *units < u64::from(FAR)) {
             Some(units) => self.addresses.push(units as u32),
@@ -71,8 +75,12 @@ impl Part {
             }
         }
         self.kinds.push(kind);
+        self.offsets.push(offset);
     }
 }
+
+/// What is no living object.
+const NO_OBJECT: (u16, u8) = (0, 0);
 
 /// One worker's part.
 struct Collector<'a> {
@@ -90,14 +98,15 @@ impl Collector<'_> {
         self.done.push(std::mem::replace(&mut self.part, part));
     }
 
-    /// The number of the type of the living object in a block; 0 without one.
+    /// The number of the type of the living object in a block, and how far in it begins.
     #[inline(always)]
-    fn kind_of(&mut self, head: &[u8], size: u64) -> u16 {
-        let Some(types) = self.types.as_mut() else { return 0 };
-        let Some((number, true)) = types.object_in(head, size) else { return 0 };
+    fn kind_of(&mut self, head: &[u8], size: u64) -> (u16, u8) {
+        let Some(types) = self.types.as_mut() else { return NO_OBJECT };
+        let Some((number, true)) = types.object_in(head, size) else { return NO_OBJECT };
         let place = number as usize;
+        let offset = (types.layout.outer_hook(head) as u64 + types.kinds[place].pre) as u8;
         if let Some(Some(kind)) = self.known.get(place) {
-            return *kind;
+            return (*kind, offset);
         }
         let address = types.kinds[place].address;
         let mut shared = self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -109,7 +118,10 @@ impl Collector<'_> {
         };
         self.known.resize(self.known.len().max(place + 1), None);
         self.known[place] = Some(kind);
-        kind
+        if kind == 0 {
+            return NO_OBJECT;
+        }
+        (kind, offset)
     }
 }
 
@@ -118,13 +130,13 @@ impl Visitor for Collector<'_> {
 
     #[inline(always)]
     fn block(&mut self, Block { address, size, .. }: Block, head: &[u8]) -> bool {
-        let kind = self.kind_of(head, size);
-        self.part.push(address, size, kind);
-        kind != 0
+        let found = self.kind_of(head, size);
+        self.part.push(address, size, found);
+        found.0 != 0
     }
 
     fn plain_block(&mut self, Block { address, size, .. }: Block, _head: &[u8]) {
-        self.part.push(address, size, 0);
+        self.part.push(address, size, NO_OBJECT);
     }
 }
 
@@ -167,6 +179,7 @@ fn joined(mut parts: Vec<Part>, stores: usize, types: Vec<u64>) -> BlockColumns 
         large: parts.iter().flat_map(|part| &part.large).flat_map(|number| number.to_le_bytes()).collect(),
         kinds: shuffled(kinds, count),
         holders: Vec::new(),
+        offsets: parts.iter().flat_map(|part| &part.offsets).copied().collect(),
         types,
     }
 }
@@ -206,8 +219,9 @@ impl BlockColumns {
         let count = usize::try_from(sum).map_err(|_| damaged())?;
         let is_wrong = |(length, width): &(usize, usize)| count.checked_mul(*width) != Some(*length);
         let lengths = [(self.addresses.len(), 4), (self.sizes.len(), 4), (self.kinds.len(), 2)];
-        let held = (!self.holders.is_empty()).then_some((self.holders.len(), 2));
-        match lengths.iter().chain(&held).any(is_wrong) {
+        let optional = [(self.holders.len(), 2), (self.offsets.len(), 1)];
+        let there = optional.iter().filter(|(length, _)| *length != 0);
+        match lengths.iter().chain(there).any(is_wrong) {
             true => Err(damaged()),
             false => Ok(count),
         }
@@ -215,25 +229,9 @@ impl BlockColumns {
 
     /// Shows every block. An error where the columns are not of one length, or end too early.
     pub(crate) fn show(&self, mut visit: impl FnMut(Row)) -> Result<()> {
-        let count = self.count()?;
-        let (mut far, mut large) = (self.far.chunks_exact(8), self.large.chunks_exact(8));
-        let byte = |planes: &[u8], plane: usize, place: usize| u32::from(planes[plane * count + place]);
-        let short = |planes: &[u8], place: usize| (byte(planes, 0, place) | byte(planes, 1, place) << 8) as u16;
-        let number = |planes: &[u8], place: usize| {
-            u32::from(short(planes, place)) | byte(planes, 2, place) << 16 | byte(planes, 3, place) << 24
-        };
-        let mut address = 0u64;
-        for place in 0..count {
-            address = match number(&self.addresses, place) {
-                FAR => u64_at(far.next().ok_or_else(damaged)?, 0),
-                units => address.wrapping_add(u64::from(units) * UNIT),
-            };
-            let size = match number(&self.sizes, place) {
-                FAR => u64_at(large.next().ok_or_else(damaged)?, 0),
-                size => size.into(),
-            };
-            let holder = if self.holders.is_empty() { 0 } else { short(&self.holders, place) };
-            visit(Row { address, size, kind: short(&self.kinds, place), holder });
+        let mut reader = Reader::new(self)?;
+        while let Some(row) = reader.read(self)? {
+            visit(row);
         }
         Ok(())
     }
@@ -245,6 +243,52 @@ impl BlockColumns {
         self.show(|row| rows.push(row))?;
         Ok(rows)
     }
+}
+
+/// Where somebody is who reads blocks one after the other.
+pub(crate) struct Reader {
+    count: usize,
+    pub(crate) place: usize,
+    far: usize,
+    large: usize,
+    address: u64,
+}
+
+impl Reader {
+    /// At the first block. An error where the columns are not of one length.
+    pub(crate) fn new(columns: &BlockColumns) -> Result<Reader> {
+        Ok(Reader { count: columns.count()?, place: 0, far: 0, large: 0, address: 0 })
+    }
+
+    /// The next block; None after the last. They are always the same columns. An error where those end too early.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, columns: &BlockColumns) -> Result<Option<Row>> {
+        if self.place >= self.count {
+            return Ok(None);
+        }
+        let (count, place) = (self.count, self.place);
+        let byte = |planes: &[u8], plane: usize| u32::from(planes[plane * count + place]);
+        let short = |planes: &[u8]| (byte(planes, 0) | byte(planes, 1) << 8) as u16;
+        let number = |planes: &[u8]| u32::from(short(planes)) | byte(planes, 2) << 16 | byte(planes, 3) << 24;
+        self.address = match number(&columns.addresses) {
+            FAR => next_of(&columns.far, &mut self.far)?,
+            units => self.address.wrapping_add(u64::from(units) * UNIT),
+        };
+        let size = match number(&columns.sizes) {
+            FAR => next_of(&columns.large, &mut self.large)?,
+            size => size.into(),
+        };
+        let holder = if columns.holders.is_empty() { 0 } else { short(&columns.holders) };
+        self.place += 1;
+        Ok(Some(Row { address: self.address, size, kind: short(&columns.kinds), holder }))
+    }
+}
+
+/// The number at a place of eight bytes each, which goes on by one.
+fn next_of(numbers: &[u8], place: &mut usize) -> Result<u64> {
+    let bytes = numbers.chunks_exact(8).nth(*place).ok_or_else(damaged)?;
+    *place += 1;
+    Ok(u64_at(bytes, 0))
 }
 
 fn damaged() -> Error {
@@ -271,7 +315,7 @@ pub(super) mod tests {
     pub(crate) fn columns(rows: &[Row], length: usize) -> BlockColumns {
         let part = |(number, rows): (usize, &[Row])| {
             let mut part = Part { number: number as u64, ..Part::default() };
-            rows.iter().for_each(|row| part.push(row.address, row.size, row.kind));
+            rows.iter().for_each(|row| part.push(row.address, row.size, (row.kind, 0)));
             part
         };
         joined(rows.chunks(length).enumerate().map(part).rev().collect(), 1, Vec::new())

@@ -194,6 +194,11 @@ impl Structures {
         &self.rows
     }
 
+    /// The number of each block's kind, in the order of the blocks; zero where none is known.
+    pub fn by_block(&self) -> &[u32] {
+        &self.kinds
+    }
+
     /// All blocks that were looked at.
     pub fn all(&self) -> Tally {
         self.all

@@ -1,0 +1,64 @@
+"""``gdbheap sql``: any question about the tables of a heap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import SOURCE
+from gdbheap.commands.surface.options import Queried, switch
+from gdbheap.errors import UsageError
+
+if TYPE_CHECKING:
+    from gdbheap.tables.query import Answered
+    from gdbheap.tables.source import Source
+
+__all__ = ["COMMAND"]
+
+
+@dataclass
+class Options(Queried):
+    """The options of gdbheap sql."""
+
+    csv: bool = switch("--csv", "print the rows as CSV, with a line of names first")
+    edges: bool = switch(
+        "--edges",
+        "what blocks retain, also of a process with more than 2,000,000 blocks; a query that names edges has it",
+    )
+
+
+def _answer(source: Source, options: Options) -> Answered:
+    # Imported where it is needed: a command's start is mostly imports.
+    from gdbheap.tables.query import query
+
+    if options.csv and options.json:
+        raise UsageError("gdbheap sql: --csv and --json exclude each other")
+    return query(source, options.query, options.edges or None)
+
+
+def _render(shown: Shown[Answered, Options]) -> str:
+    from gdbheap.report.query import render, render_csv
+
+    return render_csv(shown.answer) if shown.options.csv else render(shown.answer, shown.left_out, shown.style)
+
+
+COMMAND = Command(
+    noun="sql",
+    question="Any question about a heap, in SQL",
+    text="""Answers a query of DuckDB's over the tables that gdbheap export writes (docs/data.md), of a process, a core,
+    a snapshot, or a folder that was exported. Only the tables that the query names are made; a process is let go before
+    the query runs. The query can reach no file and no network. docs/queries.md has queries to begin with. Needs DuckDB
+    and pyarrow: pip install 'gdbheap[sql]'.
+
+    In JSON, columns is a list of {name, type}, with DuckDB's types, and rows a list of rows, each a list of values;
+    what JSON cannot say is a text.""",
+    example='gdbheap sql "select type, bytes from types order by bytes desc limit 10"',
+    needs=SOURCE,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    rows="rows",
+    sorts={"query": lambda row: 0},
+    listed="rows",
+)

@@ -1,0 +1,25 @@
+"""``gdbheap export`` for people."""
+
+from __future__ import annotations
+
+from gdbheap.errors import one_line
+from gdbheap.report.numbers import counted
+from gdbheap.report.style import Style
+from gdbheap.report.tables import Column, join, table
+from gdbheap.tables.export import Exported
+
+__all__ = ["render"]
+
+COLUMNS = (Column("table", left=True), Column("rows"), Column("file's size"), Column("file", left=True))
+
+
+def render(answer: Exported, style: Style) -> str:
+    """A row for each table of a single look; of several, what they are together."""
+    together = f"{counted(answer.looks, 'look')} in {one_line(answer.path)}: "
+    sizes = {one.file: one.size for one in answer.tables}
+    sums = f"{counted(sum(one.rows for one in answer.tables), 'row')}, {style.bytes(sum(sizes.values()))}"
+    missed = "\n".join(f"Left out: {one_line(reason)}" for reason in answer.left_out)
+    if answer.looks != 1 or missed:
+        return join(style.filled(f"{together}{sums}."), missed)
+    rows = [[one.name, f"{one.rows:,}", style.size(one.size), one.file] for one in answer.tables]
+    return join(table(COLUMNS, rows, style), style.filled(f"{together}{sums}."))

@@ -1,0 +1,86 @@
+"""Trees of sizes as stacks with weights, for the programs that draw stacks: what a line, an owner or an object has is
+the width of what stands above it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.answers.stacks import StackFrame
+from gdbheap.files import write_bytes
+from gdbheap.report.pprof import pprof_of_tree
+from gdbheap.report.stack_files import KINDS, write_stacks
+
+if TYPE_CHECKING:
+    from gdbheap.answers.dominator_tree import DominatorTree
+    from gdbheap.answers.ledger import Ledger
+    from gdbheap.answers.owners import Owners
+    from gdbheap.answers.stacks import Weighted
+
+__all__ = ["PICTURES", "ledger_tree", "owners_tree", "retained_tree", "write_pictures"]
+
+PPROF = "pprof"
+PICTURES = (*KINDS, PPROF)
+OTHERS, ITSELF = "others", "itself"
+
+
+def write_pictures(paths: dict[str, str], tree: Sequence[Weighted], title: str) -> None:
+    """Write a tree as files, by kinds of PICTURES. Raises UsageError where that is not possible."""
+    for kind, path in paths.items():
+        if kind == PPROF:
+            write_bytes(path, pprof_of_tree(tree))
+        else:
+            write_stacks(kind, path, tree, title)
+
+
+def ledger_tree(answer: Ledger) -> list[Weighted]:
+    """The lines of the ledger with what is resident in them; where that is not known, their size. What a line has
+    beside those that are parts of it is its own. Of a process they add up to RSS."""
+    known = any(line.resident is not None for line in answer.ledger)
+    sizes = {line.id: (line.resident or 0) if known else line.virtual for line in answer.ledger}
+    lines = {line.id: line for line in answer.ledger}
+    parts: dict[str, int] = {}
+    for line in answer.ledger:
+        if line.parent is not None:
+            parts[line.parent] = parts.get(line.parent, 0) + sizes[line.id]
+
+    def way(line_id: str | None) -> list[str]:
+        return [] if line_id is None else [*way(lines[line_id].parent), lines[line_id].name]
+
+    names = ["RSS" if known else "address space"]
+    own = {line_id: size - parts.get(line_id, 0) for line_id, size in sizes.items()}
+    return [(_frames([*names, *way(line_id)]), size, 1) for line_id, size in own.items() if size > 0]
+
+
+def owners_tree(answer: Owners) -> list[Weighted]:
+    """What holds blocks, with the kinds of these; they add up to all that is in use."""
+    found: list[Weighted] = []
+    for group in answer.groups:
+        names = ["in use", *([group.kind] if group.kind else []), group.root or OTHERS]
+        parts = group.parts or []
+        found += [(_frames([*names, part.what]), part.bytes, part.count) for part in parts]
+        size, count = (getattr(group, key) - sum(getattr(part, key) for part in parts) for key in ("bytes", "count"))
+        if size > 0:
+            found.append((_frames([*names, group.what or OTHERS] if not parts else [*names, OTHERS]), size, count))
+    for one in answer.owners:
+        found.append((_frames(["in use", one.path or one.chain, one.what]), one.size, 1))
+    size, count = answer.bytes - sum(row[1] for row in found), answer.count - sum(row[2] for row in found)
+    return [*found, (_frames(["in use", OTHERS]), size, count)] if size > 0 else found
+
+
+def retained_tree(answer: DominatorTree) -> list[Weighted]:
+    """Each object stands on the one without which it would not be reached; its width is what it retains."""
+    found: list[Weighted] = []
+    ways: dict[int, list[str]] = {}
+    for place, node in enumerate(answer.nodes):
+        # Whoever dominates comes first.
+        ways[place] = [*(ways[node.above] if node.above is not None else ["reached"]), node.name]
+        if node.own > 0:
+            found.append((_frames(ways[place]), node.own, 1))
+    if answer.others > 0:
+        found.append((_frames(["reached", OTHERS]), answer.others, 1))
+    return found
+
+
+def _frames(names: Sequence[str]) -> tuple[StackFrame, ...]:
+    return tuple(StackFrame(name, "", None, "native") for name in names)

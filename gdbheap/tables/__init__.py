@@ -1,0 +1,1 @@
+"""What was found, as tables: one declaration, and what is written or asked in its terms."""

@@ -1,0 +1,127 @@
+"""Looks written as files: whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from gdbheap.errors import Unsupported, UsageError
+from gdbheap.files import check_folder, check_writable, not_written, replacing, replacing_folder
+from gdbheap.tables import files
+from gdbheap.tables.arrow import pyarrow
+from gdbheap.tables.declaration import SNAPSHOTS
+from gdbheap.tables.gathered import Gathered
+from gdbheap.tables.heapsnapshot import write_graph
+from gdbheap.tables.partitions import Part, check_columns, destination_of, is_url, put, values_of_parts
+from gdbheap.tables.source import Source
+
+__all__ = ["Exported", "TableFile", "check", "export", "export_graph"]
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table that was written: its rows, its file below the folder, and the file's bytes."""
+
+    name: str
+    rows: int
+    file: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The answer of ``gdbheap export``: the folder or URL, how many looks, the files, and of several targets why some
+    are not there."""
+
+    path: str
+    format: str
+    looks: int
+    tables: list[TableFile]
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all are there that should be."""
+        return not self.left_out
+
+
+def check(path: str, form: str, parts: Sequence[Part]) -> None:
+    """Before a process is stopped. Raises UsageError, and Unsupported where a library is missing."""
+    check_columns(parts)
+    if form == files.PARQUET:
+        pyarrow()
+    if parts and form == files.SQLITE:
+        raise UsageError("gdbheap export: --partition is for parquet and csv: a database is one file")
+    if not is_url(path) and not parts:
+        check_folder(path, files.is_ours)
+    elif not is_url(path):
+        above = os.path.dirname(os.path.abspath(path))
+        if not os.access(above, os.W_OK):
+            raise UsageError(f"{path} cannot be written: there is no folder {above} that may be written")
+
+
+def export(looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = ()) -> Exported:
+    """Write each look, as it comes. Raises UsageError where that is not possible, Unsupported without a library."""
+    written, count = [], 0
+    for look in looks:
+        count += 1
+        written += _in_parts(look, path, form, parts) if parts or is_url(path) else _alone(look, path, form)
+    return Exported(path, form, count, written)
+
+
+def export_graph(source: Source, path: str) -> Exported:
+    """Write the graph of references as one file. Raises UsageError where that is not possible, Unsupported for a target
+    that has none."""
+    check_writable(path)
+    found = source.gather((), True).graph
+    if found is None:
+        raise Unsupported(f"{source.name}: no graph of references is known of it")
+    with replacing(path) as beside, open(beside, "w", encoding="utf-8", errors="replace") as stream:
+        nodes = write_graph(stream, found)
+    name = os.path.basename(path)
+    return Exported(path, "heapsnapshot", 1, [TableFile("graph", nodes, name, os.stat(path).st_size)])
+
+
+def _alone(look: Gathered, path: str, form: str) -> list[TableFile]:
+    with _as_files(path), replacing_folder(path, files.is_ours) as folder:
+        return _sized(folder, files.write(folder, form, look.tables))
+
+
+def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part]) -> list[TableFile]:
+    values = values_of_parts(parts, look.identity)
+    # Beside their place, so that they need only be renamed; what is hidden is nobody's partition.
+    place = None if is_url(path) else path
+    with _as_files(path):
+        if place is not None:
+            os.makedirs(place, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".gdbheap-", dir=place) as folder:
+            written = _sized(folder, files.write(folder, form, look.tables, tuple(values)))
+            # The row of the look comes last: whoever finds it finds the rest.
+            written.sort(key=lambda table: table.name == SNAPSHOTS)
+            places = {_destination(table, values): table for table in written}
+            put(path, {place: os.path.join(folder, table.file) for place, table in places.items()})
+    return [TableFile(table.name, table.rows, place, table.size) for place, table in places.items()]
+
+
+def _destination(table: TableFile, values: dict[str, str]) -> str:
+    return destination_of(table.name, values, table.file) if values else table.file
+
+
+def _sized(folder: str, written: Sequence[files.Written]) -> list[TableFile]:
+    sizes = {table.file: os.stat(os.path.join(folder, table.file)).st_size for table in written}
+    return [TableFile(table.name, table.rows, table.file, sizes[table.file]) for table in written]
+
+
+@contextmanager
+def _as_files(path: str) -> Iterator[None]:
+    """What writing raises, in one line."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise not_written(path, error) from None
+    except sqlite3.Error as error:
+        raise UsageError(f"{path} cannot be written: {error}") from None

@@ -1,0 +1,143 @@
+"""Tables as files: Parquet, CSV, and one database of SQLite."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gdbheap.tables.arrow import encoded, pyarrow, record_batch, schema_of
+from gdbheap.tables.batches import Batch, Batches, values_of
+from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TEXT, Column, Table, table_of
+
+__all__ = ["CSV", "DATABASE", "FORMATS", "PARQUET", "SQLITE", "Written", "file_of", "is_ours", "write"]
+
+PARQUET, CSV, SQLITE = "parquet", "csv", "sqlite"
+FORMATS = (PARQUET, CSV, SQLITE)
+DATABASE = "heap.sqlite"
+COMPRESSION = "zstd"
+SQL_TYPES = {INTEGER: "INTEGER", TEXT: "TEXT", REAL: "REAL", FLAG: "INTEGER"}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A table that was written: its rows, and its file's name in the folder."""
+
+    name: str
+    rows: int
+    file: str
+
+
+def file_of(form: str, table: str) -> str:
+    """The name of a table's file in the folder of an export."""
+    return DATABASE if form == SQLITE else f"{table}.{form}"
+
+
+def is_ours(form_or_name: str) -> bool:
+    """Whether a file of this name is one that an export writes."""
+    from gdbheap.tables.declaration import TABLES
+
+    return form_or_name in {file_of(form, table.name) for form in FORMATS for table in TABLES}
+
+
+def write(folder: str, form: str, tables: Mapping[str, Batches], without: Collection[str] = ()) -> list[Written]:
+    """A file for each table, or one for all; columns in ``without`` are left out. Raises OSError, sqlite3.Error, and
+    Unsupported where a library is missing."""
+    kept = {name: _without(table_of(name), batches, without) for name, batches in tables.items()}
+    if form == SQLITE:
+        return _write_database(os.path.join(folder, DATABASE), kept)
+    writer = {PARQUET: _write_parquet, CSV: _write_csv}[form]
+    found = []
+    for name, (table, batches) in kept.items():
+        file = file_of(form, name)
+        found.append(Written(name, writer(os.path.join(folder, file), table, batches), file))
+    return found
+
+
+def _without(table: Table, batches: Batches, names: Collection[str]) -> tuple[Table, Batches]:
+    places = [place for place, column in enumerate(table.columns) if column.name not in names]
+    if len(places) == len(table.columns):
+        return table, batches
+
+    def fewer() -> Iterator[Batch]:
+        for batch in batches():
+            yield Batch(batch.count, [batch.columns[place] for place in places])
+
+    return replace(table, columns=tuple(table.columns[place] for place in places)), fewer
+
+
+def _write_parquet(path: str, table: Table, batches: Batches) -> int:
+    pyarrow()
+    import pyarrow.parquet as parquet
+
+    schema, rows = encoded(schema_of(table)), 0
+    texts = [column.name for column in table.columns if column.kind == TEXT]
+    # Numbers are not worth a dictionary, and those of sizes and addresses are packed by their differences.
+    packed = {column.name: "DELTA_BINARY_PACKED" for column in table.columns if column.kind == INTEGER}
+    with open(path, "wb") as stream, parquet.ParquetWriter(
+        stream, schema, compression=COMPRESSION, use_dictionary=texts or False, column_encoding=packed or None,
+        write_statistics=True, store_schema=False,
+    ) as writer:  # fmt: skip
+        for batch in batches():
+            writer.write_batch(record_batch(batch, schema))
+            rows += batch.count
+        writer.add_key_value_metadata(schema.metadata)
+    return rows
+
+
+def _write_csv(path: str, table: Table, batches: Batches) -> int:
+    rows = 0
+    # A text may have any characters, also those that no encoding has.
+    with open(path, "w", newline="", encoding="utf-8", errors="replace") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(table.names)
+        for batch in batches():
+            writer.writerows(_rows_of(table, batch, _csv_value))
+            rows += batch.count
+    return rows
+
+
+def _csv_value(column: Column, values: Iterable[Any]) -> Iterable[Any]:
+    return (None if value is None else str(value).lower() for value in values) if column.kind == FLAG else values
+
+
+def _sql_value(column: Column, values: Iterable[Any]) -> Iterable[Any]:
+    """A list of texts may have characters that no encoding has."""
+    return map(_storable, values) if column.kind == TEXT and isinstance(values, list) else values
+
+
+def _storable(value: str | None) -> str | None:
+    return None if value is None else value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _rows_of(
+    table: Table, batch: Batch, change: Callable[[Column, Iterable[Any]], Iterable[Any]]
+) -> Iterable[tuple[Any, ...]]:
+    return zip(*(change(column, values_of(cells, batch.count)) for column, cells in zip(table.columns, batch.columns)))
+
+
+def _write_database(path: str, kept: Mapping[str, tuple[Table, Batches]]) -> list[Written]:
+    found = []
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        # Nobody else sees the file before it is whole.
+        for setting in ("journal_mode = OFF", "synchronous = OFF", "temp_store = MEMORY", "page_size = 65536"):
+            database.execute(f"PRAGMA {setting}")
+        database.execute("BEGIN")
+        for name, (table, batches) in kept.items():
+            columns = ", ".join(map(_declared, table.columns))
+            database.execute(f'CREATE TABLE "{name}" ({columns})')
+            places, rows = ", ".join("?" * len(table.columns)), 0
+            for batch in batches():
+                rows += batch.count
+                database.executemany(f'INSERT INTO "{name}" VALUES ({places})', _rows_of(table, batch, _sql_value))
+            found.append(Written(name, rows, DATABASE))
+        database.execute("COMMIT")
+    return found
+
+
+def _declared(column: Column) -> str:
+    return f'"{column.name}" {SQL_TYPES[column.kind]}{"" if column.may_lack else " NOT NULL"}'

@@ -1,0 +1,133 @@
+"""A graph of references as V8's heap snapshot, which the memory panel of Chrome's DevTools opens.
+
+The file is one JSON document (v8/src/profiler/heap-snapshot-generator.cc, HeapSnapshotJSONSerializer): all nodes as
+fields one after the other, then the edges of the first node, of the second, and so on, then the strings that both name
+by number. An edge names its target by the place of the node's first field. The first node is the root of all.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from gdbheap import _native
+
+__all__ = ["NamedGraph", "write_graph"]
+
+AT_ONCE = 1 << 16
+NODE_FIELDS = ("type", "name", "id", "self_size", "edge_count", "trace_node_id", "detachedness")
+# V8's own, in its order.
+NODE_TYPES = (
+    "hidden", "array", "string", "object", "code", "closure", "regexp", "number", "native", "synthetic",
+    "concatenated string", "sliced string", "symbol", "bigint", "object shape",
+)  # fmt: skip
+EDGE_FIELDS = ("type", "name_or_index", "to_node")
+EDGE_TYPES = ("context", "element", "property", "internal", "hidden", "shortcut", "weak")
+HIDDEN, ARRAY, STRING, OBJECT, CODE, NATIVE, SYNTHETIC = (
+    NODE_TYPES.index(name) for name in ("hidden", "array", "string", "object", "code", "native", "synthetic")
+)
+ELEMENT, INTERNAL, WEAK = (EDGE_TYPES.index(name) for name in ("element", "internal", "weak"))
+# By the kinds of native/core/src/graph/listing.rs.
+UNKNOWN, LIVING, IDLE, BUFFER = range(4)
+KINDS = {UNKNOWN: NATIVE, LIVING: OBJECT, IDLE: HIDDEN, BUFFER: ARRAY}
+NAMES = {UNKNOWN: "(block)", LIVING: "(object)", IDLE: "(kept for reuse)", BUFFER: "(buffer)"}
+TEXTS = ("str", "bytes", "unicode")
+DOUBTFUL = 2
+ROOT_NAMES = ("", "(roots)", "doubtful", "stray")
+# V8 numbers what JavaScript made with odd numbers, from 1 on.
+STEP = 2
+
+
+@dataclass(frozen=True)
+class NamedGraph:
+    """A native graph with the names of its types, by their numbers from 1 on, and of its roots."""
+
+    graph: _native.Graph
+    types: Sequence[str]
+    roots: Sequence[str]
+
+    @property
+    def first_root(self) -> int:
+        """The number of the first root."""
+        return self.graph.nodes - len(self.roots)
+
+
+def write_graph(stream: IO[str], named: NamedGraph) -> int:
+    """Write all of it. Returns the number of nodes, the root of all among them."""
+    graph, strings = named.graph, dict.fromkeys(ROOT_NAMES)
+    numbers = {name: number for number, name in enumerate(strings)}
+
+    def number_of(name: str) -> int:
+        return numbers.setdefault(name, len(numbers))
+
+    nodes, edges = graph.nodes + 1, graph.edge_count + len(named.roots)
+    meta = {
+        "node_fields": NODE_FIELDS,
+        "node_types": [NODE_TYPES, "string", *["number"] * 5],
+        "edge_fields": EDGE_FIELDS,
+        "edge_types": [EDGE_TYPES, "string_or_number", "node"],
+        "trace_function_info_fields": ["function_id", "name", "script_name", "script_id", "line", "column"],
+        "trace_node_fields": ["id", "function_info_index", "count", "size", "children"],
+        "sample_fields": ["timestamp_us", "last_assigned_id"],
+        "location_fields": ["object_index", "script_id", "line", "column"],
+    }
+    head = {"meta": meta, "node_count": nodes, "edge_count": edges, "trace_function_count": 0}
+    stream.write(f'{{"snapshot":{json.dumps(head)},\n"nodes":[')
+    _write_rows(stream, _nodes(named, number_of))
+    stream.write('],\n"edges":[')
+    _write_rows(stream, _edges(named))
+    empty = "".join(f'"{name}":[],\n' for name in ("trace_function_infos", "trace_tree", "samples", "locations"))
+    stream.write(f'],\n{empty}"strings":[')
+    stream.write(",\n".join(json.dumps(name) for name in numbers))
+    stream.write("]}\n")
+    return nodes
+
+
+def _write_rows(stream: IO[str], rows: Iterable[tuple[int, ...]]) -> None:
+    """The fields of all rows, a line each."""
+    between = ""
+    for row in rows:
+        stream.write(between + ",".join(map(str, row)))
+        between = "\n,"
+
+
+def _nodes(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple[int, ...]]:
+    graph, roots = named.graph, named.roots
+    known = [0, *map(number_of, named.types)]
+    plain = {kind: number_of(name) for kind, name in NAMES.items()}
+    texts = {number for number, name in enumerate(named.types, 1) if name in TEXTS}
+    yield SYNTHETIC, number_of("(roots)"), 1, 0, len(roots), 0, 0
+    for start in range(0, graph.nodes, AT_ONCE):
+        found = graph.node_columns(start, AT_ONCE)
+        columns = zip(array("q", found.sizes), array("I", found.types), found.kinds, array("I", found.edges))
+        for node, (size, kind_of, kind, edges) in enumerate(columns, start):
+            made, name = KINDS[kind], known[kind_of] if kind in (LIVING, IDLE) and kind_of else plain[kind]
+            if node >= named.first_root:
+                made, name = SYNTHETIC, number_of(roots[node - named.first_root])
+            elif node >= graph.blocks_end:
+                made = CODE
+            elif kind == LIVING and kind_of in texts:
+                made = STRING
+            elif kind != LIVING and kind_of and kind != IDLE:
+                name = known[kind_of]
+            yield made, name, STEP * (node + 1) + 1, size, edges, 0, 0
+
+
+def _edges(named: NamedGraph) -> Iterator[tuple[int, ...]]:
+    graph, width = named.graph, len(NODE_FIELDS)
+    for place, root in enumerate(range(named.first_root, graph.nodes)):
+        yield ELEMENT, place, width * (root + 1)
+    start = 0
+    weak = {strength: number for number, strength in enumerate((DOUBTFUL, DOUBTFUL + 1), 2)}
+    while start < graph.nodes:
+        found = graph.edge_columns(start, graph.nodes, AT_ONCE)
+        start, before, place = found.next, -1, 0
+        columns = zip(array("I", found.sources), array("I", found.targets), array("I", found.strengths))
+        for source, target, strength in columns:
+            place = place + 1 if source == before else 0
+            before = source
+            kind, name = (ELEMENT, place) if strength < DOUBTFUL else (WEAK, weak[strength])
+            yield kind, name, width * (target + 1)

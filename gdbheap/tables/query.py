@@ -1,0 +1,209 @@
+"""Queries over tables, by DuckDB, which is imported when one is asked. A query reaches the tables and nothing else."""
+
+from __future__ import annotations
+
+import glob
+import math
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from gdbheap.errors import Unsupported, UsageError, one_line
+from gdbheap.tables.arrow import MISSING, reader_of
+from gdbheap.tables.batches import AT_ONCE, Batch, Batches
+from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, Table, table_of
+from gdbheap.tables.files import CSV, DATABASE, PARQUET
+from gdbheap.tables.source import Source
+
+__all__ = ["Answered", "QueryColumn", "query"]
+
+TYPES = {INTEGER: "BIGINT", TEXT: "VARCHAR", REAL: "DOUBLE", FLAG: "BOOLEAN"}
+# Without these a query could load what is on this machine or in the network; nothing is spilled to the working
+# directory.
+BEFORE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "temp_directory": ""}
+AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
+
+
+@dataclass(frozen=True)
+class QueryColumn:
+    """A column of an answer, and DuckDB's type of it."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answer of ``gdbheap sql``: its rows hold what JSON can say."""
+
+    columns: list[QueryColumn]
+    rows: list[list[Any]]
+
+
+def query(source: Source, text: str, graph: bool | None = None) -> Answered:
+    """The answer of one query. Raises UsageError for one that is wrong, Unsupported where a library is missing."""
+    duckdb = _duckdb()
+    with closing(duckdb.connect(":memory:", config=BEFORE)) as database:
+        database.execute("SET python_enable_replacements = false")
+        named = _named(database, duckdb, text)
+        if source.folder is not None:
+            _open_folder(database, source.folder, named)
+        elif named:
+            found = source.gather(named, graph or ("edges" in named or None))
+            for name, batches in found.tables.items():
+                _fill(database, table_of(name), batches)
+            _refuse_missing(named - found.tables.keys(), "this snapshot")
+        for setting in AFTER:
+            database.execute(setting)
+        return _ask(database, duckdb, text)
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise Unsupported(MISSING.format("sql", "DuckDB", "sql")) from None
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise Unsupported(MISSING.format("sql", "pyarrow", "sql")) from None
+    return duckdb
+
+
+def _named(database: Any, duckdb: Any, text: str) -> set[str]:
+    """The tables that a query names. Raises UsageError for what is no single query."""
+    statements = _checked(duckdb, lambda: database.extract_statements(text))
+    if len(statements) != 1:
+        raise UsageError(f"gdbheap sql: one query at a time, not {len(statements)}")
+    # EXPORT DATABASE makes a folder before it is told that it must not.
+    if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI):
+        raise UsageError("gdbheap sql: only queries: SELECT, FROM, WITH, PIVOT, SUMMARIZE, DESCRIBE")
+    known = {table.name for table in TABLES}
+    words = known & set(re.findall(r"\w+", text.lower()))
+    if "query" in text.lower():
+        return words
+    try:
+        return known & {name.lower() for name in database.get_table_names(text)}
+    except duckdb.Error:
+        # Not all statements tell (PIVOT): then what is named nowhere is not meant, and the rest may be.
+        return words
+
+
+def _ask(database: Any, duckdb: Any, text: str) -> Answered:
+    found = _checked(duckdb, lambda: database.execute(text))
+    if found.description is None:
+        return Answered([], [])
+    columns = [QueryColumn(name, str(kind)) for name, kind, *_rest in found.description]
+    rows = _checked(duckdb, found.fetchall)
+    return Answered(columns, [[_plain(value) for value in row] for row in rows])
+
+
+def _checked(duckdb: Any, ask: Callable[[], Any]) -> Any:
+    """What DuckDB says is wrong, in one line. It raises ValueErrors too, for texts that are none."""
+    try:
+        return ask()
+    except (duckdb.Error, ValueError, OverflowError) as error:
+        # Below its first line it shows the query.
+        reason = str(error).strip().split("\n\n")[0]
+        raise UsageError(f"gdbheap sql: {one_line(reason)}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can have it."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return str(value)
+
+
+def _fill(database: Any, table: Table, batches: Batches) -> None:
+    rows = reader_of(table, batches)
+    database.register("gathered", rows)
+    database.execute(f'CREATE TABLE "{table.name}" AS SELECT * FROM gathered')
+    database.unregister("gathered")
+
+
+def _open_folder(database: Any, folder: str, named: Collection[str]) -> None:
+    """Views of the files that an export wrote. Raises UsageError for tables that are not there."""
+    opened = {name for name in named if _open(database, folder, name)}
+    _refuse_missing(set(named) - opened, one_line(folder))
+    database.execute(f"SET allowed_directories = [{_quoted(os.path.join(folder, ''))}]")
+
+
+def _refuse_missing(names: Collection[str], where: str) -> None:
+    if names:
+        raise UsageError(f"gdbheap sql: {where} has no table {', '.join(sorted(names))}")
+
+
+def _open(database: Any, folder: str, name: str) -> bool:
+    table = table_of(name)
+    types = "{" + ", ".join(f"{_quoted(one.name)}: {_quoted(TYPES[one.kind])}" for one in table.columns) + "}"
+    for form, more in ((PARQUET, ""), (CSV, f", header = true, auto_detect = false, columns = {types}")):
+        path = os.path.join(folder, f"{name}.{form}")
+        if os.path.isfile(path):
+            _view(database, name, f"read_{form}({_quoted(_plain_path(path))}{more})")
+            return True
+    found = sorted(glob.iglob(os.path.join(glob.escape(folder), name, "**", f"*.{PARQUET}"), recursive=True))
+    if found:
+        listed = ", ".join(map(_quoted, map(_plain_path, found)))
+        _view(database, name, f"read_parquet([{listed}], hive_partitioning = true, union_by_name = true)")
+        return True
+    path = os.path.join(folder, DATABASE)
+    return os.path.isfile(path) and _copy(database, path, table)
+
+
+def _plain_path(path: str) -> str:
+    """DuckDB takes some characters of a path for a pattern, and has no way to say that they are none."""
+    if set(path) & set("*?["):
+        raise UsageError(
+            f"gdbheap sql: {one_line(path)} has a character that DuckDB takes for a pattern: rename the folder"
+        )
+    return path
+
+
+def _view(database: Any, name: str, reader: str) -> None:
+    import duckdb
+
+    _checked(duckdb, lambda: database.execute(f'CREATE VIEW "{name}" AS SELECT * FROM {reader}'))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _copy(database: Any, path: str, table: Table) -> bool:
+    """DuckDB would have to fetch what reads SQLite."""
+    try:
+        with closing(sqlite3.connect(f"file:{_uri(path)}?mode=ro", uri=True, check_same_thread=False)) as stored:
+            if not stored.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table.name,)).fetchone():
+                return False
+            _fill(database, table, lambda: _stored(stored, table))
+    except (sqlite3.Error, ValueError, TypeError) as error:
+        raise UsageError(f"{one_line(path)}: {one_line(error)}") from None
+    return True
+
+
+def _uri(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(os.path.abspath(path))
+
+
+def _stored(stored: sqlite3.Connection, table: Table) -> Iterator[Batch]:
+    names = ", ".join(f'"{column.name}"' for column in table.columns)
+    rows = stored.execute(f'SELECT {names} FROM "{table.name}"')
+    while found := rows.fetchmany(AT_ONCE):
+        columns = [list(column) for column in zip(*found)]
+        for place, column in enumerate(table.columns):
+            if column.kind == FLAG:
+                columns[place] = [None if value is None else bool(value) for value in columns[place]]
+        yield Batch(len(found), columns)

@@ -1,0 +1,110 @@
+//! The whole graph as plain columns, for tables and other programs: everything in the order of the nodes' numbers.
+
+use super::csr::split;
+use super::edges::{BUFFER, IDLE, KIND};
+use super::whole::Graph;
+use crate::error::{Error, Result};
+use crate::work::Watcher;
+
+const UNKNOWN: u8 = 0;
+const OF_OBJECT: u8 = 1;
+const OF_IDLE: u8 = 2;
+const OF_BUFFER: u8 = 3;
+
+/// Nodes after one another, from a number on: 8 bytes each for addresses (a block's first byte, a static type's, a root's
+/// place) and sizes, 4 for the numbers of types from 1 on (0 for what is no object) and for how many edges each has, one for
+/// kinds: unknown, object, idle, buffer. All little-endian.
+#[derive(Default)]
+pub struct NodeColumns {
+    pub addresses: Vec<u8>,
+    pub sizes: Vec<u8>,
+    pub types: Vec<u8>,
+    pub kinds: Vec<u8>,
+    pub edges: Vec<u8>,
+}
+
+/// Edges after one another: the numbers of both nodes and strengths, 4 bytes each. `next`: the first node whose edges are not
+/// among them.
+#[derive(Default)]
+pub struct EdgeColumns {
+    pub next: u32,
+    pub sources: Vec<u8>,
+    pub targets: Vec<u8>,
+    pub strengths: Vec<u8>,
+}
+
+impl Graph {
+    /// What each node retains, by number.
+    pub(crate) fn retained_of_all(&self, watcher: &dyn Watcher) -> Result<&[u64]> {
+        Ok(&self.dominators(watcher)?.retained)
+    }
+
+    /// Where all nodes are, by number.
+    fn addresses(&self) -> &[u64] {
+        self.places.get_or_init(|| {
+            let mut found = Vec::with_capacity(self.ids.count());
+            for (store, ranked) in self.heaps.stores.iter().zip(&self.ids.stores) {
+                found.extend(ranked.members().map(|number| store.block_of(number).address));
+            }
+            found.extend_from_slice(&self.ids.statics);
+            found.extend(0..u64::from(self.ids.roots));
+            found
+        })
+    }
+
+    /// The nodes from a number on, at most `most`.
+    pub fn node_columns(&self, from: u32, most: usize) -> NodeColumns {
+        let (places, end) = (self.addresses(), self.ids.count().min((from as usize).saturating_add(most)));
+        let mut found = NodeColumns::default();
+        for id in from..end as u32 {
+            let size = match id < self.ids.first_static {
+                true => self.blocks().node(id).size(),
+                false => 0,
+            };
+            found.addresses.extend_from_slice(&places[id as usize].to_le_bytes());
+            found.sizes.extend_from_slice(&size.to_le_bytes());
+            let kind = self.kinds[id as usize];
+            found.types.extend_from_slice(&(kind & KIND).to_le_bytes());
+            found.kinds.push(match kind {
+                0 => UNKNOWN,
+                kind if kind & BUFFER != 0 => OF_BUFFER,
+                kind if kind & IDLE != 0 => OF_IDLE,
+                _ => OF_OBJECT,
+            });
+            found.edges.extend_from_slice(&(self.edges.of(id).len() as u32).to_le_bytes());
+        }
+        found
+    }
+
+    /// The edges of the nodes [from, end), all of each node, until there are at least `least` or none are left.
+    pub fn edge_columns(&self, from: u32, end: u32, least: usize) -> EdgeColumns {
+        let mut found = EdgeColumns { next: from, ..EdgeColumns::default() };
+        while found.next < end.min(self.ids.count() as u32) && found.strengths.len() < 4 * least.max(1) {
+            for edge in self.edges.of(found.next) {
+                let (target, strength) = split(*edge);
+                found.sources.extend_from_slice(&found.next.to_le_bytes());
+                found.targets.extend_from_slice(&target.to_le_bytes());
+                found.strengths.extend_from_slice(&strength.to_le_bytes());
+            }
+            found.next += 1;
+        }
+        found
+    }
+
+    /// The addresses of nodes, 8 bytes each, by their numbers, 4 bytes each. An error for a number that is none.
+    pub fn addresses_of(&self, numbers: &[u8]) -> Result<Vec<u8>> {
+        let places = self.addresses();
+        let mut found = Vec::with_capacity(2 * numbers.len());
+        for number in numbers.chunks_exact(4) {
+            let number = u32::from_le_bytes([number[0], number[1], number[2], number[3]]);
+            let place = places.get(number as usize).ok_or(Error::invalid("no such node"))?;
+            found.extend_from_slice(&place.to_le_bytes());
+        }
+        Ok(found)
+    }
+
+    /// The number of the first node that is no block.
+    pub fn blocks_end(&self) -> u32 {
+        self.ids.first_static
+    }
+}

@@ -1,0 +1,136 @@
+//! The blocks of a look as plain columns, as many rows at a time as somebody wants: what tables are written from.
+
+use super::columns::{BlockColumns, Reader};
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::work::Watcher;
+use std::sync::Arc;
+
+/// What each block of some columns retains, in their order; 0 for one that the graph does not have.
+pub struct Retained(Vec<u64>);
+
+/// Rows of one store after one another. `addresses` (of blocks), `objects` (of the objects in them), `sizes` and `retained`:
+/// 8 bytes each; `kinds`: 4, numbers of types from 1 on, 0 for what is no living object. All little-endian.
+#[derive(Default)]
+pub struct BlockBatch {
+    pub store: usize,
+    /// The place of the first row among all blocks.
+    pub first: usize,
+    pub count: usize,
+    pub addresses: Vec<u8>,
+    pub objects: Vec<u8>,
+    pub sizes: Vec<u8>,
+    pub kinds: Vec<u8>,
+    pub retained: Vec<u8>,
+}
+
+/// What is wanted of the blocks: at most so many rows a batch, only those with living objects, and what they retain.
+#[derive(Clone, Default)]
+pub struct BatchForm {
+    pub most: usize,
+    pub objects: bool,
+    pub retained: Option<Arc<Retained>>,
+}
+
+/// Reads all blocks once.
+pub struct BlockBatches {
+    columns: Arc<BlockColumns>,
+    reader: Reader,
+    form: BatchForm,
+    store: usize,
+    /// How many blocks of that store are still to come.
+    left: u64,
+}
+
+impl BlockBatches {
+    /// An error where the columns do not fit each other.
+    pub fn new(columns: Arc<BlockColumns>, form: BatchForm) -> Result<BlockBatches> {
+        let (reader, left) = (Reader::new(&columns)?, columns.counts.first().copied().unwrap_or(0));
+        let is_short =
+            form.retained.as_ref().is_some_and(|retained| retained.0.len() as u64 != columns.counts.iter().sum());
+        if is_short || (form.objects && columns.offsets.len() != columns.kinds.len() / 2) {
+            return Err(Error::invalid("that is not known of these blocks"));
+        }
+        Ok(BlockBatches { columns, reader, form, store: 0, left })
+    }
+
+    /// The next rows, of which there may be none; None after the last.
+    pub fn read(&mut self) -> Result<Option<BlockBatch>> {
+        while self.left == 0 {
+            self.store += 1;
+            match self.columns.counts.get(self.store) {
+                Some(count) => self.left = *count,
+                None => return Ok(None),
+            }
+        }
+        let wanted = self.left.min(self.form.most.max(1) as u64);
+        let mut batch = BlockBatch { store: self.store, first: self.reader.place, ..BlockBatch::default() };
+        for _ in 0..wanted {
+            let place = self.reader.place;
+            let Some(row) = self.reader.read(&self.columns)? else { break };
+            if row.kind == 0 && self.form.objects {
+                continue;
+            }
+            batch.addresses.extend_from_slice(&row.address.to_le_bytes());
+            batch.sizes.extend_from_slice(&row.size.to_le_bytes());
+            batch.kinds.extend_from_slice(&u32::from(row.kind).to_le_bytes());
+            if self.form.objects {
+                let object = row.address.wrapping_add(self.columns.offsets[place].into());
+                batch.objects.extend_from_slice(&object.to_le_bytes());
+            }
+            if let Some(retained) = &self.form.retained {
+                batch.retained.extend_from_slice(&retained.0[place].to_le_bytes());
+            }
+            batch.count += 1;
+        }
+        self.left -= wanted;
+        Ok(Some(batch))
+    }
+}
+
+impl BlockColumns {
+    /// What each block retains by the graph of these blocks.
+    pub fn retained(&self, watcher: &dyn Watcher, graph: &Graph) -> Result<Retained> {
+        let retained = graph.retained_of_all(watcher)?;
+        let mut found = Vec::with_capacity(self.count()?);
+        self.show(|row| found.push(graph.find(row.address).map_or(0, |node| retained[node as usize])))?;
+        Ok(Retained(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::columns::tests::{columns, rows, Random};
+    use super::{BatchForm, BlockBatches, Retained};
+    use crate::bytes::u64_at;
+    use std::sync::Arc;
+
+    #[test]
+    fn batches_are_all_rows() {
+        for seed in 1..40 {
+            let mut random = Random(seed);
+            let made = rows(&mut random, seed * 13 % 200);
+            let mut all = columns(&made, 7);
+            let cut = random.below(made.len() as u64 + 1);
+            all.counts = vec![cut, 0, made.len() as u64 - cut];
+            let retained = Some(Arc::new(Retained(made.iter().map(|row| row.size + 1).collect())));
+            let objects = seed % 2 == 0;
+            let form = BatchForm { most: 1 + seed as usize % 11, objects, retained };
+            let mut batches = BlockBatches::new(Arc::new(all), form).unwrap();
+            let mut found = Vec::new();
+            while let Some(batch) = batches.read().unwrap() {
+                assert_eq!(batch.store, if (batch.first as u64) < cut { 0 } else { 2 });
+                for row in 0..batch.count {
+                    let kind = u32::from_le_bytes(batch.kinds[4 * row..4 * row + 4].try_into().unwrap());
+                    let numbers =
+                        [&batch.addresses, &batch.sizes, &batch.retained].map(|column| u64_at(column, 8 * row));
+                    found.push((numbers, kind));
+                }
+            }
+            let wanted = made.iter().filter(|row| !objects || row.kind != 0);
+            let wanted: Vec<_> =
+                wanted.map(|row| ([row.address, row.size, row.size + 1], u32::from(row.kind))).collect();
+            assert_eq!(found, wanted, "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+"""Print docs/data.md, or with --write put it in place, from the one declaration of the tables.
+
+Run it with the Python that gdbheap is installed in.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from gdbheap.tables.declaration import TABLES, Column, Table
+from gdbheap.tables.files import SQL_TYPES
+from gdbheap.tables.query import TYPES
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "data.md"
+INTRODUCTION = """# The tables
+
+What `gdbheap export` writes and `gdbheap sql` asks. This page is written by `scripts/table_docs.py --write` from the
+declaration that the schemas of Parquet, the header lines of CSV, the tables of SQLite and those of DuckDB come from
+(`gdbheap/tables/declaration.py`).
+
+```
+gdbheap export 1234 -o tables                       # tables/blocks.parquet, tables/types.parquet, …
+gdbheap export core.1234 -o tables --format=csv     # tables/blocks.csv, …
+gdbheap export look.heap -o tables --format=sqlite  # tables/heap.sqlite
+gdbheap sql 1234 "select type, sum(size) from blocks group by type order by 2 desc limit 10"
+gdbheap sql tables "select sum(size) from blocks"   # what was exported, without the process
+```
+
+The folder appears once it is whole. If it is there already, it is replaced where it holds nothing but an older export,
+and left alone otherwise. On a full disk, or with Ctrl-C, one line says so and nothing is left.
+
+- An `address` is a number of 64 bits with a sign: one in the kernel's half of the address space is negative. It is that
+  which malloc returned, not the header's.
+- Sizes are in bytes. What is not known is NULL; in CSV an empty field.
+- No table holds contents of strings, bytes or keys.
+- Sums agree with the commands: `sum(bytes)` of `types` with `total` of `heap pyobjects --json`, the number and the sum
+  of `holes` with `heap holes --min=1`, `arenas` with `heap arenas`, the lines of `ledger` with `heap --detail`, and
+  `resident` of `mappings` with RSS.
+- A snapshot has `snapshots`, `ledger`, `findings`, `arenas`, `threads`, `types`, its 1,000 largest holes, and `blocks`
+  if it was taken with `--blocks`; of threads it knows no stacks.
+- Edges, and what blocks retain, need the graph of references. Of a process with more than 2,000,000 blocks it is drawn
+  if `--edges`, `--tables` or a query asks for it.
+- A file of Parquet has what this page says of its table in its metadata, under `gdbheap`, as JSON.
+
+| kind | Parquet | SQLite | DuckDB |
+| --- | --- | --- | --- |
+"""
+PARQUET = {"integer": "INT64", "text": "BYTE_ARRAY (string)", "real": "DOUBLE", "flag": "BOOLEAN"}
+
+
+def kinds() -> Iterator[str]:
+    """Yield what each kind of column is called where."""
+    for kind, name in PARQUET.items():
+        yield f"| {kind} | {name} | {SQL_TYPES[kind]} | {TYPES[kind]} |\n"
+
+
+def row(column: Column) -> str:
+    """Return a line for one column."""
+    lacks = " or NULL" if column.may_lack else ""
+    unit = f", {column.unit}" if column.unit else ""
+    return f"| `{column.name}` | {column.kind}{unit}{lacks} | {column.meaning} |\n"
+
+
+def section(table: Table) -> str:
+    """Return one table's section."""
+    note = f"\n{table.note}\n" if table.note else ""
+    head = f"\n## {table.name}\nA row for each {table.row}.\n{note}\n| column | what | meaning |\n| --- | --- | --- |\n"
+    return head + "".join(map(row, table.columns))
+
+
+def page() -> str:
+    """Return the whole page."""
+    return "".join([INTRODUCTION, *kinds(), *map(section, TABLES)])
+
+
+def main() -> None:
+    """Print the page, or write it."""
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(page(), encoding="utf-8")
+    elif sys.argv[1:]:
+        raise SystemExit("usage: table_docs.py [--write]")
+    else:
+        sys.stdout.write(page())
+
+
+if __name__ == "__main__":
+    main()

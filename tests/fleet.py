@@ -1,0 +1,96 @@
+"""The ten questions of docs/fleet.md, over hundreds of exported processes, by DuckDB and by Spark: the answers must be
+the same, and those that were planted.
+
+    .venv/bin/python tests/fleet.py [--hosts=10] [--workers=15] [--folder=FOLDER]
+
+Each process is exported on two days, so that the default is 300. Spark runs on this machine, from build/packages
+(scripts/packages.sh many) or $GDBHEAP_SPARK_PYTHON; without it, or without a Java, that half is skipped and said to be.
+It prints a line for each question.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from support.installed import PYTHON
+from test_fleet import QUERIES, asked, check, fleet
+
+SPARK = """
+import json, sys
+from pyspark.sql import SparkSession
+folder, queries = sys.argv[1], json.load(sys.stdin)
+spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+         .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+         .config("spark.sql.shuffle.partitions", "4").getOrCreate())
+for name in ("snapshots", "types", "ledger", "findings", "arenas"):
+    spark.read.parquet(f"{folder}/{name}").createOrReplaceTempView(name)
+answers = {title: [list(row) for row in spark.sql(text).collect()] for title, text in queries.items()}
+print("ANSWERS" + json.dumps(answers, default=str))
+"""
+
+
+def spark_python() -> str | None:
+    """Return a Python with pyspark; None, and why, where there is none or no Java."""
+    python = os.environ.get("GDBHEAP_SPARK_PYTHON") or str(PYTHON)
+    if not Path(python).exists() or subprocess.run([python, "-c", "import pyspark"], capture_output=True).returncode:
+        print("skipped: no pyspark (scripts/packages.sh many)")
+        return None
+    if shutil.which("java") is None:
+        print("skipped: no Java for Spark (apt-get install default-jre-headless)")
+        return None
+    return python
+
+
+def by_spark(python: str, folder: Path) -> dict[str, list[list[Any]]]:
+    """Return the answers to all questions."""
+    command = [python, "-c", SPARK, str(folder)]
+    done = subprocess.run(command, input=json.dumps(QUERIES), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"Spark failed: {done.stderr[-3000:]}")
+    line = next(line for line in done.stdout.splitlines() if line.startswith("ANSWERS"))
+    found: dict[str, list[list[Any]]] = json.loads(line.removeprefix("ANSWERS"))
+    return found
+
+
+def main() -> None:
+    """Export, ask, compare."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hosts", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=15)
+    parser.add_argument("--folder", type=Path)
+    words = parser.parse_args()
+    folder = words.folder or Path(tempfile.mkdtemp(prefix="gdbheap-fleet-"))
+    python, began = spark_python(), time.monotonic()
+    try:
+        with fleet(folder, words.hosts, words.workers) as found:
+            looks = 2 * words.hosts * words.workers
+            print(f"{looks} looks were exported in {time.monotonic() - began:.0f} s")
+            began = time.monotonic()
+            answers = {title: asked(found.folder, title) for title in QUERIES}
+            print(f"DuckDB answered in {time.monotonic() - began:.1f} s")
+            check(found, answers)
+            began = time.monotonic()
+            others = by_spark(python, found.folder) if python else {}
+            print(f"Spark answered in {time.monotonic() - began:.1f} s" if python else "Spark was not asked")
+    finally:
+        if words.folder is None:
+            shutil.rmtree(folder)
+    wrong = [title for title, rows in others.items() if rows != answers[title]]
+    for title, rows in answers.items():
+        print(f"{'differs' if title in wrong else 'same' if others else 'one answer'}: {title} ({len(rows)} rows)")
+        if title in wrong:
+            print(f"  DuckDB: {answers[title][:3]}\n  Spark:  {others[title][:3]}")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

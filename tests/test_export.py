@@ -1,0 +1,316 @@
+"""``gdbheap export``: tables in three formats say the same, and what the commands, the kernel and the allocator say;
+the folder is whole or is not there."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import GDBHEAP, KINDS, SOURCES, Running, ask, c_program, gdbheap, python_program, running
+from test_docs import script
+
+from gdbheap.errors import Unsupported
+from gdbheap.tables.batches import Coded, Constant, Packed, small, values_of
+from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, table_of
+from gdbheap.tables.export import check
+from gdbheap.tables.files import CSV, DATABASE, FORMATS, PARQUET, SQLITE
+
+SECRET = "a-secret-that-no-table-may-have"
+Row = dict[str, Any]
+READ = {INTEGER: int, TEXT: str, REAL: float, FLAG: lambda text: text == "true"}
+
+
+def rows_of(form: str, folder: Path, name: str) -> list[Row]:
+    """Return the rows of a table by other people's readers."""
+    table = table_of(name)
+    if form == CSV:
+        with open(folder / f"{name}.csv", newline="", encoding="utf-8") as stream:
+            found = list(csv.DictReader(stream))
+        kinds = {column.name: READ[column.kind] for column in table.columns}
+        return [{key: kinds[key](text) if text else None for key, text in row.items()} for row in found]
+    if form == SQLITE:
+        with closing(sqlite3.connect(folder / DATABASE)) as database:
+            cursor = database.execute(f'SELECT * FROM "{name}"')
+            names = [column[0] for column in cursor.description]
+            found = [dict(zip(names, row)) for row in cursor]
+        flags = [column.name for column in table.columns if column.kind == FLAG]
+        return [{**row, **{flag: bool(row[flag]) for flag in flags}} for row in found]
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra gdbheap[parquet] is not installed")
+    rows: list[Row] = parquet.read_table(folder / f"{name}.parquet").to_pylist()
+    return rows
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A Python with a secret in its memory, and a few threads."""
+    folder = tmp_path_factory.mktemp("secrets")
+    with running(python_program(KINDS[0], "secrets", SECRET, 300), folder) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def folders(target: Running, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What was exported of it, by format; without pyarrow there is no Parquet."""
+    above, found = tmp_path_factory.mktemp("exports"), {}
+    for form in FORMATS:
+        done = gdbheap("export", str(target.pid), "-o", str(above / form), f"--format={form}")
+        if form == PARQUET and "pip install 'gdbheap[parquet]'" in done.stderr:
+            continue
+        assert done.returncode == 0, done.stderr
+        found[form] = above / form
+        # Whatever reads a file's page that was not in memory brings it there: other looks come later.
+        (above / f"{form}.rollup").write_text(Path(f"/proc/{target.pid}/smaps_rollup").read_text())
+    return found
+
+
+def test_same_rows(folders: dict[str, Path]) -> None:
+    """All formats have the same rows, but for when they were looked at."""
+    for table in TABLES:
+        found = [Counter(map(repr, _without_time(rows_of(form, folders[form], table.name)))) for form in folders]
+        assert found[0] == found[-1] and found[1] == found[-1], table.name
+        assert table.name == "findings" or found[0], table.name
+
+
+def _without_time(rows: list[Row]) -> list[Row]:
+    return [{key: value for key, value in row.items() if key not in ("time", "virtual")} for row in rows]
+
+
+def test_sums(target: Running, folders: dict[str, Path]) -> None:
+    """The tables agree with the commands, and what the kernel knows with the kernel."""
+    pid, folder = str(target.pid), folders[CSV]
+    tables = {table.name: rows_of(CSV, folder, table.name) for table in TABLES}
+    objects = ask("pyobjects", pid)
+    assert sorted(map(repr, tables["types"])) == sorted(repr(row) for row in objects["types"])
+    assert _sums(tables["blocks"]) == (objects["used"]["count"], objects["used"]["bytes"])
+    by_type = Counter(row["type"] for row in tables["objects"])
+    assert by_type == Counter({row["type"]: row["count"] for row in tables["types"] if row["count"]})
+    assert Counter(row["type"] for row in tables["blocks"] if row["type"]) == by_type
+    for row in tables["types"]:
+        assert sum(one["size"] for one in tables["objects"] if one["type"] == row["type"]) == row["bytes"], row
+    holes = ask("holes", pid, "--min=1")
+    assert _sums(tables["holes"]) == (holes["count"], holes["bytes"])
+    assert sum(row["resident"] for row in tables["holes"]) == holes["resident"]
+    arenas = ask("arenas", pid)["arenas"]
+    names = table_of("arenas").names
+    assert tables["arenas"] == [{name: row[name] for name in names} for row in arenas]
+    lines = {row["id"]: row for row in ask("", pid, "--detail")["ledger"]}
+    assert tables["ledger"] and all(lines[row["id"]]["resident"] == row["resident"] for row in tables["ledger"])
+    (look,) = tables["snapshots"]
+    rollup = Path(f"{folder}.rollup").read_text()
+    rss = 1024 * next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Rss:"))
+    assert (look["pid"], look["rss"]) == (target.pid, rss)
+    # Pages of the vdso are in no account of the kernel's, and gdbheap's own shared ones are counted at another moment.
+    assert sum(row["resident"] for row in tables["mappings"]) == rss
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    assert [f"{row['start'] & (1 << 64) - 1:x}-{row['end'] & (1 << 64) - 1:x}" for row in tables["mappings"]] == [
+        line.split()[0].lstrip("0") for line in maps
+    ]
+    assert sorted(row["tid"] for row in tables["threads"]) == sorted(map(int, os.listdir(f"/proc/{pid}/task")))
+
+
+def _sums(rows: list[Row]) -> tuple[int, int]:
+    return len(rows), sum(row["size"] for row in rows)
+
+
+def test_references(target: Running, folders: dict[str, Path]) -> None:
+    """Edges lead from blocks or roots to blocks or static types; what objects retain is what heap retained says."""
+    form, folder = next(iter(folders.items()))
+    blocks = {row["address"]: row for row in rows_of(form, folder, "blocks")}
+    edges = rows_of(form, folder, "edges")
+    assert all((row["source"] is None) != (row["root"] is None) for row in edges)
+    inside = [row for row in edges if row["source"] in blocks and row["target"] in blocks]
+    assert len(inside) > len(edges) / 2
+    objects = {row["address"]: row for row in rows_of(form, folder, "objects")}
+    assert all(blocks[row["block"]]["type"] == row["type"] for row in objects.values())
+    rows = ask("retained", str(target.pid), "--top=50")["rows"]
+    retained = [row for row in rows if row["address"] is not None]
+    assert retained and all(objects[row["address"]]["retained"] == row["retained"] for row in retained)
+    of_one = retained[0]["address"]
+    refs = ask("refs", f"{target.pid}", f"{of_one:#x}", "--top=all")["referrers"]
+    sources = {row["source"] for row in edges if row["target"] == objects[of_one]["block"]} - {None}
+    known = {objects[row["address"]]["block"] for row in refs if row["address"] in objects}
+    # An object that refers through a buffer of its own.
+    through = {row["source"] for row in edges if row["target"] in sources}
+    assert known <= sources | through
+
+
+def test_core_and_snapshot(target: Running, tmp_path: Path) -> None:
+    """A core has the same blocks; so has a snapshot that kept them, and it has no edges."""
+    pid, look = str(target.pid), tmp_path / "look.heap"
+    only = "--tables=blocks,types,edges"
+    assert gdbheap("snapshot", pid, str(look), "--blocks").returncode == 0
+    for number, subject in enumerate((pid, str(target.gcore()), str(look))):
+        done = gdbheap("export", subject, "-o", str(tmp_path / str(number)), "--format=csv", only)
+        assert done.returncode == 0, done.stderr
+    live, core, kept = (tmp_path / str(number) for number in range(3))
+    assert rows_of(CSV, live, "types") == rows_of(CSV, core, "types") == rows_of(CSV, kept, "types")
+    columns = ("address", "size", "allocator", "type")
+    of_live, of_core, of_kept = (
+        Counter(tuple(row[name] for name in columns) for row in rows_of(CSV, folder, "blocks"))
+        for folder in (live, core, kept)
+    )
+    assert of_live == of_core == of_kept
+    assert rows_of(CSV, core, "snapshots")[0]["kind"] == "core"
+    assert sorted(os.listdir(kept)) == ["blocks.csv", "snapshots.csv", "types.csv"]
+
+
+def test_without_python(rng: random.Random, tmp_path: Path) -> None:
+    """Blocks of C++ have the kinds that heap chunks tells; malloc's own sums are those of its blocks."""
+    compiler = shutil.which("g++") or pytest.skip("no g++")
+    program = tmp_path / "classes"
+    subprocess.run([compiler, "-O1", "-s", str(SOURCES / "classes.cc"), "-o", str(program)], check=True)
+    with running([str(program)], tmp_path) as target:
+        done = gdbheap("export", str(target.pid), "-o", str(tmp_path / "tables"), "--format=csv")
+        assert done.returncode == 0, done.stderr
+        kinds = ask("chunks", str(target.pid), "--by=type")
+    tables = tmp_path / "tables"
+    types = {row["type"]: (row["count"], row["bytes"]) for row in rows_of(CSV, tables, "types")}
+    assert types == {row["type"]: (row["count"], row["bytes"]) for row in kinds["types"]}
+    blocks = rows_of(CSV, tables, "blocks")
+    assert _sums(blocks) == (kinds["total"]["count"], kinds["total"]["bytes"])
+    assert Counter(row["type"] for row in blocks if row["type"]) == {name: count for name, (count, _) in types.items()}
+    assert rows_of(CSV, tables, "objects") == [] and rows_of(CSV, tables, "edges") != []
+    with running(c_program("holes", rng.randrange(1 << 30), 20, 30_000, 1, 0, tmp_path / "table"), tmp_path) as target:
+        done = gdbheap("export", str(target.pid), "-o", str(tables), "--format=csv", "--tables=blocks,arenas")
+        assert done.returncode == 0, done.stderr
+    used = sum(row["used_chunks"] for row in rows_of(CSV, tables, "arenas"))
+    assert len([row for row in rows_of(CSV, tables, "blocks") if row["allocator"] == "glibc"]) == used
+    assert not (tables / "edges.csv").exists(), "an older export was not replaced as a whole"
+
+
+def test_no_contents(folders: dict[str, Path]) -> None:
+    """No file has the secret, in whatever form its format packs texts."""
+    for form, folder in folders.items():
+        for table in TABLES:
+            assert SECRET not in repr(rows_of(form, folder, table.name)), (form, table.name)
+        if form != PARQUET:
+            assert not any(SECRET.encode() in path.read_bytes() for path in folder.iterdir())
+
+
+def test_bad_lines(target: Running, tmp_path: Path) -> None:
+    """One line and the right exit status, before anything is written."""
+    pid, out = str(target.pid), str(tmp_path / "out")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine.txt").write_text("keep me")
+    for words, status, reason in (
+        ([], 2, "which process or core"),
+        ([pid], 2, "where to?"),
+        ([pid, "-o", out, "--format=xls"], 2, "is none of"),
+        ([pid, "-o", out, "--tables=blocks,heaps"], 2, "is none of"),
+        ([pid, pid, "-o", out], 2, "each needs a folder"),
+        ([pid, "-o", out, "--partition=rack"], 2, "needs a value"),
+        ([pid, "-o", out, "--partition=pid=1,pid=2"], 2, "a key twice"),
+        ([pid, "-o", out, "--partition=size=1"], 2, "is a column of"),
+        ([pid, "-o", out, "--partition=pid", "--format=sqlite"], 2, "one file"),
+        ([pid, "-o", "s3://bucket/heaps"], 2, "needs --partition"),
+        ([pid, "-o", str(tmp_path / "no" / "folder"), "--format=csv"], 2, "there is no folder"),
+        ([pid, "-o", str(tmp_path / "taken"), "--format=csv"], 2, "it has other files"),
+        ([pid, "-o", str(tmp_path / "taken" / "mine.txt"), "--format=csv"], 2, "it is no folder"),
+        ([str(tmp_path / "taken" / "mine.txt"), "-o", out, "--format=csv"], 4, "mine.txt"),
+        ([pid, "-o", out, "--format=heapsnapshot", "--tables=blocks"], 2, "one file"),
+        (["999999999", "-o", out, "--format=csv"], 4, "999999999"),
+    ):
+        done = gdbheap("export", *words)
+        assert (done.returncode, done.stderr.count("\n")) == (status, 1), (words, done.stderr)
+        assert reason in done.stderr and not done.stdout, (words, done.stderr)
+    assert os.listdir(tmp_path) == ["taken"] and os.listdir(tmp_path / "taken") == ["mine.txt"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_full_disk(form: str, folders: dict[str, Path], target: Running, tmp_path: Path) -> None:
+    """A file that cannot grow ends it in one line; nothing is left but the older export."""
+    if form not in folders:
+        pytest.skip("the extra gdbheap[parquet] is not installed")
+    out = tmp_path / "out"
+    limits = (20_000, 20_000)
+    for older in (False, True):
+        if older:
+            shutil.copytree(folders[form], out)
+        done = gdbheap(
+            "export", str(target.pid), "-o", str(out), f"--format={form}",
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "cannot be written" in done.stderr, done.stderr
+        assert os.listdir(tmp_path) == (["out"] if older else [])
+    assert sorted(os.listdir(out)) == sorted(os.listdir(folders[form]))
+
+
+def test_interrupted(rng: random.Random, target: Running, tmp_path: Path) -> None:
+    """Ctrl-C at any moment: one line, and the folder is whole or is not there."""
+    command = [str(GDBHEAP), "export", str(target.pid), "-o", str(tmp_path / "out"), "--format=sqlite"]
+    began = time.monotonic()
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    usual = time.monotonic() - began
+    shutil.rmtree(tmp_path / "out")
+    stopped = 0
+    for _ in range(4):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(usual * rng.uniform(0.2, 0.95))
+        process.send_signal(signal.SIGINT)
+        _out, errors = process.communicate()
+        there = os.listdir(tmp_path)
+        assert there in ([], ["out"]), there
+        if there:
+            with closing(sqlite3.connect(tmp_path / "out" / DATABASE)) as database:
+                assert database.execute("SELECT count(*) FROM snapshots").fetchone() == (1,)
+            shutil.rmtree(tmp_path / "out")
+        else:
+            stopped += 1
+            assert process.returncode == 1 and errors.count("\n") == 1 and "interrupted" in errors, errors
+    assert stopped
+
+
+def test_schemas(folders: dict[str, Path]) -> None:
+    """Every format has the columns of the declaration, and the page describes them."""
+    assert script("table_docs").page() == (Path(__file__).parent.parent / "docs" / "data.md").read_text()
+    with closing(sqlite3.connect(folders[SQLITE] / DATABASE)) as database:
+        for table in TABLES:
+            found = database.execute(f'PRAGMA table_info("{table.name}")').fetchall()
+            assert [(row[1], bool(row[3])) for row in found] == [(one.name, not one.may_lack) for one in table.columns]
+    if PARQUET not in folders:
+        pytest.skip("the extra gdbheap[parquet] is not installed")
+    import pyarrow.parquet
+
+    kinds = {INTEGER: "int64", TEXT: "string", REAL: "double", FLAG: "bool"}
+    for table in TABLES:
+        schema = pyarrow.parquet.read_schema(folders[PARQUET] / f"{table.name}.parquet")
+        for column, field in zip(table.columns, schema):
+            assert (field.name, str(field.type), field.nullable) == (column.name, kinds[column.kind], column.may_lack)
+        assert len(schema) == len(table.columns)
+        assert json.loads(schema.metadata[b"gdbheap"])["columns"] == list(map(vars, table.columns))
+
+
+def test_cells() -> None:
+    """Addresses in the kernel's half are negative, and what claims to be longer than 64 bits is cut to them."""
+    rows = [(1 << 63, (1 << 64) - 1, 0, "r", 1 << 70, None, None, None)]
+    (batch,) = small(table_of("mappings"), rows)()
+    assert [cells[0] for cells in batch.columns[:5] if isinstance(cells, list)] == [-(1 << 63), -1, 0, "r", 0]
+    words = Packed((5).to_bytes(8, "little") + (-7).to_bytes(8, "little", signed=True))
+    codes = Coded((1).to_bytes(4, "little") + bytes(4), [None, "x"])
+    assert [*map(list, (values_of(cells, 2) for cells in (words, codes, Constant(3))))] == [
+        [5, -7],
+        ["x", None],
+        [3, 3],
+    ]
+
+
+def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install, before a process is stopped."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(Unsupported, match=r"pip install 'gdbheap\[parquet\]'"):
+        check("anywhere", PARQUET, ())

@@ -1,0 +1,295 @@
+"""A folder of partitions: many processes are one table, whose answers are those that were planted; the files of deploy/
+say what gdbheap understands. ``fleet.py`` asks the same of many more, by Spark too."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.installed import python_with
+from support.programs import KINDS, PATIENCE, ask, gdbheap, interpreter_of
+
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.tables.gathered import Gathered
+from gdbheap.tables.partitions import destination_of, parse_partition, values_of_parts
+from gdbheap.tables.query import query
+from gdbheap.tables.source import Source
+
+ROOT = Path(__file__).resolve().parent.parent
+DEPLOY = ROOT / "deploy"
+QUERIES = dict(
+    re.findall(r"^### ([^\n]*)\n```sql\n(.*?)```", (ROOT / "docs" / "fleet.md").read_text(), re.MULTILINE | re.DOTALL)
+)
+# It has what its arguments say, and after each line of its input more of it.
+WORKER = """
+import sys
+release, host, odd = sys.argv[1:]
+Everywhere = type("Everywhere", (), {"__slots__": ("a", "b")})
+Here = type("Only_" + release, (), {"__slots__": ("a", "b")})
+Grown = type("Grown_" + host, (), {"__slots__": ("a", "b")})
+kept = [Everywhere() for _ in range(2000)] + [Grown() for _ in range(10)] + [b"x" * int(odd)]
+print("ready", flush=True)
+for line in sys.stdin:
+    kept += [Here() for _ in range(100)] + [Grown() for _ in range(int(line))]
+    print("ready", flush=True)
+"""
+ODD = 64 << 20
+DAYS = ("2026-05-03", "2026-05-04")
+TABLES = "--tables=types,ledger,findings,arenas"
+
+
+@dataclass
+class Fleet:
+    """What was exported: where, and the processes by host."""
+
+    folder: Path
+    workers: dict[str, list[subprocess.Popen[str]]] = field(default_factory=dict)
+
+
+def release_of(host: str) -> str:
+    """Return what the host runs."""
+    return f"r{1 + int(host[3:]) % 2}"
+
+
+def grows(host: str) -> int:
+    """Return how many objects each worker of a host gets from one day to the next."""
+    return 1000 * (1 + int(host[3:]))
+
+
+@contextmanager
+def fleet(folder: Path, hosts: int, workers: int) -> Iterator[Fleet]:
+    """Export so many processes of so many hosts on two days; one worker has much more than its siblings."""
+    found, interpreter = Fleet(folder / "heaps"), interpreter_of(KINDS[0])
+    with ExitStack() as stack:
+        for number in range(hosts):
+            host = f"web{number}"
+            started = []
+            for worker in range(workers):
+                odd = ODD if (number, worker) == (0, 1) else 0
+                command = [interpreter, "-c", WORKER, release_of(host), host, str(odd)]
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                stack.callback(process.wait)
+                stack.callback(process.kill)
+                started.append(process)
+            found.workers[host] = started
+        for place, day in enumerate(DAYS):
+            for host, started in found.workers.items():
+                for process in started:
+                    assert process.stdin is not None and process.stdout is not None
+                    if place:
+                        print(grows(host), file=process.stdin, flush=True)
+                    assert process.stdout.readline() == "ready\n"
+                keys = f"--partition=host={host},release={release_of(host)},day={day},pid"
+                pids = [str(process.pid) for process in started]
+                done = gdbheap("export", *pids, "-o", str(found.folder), keys, TABLES, "--json")
+                assert done.returncode == 0, done.stderr
+                assert json.loads(done.stdout)["looks"] == workers
+        yield found
+
+
+def asked(folder: Path, title: str) -> list[list[Any]]:
+    """Return the rows of one of the ten questions, by DuckDB."""
+
+    def nothing(_names: Any, _graph: bool | None) -> Gathered:
+        raise AssertionError("a folder has its tables")
+
+    return query(Source("", nothing, str(folder)), QUERIES[title]).rows
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Two hosts with three workers each."""
+    pytest.importorskip("duckdb", reason="the extra gdbheap[sql] is not installed")
+    with fleet(tmp_path_factory.mktemp("fleet"), 2, 3) as found:
+        yield found
+
+
+def test_ten_questions(small: Fleet) -> None:
+    """The answers are what was planted."""
+    answers = {title: asked(small.folder, title) for title in QUERIES}
+    assert len(answers) == 10
+    check(small, answers)
+
+
+def check(found: Fleet, answers: dict[str, list[list[Any]]]) -> None:
+    """Compare answers with what the workers were told, and with what each of them says for itself."""
+    # Small programs may have nothing that could be better.
+    assert [title for title, rows in answers.items() if not rows and "findings" not in title] == []
+    grown = {
+        (host, kind): size for host, kind, size in answers["Which types grew on which hosts since the day before?"]
+    }
+    # A pool has blocks of 48 bytes and less for an object with two slots.
+    sizes = {host: grown[host, f"__main__.Grown_{host}"] for host in found.workers if grows(host) > 1000}
+    assert sizes and all(
+        size % (grows(host) * len(found.workers[host])) == 0
+        and 32 <= size / grows(host) / len(found.workers[host]) <= 64
+        for host, size in sizes.items()
+    )
+    differing = answers["Which workers differ from their siblings?"]
+    assert [row[1:3] for row in differing] == [["web0", found.workers["web0"][1].pid]] * len(DAYS)
+    come = {row[0]: row[1] for row in answers["Which types have come that were nowhere the day before?"]}
+    releases = [release_of(host) for host in found.workers for _ in found.workers[host]]
+    assert come == {f"__main__.Only_{release}": releases.count(release) for release in set(releases)}
+    by_release = {row[0]: row[1] for row in answers["Which release needs how much for a process?"]}
+    assert by_release == {release: releases.count(release) for release in set(releases)}
+    trims = {(row[0], row[1]): row[3] for row in answers["How much would malloc_trim() give back, on each host?"]}
+    host = min(found.workers)
+    now = sum(ask("", str(process.pid))["trim"] for process in found.workers[host])
+    assert trims[DAYS[-1], host] == now
+    everywhere = {row[0]: row[1] for row in answers["Which types hold the most, everywhere?"]}
+    assert everywhere["__main__.Everywhere"] == len(releases)
+    processes = {(row[0], row[1]) for row in answers["Which processes have grown since the day before?"]}
+    known = {(name, process.pid) for name, started in found.workers.items() for process in started}
+    assert processes <= known
+
+
+def test_again_and_left_out(small: Fleet, tmp_path: Path) -> None:
+    """What is exported again takes the old one's place; what has ended is not mentioned; hidden folders are gone."""
+    folder = tmp_path / "heaps"
+    pid = str(small.workers["web0"][0].pid)
+    keys = "--partition=host=x/../y,pid"
+    for _ in range(2):
+        done = gdbheap("export", pid, "999999999", "-o", str(folder), keys, "--tables=types", "--json")
+        assert done.returncode == 0 and json.loads(done.stdout)["looks"] == 1, done.stderr
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    assert files == [f"{name}/host=x%2F..%2Fy/pid={pid}/data.parquet" for name in ("snapshots", "types")]
+    assert sorted(os.listdir(folder)) == ["snapshots", "types"]
+    done = gdbheap("sql", str(folder), "SELECT DISTINCT host, pid FROM types", "--csv")
+    assert done.stdout.split() == ["host,pid", f"x/../y,{pid}"]
+    done = gdbheap("export", "999999998", "999999999", "-o", str(folder), keys)
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+    done = gdbheap("export", pid, "1" if os.getuid() else str(os.getpid()), "-o", str(folder), keys, "--format=csv")
+    assert done.returncode in (0, 1)
+
+
+def test_names_of_folders() -> None:
+    """Values are what the look has, or what was given, and lead nowhere else."""
+    identity = {"time": 1777900000.5, "host": "a/b", "pid": 5, "exe": "/usr/bin/..", "container": None}
+    parts = parse_partition("host,pid,day,time,program,container,release=1 2=3")
+    values = values_of_parts(parts, identity)
+    assert values == {
+        "host": "a/b", "pid": "5", "day": "2026-05-04", "time": "1777900000", "program": "..",
+        "container": "__HIVE_DEFAULT_PARTITION__", "release": "1 2=3",
+    }  # fmt: skip
+    where = destination_of("types", values, "types.parquet").split("/")
+    assert len(where) == len(values) + 2 and ".." not in where and where[-1] == "data.parquet"
+    for wrong in ("", "host,host", "Host=a", "a b=c", "rack", "host=", "=a", "../x=1"):
+        with pytest.raises(ValueError):
+            parse_partition(wrong)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_bucket(small: Fleet, tmp_path: Path) -> None:
+    """What is put into a bucket of S3 is what is put into a folder."""
+    pytest.importorskip("fsspec", reason="the extra gdbheap[remote] is not installed")
+    python = os.environ.get("GDBHEAP_S3_PYTHON") or python_with("moto", "s3fs", "boto3", "flask")
+    packages = subprocess.run(
+        [python, "-c", "import s3fs, os; print(os.path.dirname(os.path.dirname(s3fs.__file__)))"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    settings = {
+        "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_ENDPOINT_URL": url,
+        "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true", "PYTHONPATH": packages,
+    }  # fmt: skip
+    command = [python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait_for(url, server)
+        urllib.request.urlopen(urllib.request.Request(f"{url}/memory", method="PUT"), timeout=PATIENCE).close()
+        pid = str(small.workers["web1"][0].pid)
+        words = [pid, "--partition=host=web1,pid", "--tables=types", "--json"]
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in settings.items():
+                environment.setenv(name, value)
+            done = gdbheap("export", *words, "-o", "s3://memory/heaps")
+            missing = gdbheap("export", *words, "-o", "s3://no-such-bucket-is-here/heaps")
+        assert done.returncode == 0, done.stderr
+        assert (missing.returncode, missing.stderr.count("\n")) == (2, 1), missing.stderr
+        assert gdbheap("export", *words, "-o", str(tmp_path / "heaps")).returncode == 0
+        fetch = (
+            "import boto3, hashlib, json; bucket = boto3.resource('s3').Bucket('memory'); print(json.dumps({one.key: "
+            "hashlib.sha256(one.get()['Body'].read()).hexdigest() for one in bucket.objects.all()}))"
+        )
+        environment_of_boto = {**os.environ, **settings, "PYTHONPATH": ""}
+        fetched = subprocess.run([python, "-c", fetch], capture_output=True, text=True, env=environment_of_boto)
+        assert fetched.returncode == 0, fetched.stderr
+        stored = json.loads(fetched.stdout)
+        assert stored.keys() == {f"heaps/{table['file']}" for table in json.loads(done.stdout)["tables"]}
+        types = f"types/host=web1/pid={pid}/data.parquet"
+        assert stored[f"heaps/{types}"] == hashlib.sha256((tmp_path / "heaps" / types).read_bytes()).hexdigest()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        assert server.poll() is None
+        try:
+            urllib.request.urlopen(url, timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("moto's server does not answer")
+
+
+def test_deploy_is_understood() -> None:
+    """Every command of deploy/ is one that gdbheap takes, and writes into partitions."""
+    commands = re.findall(r"gdbheap (export [^\n;>]*)", "\n".join(path.read_text() for path in DEPLOY.iterdir()))
+    assert len(commands) == 4
+    for command in commands:
+        words = shlex.split(re.sub(r"\$\{?[A-Z]+\}?", "x", command))
+        options, _extra, left = parse(COMMANDS[words[0]], words[1:])
+        assert not left and options.output and options.name is not None
+        assert [part.name for part in options.partition] == ["host", "release", "day", "pid"]
+    assert {path.name for path in DEPLOY.iterdir()} == set(
+        re.findall(r"\.\./deploy/([\w.-]+)", (ROOT / "docs" / "fleet.md").read_text())
+    )
+
+
+def test_deploy_is_valid() -> None:
+    """systemd, a shell, and Kubernetes' own schemas have nothing to say."""
+    checked = []
+    verify = shutil.which("systemd-analyze")
+    if verify is not None:
+        units = [str(path) for path in DEPLOY.glob("gdbheap-export.*") if path.suffix in (".service", ".timer")]
+        done = subprocess.run([verify, "verify", *units], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "") and len(units) == 2
+        checked.append("systemd")
+    (line,) = [line for line in (DEPLOY / "gdbheap-export.cron").read_text().splitlines() if " root " in line]
+    assert len(line.split(maxsplit=6)) == 7
+    shell = line.split(maxsplit=6)[6].replace("\\%", "%")
+    assert subprocess.run(["sh", "-n", "-c", shell]).returncode == 0
+    validate = shutil.which(
+        "kubernetes-validate", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    )
+    if validate is not None:
+        done = subprocess.run([validate, "--strict", *map(str, DEPLOY.glob("*.yaml"))], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        checked.append("kubernetes")
+    if len(checked) < 2:
+        pytest.skip(f"only {checked} of systemd-analyze and kubernetes-validate (PyPI) are here")

@@ -1,0 +1,266 @@
+"""``gdbheap sql``: the queries of docs/queries.md are run on a real process, and their answers are those of the
+commands that say the same; a query reaches no file and no network; bad ones get one line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.library import heap_of
+from support.programs import KINDS, Running, ask, gdbheap, python_program, running
+
+from gdbheap.tables.gathered import gather
+from gdbheap.tables.query import Answered, query
+from gdbheap.tables.source import Source
+
+pytest.importorskip("duckdb", reason="the extra gdbheap[sql] is not installed")
+pytest.importorskip("pyarrow", reason="the extra gdbheap[sql] is not installed")
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "queries.md"
+QUERIES = dict(re.findall(r"^## ([^\n]*)\n(?:(?!^## ).)*?```sql\n(.*?)```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A Python with objects of many kinds, and threads."""
+    folder = tmp_path_factory.mktemp("asked")
+    with running(python_program(KINDS[0], "secrets", "not-to-be-shown", 300), folder) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def source(target: Running) -> Source:
+    """All tables of it, read once."""
+    with heap_of(str(target.pid)) as heap:
+        heap.disclosure.contents = False
+        found = gather(heap, graph=True)
+    return Source("", lambda _names, _graph: found)
+
+
+def named(found: Answered) -> Rows:
+    """Return rows by their columns' names."""
+    return [dict(zip((column.name for column in found.columns), row)) for row in found.rows]
+
+
+def _same_types(rows: Rows, pid: str) -> None:
+    types = {row["type"]: row for row in ask("pyobjects", pid)["types"]}
+    assert all((row["count"], row["bytes"], row["buffers"]) == (
+        types[row["type"]]["count"], types[row["type"]]["bytes"], types[row["type"]]["buffers"]) for row in rows
+    )  # fmt: skip
+    together = sorted((row["bytes"] + row["buffers"] for row in types.values()), reverse=True)
+    assert [row["together"] for row in rows] == together[: len(rows)]
+
+
+def _same_sums(rows: Rows, pid: str) -> None:
+    used = ask("pyobjects", pid)["used"]
+    assert (sum(row["blocks"] for row in rows), sum(row["bytes"] for row in rows)) == (used["count"], used["bytes"])
+
+
+def _same_holes(rows: Rows, pid: str) -> None:
+    holes = ask("holes", pid, "--min=1")
+    assert rows[-1] == {"sizes": None, "holes": holes["count"], **{key: holes[key] for key in ("bytes", "resident")}}
+
+
+def _same_ledger(rows: Rows, pid: str) -> None:
+    roots = {row["id"]: row["resident"] for row in ask("", pid, "--detail")["ledger"] if row["parent"] is None}
+    found = {row["id"]: row["resident"] for row in rows}
+    # Whatever reads a file's page that was not in memory brings it there.
+    assert found.pop("file") <= roots.pop("file") and found == roots
+
+
+def _same_arenas(rows: Rows, pid: str) -> None:
+    arenas = {row["index"]: (row["system"], row["in_use"]) for row in ask("arenas", pid)["arenas"]}
+    assert {row["index"]: (row["system"], row["in_use"]) for row in rows} == arenas
+
+
+def _same_retained(rows: Rows, pid: str) -> None:
+    listed = {f"{row['address']:#x}": row["retained"] for row in ask("retained", pid)["rows"] if row["address"]}
+    assert listed.keys() & {row["address"] for row in rows}
+    assert all(listed.get(row["address"], row["retained"]) == row["retained"] for row in rows)
+
+
+def _same_referrers(rows: Rows, pid: str) -> None:
+    # heap refs counts what refers; a holder may do so twice, and a buffer's owner in its place.
+    count = ask("refs", pid, rows[0]["address"], "--top=all")["count"]
+    assert 0 < count <= rows[0]["referrers"]
+
+
+def _same_look(rows: Rows, pid: str) -> None:
+    document = ask("", pid)
+    (row,) = rows
+    target = document["target"]
+    assert (row["pid"], row["trim"]) == (int(pid), document["trim"])
+    assert (row["host"], row["exe"], row["python"]) == (target["host"], target["exe"], target["python"])
+
+
+def _same_threads(rows: Rows, pid: str) -> None:
+    assert {row["tid"] for row in rows} == set(map(int, os.listdir(f"/proc/{pid}/task")))
+
+
+SAME: dict[str, Callable[[Rows, str], None]] = {
+    "Which types hold the memory?": _same_types,
+    "What is in use, by allocator?": _same_sums,
+    "How are the sizes of blocks distributed?": _same_sums,
+    "How large are the holes, and how much of them is resident?": _same_holes,
+    "Where did RSS go?": _same_ledger,
+    "How much of each arena of malloc is free?": _same_arenas,
+    "Which objects retain the most?": _same_retained,
+    "Which blocks have the most references to them?": _same_referrers,
+    "How much of their stacks do threads use?": _same_threads,
+    "Whose look is it, and what could malloc_trim() give back?": _same_look,
+}
+
+
+def test_page() -> None:
+    """There are enough of them, and those that are compared are among them."""
+    assert len(QUERIES) >= 15 and SAME.keys() <= QUERIES.keys()
+
+
+@pytest.mark.parametrize("title", QUERIES)
+def test_query(title: str, target: Running, source: Source) -> None:
+    """It has rows, no column twice, and none without a value."""
+    found = query(source, QUERIES[title])
+    names = [column.name for column in found.columns]
+    assert found.rows and len(set(names)) == len(names) >= 3
+    assert all(len(row) == len(names) for row in found.rows)
+    assert all(any(row[place] is not None for row in found.rows) for place in range(len(names))), names
+    if title in SAME:
+        SAME[title](named(found), str(target.pid))
+
+
+def test_forms(target: Running, tmp_path: Path) -> None:
+    """A process, what was exported of it in any format, and a snapshot give one answer; so do a table, JSON and CSV."""
+    pid, text = str(target.pid), "SELECT type, count(*) n, sum(size) s FROM blocks GROUP BY type ORDER BY 3 DESC, 1"
+    subjects = [pid, str(tmp_path / "look.heap")]
+    assert gdbheap("snapshot", pid, subjects[1], "--blocks").returncode == 0
+    for form in ("parquet", "csv", "sqlite"):
+        subjects.append(str(tmp_path / form))
+        assert gdbheap("export", pid, "-o", subjects[-1], f"--format={form}", "--tables=blocks").returncode == 0
+    parts = str(tmp_path / "parts")
+    assert gdbheap("export", pid, "-o", parts, "--partition=host=a b,pid", "--tables=blocks").returncode == 0
+    answers = []
+    for subject in [*subjects, parts]:
+        done = gdbheap("sql", subject, text, "--json")
+        assert done.returncode == 0, done.stderr
+        answers.append(json.loads(done.stdout))
+    assert all(answer["rows"] == answers[0]["rows"] for answer in answers)
+    assert answers[0]["target"]["pid"] == target.pid and len(answers[0]["rows"]) > 10
+    assert [column["name"] for column in answers[0]["columns"]] == ["type", "n", "s"]
+    lines = list(csv.reader(gdbheap("sql", subjects[2], text, "--csv").stdout.splitlines()))
+    assert lines[0] == ["type", "n", "s"]
+    assert [[cells[0] or None, *map(int, cells[1:])] for cells in lines[1:]] == answers[0]["rows"]
+    shown = gdbheap("sql", subjects[2], text, "--top=3").stdout
+    assert f"{answers[0]['rows'][0][2]:,}" in shown and "more rows" in shown
+    where = gdbheap("sql", parts, "SELECT DISTINCT host, pid FROM blocks", "--csv").stdout
+    assert where.split() == ["host,pid", "a", f"b,{pid}"]
+
+
+class _Caught(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.server.met.append(self.path)  # type: ignore[attr-defined]
+        self.send_error(404)
+
+    do_HEAD = do_GET
+
+
+def test_shut_off(source: Source, target: Running, tmp_path: Path) -> None:
+    """No query reads or writes a file, not even beside those that were exported, asks the network, or opens either
+    again."""
+    with HTTPServer(("127.0.0.1", 0), _Caught) as server:
+        server.met = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/x.csv"
+        (tmp_path / "mine.csv").write_text("a\n1\n")
+        folder = tmp_path / "tables"
+        assert gdbheap("export", str(target.pid), "-o", str(folder), "--tables=types").returncode == 0
+        before = sorted(tmp_path.rglob("*"))
+        for subject in (source, Source("", source.gather, str(folder))):
+            for text in (
+                f"SELECT * FROM '{tmp_path}/mine.csv'",
+                f"SELECT * FROM read_csv('{tmp_path}/mine.csv'), types",
+                f"SELECT * FROM read_text('{tmp_path}/*'), types",
+                f"SELECT * FROM glob('{tmp_path}/*')",
+                f"COPY types TO '{tmp_path}/out.csv'",
+                f"COPY (SELECT 1) TO '{tmp_path}/out.parquet'",
+                f"ATTACH '{tmp_path}/out.db'",
+                f"EXPORT DATABASE '{tmp_path}/all'",
+                f"SELECT * FROM read_csv('{url}')",
+                "INSTALL httpfs", "LOAD httpfs", "SET enable_external_access = true", "SET lock_configuration = false",
+                f"SET temp_directory = '{tmp_path}/spill'",
+                "SELECT * FROM source", "SELECT * FROM found", "CREATE TABLE a AS SELECT 1",
+                "EXPLAIN ANALYZE COPY types TO 'x'", f"COPY types TO '{folder}/out.csv'",
+            ):  # fmt: skip
+                with pytest.raises(Exception, match="gdbheap sql: ") as error:
+                    query(subject, text)
+                assert "\n" not in str(error.value)
+        assert sorted(tmp_path.rglob("*")) == before
+        assert server.met == []  # type: ignore[attr-defined]
+        server.shutdown()
+
+
+def test_bad_lines(target: Running, tmp_path: Path) -> None:
+    """One line, and the status of wrong usage; nothing of the process is read for it where that is known before."""
+    pid, look = str(target.pid), str(tmp_path / "look.heap")
+    assert gdbheap("snapshot", pid, look).returncode == 0
+    (tmp_path / "empty").mkdir()
+    for words, status, reason in (
+        ([], 2, "which process or core"),
+        ([pid], 2, "which query?"),
+        ([pid, "selec"], 2, "syntax error"),
+        ([pid, "SELECT 1; SELECT 2"], 2, "one query at a time"),
+        ([pid, ""], 2, "one query at a time"),
+        ([pid, "SELECT * FROM heaps"], 2, "does not exist"),
+        ([pid, "SELECT nothing FROM types"], 2, "nothing"),
+        ([pid, "SELECT error('first' || chr(10) || 'second')"], 2, "first second"),
+        ([pid, "SELECT 1", "SELECT 2"], 2, "unrecognized"),
+        ([pid, "SELECT 1", "--csv", "--json"], 2, "exclude each other"),
+        (["999999999", "SELECT * FROM types"], 4, "999999999"),
+        ([look, "SELECT * FROM edges"], 2, "does not have edges"),
+        ([look, "SELECT * FROM types, edges"], 2, "no table edges"),
+        ([str(tmp_path / "empty"), "SELECT * FROM types"], 2, "has no table types"),
+        ([str(PAGE), "SELECT * FROM types"], 4, "queries.md"),
+    ):
+        done = gdbheap("sql", *words)
+        assert (done.returncode, done.stderr.count("\n")) == (status, 1), (words, done.stderr)
+        assert reason in done.stderr and not done.stdout, (words, done.stderr)
+
+
+def test_only_what_is_named(source: Source) -> None:
+    """Tables that a query does not name are not made; of one that may name others in disguise all words count."""
+    asked: list[set[str]] = []
+
+    def remember(names: Any, graph: bool | None) -> Any:
+        asked.append(set(names))
+        return source.gather(names, graph)
+
+    counting = Source("", remember)
+    for text, names in (
+        ("SELECT 1", None),
+        ("SELECT 'blocks' FROM Types", {"types"}),
+        ("WITH holes AS (SELECT 1) SELECT * FROM holes, arenas", {"arenas"}),
+        ("PIVOT types ON type USING sum(bytes)", {"types"}),
+        ("SELECT * FROM query_table('threads')", {"threads"}),
+        ("SUMMARIZE holes", {"holes"}),
+        ("DESCRIBE threads", {"threads"}),
+    ):
+        asked.clear()
+        query(counting, text)
+        assert asked == ([] if names is None else [names]), text
+
+
+def test_values(source: Source) -> None:
+    """What JSON cannot say is a text, and what it can is itself."""
+    found = query(
+        source, "SELECT 1::HUGEINT << 100, 'inf'::DOUBLE, NULL, true, [1, NULL], {'a': DATE '2020-01-02'}, 0.5"
+    )
+    assert found.rows == [[1 << 100, "inf", None, True, [1, None], {"a": "2020-01-02"}, "0.5"]]
+    json.dumps(found.rows)

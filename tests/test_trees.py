@@ -1,0 +1,104 @@
+"""``--folded``, ``--svg``, ``--speedscope`` and ``--pprof`` of heap, heap owners and heap retained: all four say the
+same, no byte is lost, and other people's tools read them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import KINDS, Running, ask, c_program, gdbheap, python_program, running
+
+FORMS = ("folded", "svg", "speedscope", "pprof")
+
+
+@pytest.fixture(scope="module", params=["python", "c"])
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A program with Python, and one without."""
+    folder = tmp_path_factory.mktemp("trees")
+    command = python_program(KINDS[0], "secrets", "not-shown", 100)
+    if request.param == "c":
+        command = c_program("holes", 7, 20, 30_000, 1, 0, folder / "table")
+    with running(command, folder) as found:
+        yield found
+
+
+def drawn(noun: str, target: Running, folder: Path, *options: str) -> tuple[dict[str, Any], Counter[str]]:
+    """Return the answer and the folded lines; the other files are written beside them."""
+    written = [f"--{form}={folder / form}" for form in FORMS]
+    answer = ask(noun, str(target.pid), "--no-text", *options, *written)
+    lines: Counter[str] = Counter()
+    for line in (folder / "folded").read_text().splitlines():
+        way, _blank, weight = line.rpartition(" ")
+        lines[way] += int(weight)
+    return answer, lines
+
+
+def check_others(folder: Path, lines: Counter[str]) -> None:
+    """The files for speedscope and pprof have the same ways with the same sums; the picture names the largest."""
+    document = json.loads((folder / "speedscope").read_text())
+    frames = [frame["name"] for frame in document["shared"]["frames"]]
+    profile = document["profiles"][0]
+    found: Counter[str] = Counter()
+    for sample, weight in zip(profile["samples"], profile["weights"]):
+        found[";".join(frames[place].replace(";", ":") for place in sample)] += weight
+    assert found == lines and profile["endValue"] == lines.total()
+    assert "<svg" in (folder / "svg").read_text()
+    go = shutil.which("go") or pytest.skip("no go")
+    command = [go, "tool", "pprof", "-raw", str(folder / "pprof")]
+    raw = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "inuse_objects/count inuse_space/bytes" in raw
+    samples = raw.split("Samples:")[1].split("Locations")[0]
+    assert sum(int(size) for size in re.findall(r"^\s+\d+\s+(\d+): ", samples, re.MULTILINE)) == lines.total()
+
+
+@pytest.mark.parametrize("options", [[], ["--detail"]])
+def test_ledger(options: list[str], target: Running, tmp_path: Path) -> None:
+    """The leaves add up to RSS, as the lines do."""
+    answer, lines = drawn("", target, tmp_path, *options)
+    assert lines.total() == answer["rss"]["bytes"] and all(way.startswith("RSS;") for way in lines)
+    names = {line["name"]: line["resident"] for line in answer["ledger"] if line["parent"] is None}
+    for name, resident in names.items():
+        title = name.replace(";", ":")
+        assert sum(size for way, size in lines.items() if way.split(";")[1] == title) == resident, name
+    check_others(tmp_path, lines)
+
+
+@pytest.mark.parametrize("top", ["all", "2"])
+def test_owners(top: str, target: Running, tmp_path: Path) -> None:
+    """All that is held is there, also where the list is cut."""
+    answer, lines = drawn("owners", target, tmp_path, f"--top={top}")
+    assert lines.total() == answer["bytes"]
+    check_others(tmp_path, lines)
+
+
+def test_retained(target: Running, tmp_path: Path) -> None:
+    """All blocks in use are there; what stands on the object that retains the most is what it retains."""
+    answer, lines = drawn("retained", target, tmp_path)
+    arenas = ask("arenas", str(target.pid))
+    if answer["target"]["python"]:
+        assert lines.total() == ask("pyobjects", str(target.pid))["used"]["bytes"] and answer["rows"]
+    else:
+        in_arenas = sum(row["size"] * row["used"] for row in ask("sizes", str(target.pid))["sizes"])
+        assert lines.total() - in_arenas in range(arenas["mmapped"]["bytes"] + 1)
+    widths = {way: sum(size for other, size in lines.items() if other.startswith(way)) for way in _prefixes(lines)}
+    assert all(row["retained"] <= max(widths.values()) for row in answer["rows"])
+    check_others(tmp_path, lines)
+
+
+def _prefixes(lines: Counter[str]) -> set[str]:
+    words = [way.split(";") for way in lines]
+    return {";".join(way[:length]) for way in words for length in range(2, len(way) + 1)}
+
+
+def test_not_written(target: Running, tmp_path: Path) -> None:
+    """A file that cannot be written is told of before anything is read."""
+    for noun in ([], ["owners"], ["retained"]):
+        done = gdbheap(*noun, str(target.pid), f"--folded={tmp_path}/no/folder")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "cannot be written" in done.stderr
