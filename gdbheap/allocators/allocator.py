@@ -167,13 +167,15 @@ class Allocator(ABC):
     NotAPython, NotInUse or Unsupported where it is not there. What it lacks it leaves as it is here.
 
     ``name``: as in JSON, and the first part of its lines' ids; ``title``: its line in the ledger; ``replaces``: the
-    allocator whose place it takes where it is there; ``shown_idle``: its lines are there with zeros where the target
+    allocator whose place it takes where it is there; ``walks``: the name in ``recognised.py`` of those whose blocks it
+    knows, which then are no others; ``shown_idle``: its lines are there with zeros where the target
     has none; ``why_holes_stay``: a sentence; ``groups``: what one and several of its pins are; ``emptied``: what
     becomes of such a group without its blocks."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     replaces: ClassVar[type[Allocator] | None] = None
+    walks: ClassVar[str | None] = None
     lines: ClassVar[tuple[LedgerLine, ...]]
     shown_idle: ClassVar[bool] = True
     why_holes_stay: ClassVar[str]

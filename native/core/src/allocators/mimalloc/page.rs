@@ -6,11 +6,13 @@
 use crate::allocators::damage::Damage;
 use crate::allocators::runs::Run;
 use crate::bits;
-use crate::bytes::u64_at;
+use crate::bytes::{u64_at, word_at};
 use crate::memory::space::Space;
 
 /// A list is followed in a copy of the page if that is worth it: blocks of at most this size.
 const MAX_BULK: u64 = 1024;
+/// Bytes behind what was asked for, where a block tells that.
+const PADDING: u64 = 8;
 
 /// A page: blocks of one size in a span of slices.
 #[derive(Clone, Copy)]
@@ -32,6 +34,11 @@ pub(crate) struct Page {
     pub(crate) tag: u8,
     pub(super) heap: u64,
     pub(super) entry: u64,
+    /// By which words of its lists are encoded, and what is behind its blocks.
+    pub(super) keys: [u64; 2],
+    pub(super) encoded: bool,
+    /// The place of its mimalloc among several.
+    pub(super) root: u32,
     /// Number of the first block among all; pages begin at multiples of 64.
     pub(crate) first: u64,
 }
@@ -87,6 +94,50 @@ impl Page {
         self.blocks + number * self.size
     }
 
+    /// What a word of its lists says: an address, 0 at the end. In secure builds that is `rotr(word - k0, k0) ^ k1`, and the
+    /// page's own address at the end (`mi_ptr_decode`).
+    #[inline]
+    fn link(&self, word: u64) -> u64 {
+        if !self.encoded {
+            return word;
+        }
+        match decoded(word, self.keys) {
+            end if end == self.entry => 0,
+            link => link,
+        }
+    }
+
+    /// The bytes that were asked for of a block, by the words at its end: `{u32 canary, u32 delta}` (`mi_padding_t`). The canary
+    /// is the block's address, encoded, without its lowest byte in newer releases. None where it is not.
+    fn asked_by(&self, number: u64, end: u64) -> Option<u64> {
+        let word =
+            (self.block(number) ^ self.keys[1]).rotate_left((self.keys[0] % 64) as u32).wrapping_add(self.keys[0]);
+        let delta = end >> 32;
+        let is_canary = (end as u32 ^ word as u32) & 0xffff_ff00 == 0;
+        self.size.checked_sub(PADDING + delta).filter(|_| is_canary)
+    }
+
+    /// The bytes that were asked for of a block.
+    pub(super) fn asked(&self, space: &Space, number: u64) -> Option<u64> {
+        let end = self.block(number) + self.size.checked_sub(PADDING)?;
+        self.asked_by(number, space.word(end).ok()?)
+    }
+
+    /// Shows the bytes that were asked for of the used blocks that say so.
+    pub(super) fn show_asked(&self, space: &Space, used: &[u64], mut show: impl FnMut(u64)) {
+        if self.size > MAX_BULK {
+            bits::members(used).filter_map(|number| self.asked(space, number)).for_each(show);
+            return;
+        }
+        let mut bytes = vec![0; (self.capacity * self.size) as usize];
+        let got = space.fill(self.blocks, &mut bytes);
+        for number in bits::members(used) {
+            let end = ((number + 1) * self.size - PADDING) as usize;
+            let told = bytes[..got].get(end..).and_then(|rest| self.asked_by(number, word_at(rest, 0)?));
+            told.into_iter().for_each(&mut show);
+        }
+    }
+
     /// Calls `visit` for each block of a list; false where the list leaves the page, or meets itself.
     fn follow(&self, list: usize, link: impl Fn(u64) -> Option<u64>, mut visit: impl FnMut(u64) -> bool) -> bool {
         let mut at = self.lists[list];
@@ -96,7 +147,7 @@ impl Page {
                 _ => return false,
             }
             let Some(next) = link(at) else { return false };
-            at = next;
+            at = self.link(next);
         }
         true
     }
@@ -140,6 +191,11 @@ impl Page {
         }
         (used, fault)
     }
+}
+
+/// A word of a list of a secure build.
+pub(super) fn decoded(word: u64, keys: [u64; 2]) -> u64 {
+    word.wrapping_sub(keys[0]).rotate_right((keys[0] % 64) as u32) ^ keys[1]
 }
 
 /// The list that holds the free block of that number.
