@@ -163,9 +163,13 @@ class MimallocLibraries(StoreAllocator):
         """Of the pages whose blocks are as large."""
         return [(row.address, row.size) for row in self.store.largest_used(least, most)]
 
+    def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
+        """Of all pages."""
+        return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
+
     def give(self, blocks: WalkedBlocks) -> None:
         """The pages of all."""
-        blocks.general.append(self.store)
+        blocks.general["pages of malloc"] = self.store
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Inside of segments and arenas; what was never used is none."""
@@ -174,6 +178,10 @@ class MimallocLibraries(StoreAllocator):
     def members(self, row: PinRow) -> list[Member]:
         """The blocks in use of a page."""
         return self.store.used_in_page(row.start)
+
+    def empty(self) -> Ranges:
+        """Pages and slices that were used before, in which no block is in use, ascending."""
+        return joined(self.store.empty_spans())
 
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All that is free: a page stays while a block of it is in use."""

@@ -94,6 +94,11 @@ impl Mimalloc {
         self.0.free_spans()
     }
 
+    /// What holds no block in use and was used before: pages and spans, ascending.
+    fn empty_spans(&self) -> Vec<Range> {
+        self.0.empty_spans()
+    }
+
     #[getter]
     fn page_count(&self) -> usize {
         self.0.page_count()
@@ -114,6 +119,11 @@ impl Mimalloc {
     /// The used blocks of the page whose slices hold `address`.
     fn used_in_page(&self, address: u64) -> Vec<Member> {
         self.0.used_in_page(address).into_iter().map(used).collect()
+    }
+
+    /// The first `most` used blocks of `least` to `largest` bytes, ascending.
+    fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<Member> {
+        self.0.first_used(least, largest, most).into_iter().map(used).collect()
     }
 
     /// The `most` largest used blocks of at least `least` bytes, largest first.

@@ -5,6 +5,7 @@ use crate::allocators::mimalloc::layout::{Family, MimallocForm, SLICE};
 use crate::allocators::mimalloc::maps::{mapped_pages, origin, Arena, Origin, Slice};
 use crate::allocators::mimalloc::page::{Miscounted, Page};
 use crate::allocators::mimalloc::segments::{Read, Span};
+use crate::allocators::spread::spread;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
@@ -12,12 +13,13 @@ use std::collections::BTreeMap;
 
 /// Read by one worker at a time.
 const PAGES_IN_JOB: usize = 64;
+/// Of a map, where it is asked whether a form fits: most may be full, and tell nothing.
+const ROWS_ASKED: usize = 1024;
 
 type Used = (Vec<u64>, Option<Miscounted>);
 
-/// The pages of a map with where they are from, and those that could not be read or do not fit.
-fn placed_pages(space: &Space, form: &MimallocForm, map: u64) -> (Vec<(Page, Origin)>, Vec<Damage>) {
-    let rows = mapped_pages(space, map);
+/// The pages of `rows` of a map with where they are from, and those that could not be read or do not fit.
+fn placed_pages(space: &Space, form: &MimallocForm, rows: Vec<(u64, u64, u64)>) -> (Vec<(Page, Origin)>, Vec<Damage>) {
     let size = form.fields.bytes;
     let places: Vec<u64> = rows.iter().map(|row| row.0).collect();
     let mut bytes = vec![0; size * rows.len()];
@@ -42,8 +44,8 @@ fn placed_pages(space: &Space, form: &MimallocForm, map: u64) -> (Vec<(Page, Ori
     (found, damage)
 }
 
-/// The pages of a map, without those of arenas that are not as the form says, or say that the slices of a page are free.
-pub(super) fn all_pages(space: &Space, form: &MimallocForm, map: u64) -> Vec<Page> {
+/// A sample of the pages of a map, without those of arenas that are not as the form says, or say that the slices of a page are free.
+pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> Vec<Page> {
     let Family::Map(head) = form.family else { return Vec::new() };
     let mut arenas = BTreeMap::new();
     let mut fits = |page: &Page, origin: &Origin| match origin {
@@ -53,7 +55,9 @@ pub(super) fn all_pages(space: &Space, form: &MimallocForm, map: u64) -> Vec<Pag
         }
         Origin::Own { .. } => true,
     };
-    let pages = placed_pages(space, form, map).0.into_iter();
+    let rows = mapped_pages(space, map);
+    let rows = spread(&rows.iter().collect::<Vec<_>>(), ROWS_ASKED).into_iter().map(|(row, _)| *row).collect();
+    let pages = placed_pages(space, form, rows).0.into_iter();
     pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect()
 }
 
@@ -66,7 +70,7 @@ pub(super) fn read_areas(
     map: u64,
 ) -> Result<Vec<Read>> {
     let Family::Map(head) = form.family else { return Ok(Vec::new()) };
-    let (found, mut damage) = placed_pages(space, form, map);
+    let (found, mut damage) = placed_pages(space, form, mapped_pages(space, map));
     let found: Vec<(Page, Origin)> = found.into_iter().map(|(page, from)| (Page { root, ..page }, from)).collect();
     let (mut arenas, mut beside) = (BTreeMap::<u64, Vec<Page>>::new(), Vec::new());
     for (page, from) in found {
@@ -100,15 +104,17 @@ pub(super) fn read_areas(
 /// The used blocks of pages, in their order; nothing of those whose own fields are wrong.
 fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[Page]) -> Result<Vec<Used>> {
     let jobs: Vec<(usize, &[Page])> = pages.chunks(PAGES_IN_JOB).enumerate().collect();
-    let work = |parts: &mut Vec<(usize, Vec<Used>)>, (place, pages): &(usize, &[Page]), control: &Control| {
+    type Parts = (Vec<(usize, Vec<Used>)>, Vec<u8>);
+    let work = |(parts, bytes): &mut Parts, (place, pages): &(usize, &[Page]), control: &Control| {
         let read = |page: &Page| match page.fault() {
             Some(_) => (Vec::new(), None),
-            None => page.used_bits(space),
+            None => page.used_bits(space, bytes),
         };
         parts.push((*place, pages.iter().map(read).collect()));
         control.advance(0)
     };
-    let mut parts: Vec<_> = space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten().collect();
+    let mut parts: Vec<_> =
+        space.task(watcher, None).run(&jobs, Parts::default, work)?.into_iter().flat_map(|part| part.0).collect();
     parts.sort_unstable_by_key(|(place, _)| *place);
     Ok(parts.into_iter().flat_map(|(_, used)| used).collect())
 }

@@ -76,7 +76,12 @@ impl Page {
 
     #[inline]
     pub(super) fn number_at(&self, address: u64) -> Option<u64> {
-        let number = address.checked_sub(self.blocks)? / self.size;
+        let inside = address.checked_sub(self.blocks)?;
+        // Dividing 32 bits takes half as long, and most pages are small.
+        let number = match (u32::try_from(inside), u32::try_from(self.size)) {
+            (Ok(inside), Ok(size)) => u64::from(inside / size),
+            _ => inside / self.size,
+        };
         (number < self.capacity).then_some(number)
     }
 
@@ -153,16 +158,18 @@ impl Page {
     }
 
     /// The used blocks as bits, and what is wrong with the lists, if anything.
-    pub(super) fn used_bits(&self, space: &Space) -> (Vec<u64>, Option<Miscounted>) {
+    /// `bytes` is scratch.
+    pub(super) fn used_bits(&self, space: &Space, bytes: &mut Vec<u8>) -> (Vec<u64>, Option<Miscounted>) {
         let mut used = vec![u64::MAX; self.capacity.div_ceil(64) as usize];
         bits::clear_range(&mut used, self.capacity, self.capacity.next_multiple_of(64));
-        let mut bytes = Vec::new();
+        let mut there: &[u8] = &[];
         if self.size <= MAX_BULK && self.lists.iter().any(|list| *list != 0) {
-            bytes.resize((self.capacity * self.size) as usize, 0);
-            let got = space.fill(self.blocks, &mut bytes);
-            bytes.truncate(got);
+            let size = (self.capacity * self.size) as usize;
+            bytes.resize(bytes.len().max(size), 0);
+            let got = space.fill(self.blocks, &mut bytes[..size]);
+            there = &bytes[..got];
         }
-        let link = |at: u64| match bytes.get((at - self.blocks) as usize..) {
+        let link = |at: u64| match there.get((at - self.blocks) as usize..) {
             Some(rest) if rest.len() >= 8 => Some(u64_at(rest, 0)),
             _ => space.word(at).ok(),
         };
@@ -170,8 +177,9 @@ impl Page {
         for (list, name) in LISTS.iter().enumerate() {
             let mut count = 0;
             let whole = self.follow(list, link, |number| {
-                let is_new = bits::get(&used, number);
-                bits::clear_range(&mut used, number, number + 1);
+                let (word, bit) = (&mut used[(number / 64) as usize], 1 << (number % 64));
+                let is_new = *word & bit != 0;
+                *word &= !bit;
                 count += u64::from(is_new);
                 is_new
             });

@@ -2,7 +2,7 @@
 
 use crate::allocators::block::Cell;
 use crate::allocators::damage::{Damage, ABSENT, READABLE};
-use crate::allocators::mimalloc::areas::{all_pages, read_areas};
+use crate::allocators::mimalloc::areas::{read_areas, some_pages};
 use crate::allocators::mimalloc::layout::{Head, MimallocForm, ENTRIES, HEAP_KEYS, MAX_SEGMENT_SLICES, SLICE};
 use crate::allocators::mimalloc::page::{decoded, Miscounted, Page};
 use crate::allocators::spread::spread;
@@ -22,6 +22,11 @@ const OBJECT_AT: u64 = 80;
 const PAGES_ASKED: usize = 128;
 const SEGMENTS_ASKED: usize = 16;
 const BLOCKS_ASKED: usize = 8;
+/// So far behind its usual place the list of a heap may be in a padded build.
+const PADDED_TABLE: u64 = 16;
+
+/// What was expected of a list, and what is there.
+type Wrong = (&'static str, &'static str);
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Span {
@@ -99,11 +104,11 @@ impl Read {
     }
 
     /// The page of one entry, or what else its span is.
-    fn add_page(&mut self, space: &Space, page: Page, is_first: bool) {
+    fn add_page(&mut self, space: &Space, page: Page, is_first: bool, bytes: &mut Vec<u8>) {
         if is_first || page.size == 0 {
             self.segment.spans.push((page.start, if is_first { Span::Info } else { Span::Free }));
         } else {
-            self.add_blocks(page, |page| page.used_bits(space));
+            self.add_blocks(page, |page| page.used_bits(space, bytes));
         }
     }
 
@@ -194,7 +199,14 @@ fn pages_of(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> Ve
     pages
 }
 
-fn read_segment(space: &Space, root: u32, address: u64, form: &MimallocForm, head: &Head) -> Read {
+fn read_segment(
+    space: &Space,
+    root: u32,
+    address: u64,
+    form: &MimallocForm,
+    head: &Head,
+    scratch: &mut Vec<u8>,
+) -> Read {
     let (bytes, counts) = header(space, address, form, head);
     let Some(counts) = counts else {
         let mut read = Read::new(address, address, 0, root);
@@ -209,7 +221,7 @@ fn read_segment(space: &Space, root: u32, address: u64, form: &MimallocForm, hea
         let at = address + head.table + index * form.entry();
         let start = address + index * SLICE;
         match entry {
-            Entry::Page(page) => read.add_page(space, Page { root, ..page }, index == 0),
+            Entry::Page(page) => read.add_page(space, Page { root, ..page }, index == 0, scratch),
             Entry::Cut => read.report(at, "entry of a page", READABLE, ABSENT),
             Entry::Wrong(most, found) => {
                 read.report(at, "slice_count of a page", format!("1 to {most}"), found.to_string());
@@ -245,17 +257,18 @@ pub fn fit_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Fit {
     let sample = spread(&few, SEGMENTS_ASKED);
     let pages: Vec<Page> = match form.head() {
         Some(head) => sample.iter().flat_map(|(place, _)| pages_of(space, **place, form, head)).collect(),
-        None => sample.iter().flat_map(|(place, _)| all_pages(space, form, **place)).collect(),
+        None => sample.iter().flat_map(|(place, _)| some_pages(space, form, **place)).collect(),
     };
     // Those whose lists are empty tell nothing of where blocks begin.
     let (telling, silent): (Vec<&Page>, Vec<&Page>) = pages.iter().partition(|page| page.lists != [0; 3]);
     let asked = spread(if telling.is_empty() { &silent } else { &telling }, PAGES_ASKED);
+    let mut bytes = Vec::new();
     let (mut found, mut is_padded) = (Fit { pages: asked.len() as u64, ..Fit::default() }, form.has_keys());
     for (page, _) in asked {
         if page.fault().is_some() {
             continue;
         }
-        let (used, off) = page.used_bits(space);
+        let (used, off) = page.used_bits(space, &mut bytes);
         found.fit += u64::from(off.is_none_or(|off| off.by_one));
         let mut blocks = bits::members(&used).take(BLOCKS_ASKED).filter(|_| is_padded);
         let told = blocks.by_ref().map(|number| u64::from(page.asked(space, number).is_some()));
@@ -305,12 +318,13 @@ pub fn read_mimalloc(watcher: &dyn Watcher, space: &Space, roots: &[MimallocRoot
             }
         }
     }
+    type Job<'a> = (u32, u64, &'a MimallocForm, &'a Head);
     let work =
-        |parts: &mut Vec<Read>, (number, address, form, head): &(u32, u64, &MimallocForm, &Head), control: &Control| {
-            parts.push(read_segment(space, *number, *address, form, head));
+        |(parts, bytes): &mut (Vec<Read>, Vec<u8>), (number, address, form, head): &Job<'_>, control: &Control| {
+            parts.push(read_segment(space, *number, *address, form, head, bytes));
             control.advance(0)
         };
-    reads.extend(space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten());
+    reads.extend(space.task(watcher, None).run(&jobs, Default::default, work)?.into_iter().flat_map(|part| part.0));
     let mut found = Mimalloc::of(reads, roots);
     for (root, number) in roots.iter().zip(0..) {
         found.take_waiting(space, root.form, number);
@@ -350,11 +364,17 @@ impl Mimalloc {
 }
 
 /// What a word of a heap's list says, by the heap's own keys where links are encoded.
-fn heap_link(space: &Space, form: &MimallocForm, heap: u64, word: u64) -> std::result::Result<u64, Missing> {
+fn heap_link(
+    space: &Space,
+    form: &MimallocForm,
+    heap: u64,
+    delayed: u64,
+    word: u64,
+) -> std::result::Result<u64, Missing> {
     if !form.encoded {
         return Ok(word);
     }
-    let place = heap.wrapping_add(form.delayed.unwrap_or(0) + HEAP_KEYS);
+    let place = heap.wrapping_add(delayed + HEAP_KEYS);
     let keys = [space.word(place)?, space.word(place.wrapping_add(8))?];
     let link = decoded(word, keys);
     Ok(if link == heap { 0 } else { link })
@@ -364,34 +384,46 @@ impl Mimalloc {
     /// Blocks that other threads freed in full pages wait on the owning heap's list. Where a link leads to no block of
     /// the heap's pages the next one is still looked at, as long as it is in a segment: a page may be damaged.
     fn take_waiting(&mut self, space: &Space, form: &MimallocForm, root: u32) {
-        let Some(delayed) = form.delayed else { return };
+        let Some(first) = form.delayed else { return };
         let own = self.pages.iter().filter(|page| page.root == root).map(|page| page.heap);
         let heaps: BTreeSet<u64> = own.filter(|heap| *heap != 0).collect();
+        let faults =
+            |delayed: &u64| heaps.iter().filter(|heap| self.waiting(space, form, **heap, *delayed).1.is_some()).count();
+        // Padded builds have a longer table before the list; others' is never moved, whatever is wrong there.
+        let moved = if form.has_keys() { PADDED_TABLE } else { 0 };
+        let delayed = (first..=first + moved).step_by(8).min_by_key(faults).unwrap_or(first);
         for heap in heaps {
-            let list = heap.wrapping_add(delayed);
-            let link = |word| heap_link(space, form, heap, word);
-            // The head is an address also where links are encoded.
-            let (mut next, mut whole) = (space.word(list), true);
-            for _ in 0..MAX_WAITING {
-                let Ok(at) = next else { break };
-                if self.segment_at(at).is_none() {
-                    break;
-                }
-                match self.waiting_block(heap, at) {
-                    Some(number) => self.used.clear(number),
-                    None => whole = false,
-                }
-                next = space.word(at).and_then(link);
-            }
-            let fault = match (whole, next) {
-                (false, _) => Some(("used blocks of its pages", "a link to something else")),
-                (_, Err(_)) => Some((READABLE, ABSENT)),
-                _ => None,
-            };
+            let (blocks, fault) = self.waiting(space, form, heap, delayed);
+            blocks.into_iter().for_each(|number| self.used.clear(number));
             if let Some((expected, found)) = fault {
+                let list = heap.wrapping_add(delayed);
                 self.damage.push(Damage::new(list, "thread_delayed_free of a heap", expected, found));
             }
         }
+    }
+
+    /// The numbers of the blocks on a heap's list, and what is wrong with it, if anything.
+    fn waiting(&self, space: &Space, form: &MimallocForm, heap: u64, delayed: u64) -> (BTreeSet<u64>, Option<Wrong>) {
+        // The head is an address also where links are encoded.
+        let (mut next, mut whole) = (space.word(heap.wrapping_add(delayed)), true);
+        let mut blocks = BTreeSet::new();
+        for _ in 0..MAX_WAITING {
+            let Ok(at) = next else { break };
+            if self.segment_at(at).is_none() {
+                break;
+            }
+            match self.waiting_block(heap, at) {
+                Some(number) if blocks.insert(number) => (),
+                _ => whole = false,
+            }
+            next = space.word(at).and_then(|word| heap_link(space, form, heap, delayed, word));
+        }
+        let wrong = match (whole, next) {
+            (false, _) => Some(("used blocks of its pages", "a link to something else")),
+            (_, Err(_)) => Some((READABLE, ABSENT)),
+            _ => None,
+        };
+        (blocks, wrong)
     }
 
     /// The number of the used block at `address` in a page of `heap`.
@@ -564,6 +596,22 @@ impl Mimalloc {
         }
         sum
     }
+    /// [start, end) of what holds no block in use: pages without one, and spans that were used before, ascending.
+    pub fn empty_spans(&self) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        for segment in &self.segments {
+            let ends = segment.spans.iter().skip(1).map(|(start, _)| *start).chain([segment.end]);
+            for ((start, span), end) in segment.spans.iter().zip(ends) {
+                match span {
+                    Span::Free => found.push((*start, end)),
+                    Span::Page(place) if self.count_of(&self.pages[*place]) == 0 => found.push((*start, end)),
+                    _ => (),
+                }
+            }
+        }
+        found
+    }
+
     pub fn page_count(&self) -> usize {
         self.pages.len()
     }
@@ -572,6 +620,13 @@ impl Mimalloc {
     pub fn used_in_page(&self, address: u64) -> Vec<(u64, u64)> {
         let Some(page) = self.page_at(address).map(|index| &self.pages[index]) else { return Vec::new() };
         self.used_of(page).map(|number| (page.block(number), page.size)).collect()
+    }
+
+    /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes.
+    pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
+        let meant = self.pages.iter().filter(|page| (least..=largest).contains(&page.size));
+        let of_page = |page| self.used_of(page).map(|number| (page.block(number), page.size));
+        meant.flat_map(of_page).take(most).collect()
     }
 
     /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
