@@ -29,8 +29,8 @@ ALLOWED = {
     "history.watched": "what each can be read of while the process runs",
     "answers.findings.finding": "what the rules about one allocator share",
     **dict.fromkeys((f"answers.findings.{name}" for name in (
-        "__init__", "growing_buffers", "huge_pages", "large_chunks", "main_top", "mappings", "mimalloc_empty", "pinned_pages",
-        "pymalloc_arenas", "settings", "settlement", "thread_tops", "thresholds",
+        "__init__", "growing_buffers", "huge_pages", "large_chunks", "main_top", "mappings", "mimalloc_empty",
+        "pinned_pages", "pymalloc_arenas", "settings", "settlement", "thread_tops", "thresholds",
     )), OWN_RULE),
     **dict.fromkeys((f"report.findings.{name}" for name in (
         "__init__", "huge_pages", "mimalloc_empty", "pinned_pages", "pymalloc_arenas",

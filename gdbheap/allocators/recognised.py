@@ -83,7 +83,8 @@ def find_other(target: Target, idle: bool, walked: Collection[str | None] = ()) 
     """The allocator beside glibc's, or in its place when that is ``idle``; None when none shows. Those whose blocks are
     ``walked``, by name, are none.
 
-    When it is idle every loaded object is asked for its symbols, otherwise the program alone, whose symbols are known already.
+    When it is idle every loaded object is asked for its symbols, otherwise the program alone, whose symbols are known
+    already.
     """
     program = target.object_of(target.auxv.get(AT_ENTRY, 0))
     asked = target.objects if idle else [program] if program else []

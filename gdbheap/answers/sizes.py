@@ -103,7 +103,9 @@ def _others(allocator: Allocator) -> OtherSizes:
     for counts, rows in ((used, allocator.used_sizes()), (free, allocator.free_sizes())):
         for size, count in rows:
             counts[size] += count
-    sized = [SizeRow(size, used[size], free[size], size * used[size], size * free[size]) for size in sorted(used | free)]
+    sized = [
+        SizeRow(size, used[size], free[size], size * used[size], size * free[size]) for size in sorted(used | free)
+    ]
     return OtherSizes(allocator.name, allocator.title, sized, _total(sized))
 
 

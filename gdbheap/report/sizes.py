@@ -45,7 +45,10 @@ def _others(others: OtherSizes, style: Style) -> list[str]:
         names = ("used", "free", "used_bytes", "free_bytes")
         rest = (getattr(total, name) - sum(getattr(row, name) for row in most) for name in names)
         rows.append(_row(f"{left:,} more", type(total)(*rest), style))
-    columns = [Column(f"{others.title}'s size"), *(Column(column.title.replace("chunks", "blocks")) for column in COLUMNS[1:])]
+    columns = [
+        Column(f"{others.title}'s size"),
+        *(Column(column.title.replace("chunks", "blocks")) for column in COLUMNS[1:]),
+    ]
     sentence = (
         f"{total.used:,} blocks of {others.title} are used: {style.bytes(total.used_bytes)}. There is room for "
         f"{total.free:,} more in the pages of these sizes: {style.bytes(total.free_bytes)}."

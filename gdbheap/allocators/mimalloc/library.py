@@ -34,7 +34,9 @@ USED, RESERVE, OVERHEAD = f"{NAME}.used", f"{NAME}.free.reserve", f"{NAME}.overh
 
 
 class MimallocLibraries(StoreAllocator):
-    """Every mimalloc of one target but CPython's own; ``roots`` are what was located. Raises NotInUse where there is none."""
+    """Every mimalloc of one target but CPython's own; ``roots`` are what was located.
+
+    Raises NotInUse where there is none."""
 
     name = NAME
     title = "mimalloc"
@@ -88,7 +90,9 @@ class MimallocLibraries(StoreAllocator):
     @cached_property
     def segments(self) -> list[_native.Segment]:
         """Segments, arenas, and pages that lie in none, ascending; without what is not wholly mapped."""
-        return [row for row in self.store.segments() if row.start < row.end and is_mapped(self.target, row.start, row.end)]
+        return [
+            row for row in self.store.segments() if row.start < row.end and is_mapped(self.target, row.start, row.end)
+        ]
 
     @cached_property
     def damage(self) -> list[Damage]:
@@ -180,7 +184,7 @@ class MimallocLibraries(StoreAllocator):
         return self.store.used_in_page(row.start)
 
     def empty(self) -> Ranges:
-        """Pages and slices that were used before, in which no block is in use, ascending."""
+        """Pages and slices in which no block is in use, ascending; most of that may never have been touched."""
         return joined(self.store.empty_spans())
 
     def kept(self, free: int, whole: int) -> list[Kept]:
@@ -188,7 +192,7 @@ class MimallocLibraries(StoreAllocator):
         return [Kept(f"{NAME}.free", free, "in pages of mimalloc that hold blocks in use, or that it keeps for later")]
 
     def check(self) -> Looked:
-        """Each page's lists were followed when it was read; a difference of one block is from a thread inside malloc."""
+        """Each page's lists were followed when it was read; a difference of one is from a thread inside malloc."""
         known = {damage.address for damage in self.damage}
         off = [found for found in self.store.miscounted if found.damage.address not in known]
         self.damage.extend(Damage.of(found.damage, transient=found.by_one) for found in off)

@@ -1,10 +1,10 @@
-"""Every mimalloc of one target: CPython's own copy, a library, what is linked into a program or a module; several may be
-there at once. No symbols are needed.
+"""Every mimalloc of one target: CPython's own copy, a library, what is linked into a program or a module; several may
+be there at once. No symbols are needed.
 
-Up to 2.x segments lie at multiples of 32 MiB. Each says how many slices it has, its table of them tiles it, and its cookie
-is the same constant in all segments of one mimalloc once its address is taken out. From 3.0 on a word of static data leads
-to a map, whose first word leads to its own end, and which leads to the page of each slice. Which release it is, is asked of
-a sample of pages: lists and counts must be as a form of the structures says.
+Up to 2.x segments lie at multiples of 32 MiB. Each says how many slices it has, its table of them tiles it, and its
+cookie is the same constant in all segments of one mimalloc once its address is taken out. From 3.0 on a word of static
+data leads to a map, whose first word leads to its own end, and which leads to the page of each slice. Which release it
+is, is asked of a sample of pages: lists and counts must be as a form of the structures says.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ENOUGH = 9
 class Root:
     """One mimalloc: the form of its structures, and the addresses of its segments, or that of its map of pages.
 
-    ``cookies``: of segments, by their addresses, and ``cookie`` the one that they share; ``arenas``: the areas that they
-    are cut from; ``module``: whose static data leads to it, None where that is not known; ``fit``: what was asked of a
-    sample of pages."""
+    ``cookies``: of segments, by their addresses, and ``cookie`` the one that they share; ``arenas``: the areas that
+    they are cut from; ``module``: whose static data leads to it, None where that is not known; ``fit``: what was asked
+    of a sample of pages."""
 
     form: _native.MimallocForm
     places: list[int]

@@ -59,4 +59,3 @@ class RunningMimalloc:
             for address in range(-(-start // SEGMENT) * SEGMENT, end, SEGMENT):
                 if is_there(address):
                     yield address, min(address + SEGMENT, end)
-

@@ -94,7 +94,7 @@ impl Mimalloc {
         self.0.free_spans()
     }
 
-    /// What holds no block in use and was used before: pages and spans, ascending.
+    /// What holds no block in use: pages and spans, ascending.
     fn empty_spans(&self) -> Vec<Range> {
         self.0.empty_spans()
     }

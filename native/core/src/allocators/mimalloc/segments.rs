@@ -105,7 +105,8 @@ impl Read {
 
     /// The page of one entry, or what else its span is.
     fn add_page(&mut self, space: &Space, page: Page, is_first: bool, bytes: &mut Vec<u8>) {
-        if is_first || page.size == 0 {
+        // 1: its page is on the way out, or in.
+        if is_first || page.size <= 1 {
             self.segment.spans.push((page.start, if is_first { Span::Info } else { Span::Free }));
         } else {
             self.add_blocks(page, |page| page.used_bits(space, bytes));
@@ -191,7 +192,7 @@ fn pages_of(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> Ve
     while index < counts.entries {
         let (entry, count) = table.entry(index);
         match entry {
-            Entry::Page(page) if index > 0 && page.size > 0 => pages.push(page),
+            Entry::Page(page) if index > 0 && page.size > 1 => pages.push(page),
             _ => (),
         }
         index += if count == 0 { break } else { count };
@@ -236,8 +237,9 @@ fn read_segment(
         read.segment.spans.push((address + index * SLICE, Span::Info));
     }
     if read.damage.is_empty() && counts.used != read.pages.len() as u64 {
-        let (at, found) = (address + head.used as u64, read.pages.len().to_string());
-        read.report(at, "used pages of a segment", counts.used.to_string(), found);
+        let (at, found) = (address + head.used as u64, read.pages.len() as u64);
+        let damage = Damage::new(at, "used pages of a segment", counts.used.to_string(), found.to_string());
+        read.miscounted.push(Miscounted { damage, by_one: found.abs_diff(counts.used) == 1 });
     }
     read
 }
@@ -387,11 +389,15 @@ impl Mimalloc {
         let Some(first) = form.delayed else { return };
         let own = self.pages.iter().filter(|page| page.root == root).map(|page| page.heap);
         let heaps: BTreeSet<u64> = own.filter(|heap| *heap != 0).collect();
-        let faults =
-            |delayed: &u64| heaps.iter().filter(|heap| self.waiting(space, form, **heap, *delayed).1.is_some()).count();
+        let told = |delayed: &u64| {
+            let lists = heaps.iter().map(|heap| self.waiting(space, form, *heap, *delayed));
+            lists.fold((0, Reverse(0)), |(wrong, Reverse(blocks)), (found, fault)| {
+                (wrong + u64::from(fault.is_some()), Reverse(blocks + found.len()))
+            })
+        };
         // Padded builds have a longer table before the list; others' is never moved, whatever is wrong there.
         let moved = if form.has_keys() { PADDED_TABLE } else { 0 };
-        let delayed = (first..=first + moved).step_by(8).min_by_key(faults).unwrap_or(first);
+        let delayed = (first..=first + moved).step_by(8).min_by_key(told).unwrap_or(first);
         for heap in heaps {
             let (blocks, fault) = self.waiting(space, form, heap, delayed);
             blocks.into_iter().for_each(|number| self.used.clear(number));
@@ -596,14 +602,15 @@ impl Mimalloc {
         }
         sum
     }
-    /// [start, end) of what holds no block in use: pages without one, and spans that were used before, ascending.
+    /// [start, end) of what holds no block in use: pages without one, and spans without a page, ascending. What was never
+    /// used may be in memory where the kernel made huge pages.
     pub fn empty_spans(&self) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         for segment in &self.segments {
             let ends = segment.spans.iter().skip(1).map(|(start, _)| *start).chain([segment.end]);
             for ((start, span), end) in segment.spans.iter().zip(ends) {
                 match span {
-                    Span::Free => found.push((*start, end)),
+                    Span::Free | Span::Untouched => found.push((*start, end)),
                     Span::Page(place) if self.count_of(&self.pages[*place]) == 0 => found.push((*start, end)),
                     _ => (),
                 }
