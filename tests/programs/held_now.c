@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 
 #define SLOTS 1500
 
@@ -112,6 +113,8 @@ int main(int argc, char **argv)
 {
     if (argc != 5)
         return 2;
+    /* What huge pages make resident beside what was touched is another matter. */
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     thread_count = strtoull(argv[1], NULL, 10);
     uint64_t random = seeded(strtoull(argv[2], NULL, 10));
     operations = strtoull(argv[3], NULL, 10);
