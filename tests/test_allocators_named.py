@@ -39,7 +39,7 @@ ALLOWED = {
     "report.check_advice": "where a setting comes from",
     "python.interpreter": "the evidence by which it was found",
     **dict.fromkeys((f"commands.{name}" for name in (
-        "check", "chunks", "heap", "heap_map", "pins", "pools", "pyobjects", "trace", "trim",
+        "check", "chunks", "heap", "heap_map", "pins", "pools", "trace", "trim",
     )), TEXT),
 }  # fmt: skip
 # Of the core: the enum of stores, and the few places that match on it.

@@ -4,7 +4,7 @@ use crate::allocators::damage::{Damage, ABSENT, READABLE};
 use crate::allocators::mimalloc::layout::{Family, MimallocForm, SLICE};
 use crate::allocators::mimalloc::maps::{mapped_pages, origin, Arena, Origin, Slice};
 use crate::allocators::mimalloc::page::{Miscounted, Page};
-use crate::allocators::mimalloc::segments::{Read, Span};
+use crate::allocators::mimalloc::spans::{Read, Span};
 use crate::allocators::spread::spread;
 use crate::error::Result;
 use crate::memory::space::Space;

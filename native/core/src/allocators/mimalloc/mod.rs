@@ -7,10 +7,12 @@ pub(crate) mod maps;
 pub(crate) mod page;
 pub(crate) mod parts;
 pub(crate) mod segments;
+pub(crate) mod spans;
 
 pub use layout::{form_named, MimallocForm, FORMS};
 pub use locate::{find_segments, FoundSegment};
 pub use maps::{find_page_maps, map_tables, FoundMap};
 pub use page::Miscounted;
 pub use parts::MimallocHole;
-pub use segments::{fit_of, owners_of, read_mimalloc, AskedFor, Fit, Mimalloc, MimallocRoot, Segment};
+pub use segments::{fit_of, owners_of, read_mimalloc, AskedFor, Fit, Mimalloc, MimallocRoot};
+pub use spans::Segment;

@@ -1,7 +1,8 @@
 //! A segment of mimalloc part by part, and its unused bytes.
 
 use crate::allocators::mimalloc::page::{list_of, Page};
-use crate::allocators::mimalloc::segments::{Mimalloc, Segment, Span};
+use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::mimalloc::spans::{Segment, Span};
 use crate::allocators::part::Part;
 use crate::error::Result;
 use crate::memory::space::Space;
