@@ -27,8 +27,8 @@ answers! {
     /// A word of static data that leads to a map of pages of so many words.
     struct FoundMap of mimalloc::FoundMap { address: u64, map: u64, count: u64 }
 
-    /// Of how many pages it was asked whether they are as a form says, how many are, and of how many used blocks all are
-    /// followed by the words that tell what was asked for: a secure or a debug build.
+    /// Of how many pages it was asked whether they are as a form says, how many are, and how many used blocks tell
+    /// what was asked for, as those of secure and debug builds do: none where not most of them do.
     struct FormFit of mimalloc::Fit { pages: u64, fit: u64, padded: u64 }
 
     /// Used blocks whose size that was asked for is known, their bytes, and the bytes that were asked for.
