@@ -3,12 +3,13 @@
 Builds a Python process of about 2 GB and a C process with millions of chunks, measures on the process and on a core of
 it, prints one table and writes it into docs/performance.md, between the two marks there.
 
-Usage: bench.py [--blocks=18000000] [--chunks=20000000] [--rounds=5] [--no-core] [--keep-page]
+Usage: bench.py [--blocks=18000000] [--chunks=20000000] [--rounds=5] [--mimalloc=LIB] [--no-core] [--keep-page]
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes.util
 import math
 import os
 import platform
@@ -26,6 +27,7 @@ from measure import BUILD, HERE, Run, Series, Subject, alternate, compiled, medi
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.answers import arenas, check, holes, ledger, pyobjects, sizes
 from gdbheap.heap import Heap
 from gdbheap.history import file
@@ -40,7 +42,7 @@ PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- make bench writes from here -->", "<!-- to here -->"
 BIN = Path(sys.executable).parent
 PRESENT = 1
-PYTHON_PROCESS, C_PROCESS = "a Python process", "a C process"
+PYTHON_PROCESS, C_PROCESS, ABOVE_MIMALLOC = "a Python process", "a C process", "the C process above mimalloc"
 MIB = 1 << 20
 
 Answer = Callable[[Heap], object]
@@ -58,6 +60,10 @@ ON_C: dict[str, Answer] = {
     **{name: answer for name, answer in ON_PYTHON.items() if name != WALKED},
     "heap sizes": sizes.sizes,
     "heap check": check.check,
+}
+ON_MIMALLOC: dict[str, Answer] = {
+    "the walk over every block": lambda heap: heap.allocator(MimallocLibraries).store,
+    **{name: answer for name, answer in ON_C.items() if name not in (CHUNK_WALK, "heap arenas")},
 }
 
 
@@ -285,6 +291,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="gdbheap against the time to read the heap once")
     parser.add_argument("--blocks", type=int, default=18_000_000, help="pymalloc blocks of the Python process")
     parser.add_argument("--chunks", type=int, default=20_000_000, help="chunks of the C process, half of them freed")
+    parser.add_argument("--mimalloc", metavar="LIB", help="the library of mimalloc; the system's if there is one")
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured; medians are shown")
     parser.add_argument("--no-core", action="store_true", help="do not write and measure a core (2 GB on disk)")
     parser.add_argument("--no-growth", action="store_true", help="do not measure smaller processes beside it")
@@ -324,6 +331,11 @@ def main() -> None:
         found[C_PROCESS] = on_process(target.pid, ON_C, options.rounds)
         say("references of the C process")
         about.append(on_references(target.pid, "References of the C process", "8 s, 2 GiB", lambda heap: heap.malloc))
+    library = options.mimalloc or ctypes.util.find_library("mimalloc")
+    if library is not None:
+        say(f"filling it above mimalloc ({library})")
+        with subject(["env", f"LD_PRELOAD={library}", compiled("target_glibc.c"), str(options.chunks)]) as target:
+            found[ABOVE_MIMALLOC] = on_process(target.pid, ON_MIMALLOC, options.rounds)
     text = "\n\n".join([table(blocks, options.chunks, found, runs, load), *about])
     print(text)
     if not options.keep_page:

@@ -27,7 +27,8 @@ COMMAND = Command(
     expected there and what was found. In glibc's heaps it checks every size, PREV_INUSE and prev_size, the top chunk,
     the arenas' own sums, the links of all bins both ways and between the sizes of large ones, fast bins and thread
     caches with safe-linking, the arena and mmapped flags; in pymalloc every pool's header and list of free blocks; in
-    CPython's mimalloc every segment's table of slices, and every page's three lists against its count of used blocks.
+    mimalloc, CPython's own or a library, every segment's table of slices (of 3.x the map of pages), and every page's
+    three lists against its count of used blocks.
 
     A process may be stopped while a thread is inside malloc and has changed half of a list: such places are named
     "caught inside malloc" and do not count as damage. The exit status is 1 if there is damage.""",

@@ -100,6 +100,9 @@ COMMAND = Command(
     Python objects of up to 512 bytes are in pymalloc's pools and not in chunks of their own, unless pymalloc is
     switched off. A chunk with a mapping of its own is mmapped and in no arena.
 
+    Where an allocator that is walked stands in for malloc, or is there beside it, its blocks in use are listed too,
+    without arena, list and header; allocator (in JSON) says whose each is. --type is about malloc's own.
+
     In a program without Python a used chunk is named where something proves what it is: a C++ object by its vtable, the
     nodes and buffers of the C++ library's containers by links that agree with what the container counts, those of
     Rust's likewise, with the objects of Box<dyn Trait> (a type needs symbols), OpenSSL's SSL_CTX and SSL, and blocks of

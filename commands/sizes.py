@@ -29,7 +29,9 @@ COMMAND = Command(
 
     In JSON, sizes has a row for each exact size; total {used, free, used_bytes, free_bytes} is its sum. used_bytes,
     free_bytes, top and overhead (fenceposts, headers of heaps, what others got from sbrk) add up to the total.system
-    of heap arenas; mapped is how many of the used chunks have a mapping of their own.""",
+    of heap arenas; mapped is how many of the used chunks have a mapping of their own. others
+    has {allocator, title, sizes, total} of each allocator that is there in malloc's place or beside it and is walked:
+    its blocks by its own sizes, without headers; free are those for which its pages have room.""",
     example="heap sizes --sort=free_bytes",
     needs=TARGET,
     options=Common,

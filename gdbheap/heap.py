@@ -153,8 +153,15 @@ class Heap:
         """The allocator that is there beside the C library's, or in its place; None when none shows."""
         malloc = self.find_allocator(MALLOC)
         idle = malloc is None or malloc.idle
-        found: OtherAllocator | None = self._part("other allocator", lambda: find_other(self.target, idle))
+        walked = {found.walks for found in self.standing_in}
+        found: OtherAllocator | None = self._part("other allocator", lambda: find_other(self.target, idle, walked))
         return found
+
+    @property
+    def standing_in(self) -> list[Allocator]:
+        """The allocators that take the place of the C library's, or are there beside it, and are walked."""
+        found = (self.find_allocator(kind) for kind in self.kinds if kind.walks is not None)
+        return [allocator for allocator in found if allocator is not None]
 
     @property
     def runtimes(self) -> list[Runtime]:
@@ -169,7 +176,10 @@ class Heap:
         """Warn of allocators whose blocks are not walked, as the C library's are listed, which holds nothing if
         ``idle``."""
         other = self.other_allocator
-        if other is None and idle:
+        if other is None and idle and self.standing_in:
+            names = " and ".join(found.title for found in self.standing_in)
+            self.note(f"{MALLOC.name}'s malloc holds nothing: {names} is here in its place")
+        elif other is None and idle:
             cause = "nobody has called it, or because another allocator is used that cannot be recognised"
             then = "the memory of such an allocator counts as other memory"
             self.note(f"{MALLOC.name}'s malloc holds nothing, because {cause}: {then}")

@@ -29,11 +29,11 @@ ALLOWED = {
     "history.watched": "what each can be read of while the process runs",
     "answers.findings.finding": "what the rules about one allocator share",
     **dict.fromkeys((f"answers.findings.{name}" for name in (
-        "__init__", "growing_buffers", "huge_pages", "large_chunks", "main_top", "mappings", "pinned_pages",
-        "pymalloc_arenas", "settings", "settlement", "thread_tops", "thresholds",
+        "__init__", "growing_buffers", "huge_pages", "large_chunks", "main_top", "mappings", "mimalloc_empty",
+        "pinned_pages", "pymalloc_arenas", "settings", "settlement", "thread_tops", "thresholds",
     )), OWN_RULE),
     **dict.fromkeys((f"report.findings.{name}" for name in (
-        "__init__", "huge_pages", "pinned_pages", "pymalloc_arenas",
+        "__init__", "huge_pages", "mimalloc_empty", "pinned_pages", "pymalloc_arenas",
     )), OWN_RULE),
     "report.check": "pages and arenas, in the words of the allocator that was checked",
     "report.check_advice": "where a setting comes from",
@@ -42,7 +42,7 @@ ALLOWED = {
     ), "the release of the C library is a column of a look, and the arenas of its malloc are a table"),
     "python.interpreter": "the evidence by which it was found",
     **dict.fromkeys((f"commands.{name}" for name in (
-        "check", "chunks", "heap", "heap_map", "pins", "pools", "pyobjects", "trace", "trim",
+        "check", "chunks", "heap", "heap_map", "pins", "pools", "trace", "trim",
     )), TEXT),
 }  # fmt: skip
 # Of the core: the enum of stores, and the few places that match on it.

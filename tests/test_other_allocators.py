@@ -25,8 +25,8 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.target import Target
 
-LIBRARIES = {"jemalloc": ("jemalloc",), "tcmalloc": ("tcmalloc_minimal", "tcmalloc"), "mimalloc": ("mimalloc",)}
-FUNCTIONS = {"jemalloc": "mallocx", "tcmalloc": "tc_malloc", "mimalloc": "mi_malloc"}
+LIBRARIES = {"jemalloc": ("jemalloc",), "tcmalloc": ("tcmalloc_minimal", "tcmalloc")}
+FUNCTIONS = {"jemalloc": "mallocx", "tcmalloc": "tc_malloc"}
 by_name = pytest.mark.parametrize("name", LIBRARIES)
 MUSL = ("dynamic", "static", "static, stripped")
 

@@ -113,17 +113,18 @@ class WalkedBlocks:
     """What the native half is told of the blocks of all allocators. Where several know an address the first one has it.
 
     ``own``: those that only an interpreter asks, by the name of what its objects lie in; ``replacing``: they lie in no
-    others; ``general``: those that everybody asks; ``single``: those that hand out mappings."""
+    others; ``general``: those that everybody asks, by what
+    their blocks are called; ``single``: those that hand out mappings."""
 
     own: dict[str, _native.Store] = field(default_factory=dict)
     replacing: bool = False
-    general: list[_native.Store] = field(default_factory=list)
+    general: dict[str, _native.Store] = field(default_factory=dict)
     single: list[_native.Store] = field(default_factory=list)
 
     @property
     def stores(self) -> list[_native.Store]:
         """All of them, those first that only an interpreter asks."""
-        return [*self.own.values(), *self.general, *self.single]
+        return [*self.own.values(), *self.general.values(), *self.single]
 
 
 A = TypeVar("A", bound="Allocator")
@@ -167,13 +168,15 @@ class Allocator(ABC):
     NotAPython, NotInUse or Unsupported where it is not there. What it lacks it leaves as it is here.
 
     ``name``: as in JSON, and the first part of its lines' ids; ``title``: its line in the ledger; ``replaces``: the
-    allocator whose place it takes where it is there; ``shown_idle``: its lines are there with zeros where the target
+    allocator whose place it takes where it is there; ``walks``: the name in ``recognised.py`` of those whose blocks it
+    knows, which then are no others; ``shown_idle``: its lines are there with zeros where the target
     has none; ``why_holes_stay``: a sentence; ``groups``: what one and several of its pins are; ``emptied``: what
     becomes of such a group without its blocks."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     replaces: ClassVar[type[Allocator] | None] = None
+    walks: ClassVar[str | None] = None
     lines: ClassVar[tuple[LedgerLine, ...]]
     shown_idle: ClassVar[bool] = True
     why_holes_stay: ClassVar[str]
@@ -259,9 +262,18 @@ class Allocator(ABC):
     def used_sizes(self) -> list[tuple[int, int]]:
         """(size, how many are in use) of its blocks."""
 
+    def free_sizes(self) -> list[tuple[int, int]]:
+        """(size, how many are free) of its blocks, where free ones have sizes of their own."""
+        return []
+
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """(the program's pointer, size as in ``used_sizes``) of its ``most`` largest blocks in use, from ``least``
         bytes on, largest first."""
+        return []
+
+    def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
+        """(the program's pointer, size as in ``used_sizes``) of its first ``most`` blocks in use of ``least`` to
+        ``largest`` bytes, ascending; none where they are not listed so."""
         return []
 
     @abstractmethod
@@ -317,6 +329,10 @@ class StoreAllocator(Allocator):
     def used_sizes(self) -> list[tuple[int, int]]:
         """By the sizes of the groups' blocks."""
         return [(row.block_size, row.used) for row in self.store.classes()]
+
+    def free_sizes(self) -> list[tuple[int, int]]:
+        """Those of the groups that have room for them, whether they were handed out before or not."""
+        return [(row.block_size, row.free) for row in self.store.classes()]
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """The blocks of what goes, or is empty, with the last of them."""

@@ -8,8 +8,9 @@ linked into the program. Which memory is its own is known only where it has the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name, title
 from gdbheap.errors import Fault, one_line
@@ -78,15 +79,18 @@ class OtherAllocator:
         return plain and mapping.anonymous and mapping.private and mapping.writable
 
 
-def find_other(target: Target, idle: bool) -> OtherAllocator | None:
-    """The allocator beside glibc's, or in its place when that is ``idle``; None when none shows.
+def find_other(target: Target, idle: bool, walked: Collection[str | None] = ()) -> OtherAllocator | None:
+    """The allocator beside glibc's, or in its place when that is ``idle``; None when none shows. Those whose blocks are
+    ``walked``, by name, are none.
 
-    Then every loaded object is asked for its symbols, otherwise the program alone, whose symbols are known already.
+    When it is idle every loaded object is asked for its symbols, otherwise the program alone, whose symbols are known
+    already.
     """
     program = target.object_of(target.auxv.get(AT_ENTRY, 0))
     asked = target.objects if idle else [program] if program else []
-    found = next(_by_file(target), None) or next(_by_function(asked, idle), None)
-    if found is None and idle:
+    shown = chain(_by_file(target), _by_function(asked, idle))
+    found = next((other for other in shown if other.kind.name not in walked), None)
+    if found is None and idle and not walked:
         found = _by_malloc(target) or _musl(target)
     if found is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Union
 
@@ -30,7 +30,17 @@ class MappedRow(NamedTuple):
     arena: None = None
 
 
-Row = Union[_native.ListedChunk, MappedRow]
+class OtherRow(NamedTuple):
+    """A block in use of an allocator that stands in for malloc, which has no header; ``allocator``: its name."""
+
+    address: int
+    size: int
+    allocator: str
+    state: str = "used"
+    arena: None = None
+
+
+Row = Union[_native.ListedChunk, MappedRow, OtherRow]
 ORDERS: dict[str, Callable[[Row], tuple[int, ...]]] = {
     "size": lambda row: (-row.size, row.address),
     "address": lambda row: (row.address,),
@@ -63,7 +73,7 @@ class Selection:
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
 class Chunk:
     """One chunk: malloc's pointer, its size with the header, its state, the free list it is on, its arena (None: it
-    has a mapping of its own), and what a used one is in a few words."""
+    has a mapping of its own), and what a used one is in a few words. ``allocator``: whose it is."""
 
     address: int
     size: int
@@ -71,6 +81,7 @@ class Chunk:
     list: str | None
     arena: int | None
     what: str | None
+    allocator: str = GlibcAllocator.name
 
 
 @dataclass(frozen=True)
@@ -92,14 +103,41 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
     if selection.type is None:
         listed = _native.list_chunks(glibc.chunks, selection.wanted, order, top)
         others = [row for row in _mapped(glibc) if selection.takes_mapped(row.size)]
-        found: list[Row] = [*listed.rows, *others]
-        count, size = listed.count + len(others), listed.bytes + sum(row.size for row in others)
+        standing_in, count, size = _standing_in(heap, selection, order, top)
+        found: list[Row] = [*listed.rows, *others, *standing_in]
+        count += listed.count + len(others)
+        size += listed.bytes + sum(row.size for row in others)
     else:
         found = _of_type(heap, selection, selection.type)
         count, size = len(found), sum(row.size for row in found)
-    if selection.type is not None or others:
+    if selection.type is not None or others or standing_in:
         found.sort(key=ORDERS[order])
     return Chunks(_described(heap, glibc, found[:top]), count, size)
+
+
+def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) -> tuple[list[OtherRow], int, int]:
+    """The blocks in use of allocators that stand in for malloc, as far as they may be among the first ``top``; how many
+    are meant, and their bytes. They lie in no arena, and their free blocks are those of ``heap sizes``."""
+    rows: list[OtherRow] = []
+    count = size = 0
+    if "used" not in selection.states or selection.arena is not None:
+        return rows, count, size
+    least, largest = selection.minimum, selection.wanted.maximum
+    for allocator in heap.standing_in:
+        for each, blocks in allocator.used_sizes():
+            if least <= each <= largest:
+                count, size = count + blocks, size + blocks * each
+        most = sys.maxsize if top is None else top
+        if order == "address" or largest != sys.maxsize:
+            found = allocator.first_used(least, largest, sys.maxsize if order != "address" else most)
+        else:
+            found = allocator.largest_used(least, most)
+        rows += [OtherRow(address, each, allocator.name) for address, each in found]
+    return rows, count, size
+
+
+def _pointer(row: Row) -> int:
+    return row.address if isinstance(row, OtherRow) else row.address + HEADER
 
 
 def _check(glibc: GlibcAllocator, selection: Selection) -> None:
@@ -149,11 +187,14 @@ def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
 
 
 def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk]:
-    held = [(row.address + HEADER, row.size) for row in rows if row.state in OBJECT_STATES]
+    held = [(_pointer(row), row.size) for row in rows if row.state in OBJECT_STATES]
     found = describe_blocks(heap, held) if held else {}
     words = {address: str(what) for address, what in found.items()}
-    lists = glibc.lists_of(rows)
-    return [
-        Chunk(row.address + HEADER, row.size, row.state, name, row.arena, words.get(row.address + HEADER))
-        for row, name in zip(rows, lists)
-    ]
+    own = [row for row in rows if not isinstance(row, OtherRow)]
+    lists = dict(zip((row.address for row in own), glibc.lists_of(own)))
+    return [_chunk(row, lists.get(row.address), words.get(_pointer(row))) for row in rows]
+
+
+def _chunk(row: Row, name: str | None, what: str | None) -> Chunk:
+    found = Chunk(_pointer(row), row.size, row.state, name, row.arena, what)
+    return replace(found, allocator=row.allocator) if isinstance(row, OtherRow) else found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gdbheap import _native
+from gdbheap.allocators.allocator import Allocator
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.heap import Heap
 
@@ -41,12 +43,23 @@ class SizeRange:
 
 
 @dataclass(frozen=True)
+class OtherSizes:
+    """The blocks of an allocator that stands in for malloc, by its own sizes, ascending, and their sum."""
+
+    allocator: str
+    title: str
+    sizes: list[SizeRow]
+    total: SizeTotal
+
+
+@dataclass(frozen=True)
 class Sizes:
     """The answer of ``heap sizes``, ascending.
 
     Chunks in bins, fast bins and thread caches are free; mmapped chunks are used (``mapped`` of them). ``total`` with
     ``top`` (top chunks) and ``overhead`` (fenceposts, headers of heaps, what memalign skipped in front of mmapped
-    chunks, what others got from ``sbrk``) is all that malloc has: ``heap arenas``' ``total.system``.
+    chunks, what others got from ``sbrk``) is all that malloc has: ``heap arenas``' ``total.system``. ``others``: the
+    blocks of allocators that are there in malloc's place or beside it, which are in no sum here.
     """
 
     sizes: list[SizeRow]
@@ -54,6 +67,7 @@ class Sizes:
     mapped: int
     top: int
     overhead: int
+    others: list[OtherSizes] = field(default_factory=list)
 
     @property
     def ranges(self) -> list[SizeRange]:
@@ -80,7 +94,19 @@ def sizes(heap: Heap) -> Sizes:
     overhead = sum(arena[state][1] for arena in sums for state in ("fencepost", "foreign", "unexplained"))
     overhead += sum(glibc.unwalked(index) for index in range(len(sums)))
     overhead += sum(chunk.chunk - chunk.base for chunk in mapped)
-    return Sizes(sized, _total(sized), len(mapped), top, overhead)
+    return Sizes(sized, _total(sized), len(mapped), top, overhead, list(map(_others, heap.standing_in)))
+
+
+def _others(allocator: Allocator) -> OtherSizes:
+    used: Counter[int] = Counter()
+    free: Counter[int] = Counter()
+    for counts, rows in ((used, allocator.used_sizes()), (free, allocator.free_sizes())):
+        for size, count in rows:
+            counts[size] += count
+    sized = [
+        SizeRow(size, used[size], free[size], size * used[size], size * free[size]) for size in sorted(used | free)
+    ]
+    return OtherSizes(allocator.name, allocator.title, sized, _total(sized))
 
 
 def _total(rows: Iterable[SizeRow]) -> SizeTotal:

@@ -90,7 +90,7 @@ def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
     for allocator in heap.allocators:
         given = WalkedBlocks()
         allocator.give(given)
-        for rank, stores in enumerate((given.own.values(), given.general, given.single)):
+        for rank, stores in enumerate((given.own.values(), given.general.values(), given.single)):
             found += [(rank, allocator.name, store) for store in stores]
     found.sort(key=lambda row: row[0])
     return [name for _rank, name, _store in found], [store for _rank, _name, store in found]

@@ -199,15 +199,17 @@ class Objects:
         return replace(layout, gc_head=head)
 
     def _find_claimed(self, layout: TypeLayout, progress: Progress | None = None) -> _native.Claimed:
-        heaps = self._heaps([*self.blocks.own.values(), *self.blocks.general])
+        heaps = self._heaps([*self.blocks.own.values(), *self.blocks.general.values()])
         return _native.find_claimed(heaps, layout, measures(self.release), root_ranges(self.roots), progress)
 
     @property
     def _sampled(self) -> dict[str, _native.Heaps]:
         """Where small objects may lie: in what is for them alone, or without that in chunks of malloc."""
         own, general = self.blocks.own, self.blocks.general
-        sampled = {name: self._heaps([store, *general]) for name, store in own.items()}
-        return sampled if self.blocks.replacing else {**sampled, "chunks": self._heaps(general)}
+        sampled = {name: self._heaps([store, *general.values()]) for name, store in own.items()}
+        for name, store in general.items() if not self.blocks.replacing else ():
+            sampled[name] = self._heaps([store, *(other for other in general.values() if other is not store)])
+        return sampled
 
     def _class_dealloc(self, layout: TypeLayout, heaps: _native.Heaps) -> int:
         """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
@@ -242,7 +244,7 @@ class Objects:
             "blocks by objects' own fields", len(claimed), "references from walked blocks, static data and stacks"
         )
         own, general, single = self.blocks.own, self.blocks.general, self.blocks.single
-        self.heaps = self._heaps([*own.values(), *general, *single, claimed])
+        self.heaps = self._heaps([*own.values(), *general.values(), *single, claimed])
         found = replace(layout, unwalked=[])
         if not found.class_dealloc:
             heaps = self._heaps([*own.values(), claimed])

@@ -9,13 +9,16 @@ from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.sizes import SizeRange, SizeRow, Sizes, SizeTotal
+    from gdbheap.answers.sizes import OtherSizes, SizeRange, SizeRow, Sizes, SizeTotal
 
 __all__ = ["render"]
 
 COLUMNS = (
     Column("size"), Column("used chunks"), Column("used bytes"), Column("free chunks"), Column("free bytes"),
 )  # fmt: skip
+
+# Of another allocator's sizes so many have a row.
+SHOWN = 20
 
 
 def render(answer: Sizes, whole: Sizes, style: Style) -> str:
@@ -29,7 +32,28 @@ def render(answer: Sizes, whole: Sizes, style: Style) -> str:
         table(COLUMNS, ranges, style, total),
         table((Column("exact size"), *COLUMNS[1:]), rows, style, total),
         style.filled(_sentence(whole, style)),
+        *(part for others in whole.others for part in _others(others, style)),
     )
+
+
+def _others(others: OtherSizes, style: Style) -> list[str]:
+    """A row for each of the sizes that hold the most, and the rest; a sentence."""
+    most = sorted(others.sizes, key=lambda row: -row.used_bytes - row.free_bytes)[:SHOWN]
+    rows = [_row(count_text(row.size), row, style) for row in sorted(most, key=lambda row: row.size)]
+    total, left = others.total, len(others.sizes) - len(most)
+    if left:
+        names = ("used", "free", "used_bytes", "free_bytes")
+        rest = (getattr(total, name) - sum(getattr(row, name) for row in most) for name in names)
+        rows.append(_row(f"{left:,} more", type(total)(*rest), style))
+    columns = [
+        Column(f"{others.title}'s size"),
+        *(Column(column.title.replace("chunks", "blocks")) for column in COLUMNS[1:]),
+    ]
+    sentence = (
+        f"{total.used:,} blocks of {others.title} are used: {style.bytes(total.used_bytes)}. There is room for "
+        f"{total.free:,} more in the pages of these sizes: {style.bytes(total.free_bytes)}."
+    )
+    return [table(columns, rows, style, _row("total", total, style)), style.filled(sentence)]
 
 
 def _row(name: str, sums: SizeRow | SizeTotal, style: Style) -> list[str]:

@@ -235,7 +235,7 @@ class GlibcAllocator(Allocator):
 
     def give(self, blocks: WalkedBlocks) -> None:
         """The chunks of the arenas, and the mmapped ones in use."""
-        blocks.general.append(self.chunks)
+        blocks.general["chunks"] = self.chunks
         blocks.single.append(_native.Mapped([(chunk.chunk, chunk.end) for chunk in self.mapped if not chunk.cached]))
 
     # Holes and what pins them.

@@ -20,13 +20,13 @@ from gdbheap.allocators.allocator import (
     Surroundings,
     WalkedBlocks,
 )
-from gdbheap.allocators.carriers import need_python
+from gdbheap.allocators.carriers import carriers, need_python
+from gdbheap.allocators.mimalloc.roots import Root, find_roots
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.errors import NotInUse, Unsupported
-from gdbheap.layout.facts import Facts
 from gdbheap.target.ranges import Ranges, holds
-from gdbheap.target.target import Damage
+from gdbheap.target.target import Damage, Target
 
 RESERVE = "mimalloc.free.reserve"
 
@@ -67,16 +67,10 @@ class MimallocAllocator(StoreAllocator):
         need_python(self.target)
         if _is_in_use(around):
             raise NotInUse("Python's blocks are pymalloc's")
-        facts = Facts()
-        try:
-            self.mimalloc = Mimalloc(self.target, facts)
-        except Unsupported as error:
-            raise NotInUse(error) from error
-        other = around.other_allocator
-        # A library's segments look the same, but those of a free-threaded build.
-        if other is not None and other.id == self.name and not self.mimalloc.is_free_threaded:
-            raise NotInUse("the segments are a library's")
-        around.facts.take(facts)
+        root = next((root for root in find_roots(self.target) if is_pythons(self.target, root)), None)
+        if root is None:
+            raise NotInUse("no segments of mimalloc: nothing at a multiple of 32 MiB is tiled by a table of slices")
+        self.mimalloc = Mimalloc(self.target, around.facts, root)
 
     @property
     def is_free_threaded(self) -> bool:
@@ -147,6 +141,15 @@ class MimallocAllocator(StoreAllocator):
             if found.damage.address not in known:
                 self.damage.append(Damage.of(found.damage, transient=found.by_one))
         return Looked({"pages": self.store.page_count})
+
+
+def is_pythons(target: Target, root: Root) -> bool:
+    """Whether a mimalloc is CPython's own copy: no library has that form, or an object that carries CPython has it. Of
+    segments that no module is known to have it is believed where the program has Python."""
+    if root.form.has_map:
+        return False
+    known = carriers(target)
+    return root.form.only_pythons or bool(known) and root.module in (None, *known)
 
 
 def _is_in_use(around: Surroundings) -> bool:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.allocators.mimalloc.segments import SEGMENT, Layout, Mimalloc
+from gdbheap.allocators.mimalloc.roots import SEGMENT, segment_ranges
+from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.target.machine import Machine
 from gdbheap.target.mappings import Mappings
-from gdbheap.target.ranges import Ranges
 
 __all__ = ["RunningMimalloc", "SegmentsNow"]
 
@@ -32,20 +32,21 @@ class SegmentsNow:
 class RunningMimalloc:
     """How a process's segments are laid out."""
 
-    layout: Layout
+    form: _native.MimallocForm
     machine: Machine
 
     @classmethod
     def of(cls, mimalloc: Mimalloc, machine: Machine) -> RunningMimalloc:
         """From what a look has located."""
-        return cls(mimalloc.layout, machine)
+        return cls(mimalloc.root.form, machine)
 
     def now(self, space: _native.Space, mappings: Mappings, is_there: Callable[[int], bool]) -> SegmentsNow:
         """The segments as they are. ``is_there``: whether the page of an address is in memory; no other one is touched.
         Raises KeyboardInterrupt."""
         ranges = list(self._candidates(mappings, is_there))
-        rows = _native.find_segments(space, ranges, self.layout.entry, self.layout.newer)
-        blocks = _native.read_mimalloc(space, [row.address for row in rows if row.used and row.tiles], self.layout)
+        rows = _native.find_segments(space, ranges, self.form.name)
+        found = [row.address for row in rows if row.used and row.tiles]
+        blocks = _native.read_mimalloc(space, [(self.form.name, False, found)])
         segments, classes = blocks.segments(), blocks.classes()
         size = sum(segment.end - segment.start for segment in segments)
         odd = len(blocks.damage) + sum(not row.tiles for row in rows if row.used)
@@ -54,15 +55,7 @@ class RunningMimalloc:
     @staticmethod
     def _candidates(mappings: Mappings, is_there: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
         """The multiples of a segment's size in anonymous memory that begin with a page in memory."""
-        for start, end in _anonymous(mappings):
+        for start, end in segment_ranges(mappings):
             for address in range(-(-start // SEGMENT) * SEGMENT, end, SEGMENT):
                 if is_there(address):
                     yield address, min(address + SEGMENT, end)
-
-
-def _anonymous(mappings: Mappings) -> Ranges:
-    return [
-        (mapping.start, mapping.end)
-        for mapping in mappings
-        if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
-    ]

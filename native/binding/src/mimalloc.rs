@@ -1,29 +1,38 @@
-//! CPython's own mimalloc.
+//! mimalloc: CPython's own copy, and libraries.
 
 use crate::memory::Space;
-use crate::records::{records, Given};
 use crate::rows::{all, answers, block, damage_rows, size_class, used, Damage, Hole, Member, Range, SizeClass};
 use crate::watch::watched;
-use gdbheap_core::allocators::mimalloc::{self, MimallocHole, Release};
+use gdbheap_core::allocators::mimalloc::{self, MimallocHole, MimallocRoot};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// Bytes of `mi_page_t`, the offset of `thread_delayed_free` in `mi_heap_t`, whether each heap of a thread has its tag, and
-/// whether it is the mimalloc of late releases.
-pub struct MimallocLayout {
-    entry: u64,
-    delayed: u64,
-    tagged: bool,
-    newer: bool,
-}
-
-records! {
-    MimallocLayout { entry, delayed, tagged, newer }
-}
-
 answers! {
-    /// A segment [start, end) and the thread that has it; 0 where that one is gone.
-    struct Segment { start: u64, end: u64, thread: u64 }
+    /// A form of the structures: bytes of `mi_page_t`, where a segment has its cookie, whether each heap of a thread has its
+    /// tag, whether only CPython's own copy has it, and whether it has a map of pages in the place of segments.
+    struct MimallocForm {
+        name: &'static str,
+        entry: u64,
+        cookie: u64,
+        tagged: bool,
+        only_pythons: bool,
+        has_map: bool,
+    }
+
+    /// A segment [start, end), or an arena or a page of 3.x; the thread that has it, 0 where that one is gone; and the place
+    /// of its mimalloc among those that were read.
+    struct Segment { start: u64, end: u64, thread: u64, root: u32 }
+
+    /// A word of static data that leads to a map of pages of so many words.
+    struct FoundMap of mimalloc::FoundMap { address: u64, map: u64, count: u64 }
+
+    /// Of how many pages it was asked whether they are as a form says, how many are, and how many used blocks tell
+    /// what was asked for, as those of secure and debug builds do: none where not most of them do.
+    struct FormFit of mimalloc::Fit { pages: u64, fit: u64, padded: u64 }
+
+    /// Used blocks whose size that was asked for is known, their bytes, and the bytes that were asked for.
+    struct AskedFor of mimalloc::AskedFor { blocks: u64, bytes: u64, asked: u64 }
 
     /// What looks like a segment's header: the cookie xor the address, used pages, and whether its slices tile it. One that
     /// was given back keeps its header for a while, and has no used pages.
@@ -32,26 +41,20 @@ answers! {
     /// The pages of the heaps with one tag, used blocks, their bytes, and pages that no thread owns.
     struct TaggedHeap { tag: u8, pages: u64, used: u64, bytes: u64, abandoned: u64 }
 
-    /// What lies in a segment. The state is used, free, `free span`, `segment header`, padding or unexplained; the list
-    /// that of a free block, None for one never handed out.
-    struct PageBlock { address: u64, size: u64, state: &'static str, list: Option<&'static str> }
+    /// What lies in a segment. The state is used, free, `free span`, reserved, `segment header`, padding or unexplained; the
+    /// list that of a free block, None for one never handed out. `asked`: the bytes that were asked for, where the block
+    /// says. `root`: the place of its mimalloc among those that were read.
+    struct PageBlock {
+        address: u64,
+        size: u64,
+        state: &'static str,
+        list: Option<&'static str>,
+        asked: Option<u64>,
+        root: u32,
+    }
 
     /// A page whose lists do not fit its count; off `by_one`, as a thread leaves it that stands inside mimalloc.
     struct Miscounted of mimalloc::Miscounted { damage: Damage, by_one: bool }
-}
-
-fn release(newer: bool) -> Release {
-    match newer {
-        false => Release::Early,
-        true => Release::Late,
-    }
-}
-
-impl MimallocLayout {
-    fn layout(&self) -> mimalloc::MimallocLayout {
-        let MimallocLayout { entry, delayed, tagged, newer } = *self;
-        mimalloc::MimallocLayout { entry, delayed, tagged, release: release(newer) }
-    }
 }
 
 fn hole(found: MimallocHole) -> Hole {
@@ -59,7 +62,7 @@ fn hole(found: MimallocHole) -> Hole {
     Hole { start, end, address: start, arena: None, before: before.map(block), after: after.map(block) }
 }
 
-/// All of one mimalloc, by address.
+/// All of one mimalloc or several, by address.
 #[pyclass(frozen)]
 pub struct Mimalloc(pub Arc<mimalloc::Mimalloc>);
 
@@ -68,8 +71,8 @@ impl Mimalloc {
     /// Every segment, by address.
     fn segments(&self) -> Vec<Segment> {
         let row = |segment: &mimalloc::Segment| {
-            let mimalloc::Segment { address, end, thread, .. } = *segment;
-            Segment { start: address, end, thread }
+            let mimalloc::Segment { address, end, thread, root, .. } = *segment;
+            Segment { start: address, end, thread, root }
         };
         self.0.segments().iter().map(row).collect()
     }
@@ -91,6 +94,11 @@ impl Mimalloc {
         self.0.free_spans()
     }
 
+    /// What holds no block in use: pages and spans, ascending.
+    fn empty_spans(&self) -> Vec<Range> {
+        self.0.empty_spans()
+    }
+
     #[getter]
     fn page_count(&self) -> usize {
         self.0.page_count()
@@ -98,13 +106,24 @@ impl Mimalloc {
 
     /// What holds `address`; None outside every segment.
     fn find(&self, space: &Space, address: u64) -> Option<PageBlock> {
-        let row = |(address, size, state, list)| PageBlock { address, size, state, list };
-        self.0.find(&space.0, address).map(row)
+        let (root, (address, size, state, list)) = self.0.find(&space.0, address)?;
+        let asked = if state == "used" { self.0.asked_at(&space.0, address) } else { None };
+        Some(PageBlock { address, size, state, list, asked, root })
+    }
+
+    /// What was asked for of the used blocks that say so.
+    fn asked_for(&self, py: Python<'_>, space: &Space) -> PyResult<AskedFor> {
+        Ok(watched(py, None, |watcher| self.0.asked_for(watcher, &space.0))?.into())
     }
 
     /// The used blocks of the page whose slices hold `address`.
     fn used_in_page(&self, address: u64) -> Vec<Member> {
         self.0.used_in_page(address).into_iter().map(used).collect()
+    }
+
+    /// The first `most` used blocks of `least` to `largest` bytes, ascending.
+    fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<Member> {
+        self.0.first_used(least, largest, most).into_iter().map(used).collect()
     }
 
     /// The `most` largest used blocks of at least `least` bytes, largest first.
@@ -131,29 +150,65 @@ impl Mimalloc {
     }
 }
 
-/// Reads every segment. `segments`: their addresses.
+fn form(name: &str) -> PyResult<&'static mimalloc::MimallocForm> {
+    mimalloc::form_named(name).ok_or_else(|| PyValueError::new_err(format!("no form of mimalloc is called {name:?}")))
+}
+
+/// The forms that mimalloc's structures have had, in the order in which they are tried.
 #[pyfunction]
-pub fn read_mimalloc(
-    py: Python<'_>,
-    space: &Space,
-    segments: Vec<u64>,
-    layout: Given<MimallocLayout>,
-) -> PyResult<Mimalloc> {
-    let found = watched(py, None, |watcher| mimalloc::read_mimalloc(watcher, &space.0, segments, layout.0.layout()))?;
+pub fn mimalloc_forms() -> Vec<MimallocForm> {
+    let row = |form: &mimalloc::MimallocForm| MimallocForm {
+        name: form.name,
+        entry: form.entry(),
+        cookie: form.cookie(),
+        tagged: form.tagged,
+        only_pythons: form.only_pythons,
+        has_map: form.has_map(),
+    };
+    mimalloc::FORMS.iter().map(row).collect()
+}
+
+/// Reads all of several. Of each: the name of its form, whether its blocks tell what was asked for, and the addresses of its
+/// segments, or that of its map of pages. Raises ValueError for another name.
+#[pyfunction]
+pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Vec<u64>)>) -> PyResult<Mimalloc> {
+    let root =
+        |(name, padded, places): (String, bool, Vec<u64>)| Ok(MimallocRoot { form: form(&name)?, padded, places });
+    let roots = roots.into_iter().map(root).collect::<PyResult<Vec<MimallocRoot>>>()?;
+    let found = watched(py, None, |watcher| mimalloc::read_mimalloc(watcher, &space.0, &roots))?;
     Ok(Mimalloc(Arc::new(found)))
 }
 
-/// What looks like a segment's header at a multiple of 32 MiB in `ranges`; `entry`: bytes of an entry of its table.
+/// What looks like a segment's header at a multiple of 32 MiB in `ranges`, by the form of that name. Raises ValueError for
+/// another name.
 #[pyfunction]
-pub fn find_segments(
-    py: Python<'_>,
-    space: &Space,
-    ranges: Vec<Range>,
-    entry: u64,
-    newer: bool,
-) -> PyResult<Vec<FoundSegment>> {
-    let find = |watcher: &dyn gdbheap_core::Watcher| {
-        mimalloc::find_segments(watcher, &space.0, &ranges, entry, release(newer))
-    };
-    Ok(all(watched(py, None, find)?))
+pub fn find_segments(py: Python<'_>, space: &Space, ranges: Vec<Range>, name: &str) -> PyResult<Vec<FoundSegment>> {
+    let form = form(name)?;
+    Ok(all(watched(py, None, |watcher| mimalloc::find_segments(watcher, &space.0, &ranges, form))?))
+}
+
+/// The words of static data in `ranges` that lead to what looks like a map of pages.
+#[pyfunction]
+pub fn find_page_maps(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult<Vec<FoundMap>> {
+    Ok(all(watched(py, None, |watcher| mimalloc::find_page_maps(watcher, &space.0, &ranges))?))
+}
+
+/// How well the form of that name fits a sample of the pages of segments, or of a map. Raises ValueError for another name.
+#[pyfunction]
+pub fn mimalloc_fit(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>) -> PyResult<FormFit> {
+    let form = form(name)?;
+    Ok(py.detach(|| mimalloc::fit_of(&space.0, form, &places)).into())
+}
+
+/// The heaps that the pages of a sample of segments belong to, by the form of that name. Raises ValueError for another name.
+#[pyfunction]
+pub fn mimalloc_owners(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>) -> PyResult<Vec<u64>> {
+    let form = form(name)?;
+    Ok(py.detach(|| mimalloc::owners_of(&space.0, form, &places)))
+}
+
+/// [start, end) of a map of pages and of each of its submaps, ascending.
+#[pyfunction]
+pub fn page_map_tables(py: Python<'_>, space: &Space, map: u64) -> Vec<Range> {
+    py.detach(|| mimalloc::map_tables(&space.0, map))
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use gdbheap_core::allocators::mimalloc::{read_mimalloc, Mimalloc, MimallocLayout, Release};
+use gdbheap_core::allocators::mimalloc::{form_named, read_mimalloc, Mimalloc, MimallocRoot};
 use gdbheap_core::allocators::{Run, Runs, SharedHeaps, Store};
 use gdbheap_core::graph::{draw_graph, Graph, GraphLayout};
 use gdbheap_core::python::TypeLayout;
@@ -13,6 +13,8 @@ const SEGMENT: u64 = 32 << 20;
 const TABLE: u64 = 264;
 const ENTRY: u64 = 80;
 const SLICES: u64 = 512;
+/// `thread_delayed_free` in `mi_heap_t`.
+const DELAYED: u64 = 2840;
 const ABSENT: &str = "absent bytes";
 
 /// A segment whose header has `size` bytes, with a page for each word of `heaps`; entries after those are zeros.
@@ -33,8 +35,9 @@ fn segment(size: u64, heaps: &[u64]) -> Memory {
 }
 
 fn read(memory: &Memory) -> Mimalloc {
-    let layout = MimallocLayout { entry: ENTRY, delayed: 0, tagged: false, release: Release::Early };
-    read_mimalloc(&Unwatched, &memory.space(), vec![SEGMENT], layout).expect("not cancelled")
+    let form = form_named("2.1.0").expect("the form of 3.13's copy");
+    let roots = [MimallocRoot { form, padded: false, places: vec![SEGMENT] }];
+    read_mimalloc(&Unwatched, &memory.space(), &roots).expect("not cancelled")
 }
 
 /// What is wrong, and what was found there.
@@ -67,7 +70,7 @@ fn list_of_a_heap() {
     let whole = TABLE + (SLICES + 1) * ENTRY;
     let mut memory = segment(whole, &[4096]);
     assert_eq!(damage(&memory), [("thread_delayed_free of a heap", ABSENT.to_string())]);
-    memory.add(4096, vec![0; 8]);
+    memory.add(4096 + DELAYED, vec![0; 8]);
     assert_eq!(damage(&memory), []);
     let used = read(&memory).heaps()[0].2;
     assert_eq!(used, 1);

@@ -5,7 +5,7 @@ mod support;
 use gdbheap_core::allocators::glibc::{
     find_extents, find_fenced, find_mmapped, follow_bins, walk_chunks, CacheList, MmappedStyle, Stretch,
 };
-use gdbheap_core::allocators::mimalloc::{find_segments, read_mimalloc, MimallocLayout, Release};
+use gdbheap_core::allocators::mimalloc::{find_page_maps, find_segments, fit_of, read_mimalloc, MimallocRoot, FORMS};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
 use gdbheap_core::memory::OwnedRange;
@@ -130,12 +130,11 @@ fn segments_of_anything() {
     let mut chance = Chance::new("segments_of_anything");
     let segment = 32 << 20;
     for _ in 0..INPUTS / 3 {
-        let release = if chance.one_in(2) { Release::Early } else { Release::Late };
-        let entry = if chance.one_in(2) { 80 } else { 96 };
+        let form = &FORMS[chance.below(FORMS.len() as u64) as usize];
         let size = chance.between(1 << 12, 1 << 18) & !7;
         let mut memory = bytes(&mut chance, segment, size);
         // Plausible counts, so that more than the header is looked at.
-        let counts = if release == Release::Early { 224 } else { 248 };
+        let counts = if form.cookie() == 216 { 224 } else { 248 };
         for (place, value) in [(0, 512), (8, 1), (16, 0), (24, 512)] {
             if !chance.one_in(5) {
                 memory.put(segment + counts + place, value);
@@ -143,9 +142,13 @@ fn segments_of_anything() {
         }
         let space = memory.space();
         let ranges = [(segment, segment + size)];
-        find_segments(&Unwatched, &space, &ranges, entry, release).expect("not cancelled");
-        let layout = MimallocLayout { entry, delayed: chance.below(1 << 8), tagged: chance.one_in(2), release };
-        let found = read_mimalloc(&Unwatched, &space, vec![segment, 2 * segment], layout).expect("not cancelled");
+        find_segments(&Unwatched, &space, &ranges, form).expect("not cancelled");
+        find_page_maps(&Unwatched, &space, &ranges).expect("not cancelled");
+        let places = vec![segment, 2 * segment];
+        fit_of(&space, form, &places);
+        let roots = [MimallocRoot { form, padded: chance.one_in(2), places }];
+        let found = read_mimalloc(&Unwatched, &space, &roots).expect("not cancelled");
+        found.asked_for(&Unwatched, &space).expect("not cancelled");
         found.holes(&Unwatched, 1).expect("not cancelled");
         found.classes();
         found.heaps();

@@ -1,11 +1,14 @@
-//! Where the fields of mimalloc's structures lie, in the two forms that CPython has had.
+//! Where the fields of mimalloc's structures lie, in the forms that it has had: `FORMS`.
 //!
-//! A segment is aligned to 32 MiB and begins with `mi_segment_t`: `used@208, cookie@216, segment_slices@224,
-//! segment_info_slices@232, u32 kind@240, slice_entries@248, thread_id@256, slices[]@264`. A slice is 64 KiB; the entry of
-//! a span's first one is its `mi_page_t`: `u32 slice_count@0, u32 slice_offset@4, bits@8 (the heap's tag from bit 3 on),
-//! u16 capacity@10, u16 reserved@12, free@16, u32 used@24, u32 xblock_size@28, local_free@32, xthread_free@40 (two flags
-//! below), xheap@48`. How long an entry is depends on the build. All this is 3.13's; in late 3.14 and in 3.15 some of it
-//! lies elsewhere: see `Head::of` and `late_page`.
+//! Up to 2.x memory is cut into segments, aligned to 32 MiB. A segment begins with `mi_segment_t`: `used, cookie`, then
+//! `segment_slices, segment_info_slices, u32 kind, slice_entries, thread_id, slices[]` one after the other. A slice is
+//! 64 KiB; the entry of a span's first one is its `mi_page_t`, which begins with `u32 slice_count@0, u32 slice_offset@4`.
+//! From 3.0 on a map leads from each slice to its `mi_page_t`, and pages are cut from arenas (`mi_arena_t`) or come from
+//! the kernel one by one; each says which in its `mi_memid_t`.
+//!
+//! Offsets are those of the debug information of builds of 2.0.9, 2.1.2, 2.1.7, 2.2.4, 2.3.2, 3.1.5 and 3.3.2, with
+//! and without `MI_SECURE=4`; those of CPython's own copy are 3.13's, and for late 3.14 and 3.15 those of 2.2. In 3.4
+//! `page_start` is a number of words, which is proven on a build.
 
 use crate::allocators::mimalloc::page::Page;
 use crate::bytes::{half_at, word_at};
@@ -18,28 +21,8 @@ pub(crate) const LARGEST_HEAD: usize = 288;
 pub(crate) const MAX_SEGMENT_SLICES: u64 = 1 << 26;
 const HUGE_BLOCK: u64 = 1 << 31;
 
-/// Which form the structures have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
-    /// That of 3.13 and of early 3.14.
-    Early,
-    /// That of late 3.14 and of 3.15.
-    Late,
-}
-
-/// What the caller found out of a build.
-#[derive(Clone, Copy, Debug)]
-pub struct MimallocLayout {
-    /// Bytes of `mi_page_t`.
-    pub entry: u64,
-    /// The offset of `thread_delayed_free` in `mi_heap_t`.
-    pub delayed: u64,
-    /// Whether each heap of a thread has its tag.
-    pub tagged: bool,
-    pub release: Release,
-}
-
 /// Where the fields of `mi_segment_t` lie.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) used: usize,
     pub(crate) cookie: usize,
@@ -48,70 +31,288 @@ pub(crate) struct Head {
     pub(crate) table: u64,
 }
 
-impl Head {
-    pub(crate) fn of(release: Release) -> Head {
-        match release {
-            Release::Early => Head { used: 208, cookie: 216, counts: 224, table: 264 },
-            Release::Late => Head { used: 216, cookie: 224, counts: 248, table: 288 },
+/// Where the fields of `mi_arena_t` lie: `slice_count` with `info_slices` behind it; `slices_free`, with `slices_committed`
+/// and `slices_dirty` behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArenaHead {
+    pub(crate) slices: usize,
+    pub(crate) bitmaps: usize,
+}
+
+/// Where a page begins to have blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// Three blocks in for those up to 64 bytes, one for those up to 512: so that not all of them fall on the same lines of
+    /// the cache.
+    Blocks,
+    /// So far in for blocks of 8 to 1024 bytes.
+    Fixed(u64),
+    /// An address, here.
+    Stored(usize),
+    /// So many words behind the `mi_page_t`, here.
+    Words(usize),
+}
+
+/// Where the fields of `mi_page_t` lie. Of numbers: the offset and how many bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields {
+    /// All of it.
+    pub(crate) bytes: usize,
+    capacity: usize,
+    reserved: usize,
+    used: (usize, usize),
+    size: (usize, usize),
+    start: Start,
+    /// `free`, `local_free`, and `xthread_free` with two flags below.
+    lists: [usize; 3],
+    /// The heap, or what tells the thread: zero where that is gone.
+    owner: usize,
+    /// The heap's tag, from which bit on.
+    tag: Option<(usize, u8)>,
+    /// The two keys by which words of lists, or what is behind blocks, are told.
+    keys: Option<usize>,
+    /// `mi_memid_t`, where pages are not parts of segments.
+    pub(crate) memid: usize,
+}
+
+/// How memory is cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Family {
+    Segments(Head),
+    Map(ArenaHead),
+}
+
+/// One form of the structures.
+#[derive(Clone, Copy, Debug)]
+pub struct MimallocForm {
+    pub name: &'static str,
+    pub(crate) family: Family,
+    pub(crate) fields: Fields,
+    /// The offset of `thread_delayed_free` in `mi_heap_t`.
+    pub(crate) delayed: Option<u64>,
+    /// Whether each heap of a thread has its tag.
+    pub tagged: bool,
+    /// Whether it is that of CPython's own copy and of no library.
+    pub only_pythons: bool,
+    /// Whether words of lists are encoded.
+    pub(crate) encoded: bool,
+}
+
+const EARLY: Head = Head { used: 208, cookie: 216, counts: 224, table: 264 };
+const LATE: Head = Head { used: 216, cookie: 224, counts: 248, table: 288 };
+const OLD_DELAYED: Option<u64> = Some(2840);
+const DELAYED: Option<u64> = Some(8);
+/// The heap's keys, behind `thread_delayed_free`.
+pub(crate) const HEAP_KEYS: u64 = 32;
+
+const OLD: Fields = Fields {
+    bytes: 80,
+    capacity: 10,
+    reserved: 12,
+    used: (24, 4),
+    size: (28, 4),
+    start: Start::Blocks,
+    lists: [16, 32, 40],
+    owner: 48,
+    tag: None,
+    keys: None,
+    memid: 0,
+};
+/// Of builds without the interpreter's lock: a list of pages to be freed later is behind the rest.
+const FREE_THREADED: Fields = Fields { bytes: 96, tag: Some((8, 3)), ..OLD };
+const NEW: Fields = Fields {
+    bytes: 96,
+    used: (32, 2),
+    size: (40, 8),
+    start: Start::Stored(48),
+    lists: [16, 24, 56],
+    owner: 64,
+    tag: Some((35, 0)),
+    ..OLD
+};
+const MAPPED: Fields = Fields {
+    bytes: 120,
+    capacity: 18,
+    reserved: 20,
+    used: (16, 2),
+    size: (40, 8),
+    start: Start::Stored(48),
+    lists: [8, 24, 32],
+    owner: 0,
+    tag: None,
+    keys: None,
+    memid: 96,
+};
+const WORDS: Fields = Fields { bytes: 112, start: Start::Words(48), memid: 88, ..MAPPED };
+const FIRST_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 80 };
+const ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 104 };
+
+/// The fields with two keys at `at`: what follows lies behind them.
+const fn keyed(fields: Fields, at: usize) -> Fields {
+    let xthread = if fields.lists[2] >= at { fields.lists[2] + 16 } else { fields.lists[2] };
+    Fields {
+        bytes: fields.bytes + 16,
+        lists: [fields.lists[0], fields.lists[1], xthread],
+        owner: if fields.owner >= at { fields.owner + 16 } else { fields.owner },
+        memid: if fields.memid >= at { fields.memid + 16 } else { fields.memid },
+        keys: Some(at),
+        ..fields
+    }
+}
+
+const fn started(start: Start) -> Fields {
+    Fields { start, ..OLD }
+}
+
+const fn of_segments(name: &'static str, head: Head, fields: Fields, delayed: Option<u64>) -> MimallocForm {
+    let encoded = fields.keys.is_some();
+    MimallocForm { name, family: Family::Segments(head), fields, delayed, tagged: false, only_pythons: false, encoded }
+}
+
+const fn of_map(name: &'static str, arena: ArenaHead, fields: Fields) -> MimallocForm {
+    let encoded = fields.keys.is_some();
+    MimallocForm {
+        name,
+        family: Family::Map(arena),
+        fields,
+        delayed: None,
+        tagged: false,
+        only_pythons: false,
+        encoded,
+    }
+}
+
+const fn plain(name: &'static str, form: MimallocForm) -> MimallocForm {
+    MimallocForm { name, encoded: false, ..form }
+}
+
+const SECURE_20: Fields = keyed(started(Start::Fixed(384)), 40);
+
+/// The forms, by their names. Those that fit the same segments are told apart by their pages' lists; of several that fit all
+/// the first one is taken.
+pub const FORMS: [MimallocForm; 18] = [
+    MimallocForm { tagged: true, only_pythons: true, ..of_segments("3.13t", EARLY, FREE_THREADED, OLD_DELAYED) },
+    of_segments("2.1.0", EARLY, OLD, OLD_DELAYED),
+    of_segments("2.0.9", EARLY, started(Start::Fixed(384)), OLD_DELAYED),
+    of_segments("2.0.9 secure", EARLY, SECURE_20, OLD_DELAYED),
+    of_segments("2.1.0 secure", EARLY, keyed(OLD, 40), OLD_DELAYED),
+    of_segments("2.1.7", EARLY, NEW, DELAYED),
+    of_segments("2.1.7 secure", EARLY, keyed(NEW, 56), DELAYED),
+    plain("2.1.7 padded", of_segments("", EARLY, keyed(NEW, 56), DELAYED)),
+    of_segments("2.2", LATE, NEW, DELAYED),
+    of_segments("2.2 secure", LATE, keyed(NEW, 56), DELAYED),
+    plain("2.2 padded", of_segments("", LATE, keyed(NEW, 56), DELAYED)),
+    of_map("3.0", FIRST_ARENA, MAPPED),
+    of_map("3.0 secure", FIRST_ARENA, keyed(MAPPED, 64)),
+    of_map("3.2", ARENA, MAPPED),
+    of_map("3.2 secure", ARENA, keyed(MAPPED, 56)),
+    plain("3.2 padded", of_map("", ARENA, keyed(MAPPED, 56))),
+    of_map("3.4", ARENA, WORDS),
+    of_map("3.4 secure", ARENA, keyed(WORDS, 56)),
+];
+
+/// The form with this name.
+pub fn form_named(name: &str) -> Option<&'static MimallocForm> {
+    FORMS.iter().find(|form| form.name == name)
+}
+
+impl MimallocForm {
+    /// Where segments' headers have what, for forms that have segments.
+    pub(crate) fn head(&self) -> Option<&Head> {
+        match &self.family {
+            Family::Segments(head) => Some(head),
+            Family::Map(_) => None,
+        }
+    }
+
+    /// Whether a map leads to the pages.
+    pub fn has_map(&self) -> bool {
+        matches!(self.family, Family::Map(_))
+    }
+
+    /// Whether pages have keys, as secure and padded builds' have.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.fields.keys.is_some()
+    }
+
+    /// Bytes of `mi_page_t`.
+    pub fn entry(&self) -> u64 {
+        self.fields.bytes as u64
+    }
+
+    /// Where a segment has its cookie, zero where there are none.
+    pub fn cookie(&self) -> u64 {
+        self.head().map_or(0, |head| head.cookie as u64)
+    }
+
+    /// The page whose `mi_page_t`, at `entry`, has these bytes; its slices are [start, end). A span without a page has the
+    /// size 0. None where the bytes end too early.
+    pub(crate) fn page(&self, bytes: &[u8], start: u64, end: u64, entry: u64) -> Option<Page> {
+        let fields = &self.fields;
+        let half = |at: usize| half_at(bytes, at).map(|half| u64::from(half & 0xffff));
+        let size = match number(bytes, fields.size)? {
+            size if fields.size.1 == 4 && size >= HUGE_BLOCK => end - start,
+            size => size,
+        };
+        let blocks = match fields.start {
+            Start::Stored(at) => word_at(bytes, at)?,
+            Start::Words(at) => entry.wrapping_add(8 * u64::from(half_at(bytes, at)?)),
+            rule => start + rule.before(size),
+        };
+        let keys = match fields.keys {
+            Some(at) => [word_at(bytes, at)?, word_at(bytes, at + 8)?],
+            None => [0; 2],
+        };
+        let owner = word_at(bytes, fields.owner)?;
+        Some(Page {
+            start,
+            end,
+            blocks: if (start..end).contains(&blocks) { blocks } else { end },
+            size,
+            capacity: half(fields.capacity)?,
+            reserved: half(fields.reserved)?,
+            counted: number(bytes, fields.used)?,
+            lists: [
+                word_at(bytes, fields.lists[0])?,
+                word_at(bytes, fields.lists[1])?,
+                word_at(bytes, fields.lists[2])? & !3,
+            ],
+            tag: self.tag(bytes)?,
+            // A thread's number has three bits of flags.
+            heap: if self.has_map() { owner & !7 } else { owner },
+            entry,
+            keys,
+            encoded: self.encoded,
+            root: 0,
+            first: 0,
+        })
+    }
+
+    fn tag(&self, bytes: &[u8]) -> Option<u8> {
+        match self.fields.tag {
+            Some((at, 0)) => bytes.get(at).copied(),
+            Some((at, shift)) => Some(bytes.get(at)? >> shift & 15),
+            None => Some(0),
         }
     }
 }
 
-/// The page whose entry, at `entry`, has these bytes; its slices are [start, end). A span without a page has the size 0.
-/// None where the bytes end too early.
-pub(crate) fn parse_page(bytes: &[u8], start: u64, end: u64, entry: u64, release: Release) -> Option<Page> {
-    match release {
-        Release::Early => early_page(bytes, start, end, entry),
-        Release::Late => late_page(bytes, start, end, entry),
+impl Start {
+    /// How far in blocks of `size` bytes begin, where that is a rule.
+    fn before(self, size: u64) -> u64 {
+        match self {
+            Start::Blocks if size <= 64 => 3 * size,
+            Start::Blocks if size <= 512 => size,
+            Start::Fixed(before) if (8..=1024).contains(&size) => before,
+            _ => 0,
+        }
     }
 }
 
-fn early_page(bytes: &[u8], start: u64, end: u64, entry: u64) -> Option<Page> {
-    let bits = *bytes.get(8)?;
-    let word = half_at(bytes, 10)?;
-    let xblock = u64::from(half_at(bytes, 28)?);
-    let size = if xblock < HUGE_BLOCK { xblock } else { end - start };
-    // Small blocks do not begin where the slice does, so that not all of them fall on the same lines of the cache.
-    let offset = if size <= 64 {
-        3 * size
-    } else if size <= 512 {
-        size
-    } else {
-        0
-    };
-    Some(Page {
-        start,
-        end,
-        blocks: start + offset,
-        size,
-        capacity: u64::from(word & 0xffff),
-        reserved: u64::from(word >> 16),
-        counted: u64::from(half_at(bytes, 24)?),
-        lists: [word_at(bytes, 16)?, word_at(bytes, 32)?, word_at(bytes, 40)? & !3],
-        tag: bits >> 3 & 15,
-        heap: word_at(bytes, 48)?,
-        entry,
-        first: 0,
-    })
-}
-
-/// `free@16, local_free@24, u16 used@32, heap_tag@35, block_size@40, page_start@48, xthread_free@56, xheap@64`.
-fn late_page(bytes: &[u8], start: u64, end: u64, entry: u64) -> Option<Page> {
-    let word = half_at(bytes, 10)?;
-    let (size, blocks) = (word_at(bytes, 40)?, word_at(bytes, 48)?);
-    let inside = (start..end).contains(&blocks);
-    Some(Page {
-        start,
-        end,
-        blocks: if inside { blocks } else { end },
-        size,
-        capacity: u64::from(word & 0xffff),
-        reserved: u64::from(word >> 16),
-        counted: u64::from(half_at(bytes, 32)? & 0xffff),
-        lists: [word_at(bytes, 16)?, word_at(bytes, 24)?, word_at(bytes, 56)? & !3],
-        tag: *bytes.get(35)?,
-        heap: word_at(bytes, 64)?,
-        entry,
-        first: 0,
-    })
+fn number(bytes: &[u8], (at, size): (usize, usize)) -> Option<u64> {
+    match size {
+        8 => word_at(bytes, at),
+        4 => half_at(bytes, at).map(u64::from),
+        _ => half_at(bytes, at).map(|half| u64::from(half & 0xffff)),
+    }
 }

@@ -1,6 +1,8 @@
 //! Finding mimalloc's segments by the shape of their headers.
 
-use crate::allocators::mimalloc::layout::{Head, Release, ALIGNMENT, ENTRIES, LARGEST_HEAD, MAX_SEGMENT_SLICES, SLICE};
+use crate::allocators::mimalloc::layout::{
+    Head, MimallocForm, ALIGNMENT, ENTRIES, LARGEST_HEAD, MAX_SEGMENT_SLICES, SLICE,
+};
 use crate::bytes::{u32_at, u64_at};
 use crate::error::Result;
 use crate::memory::space::Space;
@@ -11,6 +13,7 @@ const MAX_INFO_SLICES: u64 = 8;
 /// A segment's header, as far as it is the same in all builds.
 struct Header {
     slices: u64,
+    entries: u64,
     info: u64,
     cookie: u64,
     used: u64,
@@ -18,8 +21,7 @@ struct Header {
 }
 
 impl Header {
-    fn read(space: &Space, address: u64, release: Release) -> Option<Header> {
-        let head = Head::of(release);
+    fn read(space: &Space, address: u64, head: &Head) -> Option<Header> {
         let mut bytes = [0; LARGEST_HEAD + 8];
         space.exact(address, &mut bytes).ok()?;
         let word = |offset| u64_at(&bytes, offset);
@@ -28,12 +30,14 @@ impl Header {
         let fits = kind <= 1
             && (1..=MAX_INFO_SLICES).contains(&info)
             && (info + 1..=MAX_SEGMENT_SLICES).contains(&slices)
-            && entries == slices.min(ENTRIES)
+            // Secure builds keep the last slice as a guard.
+            && (entries == slices.min(ENTRIES) || entries + 1 == slices)
             && (kind == 1 || slices == ENTRIES)
             && u64::from(u32_at(&bytes, head.table as usize)) == info
             && u32_at(&bytes, head.table as usize + 4) == 0;
         fits.then(|| Header {
             slices,
+            entries,
             info,
             cookie: word(head.cookie) ^ address,
             used: word(head.used),
@@ -43,7 +47,7 @@ impl Header {
 
     /// Whether the spans of the slices follow each other up to the end of the segment.
     fn tiles(&self, space: &Space, address: u64, entry: u64) -> bool {
-        let (mut index, entries) = (self.info, self.slices.min(ENTRIES));
+        let (mut index, entries) = (self.info, self.entries);
         while index < entries {
             let Ok(word) = space.word(address + self.table + index * entry) else { return false };
             if word >> 32 != 0 || word == 0 {
@@ -51,7 +55,7 @@ impl Header {
             }
             index += word;
         }
-        index == self.slices
+        index == self.slices || index == entries
     }
 }
 
@@ -67,15 +71,15 @@ pub struct FoundSegment {
     pub tiles: bool,
 }
 
-/// What looks like a segment's header at a multiple of 32 MiB in `ranges`. `entry`: bytes of an entry.
+/// What looks like a segment's header at a multiple of 32 MiB in `ranges`; nothing for a form that has no segments.
 pub fn find_segments(
     watcher: &dyn Watcher,
     space: &Space,
     ranges: &[(u64, u64)],
-    entry: u64,
-    release: Release,
+    form: &MimallocForm,
 ) -> Result<Vec<FoundSegment>> {
     let (mut found, mut at) = (Vec::new(), 0);
+    let Some(head) = form.head() else { return Ok(found) };
     for (start, end) in ranges.iter().copied() {
         let mut address = start.max(at).next_multiple_of(ALIGNMENT);
         while let Some(next) = space.next_backed(address).and_then(|next| next.checked_next_multiple_of(ALIGNMENT)) {
@@ -85,8 +89,8 @@ pub fn find_segments(
             }
             watcher.check()?;
             let mut size = 1;
-            if let Some(header) = Header::read(space, address, release) {
-                let tiles = header.tiles(space, address, entry);
+            if let Some(header) = Header::read(space, address, head) {
+                let tiles = header.tiles(space, address, form.entry());
                 let (cookie, used) = (header.cookie, header.used);
                 found.push(FoundSegment { address, cookie, used, tiles });
                 // Nothing begins inside of a segment that is larger.

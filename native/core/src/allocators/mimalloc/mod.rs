@@ -1,13 +1,18 @@
-//! CPython's own mimalloc: its segments, their pages, and which blocks are used.
+//! mimalloc, CPython's own copy and libraries: its segments, their pages, and which blocks are used.
 
+pub(crate) mod areas;
 pub(crate) mod layout;
 pub(crate) mod locate;
+pub(crate) mod maps;
 pub(crate) mod page;
 pub(crate) mod parts;
 pub(crate) mod segments;
+pub(crate) mod spans;
 
-pub use layout::{MimallocLayout, Release};
+pub use layout::{form_named, MimallocForm, FORMS};
 pub use locate::{find_segments, FoundSegment};
+pub use maps::{find_page_maps, map_tables, FoundMap};
 pub use page::Miscounted;
 pub use parts::MimallocHole;
-pub use segments::{read_mimalloc, Mimalloc, Segment};
+pub use segments::{fit_of, owners_of, read_mimalloc, AskedFor, Fit, Mimalloc, MimallocRoot};
+pub use spans::Segment;

@@ -6,11 +6,13 @@
 use crate::allocators::damage::Damage;
 use crate::allocators::runs::Run;
 use crate::bits;
-use crate::bytes::u64_at;
+use crate::bytes::{u64_at, word_at};
 use crate::memory::space::Space;
 
 /// A list is followed in a copy of the page if that is worth it: blocks of at most this size.
 const MAX_BULK: u64 = 1024;
+/// Bytes behind what was asked for, where a block tells that.
+const PADDING: u64 = 8;
 
 /// A page: blocks of one size in a span of slices.
 #[derive(Clone, Copy)]
@@ -32,6 +34,11 @@ pub(crate) struct Page {
     pub(crate) tag: u8,
     pub(super) heap: u64,
     pub(super) entry: u64,
+    /// By which words of its lists are encoded, and what is behind its blocks.
+    pub(super) keys: [u64; 2],
+    pub(super) encoded: bool,
+    /// The place of its mimalloc among several.
+    pub(super) root: u32,
     /// Number of the first block among all; pages begin at multiples of 64.
     pub(crate) first: u64,
 }
@@ -69,7 +76,12 @@ impl Page {
 
     #[inline]
     pub(super) fn number_at(&self, address: u64) -> Option<u64> {
-        let number = address.checked_sub(self.blocks)? / self.size;
+        let inside = address.checked_sub(self.blocks)?;
+        // Dividing 32 bits takes half as long, and most pages are small.
+        let number = match (u32::try_from(inside), u32::try_from(self.size)) {
+            (Ok(inside), Ok(size)) => u64::from(inside / size),
+            _ => inside / self.size,
+        };
         (number < self.capacity).then_some(number)
     }
 
@@ -87,6 +99,50 @@ impl Page {
         self.blocks + number * self.size
     }
 
+    /// What a word of its lists says: an address, 0 at the end. In secure builds that is `rotr(word - k0, k0) ^ k1`, and the
+    /// page's own address at the end (`mi_ptr_decode`).
+    #[inline]
+    fn link(&self, word: u64) -> u64 {
+        if !self.encoded {
+            return word;
+        }
+        match decoded(word, self.keys) {
+            end if end == self.entry => 0,
+            link => link,
+        }
+    }
+
+    /// The bytes that were asked for of a block, by the words at its end: `{u32 canary, u32 delta}` (`mi_padding_t`). The canary
+    /// is the block's address, encoded, without its lowest byte in newer releases. None where it is not.
+    fn asked_by(&self, number: u64, end: u64) -> Option<u64> {
+        let word =
+            (self.block(number) ^ self.keys[1]).rotate_left((self.keys[0] % 64) as u32).wrapping_add(self.keys[0]);
+        let delta = end >> 32;
+        let is_canary = (end as u32 ^ word as u32) & 0xffff_ff00 == 0;
+        self.size.checked_sub(PADDING + delta).filter(|_| is_canary)
+    }
+
+    /// The bytes that were asked for of a block.
+    pub(super) fn asked(&self, space: &Space, number: u64) -> Option<u64> {
+        let end = self.block(number) + self.size.checked_sub(PADDING)?;
+        self.asked_by(number, space.word(end).ok()?)
+    }
+
+    /// Shows the bytes that were asked for of the used blocks that say so.
+    pub(super) fn show_asked(&self, space: &Space, used: &[u64], mut show: impl FnMut(u64)) {
+        if self.size > MAX_BULK {
+            bits::members(used).filter_map(|number| self.asked(space, number)).for_each(show);
+            return;
+        }
+        let mut bytes = vec![0; (self.capacity * self.size) as usize];
+        let got = space.fill(self.blocks, &mut bytes);
+        for number in bits::members(used) {
+            let end = ((number + 1) * self.size - PADDING) as usize;
+            let told = bytes[..got].get(end..).and_then(|rest| self.asked_by(number, word_at(rest, 0)?));
+            told.into_iter().for_each(&mut show);
+        }
+    }
+
     /// Calls `visit` for each block of a list; false where the list leaves the page, or meets itself.
     fn follow(&self, list: usize, link: impl Fn(u64) -> Option<u64>, mut visit: impl FnMut(u64) -> bool) -> bool {
         let mut at = self.lists[list];
@@ -96,22 +152,24 @@ impl Page {
                 _ => return false,
             }
             let Some(next) = link(at) else { return false };
-            at = next;
+            at = self.link(next);
         }
         true
     }
 
     /// The used blocks as bits, and what is wrong with the lists, if anything.
-    pub(super) fn used_bits(&self, space: &Space) -> (Vec<u64>, Option<Miscounted>) {
+    /// `bytes` is scratch.
+    pub(super) fn used_bits(&self, space: &Space, bytes: &mut Vec<u8>) -> (Vec<u64>, Option<Miscounted>) {
         let mut used = vec![u64::MAX; self.capacity.div_ceil(64) as usize];
         bits::clear_range(&mut used, self.capacity, self.capacity.next_multiple_of(64));
-        let mut bytes = Vec::new();
+        let mut there: &[u8] = &[];
         if self.size <= MAX_BULK && self.lists.iter().any(|list| *list != 0) {
-            bytes.resize((self.capacity * self.size) as usize, 0);
-            let got = space.fill(self.blocks, &mut bytes);
-            bytes.truncate(got);
+            let size = (self.capacity * self.size) as usize;
+            bytes.resize(bytes.len().max(size), 0);
+            let got = space.fill(self.blocks, &mut bytes[..size]);
+            there = &bytes[..got];
         }
-        let link = |at: u64| match bytes.get((at - self.blocks) as usize..) {
+        let link = |at: u64| match there.get((at - self.blocks) as usize..) {
             Some(rest) if rest.len() >= 8 => Some(u64_at(rest, 0)),
             _ => space.word(at).ok(),
         };
@@ -119,8 +177,9 @@ impl Page {
         for (list, name) in LISTS.iter().enumerate() {
             let mut count = 0;
             let whole = self.follow(list, link, |number| {
-                let is_new = bits::get(&used, number);
-                bits::clear_range(&mut used, number, number + 1);
+                let (word, bit) = (&mut used[(number / 64) as usize], 1 << (number % 64));
+                let is_new = *word & bit != 0;
+                *word &= !bit;
                 count += u64::from(is_new);
                 is_new
             });
@@ -140,6 +199,11 @@ impl Page {
         }
         (used, fault)
     }
+}
+
+/// A word of a list of a secure build.
+pub(super) fn decoded(word: u64, keys: [u64; 2]) -> u64 {
+    word.wrapping_sub(keys[0]).rotate_right((keys[0] % 64) as u32) ^ keys[1]
 }
 
 /// The list that holds the free block of that number.

@@ -1,12 +1,15 @@
 //! A segment of mimalloc part by part, and its unused bytes.
 
 use crate::allocators::mimalloc::page::{list_of, Page};
-use crate::allocators::mimalloc::segments::{Mimalloc, Segment, Span};
+use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::mimalloc::spans::{Segment, Span};
 use crate::allocators::part::Part;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
 
+/// `(start, size, state, list)`.
+type Found = (u64, u64, &'static str, Option<&'static str>);
 type Neighbour = Option<(u64, u64, &'static str)>;
 
 /// Unused bytes of a segment; the parts before and after them are `(address, size, what)`.
@@ -26,6 +29,7 @@ impl Mimalloc {
             match span {
                 Span::Info => visit(*start, end, Part::Header),
                 Span::Free => visit(*start, end, Part::FreeRun),
+                Span::Untouched => visit(*start, end, Part::Reserved),
                 Span::Unexplained => visit(*start, end, Part::Unexplained),
                 Span::Page(index) => self.parts_of_page(&self.pages[*index], &mut visit),
             }
@@ -68,10 +72,14 @@ impl Mimalloc {
         close(open, before, None);
     }
 
-    /// What holds `address`: `(start, size, state, list)`; None outside every segment. The state is used, free, `free
-    /// span`, `segment header`, padding or unexplained; the list that of a free block, None for one never handed out.
-    pub fn find(&self, space: &Space, address: u64) -> Option<(u64, u64, &'static str, Option<&'static str>)> {
+    /// What holds `address`, and whose it is; None outside every segment. The state is used, free, `free span`, `segment
+    /// header`, reserved, padding or unexplained; the list that of a free block, None for one never handed out.
+    pub fn find(&self, space: &Space, address: u64) -> Option<(u32, Found)> {
         let segment = self.segment_at(address)?;
+        Some((segment.root, self.find_in(space, segment, address)?))
+    }
+
+    fn find_in(&self, space: &Space, segment: &Segment, address: u64) -> Option<Found> {
         let page = self.page_at(address).map(|index| &self.pages[index]);
         if let Some((page, number)) = page.and_then(|page| Some((page, page.number_at(address)?))) {
             let is_used = self.used.get(page.first + number);

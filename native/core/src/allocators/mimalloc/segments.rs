@@ -2,12 +2,15 @@
 
 use crate::allocators::block::Cell;
 use crate::allocators::damage::{Damage, ABSENT, READABLE};
-use crate::allocators::mimalloc::layout::{parse_page, Head, MimallocLayout, ENTRIES, MAX_SEGMENT_SLICES, SLICE};
-use crate::allocators::mimalloc::page::{Miscounted, Page};
+use crate::allocators::mimalloc::areas::{read_areas, some_pages};
+use crate::allocators::mimalloc::layout::{Head, MimallocForm, ENTRIES, HEAP_KEYS, MAX_SEGMENT_SLICES, SLICE};
+use crate::allocators::mimalloc::page::{decoded, Miscounted, Page};
+use crate::allocators::mimalloc::spans::{Read, Segment, Span};
+use crate::allocators::spread::spread;
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
 use crate::bytes::{half_at, word_at};
-use crate::error::Result;
+use crate::error::{Missing, Result};
 use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
 use std::cmp::Reverse;
@@ -16,43 +19,29 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_DAMAGE: usize = 1000;
 const MAX_WAITING: usize = 1 << 16;
 const OBJECT_AT: u64 = 80;
+/// Of these pages at most it is asked whether a form fits.
+const PAGES_ASKED: usize = 128;
+const SEGMENTS_ASKED: usize = 16;
+const BLOCKS_ASKED: usize = 8;
+/// So far behind its usual place the list of a heap may be in a padded build.
+const PADDED_TABLE: u64 = 16;
 
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Span {
-    Info,
-    Free,
-    Page(usize),
-    Unexplained,
-}
+/// What was expected of a list, and what is there.
+type Wrong = (&'static str, &'static str);
 
-pub struct Segment {
-    pub address: u64,
-    pub end: u64,
-    /// The thread that has it; 0 where that one is gone.
-    pub thread: u64,
-    pub(super) spans: Vec<(u64, Span)>,
-}
-
-/// All of one mimalloc, by address.
+/// All of one mimalloc or several, by address.
 pub struct Mimalloc {
     pub(crate) segments: Vec<Segment>,
     pub(crate) pages: Vec<Page>,
     pub(super) used: Bits,
     numbers: u64,
     tagged: bool,
+    /// Of each mimalloc, whether blocks tell what was asked for.
+    padded: Vec<bool>,
     /// What is wrong in segments.
     pub damage: Vec<Damage>,
     /// Pages whose lists do not agree with their count.
     pub miscounted: Vec<Miscounted>,
-}
-
-/// What one worker read of a segment: its place among all, itself, its pages with their used blocks, and damage.
-struct Read {
-    place: usize,
-    segment: Segment,
-    pages: Vec<(Page, Vec<u64>)>,
-    damage: Vec<Damage>,
-    miscounted: Vec<Miscounted>,
 }
 
 /// What a segment says of itself before its table.
@@ -76,154 +65,294 @@ impl Counts {
     }
 }
 
-impl Read {
-    fn new(place: usize, address: u64, end: u64, thread: u64) -> Read {
-        let segment = Segment { address, end, thread, spans: Vec::new() };
-        Read { place, segment, pages: Vec::new(), damage: Vec::new(), miscounted: Vec::new() }
-    }
+/// The entries of a segment's table that begin a span, with where the span begins and ends; where the table ends too early
+/// or is wrong, where that is and what.
+struct Table<'a> {
+    bytes: &'a [u8],
+    form: &'a MimallocForm,
+    head: &'a Head,
+    address: u64,
+    counts: &'a Counts,
+}
 
-    fn report(&mut self, address: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
-        self.damage.push(Damage::new(address, what, expected, found));
-    }
+enum Entry {
+    Page(Page),
+    Cut,
+    Wrong(u64, u32),
+}
 
-    /// The page of one entry, or what else its span is.
-    fn add_page(&mut self, space: &Space, page: Page, is_first: bool) {
-        let fault = if is_first || page.size == 0 { None } else { page.fault() };
-        let span = match (is_first, page.size, &fault) {
-            (true, ..) => Span::Info,
-            (_, 0, _) => Span::Free,
-            (.., Some(_)) => Span::Unexplained,
-            _ => Span::Page(self.pages.len()),
-        };
-        self.segment.spans.push((page.start, span));
-        if matches!(span, Span::Page(_)) {
-            let (used, miscounted) = page.used_bits(space);
-            self.miscounted.extend(miscounted);
-            self.pages.push((page, used));
+impl Table<'_> {
+    /// The entry with this number, and how many slices it has.
+    fn entry(&self, index: u64) -> (Entry, u64) {
+        let (at, start) = (self.head.table + index * self.form.entry(), self.address + index * SLICE);
+        let bytes = self.bytes.get(at as usize..).map(|rest| &rest[..rest.len().min(self.form.entry() as usize)]);
+        let counted = bytes.and_then(|bytes| Some((bytes, half_at(bytes, 0)?, half_at(bytes, 4)?)));
+        let Some((bytes, slices, offset)) = counted else { return (Entry::Cut, 0) };
+        let count = u64::from(slices);
+        if count == 0 || offset != 0 || index + count > self.counts.slices {
+            return (Entry::Wrong(self.counts.slices - index, slices), 0);
         }
-        self.damage.extend(fault);
+        match self.form.page(bytes, start, start + count * SLICE, self.address + at) {
+            Some(page) => (Entry::Page(page), count),
+            None => (Entry::Cut, count),
+        }
     }
 }
 
-fn read_segment(space: &Space, place: usize, address: u64, layout: &MimallocLayout) -> Read {
-    let head = Head::of(layout.release);
-    let mut bytes = vec![0; (head.table + (ENTRIES + 1) * layout.entry) as usize];
+fn header(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> (Vec<u8>, Option<Counts>) {
+    let mut bytes = vec![0; (head.table + (ENTRIES + 1) * form.entry()) as usize];
     let got = space.fill(address, &mut bytes);
     bytes.truncate(got);
-    let Some(Counts { slices, entries, thread, used }) = Counts::of(&bytes, &head) else {
-        let mut read = Read::new(place, address, address, 0);
+    let counts = Counts::of(&bytes, head);
+    (bytes, counts)
+}
+
+/// The pages of a segment, as they are.
+fn pages_of(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> Vec<Page> {
+    let (bytes, counts) = header(space, address, form, head);
+    let (mut pages, mut index) = (Vec::new(), 0);
+    let Some(counts) = counts else { return pages };
+    let table = Table { bytes: &bytes, form, head, address, counts: &counts };
+    while index < counts.entries {
+        let (entry, count) = table.entry(index);
+        match entry {
+            Entry::Page(page) if index > 0 && page.size > 1 => pages.push(page),
+            _ => (),
+        }
+        index += if count == 0 { break } else { count };
+    }
+    pages
+}
+
+fn read_segment(
+    space: &Space,
+    root: u32,
+    address: u64,
+    form: &MimallocForm,
+    head: &Head,
+    scratch: &mut Vec<u8>,
+) -> Read {
+    let (bytes, counts) = header(space, address, form, head);
+    let Some(counts) = counts else {
+        let mut read = Read::new(address, address, 0, root);
         read.report(address, "header of a segment", READABLE, ABSENT);
         return read;
     };
-    let mut read = Read::new(place, address, address.saturating_add(slices * SLICE), thread);
+    let mut read = Read::new(address, address.saturating_add(counts.slices * SLICE), counts.thread, root);
+    let table = Table { bytes: &bytes, form, head, address, counts: &counts };
     let mut index = 0;
-    while index < entries {
-        let (at, start) = (head.table + index * layout.entry, address + index * SLICE);
-        let entry = bytes.get(at as usize..).map(|rest| &rest[..rest.len().min(layout.entry as usize)]);
-        let counts = entry.and_then(|entry| Some((entry, u64::from(half_at(entry, 0)?), half_at(entry, 4)?)));
-        let Some((entry, count, offset)) = counts else {
-            read.report(address + at, "entry of a page", READABLE, ABSENT);
-            read.segment.spans.push((start, Span::Unexplained));
-            break;
-        };
-        if count == 0 || offset != 0 || index + count > slices {
-            let expected = format!("1 to {}", slices - index);
-            read.report(address + at, "slice_count of a page", expected, count.to_string());
-            read.segment.spans.push((start, Span::Unexplained));
-            break;
-        }
-        match parse_page(entry, start, start + count * SLICE, address + at, layout.release) {
-            Some(page) => read.add_page(space, page, index == 0),
-            None => {
-                read.report(address + at, "entry of a page", READABLE, ABSENT);
-                read.segment.spans.push((start, Span::Unexplained));
+    while index < counts.entries {
+        let (entry, count) = table.entry(index);
+        let at = address + head.table + index * form.entry();
+        let start = address + index * SLICE;
+        match entry {
+            Entry::Page(page) => read.add_page(space, Page { root, ..page }, index == 0, scratch),
+            Entry::Cut => read.report(at, "entry of a page", READABLE, ABSENT),
+            Entry::Wrong(most, found) => {
+                read.report(at, "slice_count of a page", format!("1 to {most}"), found.to_string());
             }
         }
-        index += count;
+        if !matches!(entry, Entry::Page(_)) {
+            read.segment.spans.push((start, Span::Unexplained));
+        }
+        index += if count == 0 { break } else { count };
     }
-    if read.damage.is_empty() && used != read.pages.len() as u64 {
-        let (at, found) = (address + head.used as u64, read.pages.len().to_string());
-        read.report(at, "used pages of a segment", used.to_string(), found);
+    if index >= counts.entries && index < counts.slices {
+        read.segment.spans.push((address + index * SLICE, Span::Info));
+    }
+    if read.damage.is_empty() && counts.used != read.pages.len() as u64 {
+        let (at, found) = (address + head.used as u64, read.pages.len() as u64);
+        let damage = Damage::new(at, "used pages of a segment", counts.used.to_string(), found.to_string());
+        read.miscounted.push(Miscounted { damage, by_one: found.abs_diff(counts.used) == 1 });
     }
     read
 }
 
-/// Reads every segment. `segments`: their addresses.
-pub fn read_mimalloc(
-    watcher: &dyn Watcher,
-    space: &Space,
-    mut segments: Vec<u64>,
-    layout: MimallocLayout,
-) -> Result<Mimalloc> {
-    segments.sort_unstable();
-    let jobs: Vec<(usize, u64)> = segments.into_iter().enumerate().collect();
-    let work = |parts: &mut Vec<Read>, (place, address): &(usize, u64), control: &Control| {
-        parts.push(read_segment(space, *place, *address, &layout));
-        control.advance(0)
+/// Of how many pages it was asked whether they are as a form says, lists and counts included, how many are, and how many used
+/// blocks of these tell the bytes asked for: none where not most of them do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fit {
+    pub pages: u64,
+    pub fit: u64,
+    pub padded: u64,
+}
+
+/// How well a form fits a sample of pages; `places` as in `MimallocRoot`.
+pub fn fit_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Fit {
+    let few: Vec<&u64> = places.iter().collect();
+    let sample = spread(&few, SEGMENTS_ASKED);
+    let pages: Vec<Page> = match form.head() {
+        Some(head) => sample.iter().flat_map(|(place, _)| pages_of(space, **place, form, head)).collect(),
+        None => sample.iter().flat_map(|(place, _)| some_pages(space, form, **place)).collect(),
     };
-    let mut parts: Vec<_> = space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten().collect();
-    parts.sort_by_key(|read| read.place);
-    let (mut segments, mut pages, mut words) = (Vec::<Segment>::new(), Vec::new(), Vec::new());
-    let (mut damage, mut miscounted) = (Vec::new(), Vec::new());
-    let starts: Vec<u64> = parts.iter().map(|read| read.segment.address).collect();
-    for Read { place, mut segment, pages: own, damage: damaged, miscounted: off } in parts {
-        let limit = starts.get(place + 1).copied().unwrap_or(u64::MAX);
-        if segment.end > limit {
-            let found = format!("{:#x}", segment.end);
-            let expected = format!("at most {limit:#x}");
-            damage.push(Damage::new(segment.address, "end of a segment", expected, found));
-            segment.end = limit;
+    // Those whose lists are empty tell nothing of where blocks begin.
+    let (telling, silent): (Vec<&Page>, Vec<&Page>) = pages.iter().partition(|page| page.lists != [0; 3]);
+    let asked = spread(if telling.is_empty() { &silent } else { &telling }, PAGES_ASKED);
+    let (mut bytes, mut blocks) = (Vec::new(), 0);
+    let mut found = Fit { pages: asked.len() as u64, ..Fit::default() };
+    for (page, _) in asked {
+        if page.fault().is_some() {
+            continue;
         }
-        for (_, span) in &mut segment.spans {
-            if let Span::Page(index) = span {
-                *index += pages.len();
+        let (used, off) = page.used_bits(space, &mut bytes);
+        found.fit += u64::from(off.is_none_or(|off| off.by_one));
+        for number in bits::members(&used).take(BLOCKS_ASKED).filter(|_| form.has_keys()) {
+            blocks += 1;
+            found.padded += u64::from(page.asked(space, number).is_some());
+        }
+    }
+    // A block in a thread's hands may not tell; that one tells by chance is as likely as one in 16 million.
+    found.padded *= u64::from(found.padded * 2 > blocks);
+    found
+}
+
+/// The owners of the pages of a sample of segments, or of a map, ascending: heaps, or what tells the thread.
+pub fn owners_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Vec<u64> {
+    let few: Vec<&u64> = places.iter().collect();
+    let Some(head) = form.head() else { return Vec::new() };
+    let pages = spread(&few, SEGMENTS_ASKED).into_iter().flat_map(|(place, _)| pages_of(space, *place, form, head));
+    pages.map(|page| page.heap).collect::<BTreeSet<u64>>().into_iter().collect()
+}
+
+/// Used blocks whose size that was asked for is known, their bytes, and the bytes that were asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AskedFor {
+    pub blocks: u64,
+    pub bytes: u64,
+    pub asked: u64,
+}
+
+/// One mimalloc: its form, and its segments' addresses, or that of its map of pages.
+pub struct MimallocRoot {
+    pub form: &'static MimallocForm,
+    /// Whether blocks tell what was asked for.
+    pub padded: bool,
+    pub places: Vec<u64>,
+}
+
+/// Reads all that there is of several.
+pub fn read_mimalloc(watcher: &dyn Watcher, space: &Space, roots: &[MimallocRoot]) -> Result<Mimalloc> {
+    let (mut reads, mut jobs) = (Vec::new(), Vec::new());
+    for (root, number) in roots.iter().zip(0..) {
+        match root.form.head() {
+            Some(head) => jobs.extend(root.places.iter().map(|place| (number, *place, root.form, head))),
+            None => {
+                for map in &root.places {
+                    reads.extend(read_areas(watcher, space, number, root.form, *map)?);
+                }
             }
         }
-        for (page, used) in own {
-            pages.push(Page { first: words.len() as u64 * 64, ..page });
-            words.extend(used);
-        }
-        segments.push(segment);
-        damage.extend(damaged);
-        miscounted.extend(off);
     }
-    damage.truncate(MAX_DAMAGE);
-    miscounted.truncate(MAX_DAMAGE);
-    let numbers = words.len() as u64 * 64;
-    let mut found =
-        Mimalloc { segments, pages, used: Bits::of(words), numbers, tagged: layout.tagged, damage, miscounted };
-    found.take_waiting(space, &layout);
+    type Job<'a> = (u32, u64, &'a MimallocForm, &'a Head);
+    let work =
+        |(parts, bytes): &mut (Vec<Read>, Vec<u8>), (number, address, form, head): &Job<'_>, control: &Control| {
+            parts.push(read_segment(space, *number, *address, form, head, bytes));
+            control.advance(0)
+        };
+    reads.extend(space.task(watcher, None).run(&jobs, Default::default, work)?.into_iter().flat_map(|part| part.0));
+    let mut found = Mimalloc::of(reads, roots);
+    for (root, number) in roots.iter().zip(0..) {
+        found.take_waiting(space, root.form, number);
+    }
     Ok(found)
+}
+
+impl Mimalloc {
+    fn of(mut reads: Vec<Read>, roots: &[MimallocRoot]) -> Mimalloc {
+        reads.sort_by_key(|read| read.segment.address);
+        let (mut segments, mut pages, mut words) = (Vec::<Segment>::new(), Vec::new(), Vec::new());
+        let (mut damage, mut miscounted) = (Vec::new(), Vec::new());
+        let limits: Vec<u64> = reads.iter().skip(1).map(|read| read.segment.address).chain([u64::MAX]).collect();
+        for (mut read, limit) in reads.into_iter().zip(limits) {
+            if read.segment.end > limit {
+                read.cut(limit);
+            }
+            let own = read.segment.spans.iter_mut().filter_map(|(_, span)| match span {
+                Span::Page(place) => Some(place),
+                _ => None,
+            });
+            own.zip(pages.len()..).for_each(|(place, number)| *place = number);
+            for (page, used) in read.pages {
+                pages.push(Page { first: words.len() as u64 * 64, ..page });
+                words.extend(used);
+            }
+            segments.push(read.segment);
+            damage.extend(read.damage);
+            miscounted.extend(read.miscounted);
+        }
+        damage.truncate(MAX_DAMAGE);
+        miscounted.truncate(MAX_DAMAGE);
+        let (numbers, tagged) = (words.len() as u64 * 64, roots.iter().any(|root| root.form.tagged));
+        let padded = roots.iter().map(|root| root.padded).collect();
+        Mimalloc { padded, segments, pages, used: Bits::of(words), numbers, tagged, damage, miscounted }
+    }
+}
+
+/// What a word of a heap's list says, by the heap's own keys where links are encoded.
+fn heap_link(
+    space: &Space,
+    form: &MimallocForm,
+    heap: u64,
+    delayed: u64,
+    word: u64,
+) -> std::result::Result<u64, Missing> {
+    if !form.encoded {
+        return Ok(word);
+    }
+    let place = heap.wrapping_add(delayed + HEAP_KEYS);
+    let keys = [space.word(place)?, space.word(place.wrapping_add(8))?];
+    let link = decoded(word, keys);
+    Ok(if link == heap { 0 } else { link })
 }
 
 impl Mimalloc {
     /// Blocks that other threads freed in full pages wait on the owning heap's list. Where a link leads to no block of
     /// the heap's pages the next one is still looked at, as long as it is in a segment: a page may be damaged.
-    fn take_waiting(&mut self, space: &Space, layout: &MimallocLayout) {
-        let heaps: BTreeSet<u64> = self.pages.iter().map(|page| page.heap).filter(|heap| *heap != 0).collect();
+    fn take_waiting(&mut self, space: &Space, form: &MimallocForm, root: u32) {
+        let Some(first) = form.delayed else { return };
+        let own = self.pages.iter().filter(|page| page.root == root).map(|page| page.heap);
+        let heaps: BTreeSet<u64> = own.filter(|heap| *heap != 0).collect();
+        let told = |delayed: &u64| {
+            let lists = heaps.iter().map(|heap| self.waiting(space, form, *heap, *delayed));
+            lists.fold((0, Reverse(0)), |(wrong, Reverse(blocks)), (found, fault)| {
+                (wrong + u64::from(fault.is_some()), Reverse(blocks + found.len()))
+            })
+        };
+        // Padded builds have a longer table before the list; others' is never moved, whatever is wrong there.
+        let moved = if form.has_keys() { PADDED_TABLE } else { 0 };
+        let delayed = (first..=first + moved).step_by(8).min_by_key(told).unwrap_or(first);
         for heap in heaps {
-            let list = heap.wrapping_add(layout.delayed);
-            let (mut next, mut whole) = (space.word(list), true);
-            for _ in 0..MAX_WAITING {
-                let Ok(at) = next else { break };
-                if self.segment_at(at).is_none() {
-                    break;
-                }
-                match self.waiting_block(heap, at) {
-                    Some(number) => self.used.clear(number),
-                    None => whole = false,
-                }
-                next = space.word(at);
-            }
-            let fault = match (whole, next) {
-                (false, _) => Some(("used blocks of its pages", "a link to something else")),
-                (_, Err(_)) => Some((READABLE, ABSENT)),
-                _ => None,
-            };
+            let (blocks, fault) = self.waiting(space, form, heap, delayed);
+            blocks.into_iter().for_each(|number| self.used.clear(number));
             if let Some((expected, found)) = fault {
+                let list = heap.wrapping_add(delayed);
                 self.damage.push(Damage::new(list, "thread_delayed_free of a heap", expected, found));
             }
         }
+    }
+
+    /// The numbers of the blocks on a heap's list, and what is wrong with it, if anything.
+    fn waiting(&self, space: &Space, form: &MimallocForm, heap: u64, delayed: u64) -> (BTreeSet<u64>, Option<Wrong>) {
+        // The head is an address also where links are encoded.
+        let (mut next, mut whole) = (space.word(heap.wrapping_add(delayed)), true);
+        let mut blocks = BTreeSet::new();
+        for _ in 0..MAX_WAITING {
+            let Ok(at) = next else { break };
+            if self.segment_at(at).is_none() {
+                break;
+            }
+            match self.waiting_block(heap, at) {
+                Some(number) if blocks.insert(number) => (),
+                _ => whole = false,
+            }
+            next = space.word(at).and_then(|word| heap_link(space, form, heap, delayed, word));
+        }
+        let wrong = match (whole, next) {
+            (false, _) => Some(("used blocks of its pages", "a link to something else")),
+            (_, Err(_)) => Some((READABLE, ABSENT)),
+            _ => None,
+        };
+        (blocks, wrong)
     }
 
     /// The number of the used block at `address` in a page of `heap`.
@@ -331,6 +460,35 @@ impl Mimalloc {
         sum
     }
 
+    fn tells(&self, page: &Page) -> bool {
+        self.padded.get(page.root as usize).copied().unwrap_or(false)
+    }
+
+    /// The bytes that were asked for of the used block that holds `address`; None where it does not say.
+    pub fn asked_at(&self, space: &Space, address: u64) -> Option<u64> {
+        let page = self.page_at(address).map(|index| &self.pages[index]).filter(|page| self.tells(page))?;
+        page.asked(space, page.number_at(address)?)
+    }
+
+    /// What was asked for of the used blocks that say so.
+    pub fn asked_for(&self, watcher: &dyn Watcher, space: &Space) -> Result<AskedFor> {
+        let jobs: Vec<(usize, &Page)> = self.pages.iter().filter(|page| self.tells(page)).enumerate().collect();
+        let work = |sums: &mut Vec<AskedFor>, (_, page): &(usize, &Page), control: &Control| {
+            let mut sum = AskedFor::default();
+            page.show_asked(space, self.words_of(page), |asked| {
+                sum = AskedFor { blocks: sum.blocks + 1, bytes: sum.bytes + page.size, asked: sum.asked + asked };
+            });
+            sums.push(sum);
+            control.advance(0)
+        };
+        let sums = space.task(watcher, None).run(&jobs, Vec::new, work)?;
+        Ok(sums.into_iter().flatten().fold(AskedFor::default(), |one, two| AskedFor {
+            blocks: one.blocks + two.blocks,
+            bytes: one.bytes + two.bytes,
+            asked: one.asked + two.asked,
+        }))
+    }
+
     /// All segments, by address.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
@@ -367,6 +525,23 @@ impl Mimalloc {
         }
         sum
     }
+    /// [start, end) of what holds no block in use: pages without one, and spans without a page, ascending. What was never
+    /// used may be in memory where the kernel made huge pages.
+    pub fn empty_spans(&self) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        for segment in &self.segments {
+            let ends = segment.spans.iter().skip(1).map(|(start, _)| *start).chain([segment.end]);
+            for ((start, span), end) in segment.spans.iter().zip(ends) {
+                match span {
+                    Span::Free | Span::Untouched => found.push((*start, end)),
+                    Span::Page(place) if self.count_of(&self.pages[*place]) == 0 => found.push((*start, end)),
+                    _ => (),
+                }
+            }
+        }
+        found
+    }
+
     pub fn page_count(&self) -> usize {
         self.pages.len()
     }
@@ -375,6 +550,13 @@ impl Mimalloc {
     pub fn used_in_page(&self, address: u64) -> Vec<(u64, u64)> {
         let Some(page) = self.page_at(address).map(|index| &self.pages[index]) else { return Vec::new() };
         self.used_of(page).map(|number| (page.block(number), page.size)).collect()
+    }
+
+    /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes.
+    pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
+        let meant = self.pages.iter().filter(|page| (least..=largest).contains(&page.size));
+        let of_page = |page| self.used_of(page).map(|number| (page.block(number), page.size));
+        meant.flat_map(of_page).take(most).collect()
     }
 
     /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.

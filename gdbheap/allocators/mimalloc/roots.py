@@ -1,0 +1,186 @@
+"""Every mimalloc of one target: CPython's own copy, a library, what is linked into a program or a module; several may
+be there at once. No symbols are needed.
+
+Up to 2.x segments lie at multiples of 32 MiB. Each says how many slices it has, its table of them tiles it, and its
+cookie is the same constant in all segments of one mimalloc once its address is taken out. From 3.0 on a word of static
+data leads to a map, whose first word leads to its own end, and which leads to the page of each slice. Which release it
+is, is asked of a sample of pages: lists and counts must be as a form of the structures says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from gdbheap import _native
+from gdbheap.errors import Fault
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.mappings import Mappings
+from gdbheap.target.ranges import Ranges, holds
+from gdbheap.target.target import Target
+
+SEGMENT = 32 << 20
+MAX_BLOCKS = 1 << 20
+# mi_arena_t of 2.x has {uint8_t *start; size_t block_count, field_count} within its first words.
+ARENA_WORDS = 12
+SLICES_IN_FIELD = 64
+# Of the pages of a sample so many in ten must be as the form says.
+ENOUGH = 9
+
+
+@dataclass(frozen=True)
+class Root:
+    """One mimalloc: the form of its structures, and the addresses of its segments, or that of its map of pages.
+
+    ``cookies``: of segments, by their addresses, and ``cookie`` the one that they share; ``arenas``: the areas that
+    they are cut from; ``module``: whose static data leads to it, None where that is not known; ``fit``: what was asked
+    of a sample of pages."""
+
+    form: _native.MimallocForm
+    places: list[int]
+    fit: _native.FormFit
+    cookie: int = 0
+    cookies: dict[int, int] = field(default_factory=dict)
+    arenas: list[tuple[int, int]] = field(default_factory=list)
+    module: LoadedObject | None = None
+
+    @property
+    def padded(self) -> bool:
+        """Whether its blocks tell what was asked for: secure and debug builds' do."""
+        return self.fit.padded > 0
+
+
+def segment_ranges(mappings: Mappings) -> Ranges:
+    """The mappings in which segments may lie."""
+    return [
+        (mapping.start, mapping.end)
+        for mapping in mappings
+        if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
+    ]
+
+
+def find_roots(target: Target) -> list[Root]:
+    """All there are, those with segments first, the larger before the smaller."""
+    found = [_placed(target, root) for root in _with_segments(target)]
+    return _joined(found) + list(_with_maps(target))
+
+
+# Segments.
+
+
+def _with_segments(target: Target) -> list[Root]:
+    """By cookie, each in the form that fits it best."""
+    ranges, forms = segment_ranges(target.mappings), defaultdict(list)
+    for form in _native.mimalloc_forms():
+        if not form.has_map:
+            forms[form.cookie, form.entry].append(form)
+    found: list[Root] = []
+    for alike in forms.values():
+        rows = [row for row in _native.find_segments(target.space, ranges, alike[0].name) if row.used]
+        cookies = Counter(row.cookie for row in rows if row.tiles)
+        for cookie in cookies:
+            # Where the cookie is right and the table is not, the table is damaged.
+            places = {row.address: row.cookie for row in rows if row.cookie == cookie}
+            root = _best(target, alike, list(places))
+            if root is not None:
+                found.append(replace(root, cookie=cookie, cookies=places))
+    found.sort(key=lambda root: (-len(root.places), -root.fit.fit))
+    taken: set[int] = set()
+    kept = []
+    for root in found:
+        if taken.isdisjoint(root.places):
+            taken.update(root.places)
+            kept.append(root)
+    return kept
+
+
+def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root | None:
+    """The form that fits most pages; None where none fits enough of them."""
+    fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
+    form, fit = max(fits, key=lambda pair: pair[1].fit)
+    return Root(form, places, fit) if fit.fit else None
+
+
+def _placed(target: Target, root: Root) -> Root:
+    """The root with its arenas, and the module whose static data has a heap of it or leads to an arena."""
+    owners = _native.mimalloc_owners(target.space, root.form.name, root.places)
+    module = next(filter(None, (target.object_of(owner) for owner in owners if owner)), None)
+    arenas: dict[int, tuple[int, LoadedObject]] = {}
+    for loaded in target.objects:
+        for start, end in _arenas_of(target, loaded, root.places):
+            arenas.setdefault(start, (end, loaded))
+    if module is None:
+        module = next((loaded for _end, loaded in arenas.values()), None)
+    return replace(root, module=module, arenas=sorted((start, end) for start, (end, _loaded) in arenas.items()))
+
+
+def _arenas_of(target: Target, loaded: LoadedObject, places: list[int]) -> Iterator[tuple[int, int]]:
+    """[start, end) of the areas that some of the segments are cut from: static data has pointers to their structs."""
+    machine, own = target.machine, loaded.writable_ranges()
+    for start, end in own:
+        start = machine.word_up(start)
+        for word in set(machine.words_of(target.space.read_available(start, end - start))):
+            if word and word % machine.word == 0 and (holds(own, word) or _is_own_page(target, word)):
+                with suppress(Fault):
+                    yield from _arena_at(target, word, places)
+
+
+def _is_own_page(target: Target, word: int) -> bool:
+    mapping = target.mappings.find(word) if target.machine.is_paged(word) else None
+    return mapping is not None and mapping.anonymous and mapping.private
+
+
+def _arena_at(target: Target, place: int, places: list[int]) -> Iterator[tuple[int, int]]:
+    """The area whose ``mi_arena_t`` is at ``place``, if that is one: where its numbers lie differs by release, and they
+    prove each other. Raises Fault."""
+    machine = target.machine
+    words = machine.words_of(target.space.read(place, ARENA_WORDS * machine.word))
+    for start, blocks, fields in zip(words, words[1:], words[2:]):
+        if start and start % SEGMENT == 0 and 0 < blocks <= MAX_BLOCKS and fields == -(-blocks // SLICES_IN_FIELD):
+            end = start + blocks * SEGMENT
+            if any(start <= address < end for address in places) and is_mapped(target, start, end):
+                yield start, end
+
+
+def is_mapped(target: Target, start: int, end: int) -> bool:
+    """Whether all of [start, end) is mapped, and of no file."""
+    at = start
+    while at < end:
+        mapping = target.mappings.find(at)
+        if mapping is None or not mapping.anonymous:
+            return False
+        at = mapping.end
+    return True
+
+
+def _joined(roots: list[Root]) -> list[Root]:
+    """Segments whose cookie nobody else has are another's of the same form, with a damaged cookie, where no module is
+    known to have them for itself."""
+    found: list[Root] = []
+    for root in roots:
+        of_same = [other for other in found if other.form.name == root.form.name]
+        alike = [other for other in of_same if root.module in (None, other.module)]
+        if len(root.places) == 1 and len(alike) == 1:
+            place = found.index(alike[0])
+            cookies = {**alike[0].cookies, **root.cookies}
+            found[place] = replace(alike[0], places=sorted(cookies), cookies=cookies)
+        else:
+            found.append(root)
+    return found
+
+
+# Maps.
+
+
+def _with_maps(target: Target) -> Iterator[Root]:
+    """Where words of static data lead to."""
+    forms = [form for form in _native.mimalloc_forms() if form.has_map]
+    seen: set[int] = set()
+    for loaded in target.objects:
+        for row in _native.find_page_maps(target.space, loaded.writable_ranges()):
+            root = None if row.map in seen else _best(target, forms, [row.map])
+            seen.add(row.map)
+            if root is not None and root.fit.fit * 10 >= root.fit.pages * ENOUGH:
+                yield replace(root, module=loaded)

@@ -1,0 +1,22 @@
+"""mimalloc-empty: pages and slices of mimalloc in which nothing is in use."""
+
+from __future__ import annotations
+
+from gdbheap.answers.findings.mimalloc_empty import MimallocEmpty
+from gdbheap.report.findings.words import Words
+from gdbheap.report.numbers import counted
+
+ADVICE = (
+    "call mi_collect(true) in the program, in each of its threads, after the load that needed this; a program that "
+    "goes on allocating gives it back itself once MIMALLOC_PURGE_DELAY (milliseconds) are over, unless that is negative"
+)
+
+
+def _text(figures: MimallocEmpty) -> str:
+    return (
+        f"mimalloc keeps {counted(figures.stretches, 'stretch', 'stretches')} of memory in which no block is in use: "
+        "it gives them back some time after they became empty, and only when it is called again"
+    )
+
+
+WORDS = Words(MimallocEmpty, _text, lambda figures: ADVICE)

@@ -1,0 +1,176 @@
+//! mimalloc 3: the map that leads from each slice to its page, and what pages are cut from.
+//!
+//! `_mi_page_map` has a word for each 512 MiB of addresses. It leads to a submap with a word for each slice there, the
+//! address of the slice's `mi_page_t`. The submap of address zero lies right behind the map, so that the map's first word
+//! says how long it is.
+
+use crate::allocators::mimalloc::layout::{ArenaHead, MimallocForm, SLICE};
+use crate::bits;
+use crate::bytes::{half_at, u64_at, word_at, words};
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+use std::collections::BTreeMap;
+
+/// Slices of a submap.
+const SUBMAP: u64 = 1 << 13;
+/// Words of the map: for addresses of 40 to 52 bits.
+const MAP_BITS: std::ops::RangeInclusive<u32> = 11..=23;
+/// Read at a time.
+const PIECE: usize = 256 << 10;
+/// Chunks of a bitmap, of 512 bits each.
+const MAX_CHUNKS: u64 = 512;
+const MAX_SLICES: u64 = MAX_CHUNKS * 512;
+/// Of `mi_memid_t`.
+const MEMID_BYTES: usize = 24;
+
+/// A word of static data that may be `_mi_page_map`, and where it leads.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundMap {
+    pub address: u64,
+    pub map: u64,
+    /// How many words it has.
+    pub count: u64,
+}
+
+/// The words in `ranges` that lead to what looks like a map.
+pub fn find_page_maps(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<Vec<FoundMap>> {
+    let mut found: Vec<FoundMap> = Vec::new();
+    let mut scratch = vec![0; PIECE];
+    for (start, end) in ranges.iter().copied() {
+        watcher.check()?;
+        space.show(start, end, &mut scratch, |at, piece| {
+            for (index, word) in words(piece).into_iter().enumerate() {
+                let count = map_words(space, word);
+                found.extend(count.map(|count| FoundMap { address: at + 8 * index as u64, map: word, count }));
+            }
+        });
+    }
+    Ok(found)
+}
+
+/// How many words the map at `map` has, by its first one.
+fn map_words(space: &Space, map: u64) -> Option<u64> {
+    if map == 0 || space.page().down(map) != map || space.next_backed(map) != Some(map) {
+        return None;
+    }
+    let first = space.word(map).ok()?;
+    let size = first.checked_sub(map)?;
+    let fits = size.is_power_of_two() && MAP_BITS.contains(&size.trailing_zeros());
+    (fits && space.covers(map, size + 8 * SUBMAP)).then_some(size / 8)
+}
+
+/// The submaps of a map, ascending, each with its number. What is no submap must not be read again and again: they lie apart.
+fn submaps(space: &Space, map: u64) -> Vec<(u64, u64)> {
+    let (mut found, mut scratch) = (Vec::new(), vec![0; PIECE]);
+    let count = map_words(space, map).unwrap_or(0);
+    space.show(map, map.saturating_add(8 * count), &mut scratch, |at, piece| {
+        found.extend(words(piece).into_iter().zip((at - map) / 8..).filter(|(word, _)| *word != 0));
+    });
+    found.sort_unstable();
+    found.dedup_by(|next, kept| next.0 < kept.0.saturating_add(8 * SUBMAP));
+    found
+}
+
+/// [start, end) of a map and of each of its submaps, ascending.
+pub fn map_tables(space: &Space, map: u64) -> Vec<(u64, u64)> {
+    let end = map.saturating_add(8 * map_words(space, map).unwrap_or(0));
+    let own = submaps(space, map).into_iter().map(|(submap, _)| (submap, submap.saturating_add(8 * SUBMAP)));
+    let mut found: Vec<(u64, u64)> =
+        own.chain([(map, end)]).filter(|(start, end)| space.covers(*start, end - start)).collect();
+    found.sort_unstable();
+    found
+}
+
+/// The pages that a map leads to: the address of each `mi_page_t`, and the first of its slices and the end of the last that
+/// the map has.
+pub(crate) fn mapped_pages(space: &Space, map: u64) -> Vec<(u64, u64, u64)> {
+    let mut scratch = vec![0; PIECE];
+    let mut found: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for (submap, number) in submaps(space, map) {
+        space.show(submap, submap.saturating_add(8 * SUBMAP), &mut scratch, |at, piece| {
+            for (word, place) in words(piece).into_iter().zip((at - submap) / 8..).filter(|(word, _)| *word != 0) {
+                let slice = (number * SUBMAP + place) * SLICE;
+                let (first, end) = found.entry(word).or_insert((slice, slice));
+                (*first, *end) = ((*first).min(slice), (*end).max(slice + SLICE));
+            }
+        });
+    }
+    found.into_iter().map(|(page, (first, end))| (page, first, end)).collect()
+}
+
+/// Where the memory of a page is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Slices of the arena at this address.
+    Arena { arena: u64, start: u64, end: u64 },
+    /// Memory of its own.
+    Own { start: u64, end: u64 },
+}
+
+/// What `mi_memid_t` says, which must agree with the slices that the map has: an arena with the number of the first slice and
+/// how many, or the address and the size of what the kernel gave.
+pub(crate) fn origin(bytes: &[u8], form: &MimallocForm, first: u64, last: u64) -> Option<Origin> {
+    let memid = bytes.get(form.fields.memid..)?.get(..MEMID_BYTES)?;
+    let (place, index, count) = (u64_at(memid, 0), u64::from(half_at(memid, 8)?), u64::from(half_at(memid, 12)?));
+    let start = place.checked_add(index * SLICE)?;
+    let end = start.checked_add(count * SLICE)?;
+    if place % SLICE == 0 && index > 0 && count > 0 && start <= first && last <= end {
+        return Some(Origin::Arena { arena: place, start, end });
+    }
+    let end = place.checked_add(u64_at(memid, 8))?;
+    (place <= first && last <= end.checked_next_multiple_of(SLICE)?).then_some(Origin::Own { start: place, end })
+}
+
+/// An arena, and which slices are free or were never used.
+pub(crate) struct Arena {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Slices of the arena's own data.
+    pub(crate) info: u64,
+    free: Vec<u64>,
+    dirty: Vec<u64>,
+}
+
+/// What a slice without a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slice {
+    Own,
+    Free,
+    Untouched,
+}
+
+impl Arena {
+    /// None where the numbers of the arena at `address` do not fit, or the bitmaps are not where they must be.
+    pub(crate) fn read(space: &Space, address: u64, head: &ArenaHead) -> Option<Arena> {
+        let mut bytes = vec![0; head.bitmaps + 32];
+        space.exact(address, &mut bytes).ok()?;
+        let (count, info) = (word_at(&bytes, head.slices)?, word_at(&bytes, head.slices + 8)?);
+        let end = address.checked_add(count.checked_mul(SLICE)?)?;
+        // Guards of secure builds cannot be read, nor what was not committed yet.
+        if count > MAX_SLICES || info == 0 || info >= count {
+            return None;
+        }
+        let map = |number: usize| u64_at(&bytes, head.bitmaps + 8 * number);
+        let bitmap = |number: usize| bitmap(space, (map(number), map(number + 1)), count, (address, end));
+        Some(Arena { start: address, end, info, free: bitmap(0)?, dirty: bitmap(2)? })
+    }
+
+    pub(crate) fn slice(&self, address: u64) -> Slice {
+        let number = (address - self.start) / SLICE;
+        match (number < self.info || !bits::get(&self.free, number), bits::get(&self.dirty, number)) {
+            (true, _) => Slice::Own,
+            (false, true) => Slice::Free,
+            (false, false) => Slice::Untouched,
+        }
+    }
+}
+
+/// The bits of the bitmap that ends where the next one begins: `{u64 chunk_count; …; chunks of 64 bytes}`.
+fn bitmap(space: &Space, (start, next): (u64, u64), slices: u64, arena: (u64, u64)) -> Option<Vec<u64>> {
+    let size = 64 * space.word(start).ok().filter(|chunks| *chunks <= MAX_CHUNKS)?;
+    let fits = arena.0 < start && next < arena.1 && start + size < next && size * 8 >= slices;
+    let mut bytes = vec![0; if fits { size as usize } else { return None }];
+    space.exact(next - size, &mut bytes).ok()?;
+    Some(words(&bytes))
+}

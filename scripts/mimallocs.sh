@@ -1,0 +1,54 @@
+#!/bin/sh
+# Builds of mimalloc for the tests, into build/mimallocs: releases of 2.x and 3.x, plain and with MI_SECURE=4.
+#
+#   scripts/mimallocs.sh [RELEASE...]
+# The sources are those that crates of libmimalloc-sys carry; cargo fetches them, gcc compiles them. What is there is kept.
+# Without this the tests take the system's libmimalloc, and are skipped where there is none.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+TO=build/mimallocs
+
+# The release, the crate's version, and the folder in the crate.
+releases() {
+    cat <<'LIST'
+2.0.9 0.1.30 c_src/mimalloc
+2.1.2 0.1.35 c_src/mimalloc
+2.1.7 0.1.39 c_src/mimalloc
+2.2.4 0.1.44 c_src/mimalloc/v2
+2.3.2 0.1.49 c_src/mimalloc/v2
+3.1.5 0.1.44 c_src/mimalloc/v3
+3.3.2 0.1.49 c_src/mimalloc/v3
+LIST
+}
+
+# fetch VERSION: the crate's sources, into build/mimallocs/VERSION.
+fetch() {
+    [ ! -e "$TO/$1/libmimalloc-sys" ] || return 0
+    work=$TO/fetch-$1
+    mkdir -p "$work/src"
+    : > "$work/src/lib.rs"
+    printf '[package]\nname = "fetch"\nversion = "0.1.0"\n[dependencies]\nlibmimalloc-sys = "=%s"\n[workspace]\n' "$1" > "$work/Cargo.toml"
+    (cd "$work" && cargo vendor -q "../$1" >/dev/null)
+    rm -rf "$work"
+}
+
+# compile RELEASE SOURCES NAME FLAG...
+compile() {
+    sources=$2 name=$3
+    say "mimalloc $1: $name"
+    shift 3
+    gcc -O2 -w -shared -fPIC -ftls-model=initial-exec -fvisibility=hidden -DNDEBUG -DMI_MALLOC_OVERRIDE -DMI_SHARED_LIB \
+        -DMI_SHARED_LIB_EXPORT "$@" -I"$sources/include" "$sources/src/static.c" -o "$TO/$name.part" -lpthread
+    mv "$TO/$name.part" "$TO/$name"
+}
+
+mkdir -p "$TO"
+releases | while read -r release version folder; do
+    [ $# -eq 0 ] || case " $* " in *" $release "*) ;; *) continue ;; esac
+    [ ! -e "$TO/libmimalloc-$release-secure.so" ] || continue
+    fetch "$version"
+    sources=$TO/$version/libmimalloc-sys/$folder
+    compile "$release" "$sources" "libmimalloc-$release.so"
+    compile "$release" "$sources" "libmimalloc-$release-secure.so" -DMI_SECURE=4 -DMI_PADDING=1
+done

@@ -1,0 +1,148 @@
+/* held_now THREADS SEED OPERATIONS TABLE
+ *
+ * Random malloc, calloc, realloc, posix_memalign and free in THREADS threads (one: the main thread alone), by whatever
+ * malloc() is here; blocks are freed by other threads, too. Every second thread ends with its blocks alive. Then it reads
+ * standard input: a line with "collect" calls mi_collect(true), "drop" frees nine blocks in ten. OPERATIONS 0: it never ends.
+ *
+ * TABLE is a file that is mapped, {visited, bytes} of u64 each and then {pointer, usable, requested} of u64 each. A pointer
+ * is there from after it was given until before it is freed, at any instant. visited: what mi_heap_visit_blocks() counts of
+ * the main thread's heap, if there is one thread and that function.
+ */
+#include "target.h"
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+
+#define SLOTS 1500
+
+struct slot { _Atomic uint64_t pointer; uint64_t usable, requested; };
+struct table { uint64_t visited, bytes; struct slot slots[]; };
+struct worker { uint64_t random; struct slot *own; pthread_t thread; bool ends, is_main; };
+
+static struct table *table;
+static size_t operations, thread_count;
+static _Atomic size_t done;
+
+static size_t random_size(uint64_t *random)
+{
+    unsigned kind = (unsigned)(draw(random) % 1000);
+    return between(random, 1, kind < 600 ? 200 : kind < 900 ? 2000 : kind < 990 ? 20000 : kind < 998 ? 300000 : 3000000);
+}
+
+static void *allocate(uint64_t *random, size_t size)
+{
+    void *found = NULL;
+    switch (draw(random) % 16) {
+    case 0:
+        return calloc(1, size);
+    case 1:
+        return posix_memalign(&found, (size_t)16 << (draw(random) % 9), size) == 0 ? found : NULL;
+    case 2:
+        return realloc(malloc(size / 2 + 1), size);
+    default:
+        return malloc(size);
+    }
+}
+
+static void step(struct worker *self)
+{
+    uint64_t *random = &self->random;
+    struct slot *slot = &self->own[draw(random) % SLOTS];
+    if (draw(random) % 4 == 0)
+        slot = &table->slots[draw(random) % (SLOTS * thread_count)];
+    uint64_t taken = atomic_exchange(&slot->pointer, 0);
+    bool is_own = slot >= self->own && slot < self->own + SLOTS;
+    if (taken != 0)
+        free((void *)taken);
+    else if (is_own) {
+        size_t size = random_size(random);
+        void *block = allocate(random, size);
+        if (block == NULL)
+            abort();
+        memset(block, 0xA5, size);
+        slot->usable = malloc_usable_size(block);
+        slot->requested = size;
+        atomic_store(&slot->pointer, (uint64_t)block);
+    }
+}
+
+static void *work(void *argument)
+{
+    struct worker *self = argument;
+    for (size_t i = 0; operations == 0 || i < operations; i++)
+        step(self);
+    done++;
+    if (!self->ends && !self->is_main)
+        park();
+    return NULL;
+}
+
+static bool visit(const void *heap, const void *area, void *block, size_t size, void *argument)
+{
+    (void)heap, (void)area, (void)argument;
+    if (block != NULL) {
+        table->visited++;
+        table->bytes += size;
+    }
+    return true;
+}
+
+static void count_blocks(void)
+{
+    void *(*heap)(void) = dlsym(RTLD_DEFAULT, "mi_heap_get_default");
+    if (heap == NULL)
+        heap = dlsym(RTLD_DEFAULT, "mi_heap_main");
+    bool (*visit_blocks)(void *, bool, void *, void *) = dlsym(RTLD_DEFAULT, "mi_heap_visit_blocks");
+    if (heap != NULL && visit_blocks != NULL)
+        visit_blocks(heap(), true, visit, NULL);
+}
+
+static void obey(const char *line)
+{
+    void (*collect)(bool) = dlsym(RTLD_DEFAULT, "mi_collect");
+    if (strncmp(line, "drop", 4) == 0)
+        for (size_t i = 0; i < SLOTS * thread_count; i++)
+            if (i % 10 != 0)
+                free((void *)atomic_exchange(&table->slots[i].pointer, 0));
+    if (strncmp(line, "collect", 7) == 0 && collect != NULL)
+        collect(true);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 5)
+        return 2;
+    /* What huge pages make resident beside what was touched is another matter. */
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    thread_count = strtoull(argv[1], NULL, 10);
+    uint64_t random = seeded(strtoull(argv[2], NULL, 10));
+    operations = strtoull(argv[3], NULL, 10);
+    size_t size = sizeof *table + thread_count * SLOTS * sizeof(struct slot);
+    int file = open(argv[4], O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (file < 0 || ftruncate(file, (off_t)size) != 0)
+        return 2;
+    table = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    struct worker *workers = pages(thread_count * sizeof *workers);
+    for (size_t i = 0; i < thread_count; i++) {
+        workers[i] = (struct worker){seeded(draw(&random)), table->slots + i * SLOTS, 0, i % 2 == 1, i == 0};
+        if (i > 0 && pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
+            abort();
+    }
+    work(&workers[0]);
+    while (done < thread_count)
+        usleep(1000);
+    for (size_t i = 1; i < thread_count; i++)
+        if (workers[i].ends)
+            pthread_join(workers[i].thread, NULL);
+    if (thread_count == 1)
+        count_blocks();
+    char line[64];
+    for (;;) {
+        ssize_t got = read(0, line, sizeof line - 1);
+        if (got <= 0)
+            park();
+        line[got] = 0;
+        obey(line);
+    }
+}
