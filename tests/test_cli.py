@@ -257,5 +257,5 @@ def test_heap_is_understood(words: list[str], target: Running) -> None:
     pools = [gdbheap(*before, "sizes", str(target.pid), "--json").stdout for before in (words[-1:], [])]
     assert pools[0] == pools[1] and '"command": "heap sizes"' in pools[0]
     told = gdbheap(*words, "--help")
-    assert told.returncode == 0 and "Usage: gdbheap TARGET [--detail]" in told.stdout
+    assert told.returncode == 0 and "Usage: gdbheap TARGET [" in told.stdout and "[--detail]" in told.stdout
     assert gdbheap("heap").returncode == 2

@@ -176,13 +176,17 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
 
 
 def test_given_back(emptied: Running) -> None:
-    """What the finding promises goes when the program does as the advice says."""
+    """What the finding promises goes when the program does as the advice says, or it is doubtful."""
     (found,) = [row for row in ask("", str(emptied.pid))["findings"] if row["id"] == "mimalloc-empty"]
     before = kernel.rollup(emptied.pid)[0]
     emptied.go_on("collect")
     freed = before - kernel.rollup(emptied.pid)[0]
-    assert 0.9 * found["bytes"] <= freed <= 1.1 * found["bytes"] + (1 << 20), (found, freed)
-    assert "mimalloc-empty" not in [row["id"] for row in ask("", str(emptied.pid))["findings"]]
+    # Before 2.1.7 it may be any part of it, which the finding says.
+    assert freed <= 1.1 * found["bytes"] + (1 << 20), (found, freed)
+    assert found["doubtful"] == ("before 2.1.7" in found["text"])
+    assert found["doubtful"] or 0.9 * found["bytes"] <= freed, (found, freed)
+    left = [row["id"] for row in ask("", str(emptied.pid))["findings"]]
+    assert found["doubtful"] or "mimalloc-empty" not in left
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ them. The same commands without the option show it, so that these tests can fail
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -56,8 +57,9 @@ pytestmark = pytest.mark.skipif(not interpreters(), reason=f"no CPython {RELEASE
 PAIRS = 60_000
 # Each command with each of its options that an answer depends on, and whether it shows contents. ADDRESS is in turn
 # each place that the program names. Not here: what calls into the process (stats, trim --yes).
+PICTURES = "--svg=SVG --folded=FOLDED --speedscope=SPEED --pprof=PPROF"
 LINES = {
-    "": ["", "--detail", "--since=LOOK"], "arenas": ["", "--detail"],
+    "": ["", "--detail", "--since=LOOK", PICTURES], "arenas": ["", "--detail"],
     "holes": ["--min=0", "--min=0 --path --top=300", "--fit=1M"],
     "pins": ["", "--path --min=0", "--allocator=pymalloc"], "sizes": [""],
     "chunks": ["", "--min=1K --max=1M --arena=main --state=used", "--type=bytes", "--type=str", "--by=type"],
@@ -66,13 +68,14 @@ LINES = {
         "--type=__main__.* --group=value"],
     "trim": ["", "--dry-run --pad=1M"], "map": ["", "--cell=64K", "--svg=SVG"],
     "at": ["ADDRESS", "ADDRESS --path"], "refs": ["ADDRESS --top=all"], "why": ["ADDRESS"],
-    "retained": ["--top=500", "--by=type", "--by=module"], "unreachable": [""],
-    "owners": ["--min=1K --top=300 --by=block", "--by=array --top=all"],
+    "retained": ["--top=500", "--by=type", "--by=module", PICTURES], "unreachable": [""],
+    "owners": ["--min=1K --top=300 --by=block", "--by=array --top=all", PICTURES],
     "threads": ["", "--values --c-frames"], "tasks": ["", "--list", "--kind=task --retained"],
     "duplicates": ["--top=all", "--top=3 --holders --type=str"], "check": [""], "info": [""],
     "check-advice": [""], "diff": ["", "--limit=1G"],
     "snapshot": ["FILE", "FILE --owners", "FILE --with-contents --blocks"],
 }  # fmt: skip
+DRAWN = {"SVG": "picture.svg", "FOLDED": "lines.folded", "SPEED": "tree.json", "PPROF": "tree.pb.gz"}
 CALLING = {"stats"}
 # What docs/targets.md says: "pins" too, where an object with a secret is the one that holds a page; "tasks" where one
 # has a name (tests/test_oracle_tasks.py).
@@ -116,7 +119,7 @@ def places_of(target: Running) -> dict[str, int]:
 
 def lines_of(noun: str, places: dict[str, int], folder: Path) -> list[list[str]]:
     """Return the words behind a noun, of each line of LINES, for text and JSON."""
-    files = {"SVG": "picture.svg", "FILE": "look.heap", "LOOK": "earlier.heap"}
+    files = {**DRAWN, "FILE": "look.heap", "LOOK": "earlier.heap"}
     lines = LINES[noun]
     for word, name in files.items():
         lines = [line.replace(word, str(folder / name)) for line in lines]
@@ -143,7 +146,12 @@ def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
     if isinstance(options, Filed):
         with zipfile.ZipFile(options.file) as archive:
             said += archive.read(ENTRY).decode()
-    return said + ((folder / "picture.svg").read_text() if getattr(options, "svg", None) else "")
+    for name in DRAWN.values() if getattr(options, "svg", None) else ():
+        if (folder / name).exists():
+            drawn = (folder / name).read_bytes()
+            said += (gzip.decompress(drawn) if name.endswith(".gz") else drawn).decode("utf-8", "replace")
+            (folder / name).unlink()
+    return said
 
 
 def compared(heap: Heap, noun: str, options: Common) -> Result:

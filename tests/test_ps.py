@@ -8,8 +8,10 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ from typing import Any
 import pytest
 from support import kernel
 from support.installed import python_with
-from support.programs import c_program, gdbheap, interpreter_of, running
+from support.programs import GDBHEAP, PATIENCE, c_program, gdbheap, interpreter_of, running
 
 from gdbheap.processes import accounts
 
@@ -204,3 +206,16 @@ def test_recorded_folder(tmp_path: Path) -> None:
     assert [(row.pid, row.parent) for row in found] == [(1, 0), (3, 0)]
     assert found[0].memory is not None and found[0].memory.pss == 3 << 10 and found[0].memory.swap_share == 2 << 10
     assert found[1].memory is not None and (found[1].memory.rss, found[1].memory.proportional) == (0, 0)
+
+
+def test_what_ends_before_all_is_read(rng: random.Random) -> None:
+    """A command that needs none of what is being read, and Ctrl-C at any moment: one status, and no crash."""
+    for words, status in [(["--help"], 0), (["--bogus"], 2)] * 10:
+        assert gdbheap("ps", *words).returncode == status
+    for _ in range(10):
+        run = subprocess.Popen([str(GDBHEAP), "ps"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        time.sleep(rng.uniform(0.05, 0.4))
+        run.send_signal(signal.SIGINT)
+        _out, errors = run.communicate(timeout=PATIENCE)
+        assert run.returncode in (0, 1, -signal.SIGINT), (run.returncode, errors)
+        assert len(errors.splitlines()) <= 1 or run.returncode == -signal.SIGINT, errors

@@ -44,10 +44,18 @@ def _end(number: int, _frame: object) -> None:
 
 
 def _run(words: list[str]) -> int:
-    if words[:1] == READS_ALL:
-        from gdbheap.processes import ahead
+    if words[:1] != READS_ALL:
+        return _answered(words)
+    from gdbheap.processes import ahead
 
-        ahead.begin()
+    ahead.begin()
+    try:
+        return _answered(words)
+    finally:
+        ahead.end()
+
+
+def _answered(words: list[str]) -> int:
     from gdbheap.commands.shell.commands import run
     from gdbheap.commands.shell.streams import complain, fault, write
     from gdbheap.errors import GdbheapError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gdbheap._native import ProcessAccount
 
-__all__ = ["begin", "take"]
+__all__ = ["begin", "end", "take"]
 
 PROC = "/proc"
 _begun: list[_Reading] = []
@@ -44,6 +44,12 @@ class _Reading:
 def begin() -> None:
     """Begin to read; whoever needs it takes it later."""
     _begun.append(_Reading())
+
+
+def end() -> None:
+    """Wait for what nobody took: an interpreter that ends while a thread is in native code is aborted (before 3.14 it
+    ends such a thread where it asks for the GIL, by unwinding frames that cannot be unwound)."""
+    take()
 
 
 def take() -> list[ProcessAccount] | None:

@@ -13,9 +13,10 @@ ADVICE = (
 
 
 def _text(figures: MimallocEmpty) -> str:
+    early = "" if figures.all_goes else "; before 2.1.7 it gives back a part, or nothing if built with MI_SECURE"
     return (
         f"mimalloc keeps {counted(figures.stretches, 'stretch', 'stretches')} of memory in which no block is in use: "
-        "it gives them back some time after they became empty, and only when it is called again"
+        f"it gives them back some time after they became empty, and only when it is called again{early}"
     )
 
 
