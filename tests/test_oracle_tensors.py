@@ -44,7 +44,7 @@ def check(answer: dict[str, Any], truth: dict[str, Any]) -> None:
 def test_tensors_are_what_they_say(held: tuple[Running, dict[str, Any]]) -> None:
     """Shape, dtype, device, bytes of the items and of the storage, address, views; false ones are left out."""
     target, truth = held
-    check(ask("owners", target.as_form(PROCESS), "--by=array", "--top=all"), truth)
+    check(ask("owners", target.as_form(PROCESS), "--by=array", "--top=all", "--max-stop=0"), truth)
 
 
 def test_tensors_of_a_core(held: tuple[Running, dict[str, Any]], rng: random.Random) -> None:
@@ -60,7 +60,7 @@ def test_tensors_of_a_core(held: tuple[Running, dict[str, Any]], rng: random.Ran
 def test_tensors_in_words(held: tuple[Running, dict[str, Any]]) -> None:
     """What is not in this memory is said, and what a small part keeps."""
     target, _truth = held
-    lines = gdbheap("owners", str(target.pid), "--by=array", "--top=all").stdout.splitlines()
+    lines = gdbheap("owners", str(target.pid), "--by=array", "--top=all", "--max-stop=0").stdout.splitlines()
     (meta,), (freed,), (part,) = (
         [line for line in lines if f".{name} (" in line] for name in ("META", "FREED", "PART")
     )

@@ -187,9 +187,10 @@ class _Survey:
                 yield from self._surveyed(frame)
 
     def _tensors(self) -> Iterator[Frame]:
-        """One tensor for each storage, the one with the most items; the others are its views."""
+        """One tensor for each storage, the one with the most items, and not a transposed one; the others are its
+        views."""
         found = [self._read(address, what) for address, what in self._instances((TENSOR,))]
-        frames = sorted((one for one in found if one is not None), key=lambda one: (-(one.nbytes or 0), one.address))
+        frames = sorted((one for one in found if one is not None), key=_whole_first)
         owners: dict[int, int] = {}
         for frame in frames:
             owner = owners.setdefault(frame.storage, frame.address) if frame.storage else frame.address
@@ -233,6 +234,10 @@ class _Survey:
         is_elsewhere = frame.what == TENSOR and not spans and (frame.bytes is None or bool(frame.nbytes))
         if new or is_elsewhere or frame.what not in PARTS:
             yield _Surveyed(frame, new, sum(end - start for start, end in spans) - new)
+
+
+def _whole_first(frame: Frame) -> tuple[int, bool, int]:
+    return -(frame.nbytes or 0), not frame.is_contiguous, frame.address
 
 
 def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:

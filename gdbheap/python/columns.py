@@ -74,8 +74,9 @@ class Column:
 @dataclass(frozen=True)
 class Frame:
     """An array, or a table with its columns. ``address``: the Python object's; ``type`` its type's name; ``base``: of
-    an array the object whose memory it shows, 0 where it is its own. Of a tensor: ``device`` as str() has it, ``nbytes`` of
-    its own items, and ``storage``, the address of what has its bytes, 0 where that is not known."""
+    an array the object whose memory it shows, 0 where it is its own. Of a tensor: ``device`` as str() has it,
+    ``nbytes`` of its own items, whether they lie behind one another, and ``storage``, the address of what has its
+    bytes, 0 where that is not known."""
 
     what: str
     type: str
@@ -87,6 +88,7 @@ class Frame:
     base: int = 0
     device: str | None = None
     nbytes: int | None = None
+    is_contiguous: bool = True
     storage: int = 0
 
     @property

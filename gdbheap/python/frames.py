@@ -1,4 +1,4 @@
-"""Arrays, and tables with columns, of numpy, pandas, pyarrow and torch: which types are such, and what one object is."""
+"""Arrays, and tables with columns, of numpy, pandas, pyarrow and torch: which types are such, and what an object is."""
 
 from __future__ import annotations
 

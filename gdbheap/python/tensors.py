@@ -1,4 +1,4 @@
-"""torch's tensors, read from memory: torch 1.13 to 2.13.
+"""torch's tensors, read from memory: torch 1.13 and 2.13.
 
 A ``torch.Tensor`` leads to a TensorImpl, which leads back to it and to a StorageImpl, whose bytes several tensors may
 show (torch/csrc/autograd/python_variable.h, c10/core/TensorImpl.h and StorageImpl.h). Releases have moved the fields
@@ -25,8 +25,8 @@ DENSE, STORAGE = "c10::TensorImpl", "c10::StorageImpl"
 # In words of a TensorImpl: where its storage and the pointer back to the Python object may be.
 STORAGES, BACK = range(2, 4), range(5, 11)
 # From the word behind the pointer back: SizesAndStrides (how many, then both where there are at most five dimensions,
-# else a pointer to them), storage_offset_, numel_, then the dtype (u16) and an optional device: a byte each for its type,
-# its index, and whether it is there, which came first in older releases.
+# else a pointer to them), storage_offset_, numel_, then the dtype (u16) and an optional device: a byte each for its
+# type, its index, and whether it is there, which came first in older releases.
 DIMENSIONS, SIZES, INLINE = 0, 1, 5
 OFFSET, NUMEL, DTYPE, TENSOR_WORDS = 11, 12, 13, 14
 # A pointer back that the tensor owns has its lowest bit set in some releases.
@@ -79,6 +79,16 @@ class Tensor:
         return prod(self.shape) * self.itemsize
 
     @property
+    def is_contiguous(self) -> bool:
+        """Whether the items lie behind one another, in the order of the dimensions."""
+        expected = 1
+        for size, stride in zip(self.shape[::-1], self.strides[::-1]):
+            if size != 1 and stride != expected:
+                return False
+            expected *= size
+        return True
+
+    @property
     def needs(self) -> int:
         """The bytes from the storage's first one to the end of the last item, at least."""
         if not self.nbytes:
@@ -114,7 +124,7 @@ class Tensors:
         return Frame(
             TENSOR, self._fields.type_name(address), address, None, tensor.shape, tensor.dtype,
             [Column(TENSOR, None, tensor.values)], device=tensor.device, storage=tensor.storage,
-            nbytes=tensor.nbytes if tensor.storage else None,
+            nbytes=tensor.nbytes if tensor.storage else None, is_contiguous=tensor.is_contiguous,
         )  # fmt: skip
 
     def read(self, address: int) -> Tensor:
