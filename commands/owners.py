@@ -34,6 +34,9 @@ class Options(Pictured):
 
 def _answer(heap: Heap, options: Options) -> owners.Owners:
     options.check_pictures()
+    if options.pictures:
+        # A path may have keys in it, and what is written holds no contents.
+        heap.disclosure.contents = False
     found = owners.owners(heap, options.minimum, options.top, options.by)
     if options.pictures:
         from gdbheap.report.trees import owners_tree, write_pictures
@@ -66,11 +69,13 @@ COMMAND = Command(
     DataFrame, a table or an array, else null.
 
     --by=array is a row for each pandas DataFrame, Series and Index, pyarrow Table, RecordBatch, ChunkedArray and Array,
-    and numpy array, with the columns below it: bytes as DataFrame.memory_usage() and nbytes count them, wherever they
-    lie, also in memory of Arrow's own allocator. What only shows memory of a row before, as a view does, has no row. In
-    JSON that is arrays, a list of {what, type, name, shape, dtype, bytes, deep, shared, address, data, base, views,
-    path, columns}, columns a list of {what, name, dtype, shape, bytes, deep, address}: deep is memory_usage(deep=True),
-    shared what rows before have too, views how many arrays show it. bytes over all has no byte twice.
+    numpy array, and torch tensor, with the columns below it: bytes as DataFrame.memory_usage() and nbytes count them,
+    of a tensor its storage's, wherever they lie, also in memory of Arrow's own allocator. What only shows memory of a
+    row before, as a view does, has no row. polars' frames are not read; a warning counts them. In JSON that is arrays,
+    a list of {what, type, name, shape, dtype, bytes, deep, shared, address, data, base, views, path, columns, device,
+    nbytes}, columns a list of {what, name, dtype, shape, bytes, deep, address}: deep is memory_usage(deep=True), shared
+    what rows before have too, views how many arrays show it; device and nbytes are a tensor's, else null. bytes over
+    all has no byte twice.
 
     --folded, --svg, --speedscope and --pprof draw the holders, with what they hold above them.""",
     example="heap owners --top=10",

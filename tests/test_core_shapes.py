@@ -195,6 +195,18 @@ def test_another_version_is_refused(ids: str, tmp_path: Path) -> None:
     assert file_of(core, path) == str(path)
 
 
+def test_headers_without_build_ids(tmp_path: Path) -> None:
+    """A core with the pages of ELF headers, but not that of a build-id: the file is taken for what is in memory."""
+    path = library(tmp_path, "libanswer.so", "", "-Wl,--build-id=none")
+    core = core_of([str(caller(tmp_path, path))], tmp_path, "0x31")
+    assert file_of(core, path) == str(path)
+    (tmp_path / "newer").mkdir()
+    newer = library(tmp_path / "newer", "libanswer.so", f"int answer(int); {LONGER}", "-Wl,--build-id=none")
+    path.unlink()
+    shutil.copy(newer, path)
+    assert file_of(core, path) is None
+
+
 def core_of(command: list[str], folder: Path, shape: str, environment: dict[str, str] | None = None) -> Path:
     """Return a core of that shape of a command that rests."""
     with running(command, folder, environment) as target:

@@ -23,6 +23,7 @@ from gdbheap.python.columns import (
     RECORD_BATCH,
     SERIES,
     TABLE,
+    TENSOR,
     Column,
     Frame,
     NotBelieved,
@@ -34,17 +35,17 @@ from gdbheap.target.ranges import joined
 __all__ = ["ArrayColumn", "ArrayRow", "Arrays", "InArray", "array_at", "arrays", "frames_of"]
 
 # What is listed whatever it shares; what is only where it shows memory that no row before it has.
-WHOLE, PARTS = (DATAFRAME, TABLE, RECORD_BATCH), (SERIES, INDEX, CHUNKED_ARRAY, ARROW_ARRAY, NDARRAY)
-ALL = (*WHOLE, *PARTS)
+WHOLE, PARTS = (DATAFRAME, TABLE, RECORD_BATCH), (SERIES, INDEX, CHUNKED_ARRAY, ARROW_ARRAY, TENSOR, NDARRAY)
+TABLES = tuple(what for what in (*WHOLE, *PARTS) if what not in (TENSOR, NDARRAY))
 # Objects that are read, of those with columns and of arrays.
 MAX_OBJECTS = 100_000
 # Pointers that are followed for sizes with the objects behind them.
 MAX_POINTERS = 1 << 20
 POINTERS_AT_ONCE = 1 << 13
 # Of other libraries: what they are is known, and what they hold is not read.
-UNREAD = ("polars.DataFrame", "polars.Series", "polars.LazyFrame", "torch.Tensor")
+UNREAD = ("polars.DataFrame", "polars.Series", "polars.LazyFrame")
 # What uses such arrays has one of these loaded.
-LIBRARIES = ("_multiarray_umath", "libarrow.so")
+LIBRARIES = ("_multiarray_umath", "libarrow.so", "libtorch_python.so")
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class ArrayRow:
     """A table with its columns, or an array. ``address``: of the Python object; ``data``: where the first values lie;
     ``shared``: bytes that are in a row before too; ``views``: other arrays that show its memory; ``name``: a Series'
     or an Index' own; ``base``: the type of the object that an array has its memory from; ``path``: as Python or in
-    words, None where no root leads to it."""
+    words, None where no root leads to it. Of a tensor: ``device``, and ``nbytes`` of its own items, where ``bytes`` are
+    those of its storage in this memory."""
 
     what: str
     type: str
@@ -83,6 +85,8 @@ class ArrayRow:
     views: int
     path: str | None
     columns: list[ArrayColumn] = field(default_factory=list)
+    device: str | None = None
+    nbytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -170,12 +174,43 @@ class _Survey:
         self._covered = _Covered()
 
     def rows(self) -> Iterator[_Surveyed]:
-        """Tables first, then what is not part of one."""
-        for kinds in (ALL[:-1], ALL[-1:]):
-            for address, what in self._instances(kinds):
-                found = self._surveyed(address, what)
-                if found is not None:
-                    yield found
+        """Tables first, then tensors, then arrays: what comes later may show memory of those before."""
+        for address, what in self._instances(TABLES):
+            frame = self._read(address, what)
+            if frame is not None:
+                yield from self._surveyed(frame)
+        for frame in self._tensors():
+            yield from self._surveyed(frame)
+        for address, what in self._instances((NDARRAY,)):
+            frame = self._array(address, what)
+            if frame is not None:
+                yield from self._surveyed(frame)
+
+    def _tensors(self) -> Iterator[Frame]:
+        """One tensor for each storage, the one with the most items, and not a transposed one; the others are its
+        views."""
+        found = [self._read(address, what) for address, what in self._instances((TENSOR,))]
+        frames = sorted((one for one in found if one is not None), key=_whole_first)
+        owners: dict[int, int] = {}
+        for frame in frames:
+            owner = owners.setdefault(frame.storage, frame.address) if frame.storage else frame.address
+            if owner == frame.address:
+                yield frame
+            else:
+                self.views[owner] = self.views.get(owner, 0) + 1
+
+    def _array(self, address: int, what: str) -> Frame | None:
+        """The array; None where it shows another one's memory."""
+        owner = self.frames.arrays.owner(address)
+        if owner == address:
+            return self._read(address, what)
+        self.views[owner] = self.views.get(owner, 0) + 1
+        return None
+
+    def _read(self, address: int, what: str) -> Frame | None:
+        frame = self.frames.read(address, what)
+        self.doubted += frame is None
+        return frame
 
     def _instances(self, wanted: tuple[str, ...]) -> list[tuple[int, str]]:
         """The live objects that are such frames, in the order of their kinds, the largest objects of each first."""
@@ -192,21 +227,17 @@ class _Survey:
         rows = [(row.address, kinds[row.type_address]) for row in found.rows]
         return sorted(rows, key=lambda row: wanted.index(row[1]))
 
-    def _surveyed(self, address: int, what: str) -> _Surveyed | None:
-        if what == NDARRAY:
-            owner = self.frames.arrays.owner(address)
-            if owner != address:
-                self.views[owner] = self.views.get(owner, 0) + 1
-                return None
-        frame = self.frames.read(address, what)
-        if frame is None:
-            self.doubted += 1
-            return None
+    def _surveyed(self, frame: Frame) -> Iterator[_Surveyed]:
+        """The frame, if it is a row."""
         spans = joined(frame.spans)
         new = sum(self._covered.add(start, end) for start, end in spans)
-        if what in PARTS and not new:
-            return None
-        return _Surveyed(frame, new, sum(end - start for start, end in spans) - new)
+        is_elsewhere = frame.what == TENSOR and not spans and (frame.bytes is None or bool(frame.nbytes))
+        if new or is_elsewhere or frame.what not in PARTS:
+            yield _Surveyed(frame, new, sum(end - start for start, end in spans) - new)
+
+
+def _whole_first(frame: Frame) -> tuple[int, bool, int]:
+    return -(frame.nbytes or 0), not frame.is_contiguous, frame.address
 
 
 def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
@@ -254,7 +285,7 @@ def _row(survey: _Survey, deep: _Deep, row: _Surveyed, path: str | None) -> Arra
         deep=None if None in known else sum(size for size in known if size is not None), shared=row.shared,
         address=frame.address, data=next((column.address for column in whole if column.address is not None), None),
         base=base, views=survey.views.get(frame.address, 0), path=path,
-        columns=whole if frame.what in (*WHOLE, SERIES) else [],
+        columns=whole if frame.what in (*WHOLE, SERIES) else [], device=frame.device, nbytes=frame.nbytes,
     )  # fmt: skip
 
 

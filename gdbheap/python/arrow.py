@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gdbheap import _native
 from gdbheap.errors import Fault
+from gdbheap.python.classes import Classes
 from gdbheap.python.columns import (
     ARROW_ARRAY,
     CHUNKED_ARRAY,
@@ -32,8 +32,6 @@ from gdbheap.python.columns import (
     run,
 )
 from gdbheap.python.fields import Fields
-from gdbheap.structures.kinds import object_ranges
-from gdbheap.target.target import Target
 
 # What is an array in itself, and what has columns; the more special first.
 KINDS = {f"pyarrow.{name}": name for name in (TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY)}
@@ -94,14 +92,12 @@ class _Data:
 class Arrow:
     """Reads Arrow's objects; so many pieces of arrays and fields of types in all, then NotBelieved is raised."""
 
-    def __init__(self, fields: Fields, target: Target, fits: Fits) -> None:
+    def __init__(self, fields: Fields, classes: Classes, fits: Fits) -> None:
         self._fields = fields
         self._memory = fields.memory
         self._word = fields.memory.machine.word
         self._fits = fits
-        self._target = target
-        self._classes: dict[int, str] = {}
-        self._ranges: list[tuple[int, int]] | None = None
+        self._classes = classes
         self._left = MAX_PIECES
 
     def frame(self, address: int) -> Frame:
@@ -122,7 +118,7 @@ class Arrow:
         found, counts = self._owned(address)
         if "arrow::ChunkedArray" in counts:
             return self._chunked(found)
-        if not self._class(found).endswith("Array") and "Array<" not in self._class(found):
+        if not self._classes.name(found).endswith("Array") and "Array<" not in self._classes.name(found):
             raise NotBelieved
         return self._of_data([self._at(found, ARRAY_DATA)])
 
@@ -153,22 +149,9 @@ class Arrow:
         counts."""
         words = self._fields.raw(address)
         for pointer, counts, again in zip(words, words[1:], words[2:]):
-            if pointer and pointer == again and self._class(counts).startswith(COUNTED):
-                return pointer, self._class(counts)
+            if pointer and pointer == again and self._classes.name(counts).startswith(COUNTED):
+                return pointer, self._classes.name(counts)
         raise NotBelieved
-
-    def _class(self, address: int) -> str:
-        """The class of the C++ object at ``address``, by its vtable; "" where it has none."""
-        try:
-            vtable = self._memory.word(address)
-        except (Fault, OverflowError):
-            return ""
-        if vtable not in self._classes:
-            if self._ranges is None:
-                self._ranges = object_ranges(self._target)
-            found = _native.classes_at(self._fields.space, self._ranges, [address])[0]
-            self._classes[vtable] = found or ""
-        return self._classes[vtable]
 
     def _at(self, address: int, place: int) -> int:
         return self._memory.word(address + place * self._word)
@@ -183,7 +166,7 @@ class Arrow:
 
     def _columns(self, address: int, what: str) -> tuple[list[Column], int]:
         found, _counts = self._owned(address)
-        if not self._class(found).endswith(what):
+        if not self._classes.name(found).endswith(what):
             raise NotBelieved
         names = self._names(self._at(found, SCHEMA))
         rows = self._length(self._at(found, ROWS))
@@ -203,7 +186,7 @@ class Arrow:
         return count
 
     def _names(self, schema: int) -> list[str]:
-        if self._class(schema) != "arrow::Schema":
+        if self._classes.name(schema) != "arrow::Schema":
             raise NotBelieved
         fields = self._pointers(self._at(schema, SCHEMA_FIELDS), 0, MAX_COLUMNS)
         return [self._field(field)[0] for field in fields]
@@ -211,7 +194,7 @@ class Arrow:
     def _field(self, address: int) -> tuple[str, int]:
         """Its name and its type: behind a std::string of four words, or of one."""
         self._spend()
-        if self._class(address) != "arrow::Field":
+        if self._classes.name(address) != "arrow::Field":
             raise NotBelieved
         for place in FIELD_TYPES:
             kind = self._at(address, place)
@@ -232,7 +215,7 @@ class Arrow:
         return raw[:-1].decode("utf-8", "replace")
 
     def _is_type(self, address: int) -> bool:
-        name = self._class(address)
+        name = self._classes.name(address)
         return name.startswith("arrow::") and name.endswith("Type")
 
     def _chunked(self, address: int) -> Values:
@@ -266,7 +249,7 @@ class Arrow:
         """Its type is one, each buffer is a buffer whose bytes can be where it says."""
         self._spend()
         words = self._fields.words(address, DICTIONARY + 1)
-        kind = self._class(words[DATA_TYPE])
+        kind = self._classes.name(words[DATA_TYPE])
         if not self._is_type(words[DATA_TYPE]):
             raise NotBelieved
         buffers = [self._buffer(one) for one in self._pointers(address, BUFFERS, MAX_CHUNKS)]
@@ -278,7 +261,7 @@ class Arrow:
         """Where its bytes lie, and how many there are."""
         if not address:
             return None
-        if "Buffer" not in self._class(address):
+        if "Buffer" not in self._classes.name(address):
             raise NotBelieved
         start, size = self._at(address, BUFFER_DATA), self._at(address, BUFFER_SIZE)
         if size and not self._fits(start, size):
@@ -363,7 +346,7 @@ class Arrow:
             return self._parameter(kind) * BITS
         if name == "DictionaryType":
             index = self._memory.word(self._after(kind, PARAMETER))
-            name = self._class(index).rpartition("::")[2]
+            name = self._classes.name(index).rpartition("::")[2]
             return PLAIN[name][1] if self._is_type(index) and name in PLAIN else None
         return None
 
@@ -371,7 +354,7 @@ class Arrow:
         """A type as pyarrow shows it; a class that is not known by its name."""
         if depth > MAX_DEPTH or not self._is_type(kind):
             raise NotBelieved
-        name = self._class(kind).rpartition("::")[2]
+        name = self._classes.name(kind).rpartition("::")[2]
         if name in PLAIN:
             return PLAIN[name][0]
         if name in BINARY:

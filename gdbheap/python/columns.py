@@ -10,7 +10,7 @@ from gdbheap.target.ranges import Ranges
 # What a row is about: a table (with columns), something with one column, or one array.
 DATAFRAME, SERIES, INDEX, COLUMN = "DataFrame", "Series", "Index", "column"
 TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY = "Table", "RecordBatch", "ChunkedArray", "Array"
-NDARRAY = "ndarray"
+NDARRAY, TENSOR = "ndarray", "Tensor"
 
 # Whether all bytes from an address on can be a buffer's: in one used block, or in memory that may be read.
 Fits = Callable[[int, int], bool]
@@ -74,7 +74,9 @@ class Column:
 @dataclass(frozen=True)
 class Frame:
     """An array, or a table with its columns. ``address``: the Python object's; ``type`` its type's name; ``base``: of
-    an array the object whose memory it shows, 0 where it is its own."""
+    an array the object whose memory it shows, 0 where it is its own. Of a tensor: ``device`` as str() has it,
+    ``nbytes`` of its own items, whether they lie behind one another, and ``storage``, the address of what has its
+    bytes, 0 where that is not known."""
 
     what: str
     type: str
@@ -84,6 +86,10 @@ class Frame:
     dtype: str | None
     columns: Sequence[Column] = field(default_factory=list)
     base: int = 0
+    device: str | None = None
+    nbytes: int | None = None
+    is_contiguous: bool = True
+    storage: int = 0
 
     @property
     def bytes(self) -> int | None:

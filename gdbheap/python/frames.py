@@ -1,20 +1,22 @@
-"""Arrays, and tables with columns, of numpy, pandas and pyarrow: which types are such, and what one object is."""
+"""Arrays, and tables with columns, of numpy, pandas, pyarrow and torch: which types are such, and what an object is."""
 
 from __future__ import annotations
 
 import struct
 
 from gdbheap.errors import Fault, Unsupported
-from gdbheap.python import arrow, dataframes, ndarrays
+from gdbheap.python import arrow, dataframes, ndarrays, tensors
 from gdbheap.python.arrow import Arrow
 from gdbheap.python.census import Objects
-from gdbheap.python.columns import NDARRAY, Fits, Frame, NotBelieved
+from gdbheap.python.classes import Classes
+from gdbheap.python.columns import NDARRAY, TENSOR, Fits, Frame, NotBelieved
 from gdbheap.python.dataframes import DataFrames
 from gdbheap.python.fields import Fields
 from gdbheap.python.ndarrays import Arrays
+from gdbheap.python.tensors import Tensors
 
 # The kinds of fields.Fields, the more special first; of pandas and of pyarrow each has one of them.
-KINDS = {**dataframes.KINDS, **arrow.KINDS, ndarrays.KIND: NDARRAY}
+KINDS = {**dataframes.KINDS, **arrow.KINDS, ndarrays.KIND: NDARRAY, tensors.KIND: TENSOR}
 BROKEN = (Fault, NotBelieved, Unsupported, OverflowError, ValueError, struct.error)
 
 
@@ -24,7 +26,9 @@ class Frames:
     def __init__(self, objects: Objects, fits: Fits) -> None:
         self.fields = Fields(objects)
         self.arrays = Arrays(self.fields, fits)
-        self._arrow = Arrow(self.fields, objects.target, fits)
+        classes = Classes(self.fields.memory, objects.target)
+        self._arrow = Arrow(self.fields, classes, fits)
+        self._tensors = Tensors(self.fields, classes, fits)
         self._pandas = DataFrames(self.fields, self.arrays, self._arrow)
         self._kinds: dict[int, str | None] = {}
 
@@ -40,6 +44,8 @@ class Frames:
         try:
             if what == NDARRAY:
                 return self.arrays.frame(address)
+            if what == TENSOR:
+                return self._tensors.frame(address)
             reader = self._pandas if what in dataframes.KINDS.values() else self._arrow
             return reader.frame(address)
         except BROKEN:

@@ -23,6 +23,7 @@ ARRAYS = (
 SHOWN_COLUMNS = 6
 NAME_LENGTH = 60
 TIMES = " x "
+CPU, META = "cpu", "meta"
 
 
 def shape_text(shape: Sequence[int], dtype: str | None = None) -> str:
@@ -52,6 +53,8 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
     notes = []
     if row.shared:
         notes.append(f"{style.bytes(row.shared)} shared with rows above or below")
+    if row.device is not None:
+        notes += _of_tensor(row, style)
     if row.base is not None:
         notes.append(f"memory of {one_line(row.base)}")
     if row.views:
@@ -63,6 +66,18 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
         *_sizes(row.bytes, style), TIMES.join(f"{size:,}" for size in row.shape), address_text(row.address),
         f"{row.what}{name}", one_line(row.dtype or ""), f"{row.path or '(nothing leads to it)'}{more}",
     ]  # fmt: skip
+
+
+def _of_tensor(row: ArrayRow, style: Style) -> list[str]:
+    """Where a tensor's values are, if not all that its storage has are its own, or none is in this memory."""
+    own = "?" if row.nbytes is None else style.bytes(row.nbytes)
+    if row.device != CPU:
+        return ["no values, on meta" if row.device == META else f"{own} on {one_line(row.device or '')}, not here"]
+    if row.bytes is None or not row.nbytes:
+        return []
+    if not row.bytes:
+        return [f"its storage is empty, {own} would be"]
+    return [f"{own} of its storage are its own"] if row.nbytes < row.bytes else []
 
 
 def _columns(row: ArrayRow, style: Style) -> list[list[str]]:

@@ -97,9 +97,21 @@ class CoreFiles:
         return self._places.named(first.path)
 
     def identify(self, loaded: LoadedObject) -> None:
-        """Look for an object's file by its build-id, where no name has led to it."""
-        if loaded.elf is None and loaded.build_id is not None:
+        """Look for an object's file by its build-id, where no name has led to it; where a core lacks the page of the
+        build-id, which patchelf moves away from the headers, by name and what is in memory."""
+        if loaded.elf is not None:
+            return
+        if loaded.build_id is not None:
             loaded.elf = self._files.matching(self._places.identified(loaded.build_id), loaded.build_id)
+            return
+        for path in self.candidates(loaded.mappings[0]) if loaded.mappings else ():
+            elf = self._files.get(path)
+            if elf is None or not elf.has_contents:
+                continue
+            known = agreement(self._machine, self._space, loaded, elf)
+            if known.holds:
+                loaded.elf, loaded.build_id, loaded.agreed = elf, elf.build_id, known.equal
+                return
 
     def headerless(self, index: int) -> LoadedObject | None:
         """The object whose first mapping is the one with this number, placed by the headers of its file; None where the

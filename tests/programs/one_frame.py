@@ -24,7 +24,8 @@ state = {
     }),
 }  # fmt: skip
 Tensor = type("Tensor", (), {"__module__": "torch"})
-unread = [Tensor() for _ in range(17)]
+Polars = type("DataFrame", (), {"__module__": "polars.dataframe.frame"})
+unread = [*(Polars() for _ in range(17)), *(Tensor() for _ in range(3))]
 frame = state["orders"]
 usage = {name: int(size) for name, size in frame.memory_usage(index=False).nlargest(3).items()}
 said = {"shape": frame.shape, "columns": usage}

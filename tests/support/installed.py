@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
 from pathlib import Path
 
@@ -21,3 +22,15 @@ def python_with(*modules: str) -> str:
     if missing := done.stdout.split():
         pytest.skip(f"not in build/packages: {', '.join(missing)} (scripts/packages.sh many installs all)")
     return str(PYTHON)
+
+
+@functools.cache
+def python_with_torch() -> str:
+    """Return a Python that can import torch: TORCH_PYTHON, one of build/packages, or the system's; skip the test where
+    there is none. It is in no list of scripts/packages.sh, as it is of gigabytes."""
+    for python in (os.environ.get("TORCH_PYTHON"), str(PYTHON), "/usr/bin/python3"):
+        if python and os.path.exists(python):
+            done = subprocess.run([python, "-c", _ASK, "torch"], capture_output=True, text=True)
+            if done.returncode == 0 and not done.stdout.split():
+                return python
+    pytest.skip("no Python with torch: TORCH_PYTHON names one, and Debian has python3-torch")

@@ -1,0 +1,69 @@
+"""Tensors: the oracle is what torch says of them in the program itself, of every dtype that it has."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.installed import python_with_torch
+from support.programs import GCORE, PROCESS, SOURCES, Running, ask, gdbheap, running
+
+KEYS = ("shape", "dtype", "device", "nbytes", "bytes", "data", "views")
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, dict[str, Any]]]:
+    """The program, and what it says."""
+    folder = tmp_path_factory.mktemp("tensors")
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    with running(
+        [python_with_torch(), str(SOURCES / "tensors.py"), str(seed), str(folder / "truth")], folder
+    ) as target:
+        yield target, json.loads((folder / "truth").read_text())
+
+
+def check(answer: dict[str, Any], truth: dict[str, Any]) -> None:
+    """Each is there as it says, and nothing but those."""
+    rows = {row["path"]: row for row in answer["arrays"] if row["what"] == "Tensor"}
+    wanted = {one["path"]: one for one in truth["tensors"] if one["nbytes"]}
+    for path, one in wanted.items():
+        assert {key: rows[path][key] for key in KEYS} == {key: one[key] for key in KEYS}, path
+    sparse = rows[truth["sparse"]]
+    assert (sparse["bytes"], sparse["nbytes"], sparse["device"]) == (None, None, "cpu")
+    assert rows.keys() == {*wanted, truth["sparse"]}
+    assert {row["address"] for row in answer["arrays"]}.isdisjoint([*truth["false"], *truth["views"]])
+    own = sum(row["bytes"] - row["shared"] for row in answer["arrays"] if row["bytes"] is not None)
+    assert answer["bytes"] == own
+    assert any(f"{len(truth['false'])} objects that look like arrays" in warning for warning in answer["warnings"])
+
+
+def test_tensors_are_what_they_say(held: tuple[Running, dict[str, Any]]) -> None:
+    """Shape, dtype, device, bytes of the items and of the storage, address, views; false ones are left out."""
+    target, truth = held
+    check(ask("owners", target.as_form(PROCESS), "--by=array", "--top=all", "--max-stop=0"), truth)
+
+
+def test_tensors_of_a_core(held: tuple[Running, dict[str, Any]], rng: random.Random) -> None:
+    """The same, and the tensor of an address."""
+    target, truth = held
+    core = target.as_form(GCORE)
+    check(ask("owners", core, "--by=array", "--top=all"), truth)
+    (address, shape, dtype) = rng.choice(truth["places"])
+    found = ask("at", core, hex(address))["array"]
+    assert (found["what"], found["shape"], found["dtype"]) == ("Tensor", shape, dtype)
+
+
+def test_tensors_in_words(held: tuple[Running, dict[str, Any]]) -> None:
+    """What is not in this memory is said, and what a small part keeps."""
+    target, _truth = held
+    lines = gdbheap("owners", str(target.pid), "--by=array", "--top=all", "--max-stop=0").stdout.splitlines()
+    (meta,), (freed,), (part,) = (
+        [line for line in lines if f".{name} (" in line] for name in ("META", "FREED", "PART")
+    )
+    assert "no values, on meta" in meta
+    assert "its storage is empty" in freed
+    assert "of its storage are its own" in part
