@@ -33,6 +33,9 @@ class Options(Pictured):
 
 def _answer(heap: Heap, options: Options) -> owners.Owners:
     options.check_pictures()
+    if options.pictures:
+        # A path may have keys in it, and what is written holds no contents.
+        heap.disclosure.contents = False
     found = owners.owners(heap, options.minimum, options.top, options.by)
     if options.pictures:
         from gdbheap.report.trees import owners_tree, write_pictures

@@ -14,6 +14,7 @@ from gdbheap.commands.surface.options import (
     Filed,
     MaybeAddressed,
     Option,
+    Pictured,
     Queried,
     number_or_all,
     one_of,
@@ -137,8 +138,9 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     @property
     def own_options(self) -> tuple[Option, ...]:
-        """The options that it declares itself."""
-        return tuple(option for option in options_of(self.options) if option not in options_of(Common))
+        """The options that it declares itself; files for other programs come last."""
+        own = [option for option in options_of(self.options) if option not in options_of(Common)]
+        return tuple(sorted(own, key=lambda option: option in options_of(Pictured)))
 
     @property
     def listing_options(self) -> tuple[Option, ...]:
