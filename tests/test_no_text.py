@@ -50,6 +50,7 @@ from gdbheap.history.file import ENTRY, write
 from gdbheap.history.snapshot import take
 from gdbheap.python.disclosure import NO_TEXT, VARIABLE, Disclosure, without_words
 from gdbheap.report.style import Style
+from gdbheap.report.trees import PICTURES
 from gdbheap.target.target import Damage, Target
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason=f"no CPython {RELEASE}")
@@ -57,9 +58,8 @@ pytestmark = pytest.mark.skipif(not interpreters(), reason=f"no CPython {RELEASE
 PAIRS = 60_000
 # Each command with each of its options that an answer depends on, and whether it shows contents. ADDRESS is in turn
 # each place that the program names. Not here: what calls into the process (stats, trim --yes).
-PICTURES = "--svg=SVG --folded=FOLDED --speedscope=SPEED --pprof=PPROF"
 LINES = {
-    "": ["", "--detail", "--since=LOOK", PICTURES], "arenas": ["", "--detail"],
+    "": ["", "--detail PICTURES", "--since=LOOK"], "arenas": ["", "--detail"],
     "holes": ["--min=0", "--min=0 --path --top=300", "--fit=1M"],
     "pins": ["", "--path --min=0", "--allocator=pymalloc"], "sizes": [""],
     "chunks": ["", "--min=1K --max=1M --arena=main --state=used", "--type=bytes", "--type=str", "--by=type"],
@@ -68,14 +68,14 @@ LINES = {
         "--type=__main__.* --group=value"],
     "trim": ["", "--dry-run --pad=1M"], "map": ["", "--cell=64K", "--svg=SVG"],
     "at": ["ADDRESS", "ADDRESS --path"], "refs": ["ADDRESS --top=all"], "why": ["ADDRESS"],
-    "retained": ["--top=500", "--by=type", "--by=module", PICTURES], "unreachable": [""],
-    "owners": ["--min=1K --top=300 --by=block", "--by=array --top=all", PICTURES],
+    "retained": ["--top=500", "--by=type PICTURES", "--by=module"], "unreachable": [""],
+    "owners": ["--min=1K --top=300 --by=block", "--by=array --top=all", "PICTURES"],
     "threads": ["", "--values --c-frames"], "tasks": ["", "--list", "--kind=task --retained"],
     "duplicates": ["--top=all", "--top=3 --holders --type=str"], "check": [""], "info": [""],
     "check-advice": [""], "diff": ["", "--limit=1G"],
     "snapshot": ["FILE", "FILE --owners", "FILE --with-contents --blocks"],
 }  # fmt: skip
-DRAWN = {"SVG": "picture.svg", "FOLDED": "lines.folded", "SPEED": "tree.json", "PPROF": "tree.pb.gz"}
+DRAWN = "--folded=FOLDED --svg=SVG --speedscope=SPEED --pprof=PROFILE"
 CALLING = {"stats"}
 # What docs/targets.md says: "pins" too, where an object with a secret is the one that holds a page; "tasks" where one
 # has a name (tests/test_oracle_tasks.py).
@@ -119,8 +119,15 @@ def places_of(target: Running) -> dict[str, int]:
 
 def lines_of(noun: str, places: dict[str, int], folder: Path) -> list[list[str]]:
     """Return the words behind a noun, of each line of LINES, for text and JSON."""
-    files = {**DRAWN, "FILE": "look.heap", "LOOK": "earlier.heap"}
-    lines = LINES[noun]
+    files = {
+        "SVG": "picture.svg",
+        "FOLDED": "folded",
+        "SPEED": "speedscope",
+        "PROFILE": "profile",
+        "FILE": "look.heap",
+        "LOOK": "earlier.heap",
+    }
+    lines = [line.replace("PICTURES", DRAWN) for line in LINES[noun]]
     for word, name in files.items():
         lines = [line.replace(word, str(folder / name)) for line in lines]
     lines = [
@@ -146,12 +153,13 @@ def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
     if isinstance(options, Filed):
         with zipfile.ZipFile(options.file) as archive:
             said += archive.read(ENTRY).decode()
-    for name in DRAWN.values() if getattr(options, "svg", None) else ():
-        if (folder / name).exists():
-            drawn = (folder / name).read_bytes()
-            said += (gzip.decompress(drawn) if name.endswith(".gz") else drawn).decode("utf-8", "replace")
-            (folder / name).unlink()
-    return said
+    return said + "".join(map(content, filter(None, (vars(options).get(form) for form in PICTURES))))
+
+
+def content(path: str) -> str:
+    """Return what a picture's file holds; a profile is packed."""
+    data = Path(path).read_bytes()
+    return (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode("utf-8", "replace")
 
 
 def compared(heap: Heap, noun: str, options: Common) -> Result:
@@ -184,7 +192,7 @@ def test_every_command_and_option_is_tried() -> None:
     # A log of calls has names of functions, and no contents.
     apart = ("--yes", "--seccomp", "--calls")
     for noun, lines in LINES.items():
-        tried = " ".join(lines)
+        tried = " ".join(lines).replace("PICTURES", DRAWN)
         own = [option.name for option in COMMANDS[noun].own_options if option.name not in apart]
         missing = [name for name in own if name not in tried]
         assert not missing, (noun, missing)
