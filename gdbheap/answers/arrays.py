@@ -223,7 +223,7 @@ class _Survey:
             dict.fromkeys(kinds, 0), set(census.contested), "together", MAX_OBJECTS, self._heap.classifying
         )
         if found.count > len(found.rows):
-            self._heap.note(f"the largest {MAX_OBJECTS:,} of {found.count:,} arrays or tables are listed")
+            self._heap.note(f"there are {found.count:,} arrays or tables: only the largest {MAX_OBJECTS:,} are listed")
         rows = [(row.address, kinds[row.type_address]) for row in found.rows]
         return sorted(rows, key=lambda row: wanted.index(row[1]))
 
@@ -265,7 +265,7 @@ def _note_unread(heap: Heap, frames: Frames) -> None:
             counts[kind] = counts.get(kind, 0) + row.live.count
     told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
     if told:
-        heap.note(f"not read, and in no row, are the values of {told}")
+        heap.note(f"values of these types are not read: {told} have no row")
 
 
 def _own(row: _Surveyed) -> int:

@@ -54,7 +54,9 @@ def gather(heap: Heap, wanted: Collection[str] = ALL, graph: bool | None = None)
     is quick. What the target does not have is a table without rows."""
     found, maker = Gathered(), _Maker(heap, graph)
     if "edges" in wanted and graph is not True and not maker.is_quick:
-        heap.note(f"edges, and what blocks retain, are left out of more than {MAX_GRAPH_BLOCKS:,} blocks; --edges")
+        heap.note(
+            f"of more than {MAX_GRAPH_BLOCKS:,} blocks: edges, and what blocks retain, are left out without --edges"
+        )
     # The row of the look comes last: it tells of what was met on the way.
     for table in sorted(TABLES, key=lambda table: table.name == SNAPSHOTS):
         if table.name in wanted:
