@@ -5,6 +5,7 @@
 
 use super::csr::{in_rows, split, Edges};
 use super::tree::{Tree, NOBODY, NOT_REACHED};
+use crate::bits::Bits;
 use crate::error::Cancelled;
 use crate::memory::ahead::{self, fetch};
 use crate::work::Control;
@@ -26,7 +27,7 @@ struct Search {
     numbers: Vec<u32>,
     parents: Vec<u32>,
     /// A bit for each edge: whether the search went over it.
-    taken: Vec<u64>,
+    taken: Bits,
 }
 
 /// A node on the way down: its number, the places of its edges that were not followed yet, and whether all of them count.
@@ -46,7 +47,7 @@ impl Search {
             order: Vec::with_capacity(reached + 1),
             numbers: vec![NOBODY; edges.nodes()],
             parents: Vec::with_capacity(reached + 1),
-            taken: vec![0; edges.count().div_ceil(64)],
+            taken: Bits::new(edges.count() as u64),
         };
         search.order.push(NOBODY);
         search.parents.push(0);
@@ -68,7 +69,7 @@ impl Search {
                     continue;
                 }
                 if above.all || tree.counts(above.node, target, strength) {
-                    search.taken[place as usize / 64] |= 1 << (place % 64);
+                    search.taken.set(place.into());
                     open.push(search.enter(target, parent, edges, tree));
                     if search.order.len() % OFTEN == 0 {
                         control.advance(0)?;
@@ -131,7 +132,7 @@ impl Search {
             self.fetch_sources(number as usize, edges, tree);
             let (all, (start, end)) = (tree.counts_all(*node), edges.row(*node));
             for place in start..end {
-                if self.taken[place as usize / 64] >> (place % 64) & 1 != 0 {
+                if self.taken.get(place.into()) {
                     continue;
                 }
                 let (target, strength) = split(edges.at(place));
@@ -257,17 +258,9 @@ mod tests {
     use super::super::csr::Rows;
     use super::super::tree::{Rules, PHASES};
     use super::*;
-    use crate::work::{Progress, Task, Watcher};
+    use crate::work::{Task, Unwatched};
     use std::collections::BTreeSet;
     use std::time::{SystemTime, UNIX_EPOCH};
-
-    struct Unwatched;
-
-    impl Watcher for Unwatched {
-        fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
-            Ok(())
-        }
-    }
 
     /// Edges of every node.
     type Plain = Vec<BTreeSet<u32>>;

@@ -6,7 +6,7 @@
 use crate::allocators::block::{Block, Place};
 use crate::allocators::heaps::Heaps;
 use crate::allocators::store::Store;
-use crate::bits::SharedBits;
+use crate::bits::{members_of, SharedBits};
 use crate::by_address::ByAddress;
 use crate::memory::ahead::fetch;
 
@@ -75,11 +75,8 @@ impl Ranked {
 
     /// The places of all used blocks, ascending.
     pub(crate) fn members(&self) -> impl Iterator<Item = u64> + '_ {
-        let bits = |bits: u64| std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)));
-        self.words.iter().zip((0u64..).step_by(64)).flat_map(move |(word, first)| {
-            let left = bits(word.bits).take(word.bits.count_ones() as usize);
-            left.map(move |left| first + u64::from(left.trailing_zeros()))
-        })
+        let words = self.words.iter().zip((0u64..).step_by(64));
+        words.flat_map(|(word, first)| members_of(word.bits).map(move |bit| first + bit))
     }
 
     /// The place of the block with this number.

@@ -44,7 +44,7 @@ impl Tables {
     /// Whether an object with virtual functions begins at `address`: its first word leads to a table, and the first
     /// word of that to code.
     fn is_object(&self, reader: &mut Reader<'_>, address: u64) -> bool {
-        let mut word = |at: u64| reader.word(at).unwrap_or(0);
+        let mut word = |at: u64| reader.any_word(at).unwrap_or(0);
         let table = word(address);
         holds(&self.data, table) && holds(&self.code, word(table))
     }
@@ -161,11 +161,11 @@ impl<'a> Drawer<'a> {
         let room = block.end - pointer;
         match inside {
             // Behind the number of elements of an array with destructors (Itanium C++ ABI, 2.7).
-            WORD if reader.word(block.address).is_some_and(|count| is_multiple(count, room)) => true,
-            VECTOR_HEADER if reader.word(block.address).is_some_and(|last| is_vector(last, room)) => true,
+            WORD if reader.any_word(block.address).is_some_and(|count| is_multiple(count, room)) => true,
+            VECTOR_HEADER if reader.any_word(block.address).is_some_and(|last| is_vector(last, room)) => true,
             _ => {
                 keeps_start(reader, block, pointer)
-                    || strays::begins_inside(|at| reader.word(at), block, pointer)
+                    || strays::begins_inside(|at| reader.any_word(at), block, pointer)
                     || tables.is_object(reader, pointer) && tables.is_object(reader, block.address)
             }
         }
@@ -224,7 +224,7 @@ impl Visitor for Drawer<'_> {
 /// or among its first words, as the dynamic linker's tables of loaded objects do (elf/dl-find_object.c).
 fn keeps_start(reader: &mut Reader<'_>, block: &Block, pointer: u64) -> bool {
     let mut near = (pointer - WORD..pointer + KEPT_WORDS * WORD).step_by(WORD as usize);
-    near.any(|at| at > block.address && at < block.end && reader.word(at) == Some(block.address))
+    near.any(|at| at > block.address && at < block.end && reader.any_word(at) == Some(block.address))
 }
 
 /// Whether a vector whose last index is `last` may fill the `room`.

@@ -194,17 +194,8 @@ mod tests {
     use super::super::columns::tests::{columns, rows, Random};
     use super::super::columns::Row;
     use super::compare_blocks;
-    use crate::error::Cancelled;
-    use crate::work::{Progress, Watcher};
+    use crate::work::Unwatched;
     use std::collections::{BTreeMap, BTreeSet};
-
-    struct Nobody;
-
-    impl Watcher for Nobody {
-        fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
-            Ok(())
-        }
-    }
 
     /// Against sets of (address, size, type).
     #[test]
@@ -218,7 +209,7 @@ mod tests {
             new.iter_mut().filter(|_| random.below(9) == 0).for_each(|row| row.size += 16);
             new.extend((0..50).map(|place| Row { address: (1 << 48) + place * 64, size: 48, kind: 2, holder: 0 }));
             let (before, after, names) = (columns(&old, 30), columns(&new, 7), [1, 2, 3, 4, 5]);
-            let found = compare_blocks(&Nobody, (&before, &names), (&after, &names), 3).unwrap();
+            let found = compare_blocks(&Unwatched, (&before, &names), (&after, &names), 3).unwrap();
             let set = |rows: &[Row]| rows.iter().map(|row| (row.address, row.size, row.kind)).collect::<BTreeSet<_>>();
             let (old, new) = (set(&old), set(&new));
             let mut expected: BTreeMap<(u32, u64), (u64, u64, u64)> = BTreeMap::new();

@@ -108,17 +108,8 @@ mod tests {
     use super::super::columns::tests::{columns, Random};
     use super::super::columns::Row;
     use super::{LabelledRange, PlaceShare};
-    use crate::error::Cancelled;
-    use crate::work::{Progress, Watcher};
+    use crate::work::Unwatched;
     use std::collections::BTreeMap;
-
-    struct Nobody;
-
-    impl Watcher for Nobody {
-        fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
-            Ok(())
-        }
-    }
 
     fn disjoint(random: &mut Random, count: u64) -> Vec<Row> {
         let mut address = 1024;
@@ -168,7 +159,7 @@ mod tests {
             if seed % 3 == 0 {
                 rows.reverse();
             }
-            let found = columns(&rows, 1 + seed as usize % 9).shares(&Nobody, &ranges).unwrap();
+            let found = columns(&rows, 1 + seed as usize % 9).shares(&Unwatched, &ranges).unwrap();
             let found =
                 found.into_iter().map(|PlaceShare { label, kind, count, bytes }| ((label, kind), (count, bytes)));
             assert_eq!(found.collect::<BTreeMap<_, _>>(), expected, "seed {seed}");
@@ -178,7 +169,7 @@ mod tests {
     #[test]
     fn what_is_refused() {
         let rows = disjoint(&mut Random(5), 40);
-        let shares = |rows: &[Row], ranges: &[LabelledRange]| columns(rows, 7).shares(&Nobody, ranges);
+        let shares = |rows: &[Row], ranges: &[LabelledRange]| columns(rows, 7).shares(&Unwatched, ranges);
         assert!(shares(&rows, &[]).unwrap().is_empty());
         assert!(shares(&rows, &[(8, 16, 0), (0, 8, 0)]).is_err());
         assert!(shares(&rows, &[(8, 16, 0), (12, 24, 0)]).is_err());

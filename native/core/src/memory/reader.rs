@@ -42,17 +42,34 @@ impl<'a> Reader<'a> {
         bytes[..self.pieces[place].1].get((address - start) as usize..).unwrap_or_default()
     }
 
+    /// So many bytes from `address` on, if all of them can be read.
+    #[inline]
+    fn near<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
+        self.rest(address).first_chunk().copied().or_else(|| {
+            // They may lie in two pieces; and a mapping may begin inside what is a piece here, where pages are smaller or a
+            // core was cut.
+            let mut bytes = [0; N];
+            (self.space.fill(address, &mut bytes) == N).then_some(bytes)
+        })
+    }
+
+    /// The word at `address`, None where it cannot be read.
+    #[inline]
+    pub(crate) fn any_word(&mut self, address: u64) -> Option<u64> {
+        self.near(address).map(u64::from_le_bytes)
+    }
+
     /// The word at a multiple of eight; None elsewhere, and where it cannot be read.
     #[inline]
     pub(crate) fn word(&mut self, address: u64) -> Option<u64> {
         if address % 8 != 0 {
             return None;
         }
-        self.rest(address).first_chunk().map(|word| u64::from_le_bytes(*word))
+        self.any_word(address)
     }
 
     pub(crate) fn byte(&mut self, address: u64) -> Option<u8> {
-        self.rest(address).first().copied()
+        self.near(address).map(u8::from_le_bytes)
     }
 
     /// Fills `into` with what lies at `address`; how many bytes could be read.
@@ -63,7 +80,7 @@ impl<'a> Reader<'a> {
             let rest = self.rest(at);
             let taken = rest.len().min(into.len() - got);
             if taken == 0 {
-                break;
+                return got + self.space.fill(at, &mut into[got..]);
             }
             into[got..got + taken].copy_from_slice(&rest[..taken]);
             got += taken;
@@ -76,7 +93,7 @@ impl<'a> Reader<'a> {
         if address % 2 != 0 {
             return None;
         }
-        self.rest(address).first_chunk().map(|short| u16::from_le_bytes(*short))
+        self.near(address).map(u16::from_le_bytes)
     }
 
     /// `N` words from a multiple of eight on.
@@ -114,11 +131,11 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * PIECE).map(|at| (at * 7 + at / 251) as u8).collect();
         let path = std::env::temp_dir().join(format!("gdbheap-reader-{}", std::process::id()));
         std::fs::write(&path, &bytes).unwrap();
-        // The second is kept where the first is, and ends inside a piece.
+        // The second is kept where the first is, and begins and ends inside a piece.
         let far = 0x10000 + FEW as u64 * PIECE;
         let segments = vec![
             Segment { start: 0x10000, end: 0x10000 + 2 * PIECE, backing: Backing::File { index: 0, offset: 0 } },
-            Segment { start: far, end: far + 1000, backing: Backing::File { index: 0, offset: 40 } },
+            Segment { start: far + 40, end: far + 1000, backing: Backing::File { index: 0, offset: 40 } },
         ];
         let machine = Machine::new(8, PIECE, 1 << 47, u64::MAX).unwrap();
         let space = Space::for_core(machine, segments, &[path.to_string_lossy().into_owned()]).unwrap();
@@ -127,8 +144,12 @@ mod tests {
         for step in 6..=8 {
             for at in (0..3 * PIECE).step_by(step) {
                 for address in [0x10000 + at, far + at] {
-                    let word = space.word(address).ok().filter(|_| address % 8 == 0);
-                    assert_eq!(reader.word(address), word, "{address:#x}");
+                    let word = space.word(address).ok();
+                    assert_eq!(reader.any_word(address), word, "{address:#x}");
+                    assert_eq!(reader.word(address), word.filter(|_| address % 8 == 0), "{address:#x}");
+                    let (mut ours, mut all) = ([0; 5000], [0; 5000]);
+                    let filled = (reader.fill(address, &mut ours), space.fill(address, &mut all));
+                    assert_eq!((filled.0, ours), (filled.1, all), "{address:#x}");
                 }
             }
         }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::machine::Machine;
     use crate::memory::space::Source;
-    use crate::work::Progress;
+    use crate::work::Unwatched;
 
     /// Words from 0x10000 on.
     struct Laid(Vec<u64>);
@@ -163,14 +163,6 @@ mod tests {
         }
     }
 
-    struct Nobody;
-
-    impl Watcher for Nobody {
-        fn attend(&self, _progress: Option<Progress>) -> std::result::Result<(), Cancelled> {
-            Ok(())
-        }
-    }
-
     fn space(words: Vec<u64>) -> Space {
         let end = START + 8 * words.len() as u64;
         Space::for_remote(Machine::new(8, 4096, 1 << 47, u64::MAX).unwrap(), &[(START, end)], Box::new(Laid(words)))
@@ -183,7 +175,7 @@ mod tests {
         let at = |index: u64| START + 8 * index;
         let words = vec![0, at(2), at(2), 1, 0x5000, at(6), 24, 0x7000];
         let table = TraceTable { buckets: START, count: 2, entries: 3, key: 0 };
-        let found = count_traces(&Nobody, &space(words), &[table]).unwrap();
+        let found = count_traces(&Unwatched, &space(words), &[table]).unwrap();
         assert_eq!(found.rows, [Traced { traceback: 0x7000, count: 3, bytes: 72 }]);
     }
 
@@ -192,6 +184,6 @@ mod tests {
         let at = |index: u64| START + 8 * index;
         let words = vec![at(2), 0, 0, 1, 0x5000, 24, 0x7000, 0];
         let table = TraceTable { buckets: START, count: 2, entries: 3, key: 8 };
-        assert_eq!(count_traces(&Nobody, &space(words), &[table]).unwrap().entries, 0);
+        assert_eq!(count_traces(&Unwatched, &space(words), &[table]).unwrap().entries, 0);
     }
 }

@@ -186,21 +186,15 @@ impl<'a> Reader<'a> {
         }
         let (mut at, mut left) = (found.address.wrapping_add(start), size);
         let mut buffer = std::mem::take(&mut self.buffer);
-        if size < SMALL {
-            buffer.resize(buffer.len().max(SMALL as usize), 0);
-            let got = self.near.fill(at, &mut buffer[..size as usize]);
-            hasher.write(&buffer[..got]);
-            left -= got as u64;
-        } else {
-            buffer.resize(PIECE, 0);
-            while left > 0 {
-                let part = left.min(PIECE as u64) as usize;
-                if self.heaps.space.exact(at, &mut buffer[..part]).is_err() {
-                    break;
-                }
-                hasher.write(&buffer[..part]);
-                (at, left) = (at.wrapping_add(part as u64), left - part as u64);
+        buffer.resize(PIECE, 0);
+        while left > 0 {
+            let part = &mut buffer[..left.min(PIECE as u64) as usize];
+            let got = if size < SMALL { self.near.fill(at, part) } else { self.heaps.space.fill(at, part) };
+            if got < part.len() {
+                break;
             }
+            hasher.write(part);
+            (at, left) = (at.wrapping_add(got as u64), left - got as u64);
         }
         self.buffer = buffer;
         (left == 0).then_some(())
@@ -217,7 +211,7 @@ impl<'a> Reader<'a> {
             let place = first + 8 * index;
             let item = match word_at(found.head, place as usize) {
                 Some(item) => item,
-                None => self.near.word(found.address.wrapping_add(place))?,
+                None => self.near.any_word(found.address.wrapping_add(place))?,
             };
             hasher.write_u64(self.item(item, depth + 1)?);
         }
