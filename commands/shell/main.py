@@ -14,6 +14,8 @@ __all__ = ["main"]
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 # The word of the command that looks at all processes: what takes it long is begun at once.
 READS_ALL = ["ps"]
+# Seconds until a dropped signal is told again, somewhere else.
+SOON = 0.01
 NO_MEMORY = "there is not enough memory; a process that was stopped runs on"
 
 
@@ -22,8 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         with contextlib.suppress(ValueError):
-            for number in ENDING:
-                signal.signal(number, _end)
+            _listen()
         return _run(words)
     except Ended as ended:
         return _fail(f"ended by {ended}; a process that was stopped runs on")
@@ -39,8 +40,35 @@ class Ended(KeyboardInterrupt):
     """A signal that asks a program to end; its name."""
 
 
+def _listen() -> None:
+    """Have signals raise. One that was ignored when this program began stays ignored, as nohup wants it. Raises ValueError
+    outside of the main thread."""
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+    signal.signal(signal.SIGALRM, _tell_again)
+    sys.unraisablehook = _keep
+
+
 def _end(number: int, _frame: object) -> None:
     raise Ended(signal.Signals(number).name)
+
+
+# What was raised where Python can only drop it: in the callback of a weak reference, such as import's locks have.
+_dropped: list[BaseException] = []
+
+
+def _keep(unraisable: sys.UnraisableHookArgs) -> None:
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        _dropped.append(unraisable.exc_value)
+        signal.setitimer(signal.ITIMER_REAL, SOON)
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _tell_again(_number: int, _frame: object) -> None:
+    if _dropped:
+        raise _dropped.pop()
 
 
 def _run(words: list[str]) -> int:

@@ -46,13 +46,11 @@ pub fn watched<T: Send>(
 ) -> PyResult<T> {
     let watch = Watch { progress, failure: Mutex::new(None) };
     let answer = py.detach(|| work(&watch));
-    answer.map_err(|error| match error {
-        Error::Cancelled => {
-            let failure = watch.failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-            failure.unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
-        }
-        error => raised(error),
-    })
+    // Also where the work came to an end in spite of it: nobody else will tell.
+    match watch.failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+        Some(failure) => Err(failure),
+        None => answer.map_err(raised),
+    }
 }
 
 /// The exception for an error of the core.
