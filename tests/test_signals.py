@@ -1,0 +1,93 @@
+"""A signal that asks gdbheap to end is obeyed wherever it arrives, and one that was to be ignored is ignored."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from support import busy
+from support.programs import GDBHEAP, PATIENCE, python_program, running
+
+from gdbheap._native import Frozen
+
+# argv: a signal. It arrives in the callback of a weak reference, where Python drops what is raised: each import has one.
+DROPPED = """
+import signal, sys, time, weakref
+from gdbheap.commands.shell import main
+class Kept: pass
+def answer(words):
+    kept = Kept()
+    reference = weakref.ref(kept, lambda _: signal.raise_signal(int(words[0])))
+    del kept
+    time.sleep(120)
+main._run = answer
+sys.exit(main.main())
+"""
+MESSAGES = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM", signal.SIGHUP: "ended by SIGHUP"}
+
+
+class Rang(Exception):
+    """The alarm clock."""
+
+
+def _ring(_number: int, _frame: object) -> NoReturn:
+    raise Rang
+
+
+def _reset() -> None:
+    for number in MESSAGES:
+        signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("sent", MESSAGES)
+def test_where_python_drops_it(sent: signal.Signals) -> None:
+    """It is told again a moment later."""
+    command = [sys.executable, "-I", "-c", DROPPED, str(int(sent))]
+    # A shell's background jobs ignore SIGINT, and Python leaves it so.
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, preexec_fn=_reset)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [f"gdbheap: {MESSAGES[sent]}; a process that was stopped runs on"]
+
+
+def test_while_a_copy_is_ended(tmp_path: Path, rng: random.Random) -> None:
+    """What a handler raises while native code waits comes out of it, also where that comes to an end all the same."""
+    before = signal.signal(signal.SIGALRM, _ring)
+    try:
+        with busy.started("blocked", tmp_path, 16) as target:
+            for _ in range(20):
+                copy = Frozen(target.pid)
+                copy.let_go()
+                with pytest.raises(Rang):
+                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.0001, 0.003))
+                    copy.end()
+                    time.sleep(PATIENCE)
+            target.unharmed(but=("EINTR",))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_ignored_from_the_beginning(tmp_path: Path, rng: random.Random) -> None:
+    """As nohup and a shell's trap have it: a session goes on."""
+
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with running(python_program("stripped", "fragmented", rng.getrandbits(30), 2), tmp_path) as target:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        command = [str(GDBHEAP), "shell", str(target.pid)]
+        process = subprocess.Popen(command, text=True, env=os.environ, preexec_fn=ignore, **pipes)
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("info --json\n")
+        process.stdin.flush()
+        assert process.stdout.readline().startswith("{")
+        process.send_signal(signal.SIGHUP)
+        output, errors = process.communicate("info --json\n", timeout=PATIENCE)
+        assert (len(output.splitlines()), errors, process.returncode) == (1, "", 0)
