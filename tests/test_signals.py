@@ -17,7 +17,7 @@ from support.programs import GDBHEAP, PATIENCE, python_program, running
 
 from gdbheap._native import Frozen
 
-# argv: a signal. It arrives in the callback of a weak reference, where Python drops what is raised: each import has one.
+# argv: a signal. It arrives in the callback of a weak reference, as each import has one: Python drops what it raises.
 DROPPED = """
 import signal, sys, time, weakref
 from gdbheap.commands.shell import main

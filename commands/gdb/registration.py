@@ -8,6 +8,7 @@ import dataclasses
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -325,15 +326,26 @@ def _evaluated(answer: Callable[[Heap], int | str]) -> int | str:
     raise AssertionError("an error is raised on")
 
 
+# The texts of a heap's ledger, by their width: the window is drawn at every prompt, and for every line it is moved.
+_ledgers: weakref.WeakKeyDictionary[Heap, dict[int, str]] = weakref.WeakKeyDictionary()
+
+
 def _ledger(width: int) -> str:
     """The text of ``heap``, or why there is none."""
-    command = COMMANDS[""]
     try:
-        options, _, _ = parse(command, [], command.name)
-        answered = _ask(command, options)
-        return present(answered, dataclasses.replace(_style(options, answered.info), width=width, bold=False))
+        texts = _ledgers.setdefault(_heap(_place()), {})
+        if width not in texts:
+            texts[width] = _ledger_text(width)
+        return texts[width]
     except GdbheapError as error:
         return one_line(error)
+
+
+def _ledger_text(width: int) -> str:
+    command = COMMANDS[""]
+    options, _, _ = parse(command, [], command.name)
+    answered = _ask(command, options)
+    return present(answered, dataclasses.replace(_style(options, answered.info), width=width, bold=False))
 
 
 def _quiet_end(options: Common) -> None:
