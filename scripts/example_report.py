@@ -1,17 +1,21 @@
 """Write docs/example-report.html, the page of the process of examples/bloated.py, or with a path that file.
 
 Run it with the Python that gdbheap is installed in. The page has nothing of this machine but what is installed: the
-program runs in an empty folder, with the system's Python, and what its control group has is left out.
+program runs in an empty folder, with the system's Python, and what its control group has is left out. Its process id
+and its folder are replaced.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+
+from doc_sessions import SHOWN_PID
 
 from gdbheap.heap import Heap
 from gdbheap.history.overview import overview
@@ -22,6 +26,7 @@ from gdbheap.target.process import stopped
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "example-report.html"
 PROGRAM = "bloated.py"
+FOLDER = "/srv/app"
 ROWS = 60
 
 
@@ -50,6 +55,7 @@ def main() -> None:
                 page = written(process.pid)
             finally:
                 process.kill()
+    page = re.sub(rf"\b{process.pid}\b".encode(), SHOWN_PID.encode(), page.replace(folder.encode(), FOLDER.encode()))
     path.write_bytes(page)
     print(f"{path}: {len(page):,} bytes")
 
