@@ -343,10 +343,6 @@ def _answers(opened: Session) -> bool:
     return opened.process.stdout in ready
 
 
-def _heeds_hangup() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 @pytest.mark.parametrize("options", [(), ("--clone",)], ids=["copied", "clone"])
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_killed_sessions_leave_nothing(
@@ -355,8 +351,7 @@ def test_killed_sessions_leave_nothing(
     """Ended at any moment: the process runs, undisturbed and untraced, and no copy of it is left."""
     with busy.started("blocked", tmp_path, 16) as target:
         for _ in range(4):
-            # It may be ignored here, as under nohup.
-            with session(target.pid, *options, preexec_fn=_heeds_hangup) as opened:
+            with session(target.pid, *options) as opened:
                 for _ in range(3):
                     opened.type(rng.choice(("refresh", "arenas", "stats", "check", "refresh")))
                 time.sleep(rng.uniform(0, 0.6))
