@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain, islice, repeat
 from typing import Any
 
 from gdbheap.tables.arrow import encoded, pyarrow, record_batch, schema_of
-from gdbheap.tables.batches import Batch, Batches, values_of
+from gdbheap.tables.batches import Batch, Batches, Constant, values_of
 from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TEXT, Column, Table, table_of
 
 __all__ = ["CSV", "DATABASE", "FORMATS", "PARQUET", "SQLITE", "Written", "file_of", "is_ours", "write"]
@@ -20,6 +21,8 @@ PARQUET, CSV, SQLITE = "parquet", "csv", "sqlite"
 FORMATS = (PARQUET, CSV, SQLITE)
 DATABASE = "heap.sqlite"
 COMPRESSION = "zstd"
+# Rows of a statement: SQLite before 3.32 binds at most 999 values, and no table has more than 20 columns.
+TOGETHER = 48
 SQL_TYPES = {INTEGER: "INTEGER", TEXT: "TEXT", REAL: "REAL", FLAG: "INTEGER"}
 
 
@@ -130,13 +133,39 @@ def _write_database(path: str, kept: Mapping[str, tuple[Table, Batches]]) -> lis
         for name, (table, batches) in kept.items():
             columns = ", ".join(map(_declared, table.columns))
             database.execute(f'CREATE TABLE "{name}" ({columns})')
-            places, rows = ", ".join("?" * len(table.columns)), 0
+            rows = 0
             for batch in batches():
                 rows += batch.count
-                database.executemany(f'INSERT INTO "{name}" VALUES ({places})', _rows_of(table, batch, _sql_value))
+                _insert(database, table, batch)
             found.append(Written(name, rows, DATABASE))
         database.execute("COMMIT")
     return found
+
+
+def _insert(database: sqlite3.Connection, table: Table, batch: Batch) -> None:
+    """Many rows with one statement take a quarter of the time of as many statements; what is the same in each row is
+    bound once."""
+    fixed = [place for place, cells in enumerate(batch.columns) if isinstance(cells, Constant)]
+    varied = [place for place in range(len(batch.columns)) if place not in fixed]
+    if not varied:
+        fixed, varied = [], fixed
+    chosen = [(table.columns[place], batch.columns[place]) for place in varied]
+    cells = chain.from_iterable(zip(*(_sql_value(column, values_of(cells, batch.count)) for column, cells in chosen)))
+    constants = [repeat(next(iter(values_of(batch.columns[place], 1)))) for place in fixed]
+    for rows, times in ((TOGETHER, batch.count // TOGETHER), (1, batch.count % TOGETHER)):
+        bound = zip(*constants, *[cells] * (rows * len(varied)))
+        database.executemany(_insertion(table, fixed, varied, rows), islice(bound, times))
+
+
+def _insertion(table: Table, fixed: Sequence[int], varied: Sequence[int], rows: int) -> str:
+    """The statement that inserts so many rows, of which the parameters of the fixed columns come first."""
+    lines, number = [], len(fixed)
+    for _ in range(rows):
+        of_column = {place: fixed.index(place) + 1 for place in fixed}
+        of_column.update((place, number + offset) for offset, place in enumerate(varied, 1))
+        number += len(varied)
+        lines.append(", ".join(f"?{of_column[place]}" for place in range(len(table.columns))))
+    return f'INSERT INTO "{table.name}" VALUES {", ".join(f"({line})" for line in lines)}'
 
 
 def _declared(column: Column) -> str:
