@@ -496,24 +496,13 @@ def _check_noun(target: str) -> None:
 
 def _take_argument(line: Line, words: list[str]) -> None:
     """The address, of a command that is about one, or the file that it writes."""
-    if isinstance(line.options, Filed):
-        _refuse_words(line, words[1:], words)
-        if not words:
-            raise line.error(f"which file? {line.usual} {FILE.metavar}")
-        line.options.file = words[0]
-        return
-    if isinstance(line.options, Called):
-        _refuse_words(line, words[1:], words)
-        if not words:
-            raise line.error(f"which function? {line.usual} {FUNCTION.metavar}")
-        line.options.function = words[0]
-        return
-    if isinstance(line.options, Queried):
-        _refuse_words(line, words[1:], words)
-        if not words:
-            raise line.error(f"which query? {line.usual} {QUERY.metavar}")
-        line.options.query = words[0]
-        return
+    for kind, argument, name in ((Filed, FILE, "file"), (Called, FUNCTION, "function"), (Queried, QUERY, "query")):
+        if isinstance(line.options, kind):
+            _refuse_words(line, words[1:], words)
+            if not words:
+                raise line.error(f"which {name}? {line.usual} {argument.metavar}")
+            setattr(line.options, name, words[0])
+            return
     if not isinstance(line.options, (Addressed, MaybeAddressed)):
         _refuse_words(line, words)
         return

@@ -8,6 +8,7 @@ An alignment is not 0, and of the flags only the lowest byte is in use, which te
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from gdbheap.errors import Fault
 from gdbheap.python.columns import NDARRAY, Column, Fits, Frame, NotBelieved, Piece, Values
@@ -62,10 +63,7 @@ class Array:
     @property
     def length(self) -> int:
         """Items."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return prod(self.shape)
 
     @property
     def bytes(self) -> int:
