@@ -1,0 +1,156 @@
+"""What is written for other programs is opened by them: flame graphs, Google's pprof, speedscope, Chrome's DevTools.
+
+Each reader's own sum is that of the answer. ``npm install --prefix build/node speedscope`` gets one of them; playwright
+beside gdbheap drives the two that are pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import ask, gdbheap, python_program, running
+
+SPEEDSCOPE = Path(__file__).resolve().parent.parent / "build/node/node_modules/speedscope/dist/release"
+TREES = ("", "owners", "retained")
+FORMS = ("folded", "pprof", "speedscope")
+PAGE = "devtools://devtools/bundled/js_app.html?ws={}&panel=heap-profiler"
+
+
+class Written:
+    """A program, and for each command that has a tree the files of it, and the bytes that it is about."""
+
+    def __init__(self, pid: int, folder: Path) -> None:
+        self.pid, self.folder = str(pid), folder
+        self.answers = {
+            noun: ask(noun, self.pid, *(f"--{form}={self.path(noun, form)}" for form in FORMS)) for noun in TREES
+        }
+
+    def path(self, noun: str, form: str) -> Path:
+        """Return the file of a command's tree."""
+        return self.folder / f"{noun or 'heap'}.{form}"
+
+    def bytes(self, noun: str) -> int:
+        """Return what the answer is about: what is resident, or what is in use."""
+        if not noun:
+            return int(self.answers[noun]["rss"]["bytes"])
+        return int(ask("pyobjects", self.pid)["used"]["bytes"])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    """A program of Python and the files of its trees."""
+    folder = tmp_path_factory.mktemp("trees")
+    with running(python_program("stripped", "secrets", "nobody-reads-this", 2000), folder) as target:
+        yield Written(target.pid, folder)
+
+
+def _tool(*names: str) -> str:
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    pytest.skip(f"none of {', '.join(names)} on the path")
+
+
+@pytest.mark.parametrize("noun", TREES)
+def test_flame_graph(noun: str, written: Written) -> None:
+    """The frame of all has all bytes."""
+    tool = _tool("inferno-flamegraph", "flamegraph.pl")
+    done = subprocess.run([tool, str(written.path(noun, "folded"))], capture_output=True, text=True, check=True)
+    found = re.search(r"\(([\d,]+) samples, 100%\)", done.stdout)
+    assert found and int(found[1].replace(",", "")) == written.bytes(noun)
+
+
+@pytest.mark.parametrize("noun", TREES)
+def test_pprof(noun: str, written: Written) -> None:
+    """Its total of inuse_space."""
+    command = [_tool("pprof", "go")]
+    command += ["tool", "pprof"] if command[0].endswith("/go") else []
+    command += ["-top", "-unit=B", "-sample_index=inuse_space", str(written.path(noun, "pprof"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = re.search(r"of (\d+)B total", done.stdout)
+    assert found and int(found[1]) == written.bytes(noun)
+
+
+@contextlib.contextmanager
+def _tab() -> Iterator[Any]:
+    """A tab of a browser."""
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed beside gdbheap")
+    browser = _tool("chromium", "google-chrome")
+    with sync.sync_playwright() as driver:
+        window = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        yield window.new_page(viewport={"width": 1300, "height": 800})
+        window.close()
+
+
+@contextlib.contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    handler: Callable[..., http.server.SimpleHTTPRequestHandler] = partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_speedscope(written: Written) -> None:
+    """Each file opens without a complaint, under its own title, and its bytes are all bytes."""
+    if not SPEEDSCOPE.exists():
+        pytest.skip("no build/node: npm install --prefix build/node speedscope makes it")
+    with _served(SPEEDSCOPE) as address, _tab() as tab:
+        complaints: list[str] = []
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        for noun in TREES:
+            path = written.path(noun, "speedscope")
+            document = json.loads(path.read_text())
+            assert document["profiles"][0]["endValue"] == written.bytes(noun)
+            tab.goto(address)
+            tab.wait_for_selector("input[type=file]", state="attached")
+            tab.set_input_files("input[type=file]", str(path))
+            tab.wait_for_function("name => document.title.startsWith(name)", arg=document["name"])
+        assert complaints == []
+
+
+def test_devtools(written: Written, tmp_path: Path) -> None:
+    """The memory panel counts the objects that the file has, and says what a type retains."""
+    node = _tool("node")
+    path = tmp_path / "graph.heapsnapshot"
+    done = gdbheap("export", written.pid, "-o", str(path), "--format=heapsnapshot")
+    assert done.returncode == 0, done.stderr
+    graph = json.loads(path.read_text())
+    command = [node, "--inspect=127.0.0.1:0", "-e", "setInterval(() => {}, 1000)"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process, _tab() as tab:
+        try:
+            assert process.stderr is not None
+            found = re.search(r"ws://(\S+)", process.stderr.readline())
+            assert found
+            tab.goto(PAGE.format(found[1]), wait_until="commit")
+            with tab.expect_file_chooser() as chooser:
+                tab.get_by_text("Load profile").first.click()
+            chooser.value.set_files(str(path))
+            # Its size is said once it is loaded.
+            tab.get_by_role("treeitem", name=re.compile(r"graph, .*B$")).click()
+            total = tab.get_by_text(re.compile(r"[\d,]+ objects \(")).first
+            said = re.search(r"([\d,]+) objects", total.inner_text())
+            assert said
+            counted = int(said[1].replace(",", ""))
+            sized = graph["nodes"][3 :: len(graph["snapshot"]["meta"]["node_fields"])]
+            assert sum(1 for size in sized if size) <= counted <= len(sized)
+            tab.get_by_role("row").filter(has_text=re.compile("dict")).first.wait_for()
+        finally:
+            process.kill()
