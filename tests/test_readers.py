@@ -1,4 +1,4 @@
-"""What is written for other programs is opened by them: flame graphs, Google's pprof, speedscope, Chrome's DevTools.
+"""What is written for other programs is opened by them: flame graphs, speedscope, Chrome's DevTools.
 
 Each reader's own sum is that of the answer. ``npm install --prefix build/node speedscope`` gets one of them; playwright
 beside gdbheap drives the two that are pages.
@@ -23,7 +23,7 @@ from support.programs import ask, gdbheap, python_program, running
 
 SPEEDSCOPE = Path(__file__).resolve().parent.parent / "build/node/node_modules/speedscope/dist/release"
 TREES = ("", "owners", "retained")
-FORMS = ("folded", "pprof", "speedscope")
+FORMS = ("folded", "speedscope")
 PAGE = "devtools://devtools/bundled/js_app.html?ws={}&panel=heap-profiler"
 
 
@@ -69,17 +69,6 @@ def test_flame_graph(noun: str, written: Written) -> None:
     done = subprocess.run([tool, str(written.path(noun, "folded"))], capture_output=True, text=True, check=True)
     found = re.search(r"\(([\d,]+) samples, 100%\)", done.stdout)
     assert found and int(found[1].replace(",", "")) == written.bytes(noun)
-
-
-@pytest.mark.parametrize("noun", TREES)
-def test_pprof(noun: str, written: Written) -> None:
-    """Its total of inuse_space."""
-    command = [_tool("pprof", "go")]
-    command += ["tool", "pprof"] if command[0].endswith("/go") else []
-    command += ["-top", "-unit=B", "-sample_index=inuse_space", str(written.path(noun, "pprof"))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = re.search(r"of (\d+)B total", done.stdout)
-    assert found and int(found[1]) == written.bytes(noun)
 
 
 @contextlib.contextmanager

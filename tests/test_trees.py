@@ -67,6 +67,12 @@ def test_ledger(options: list[str], target: Running, tmp_path: Path) -> None:
     for name, resident in names.items():
         title = name.replace(";", ":")
         assert sum(size for way, size in lines.items() if way.split(";")[1] == title) == resident, name
+    if answer["target"]["python"]:
+        listed = {row["type"]: row["bytes"] for row in ask("pyobjects", str(target.pid), "--top=all")["types"]}
+        for name in ("dict", "str", "tuple"):
+            found = sum(size for way, size in lines.items() if way.endswith(f";{name}"))
+            # What is swapped out, or in no page yet, is not resident.
+            assert 0.9 * listed[name] < found <= listed[name], name
     check_others(tmp_path, lines)
 
 

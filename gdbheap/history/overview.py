@@ -23,7 +23,7 @@ from gdbheap.answers.tasks import Tasks, tasks
 from gdbheap.answers.threads import ThreadLines, Threads, thread_lines, threads
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.heap import Heap
-from gdbheap.history.places import Places, places
+from gdbheap.history.places import CELLS, Places, places_on
 from gdbheap.history.snapshot import MAX_GRAPH_BLOCKS, Snapshot, ThreadName, time_of
 from gdbheap.target.target import Damage
 
@@ -34,8 +34,6 @@ Types = Union[PyObjects, BlockKinds]
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 200
 MAX_ROWS, MAX_UNKNOWN = 200, 20
-# Cells of the map at most, or two for each stretch: what a page can hold.
-CELLS = 1 << 15
 NOT_KEPT = "a snapshot does not have this"
 
 
@@ -132,8 +130,7 @@ def _types(heap: Heap) -> Types:
 def _places(heap: Heap, drawn: Asked[HeapMap]) -> Places:
     if drawn.answer is None:
         raise Unsupported(drawn.why)
-    cells = [cell for group in drawn.answer.groups for cell in group.cells]
-    return places(heap, [(cell.start, cell.end) for cell in cells])
+    return places_on(heap, drawn.answer)
 
 
 def _why_no_graph(heap: Heap, wanted: bool | None) -> str:

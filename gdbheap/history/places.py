@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.answers.heap_map import HeapMap
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 from gdbheap.history.blocks import list_blocks
 
-__all__ = ["Places", "TypeShare", "places"]
+__all__ = ["CELLS", "Places", "TypeShare", "places", "places_on"]
 
 Stretch = tuple[int, int]
+CELLS = 1 << 15
+"""Cells of a map at most, or two for each stretch: what a page can hold, and fine enough for types."""
 # Blocks beyond these are not listed one by one: each takes about ten bytes while that is done.
 MAX_BLOCKS = 64_000_000
 
@@ -58,6 +61,11 @@ def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
         for (place, kind), sums in found.items()
     ]
     return Places(sorted(shares, key=lambda share: (share.place, -share.bytes, share.type or "")))
+
+
+def places_on(heap: Heap, drawn: HeapMap) -> Places:
+    """What lies in the cells of a map, one after the other as its groups have them. Raises as ``places``."""
+    return places(heap, [(cell.start, cell.end) for group in drawn.groups for cell in group.cells])
 
 
 def _name(types: Sequence[str], kind: int) -> str | None:

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 from gdbheap.answers.stacks import StackFrame
 from gdbheap.files import write_bytes
+from gdbheap.report.composition import composition
 from gdbheap.report.pprof import pprof_of_tree
 from gdbheap.report.stack_files import KINDS, write_stacks
 
 if TYPE_CHECKING:
     from gdbheap.answers.dominator_tree import DominatorTree
+    from gdbheap.answers.heap_map import HeapMap
     from gdbheap.answers.ledger import Ledger
     from gdbheap.answers.owners import Owners
     from gdbheap.answers.stacks import Weighted
+    from gdbheap.history.places import Places
 
 __all__ = ["PICTURES", "ledger_tree", "owners_tree", "retained_tree", "write_pictures"]
 
@@ -33,23 +36,12 @@ def write_pictures(paths: dict[str, str], tree: Sequence[Weighted], title: str) 
             write_stacks(kind, path, tree, title)
 
 
-def ledger_tree(answer: Ledger) -> list[Weighted]:
-    """The lines of the ledger with what is resident in them; where that is not known, their size. What a line has
-    beside those that are parts of it is its own. Of a process they add up to RSS."""
-    known = any(line.resident is not None for line in answer.ledger)
-    sizes = {line.id: (line.resident or 0) if known else line.virtual for line in answer.ledger}
-    lines = {line.id: line for line in answer.ledger}
-    parts: dict[str, int] = {}
-    for line in answer.ledger:
-        if line.parent is not None:
-            parts[line.parent] = parts.get(line.parent, 0) + sizes[line.id]
-
-    def way(line_id: str | None) -> list[str]:
-        return [] if line_id is None else [*way(lines[line_id].parent), lines[line_id].name]
-
-    names = ["RSS" if known else "address space"]
-    own = {line_id: size - parts.get(line_id, 0) for line_id, size in sizes.items()}
-    return [(_frames([*names, *way(line_id)]), size, 1) for line_id, size in own.items() if size > 0]
+def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> list[Weighted]:
+    """What is resident down to the types of objects, as ``composition`` has it; where that is not known, what is
+    mapped."""
+    whole = StackFrame("RSS" if answer.rss.bytes is not None else "address space", "", None, "rest")
+    cells = composition(answer, drawn, places)
+    return [((whole, *frames), size, max(count, 1)) for frames, size, count in cells if size > 0]
 
 
 def owners_tree(answer: Owners) -> list[Weighted]:
