@@ -179,7 +179,7 @@ class Page:
             for output, real in said:
                 before = ADDRESS.findall(output)
                 if found[0] in before:
-                    return ADDRESS.findall(real)[before.index(found[0])]
+                    return str(ADDRESS.findall(real)[before.index(found[0])])
             raise ValueError(f"no command said {found[0]} before: {self.steps[place].command}")
 
         return ADDRESS.sub(renewed, self.steps[place].command)
@@ -187,8 +187,8 @@ class Page:
 
 def differences(before: str, after: str) -> str:
     """Return what differs between two examples, with a line around it, and without the text at their top."""
-    sides = [(EXAMPLES / name).read_text(encoding="utf-8").partition("import ")[2] for name in (before, after)]
-    lines = list(difflib.unified_diff(*(side.splitlines() for side in sides), n=1, lineterm=""))[3:]
+    old, new = ((EXAMPLES / name).read_text(encoding="utf-8").partition("import ")[2] for name in (before, after))
+    lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm=""))[3:]
     return "\n".join("…" if line.startswith("@@") else line.rstrip() for line in lines) + "\n"
 
 
