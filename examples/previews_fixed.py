@@ -16,8 +16,7 @@ import sys
 from previews_load import send
 
 PIECE = 64 << 10
-# So many at the same time are a rush.
-RUSH = 100
+PAUSE = 2.0
 malloc_trim = ctypes.CDLL(None).malloc_trim
 TITLE = re.compile(rb"<title>(.*?)</title>", re.DOTALL)
 STYLE = re.compile(rb"<style>(.*?)</style>", re.DOTALL)
@@ -45,12 +44,9 @@ class Service:
 
     def __init__(self) -> None:
         self.previews: dict[str, Preview] = {}
-        self.open = self.most = 0
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read an address and a page; say the page's title."""
-        self.open += 1
-        self.most = max(self.most, self.open)
         url = (await reader.readline()).decode().strip().partition("?")[0]
         page = bytearray()
         while piece := await reader.read(PIECE):
@@ -59,11 +55,6 @@ class Service:
             self.previews[url] = Preview(url, page)
         writer.write(self.previews[url].title.encode())
         writer.close()
-        self.open -= 1
-        if not self.open and self.most > RUSH:
-            page.clear()
-            malloc_trim(0)
-            self.most = 0
 
     async def forget(self) -> None:
         """Forget all previews at night."""
@@ -71,10 +62,16 @@ class Service:
             self.previews.clear()
             self.night.clear()
 
+    async def tidy(self) -> None:
+        """Give back what is free, every now and then."""
+        while True:
+            await asyncio.sleep(PAUSE)
+            malloc_trim(0)
+
     async def serve(self, load: int) -> None:
         """Answer until the end."""
         self.night = asyncio.Event()
-        self.waiting = asyncio.create_task(self.forget())
+        self.waiting = [asyncio.create_task(self.forget()), asyncio.create_task(self.tidy())]
         server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
         if load:
             await send(server.sockets[0].getsockname()[1], load)

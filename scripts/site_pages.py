@@ -150,6 +150,9 @@ def stage(folder: Path) -> None:
     (folder / COMMAND_PAGE).write_text(commands_page(), encoding="utf-8")
     for command in COMMANDS.values():
         (folder / "commands" / f"{command_docs.anchor(command)}.md").write_text(command_page(command), encoding="utf-8")
+    missing = [str(file.relative_to(ROOT)) for file in files.values() if not file.is_file()]
+    if missing:
+        raise SystemExit(f"links lead to files that are not there: {', '.join(missing)}")
     for there, file in files.items():
         (folder / "_extra" / there).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, folder / "_extra" / there)
