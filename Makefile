@@ -6,6 +6,7 @@
 #             then docs/naming.md as make named does, and asks 300 exported processes ten questions by DuckDB and Spark
 # make named  how much of real programs' memory has a name, and who holds it; writes docs/naming.md and docs/holders.md
 #             (NAMED=--stops=3: only prints)
+# make site   the documentation as a site, in build/site
 # make lint   the checks without the tests
 # make setup  only install what is missing; make clean: remove all that was built
 
@@ -16,7 +17,7 @@ SOURCES := $(shell find gdbheap commands native -path native/target -prune -o \
     -name __pycache__ -prune -o -type f -print 2>/dev/null) \
     setup.py pyproject.toml README.md scripts/build.sh scripts/common.sh scripts/requirements.py
 
-.PHONY: all setup build demo test lint bench named matrix clean
+.PHONY: all setup build demo test lint bench named matrix site clean
 all: build
 
 setup:
@@ -43,6 +44,9 @@ named: build
 	@scripts/packages.sh many
 	@$(PY) tests/named.py $(or $(NAMED),--write)
 	@$(PY) tests/holders.py $(if $(NAMED),,--write)
+
+site: build
+	@scripts/site.sh
 
 matrix: build
 	@scripts/matrix.sh

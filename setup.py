@@ -83,7 +83,17 @@ setup(
         "parquet": ["pyarrow>=16"],
         "sql": ["duckdb>=1.1", "pyarrow>=16"],
         "remote": ["fsspec>=2023.1"],
-        "test": ["pytest>=7", "pytest-xdist>=3", "hypothesis", "mypy", "ruff", "types-tabulate", "types-gdb"],
+        "prometheus": ["prometheus_client>=0.17"],
+        "test": [
+            "pytest>=7",
+            "pytest-xdist>=3",
+            "hypothesis",
+            "mypy",
+            "ruff",
+            "types-tabulate",
+            "types-gdb",
+            "promql-parser",
+        ],
     },
     entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell.main:main"]},
     classifiers=[

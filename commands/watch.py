@@ -23,9 +23,14 @@ from gdbheap.watching.events import Event, Limit
 from gdbheap.watching.triggers import MEMORY_ERROR
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gdbheap.heap import Heap
+    from gdbheap.report.metrics import Now
+    from gdbheap.report.prometheus import Address, Server
     from gdbheap.target.process import Preparation
     from gdbheap.target.programs import Programs
+    from gdbheap.watching.looks import Looks
     from gdbheap.watching.memory import GroupMemory
     from gdbheap.watching.watcher import Happening
 
@@ -37,6 +42,8 @@ PREPARED = 4
 HIGHEST_PRIORITY = -20
 # Of a thread whose --max-stop is no limit.
 LONGEST_STAND = 3600.0
+# Between two looks for --prometheus.
+DEFAULT_PAUSE = 300.0
 
 
 def _growth(text: str) -> tuple[int, float]:
@@ -56,6 +63,14 @@ def _share(text: str) -> float:
     if not number.isascii() or not number.isdecimal() or not 1 <= int(number) <= 99:
         raise ValueError(f"{text!r} is no share of a limit: 1% to 99%")
     return int(number) / 100
+
+
+def _address(text: str) -> Address:
+    """[HOST]:PORT. Raises ValueError."""
+    # Imported here: it imports an HTTP server.
+    from gdbheap.report.prometheus import address_of
+
+    return address_of(text)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -116,6 +131,20 @@ class Options(Several):
         "--again", "DURATION", "act on a process again after this time at the earliest (the default is 10m)", 600.0,
         parse_duration,
     )  # fmt: skip
+    prometheus: Address | None = valued(
+        "--prometheus", "[HOST]:PORT", "show what is measured to Prometheus, at this port, and go on when it has acted"
+        " --count times. Without HOST to this machine only; with 0.0.0.0 or an address to whoever can reach it", None,
+        _address,
+    )  # fmt: skip
+    look_every: float | None = valued(
+        "--look-every", "DURATION", "how often to look at each process for --prometheus; it is stopped while its"
+        " memory is copied, for 1% of the time at most (the default is 5m, 0 is never)", None, parse_duration,
+    )  # fmt: skip
+
+    @property
+    def acts(self) -> bool:
+        """Whether there is anything to wait for."""
+        return self.rss is not None or self.grows is not None or self.at_oom or self.on_memory_error
 
 
 class _Watch:
@@ -132,16 +161,20 @@ class _Watch:
             options.output, not options.no_snapshot, options.blocks, options.heap, options.core, options.run,
             options.run_limit, options.max_stop or None, _heap_document,
         )  # fmt: skip
-        check(self.actions)
+        if options.acts:
+            check(self.actions)
         self.bounds = Bounds(options.count or None, options.again)
         wanted = Wanted(
             options.rss, options.grows, options.at_oom, options.mark, options.within, options.on_memory_error,
             options.seccomp, options.max_stop or LONGEST_STAND,
         )  # fmt: skip
-        self.watcher = Watcher(programs, wanted, _group(options))
+        self.looks = _looks(options)
+        self.watcher = Watcher(programs, wanted, _group(options), self.looks)
         self.prepared: dict[int, Preparation] = {}
-        self.failed = 0
+        self.failed = self.ended = 0
         self.style = style_for(None, options.exact, None)
+        # From here on it may be asked.
+        self.server = _server(options, self._now)
 
     def run(self) -> Event:
         """Watch until there is nothing more to do. Ctrl-C and SIGTERM are how it is asked to end."""
@@ -155,14 +188,26 @@ class _Watch:
             why = "asked"
         finally:
             self.watcher.end()
+            if self.server is not None:
+                self.server.end()
         return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why=why)
 
+    def _now(self) -> Now:
+        """What is shown. Another thread asks."""
+        from gdbheap.report.metrics import Now
+
+        sizes = {pid: one.size for pid, one in list(self.watcher.watched.items())}
+        seen = [(one, sizes[one.pid]) for one in list(self.looks.seen.values()) if sizes.get(one.pid)]
+        return Now(seen, self.ended, self.bounds.acted, self.failed)
+
     def _watch(self) -> str:
+        if self.server is not None:
+            self._tell(Event("serving", time.time(), url=self.server.url, everybody=not self.server.is_loopback))
         for happening in self.watcher.happenings():
             event = self._event(happening)
             if event is not None:
                 self._tell(event)
-            if self.bounds.used_up:
+            if self.bounds.used_up and self.server is None:
                 return "count"
         return "ended"
 
@@ -175,9 +220,10 @@ class _Watch:
             self._prepare(pid)
             limits = self._limits()
             return Event("began", time.time(), pid, happening.name, limits=limits)
-        if happening.kind == "unseen":
+        if happening.kind in ("unseen", "missed"):
             self.failed += 1
-            return Event("unseen", time.time(), pid, happening.name, errors=[happening.reason])
+            return Event(happening.kind, time.time(), pid, happening.name, errors=[happening.reason])
+        self.ended += happening.kind == "ended"
         self.prepared.pop(pid or 0, None)
         return Event(happening.kind, time.time(), pid, happening.name, group=happening.group)
 
@@ -192,6 +238,7 @@ class _Watch:
         try:
             if not self.bounds.allow(pid, time.monotonic()):
                 return None
+            self.looks.give_way()
             now = time.time()
             stack = errors.stack() if errors is not None else []
             prepared = errors.preparation if errors is not None else self.prepared.get(pid)
@@ -200,6 +247,7 @@ class _Watch:
             if errors is not None:
                 errors.go_on()
         self.failed += bool(done.errors)
+        self.looks.held(pid, done.held)
         return Event(
             "acted", now, pid, happening.name, cause, happening.group, done.files, done.errors, done.held,
             done.partial, done.run, stack=stack,
@@ -261,6 +309,22 @@ def _group(options: Options) -> GroupMemory | None:
     return found
 
 
+def _looks(options: Options) -> Looks:
+    from gdbheap.watching.looks import Looks
+
+    every = DEFAULT_PAUSE if options.look_every is None else options.look_every
+    return Looks(every if options.prometheus and every else None, options.max_stop or None)
+
+
+def _server(options: Options, now: Callable[[], Now]) -> Server | None:
+    """Raises what a Server raises."""
+    if options.prometheus is None:
+        return None
+    from gdbheap.report.prometheus import Server
+
+    return Server(options.prometheus, now)
+
+
 def _answer(programs: Programs, options: Options) -> Event:
     _check(programs, options)
     for pid in programs.pids:
@@ -274,13 +338,20 @@ def _check(programs: Programs, options: Options) -> None:
         raise UsageError("gdbheap watch: which process? A process id, --name=REGEX or --cgroup=PATH")
     if options.cgroup is not None and (programs.pids or options.name is not None):
         raise UsageError("gdbheap watch: --cgroup watches a group as a whole: name no other processes")
-    if options.rss is None and options.grows is None and not (options.at_oom or options.on_memory_error):
+    if not options.acts and options.prometheus is None:
         raise UsageError(
             "gdbheap watch: wait for what? --rss=SIZE, --grows=SIZE/DURATION, --at-oom or --on-memory-error"
         )
+    if options.on_memory_error and options.prometheus is not None and options.look_every != 0:
+        raise UsageError(
+            "gdbheap watch: a process that is followed for --on-memory-error cannot be looked at besides: add"
+            " --look-every=0, which leaves RSS for --prometheus"
+        )
+    if options.look_every is not None and options.prometheus is None:
+        raise UsageError("gdbheap watch: --look-every is for --prometheus")
     if options.on_memory_error and options.core:
         raise UsageError("gdbheap watch: gdb cannot write a core of a process that is followed: leave out --core")
-    if options.no_snapshot and not (options.heap or options.core or options.run):
+    if options.acts and options.no_snapshot and not (options.heap or options.core or options.run):
         raise UsageError("gdbheap watch: do what? --no-snapshot leaves --heap, --core or --run")
 
 
@@ -317,15 +388,21 @@ COMMAND = Command(
     something failed; a process that was not there to begin with is status 4. docs/watching.md has examples for
     systemd and Kubernetes.
 
+    --prometheus answers Prometheus, or whatever else asks at this port, with RSS, what is in use, free, kept and
+    trimmable, and the findings of each process; nothing else need be waited for then. It needs prometheus_client: pip
+    install 'gdbheap[prometheus]'. To be asked stops no process: what is answered is from the last look (--look-every),
+    but for RSS. docs/watching.md lists the metrics.
+
     With --json each event is a document on a line of its own, on standard output and as it happens, the end last.
-    event is began, ended, killed, unseen (its MemoryErrors cannot be seen), acted or end; time seconds since 1970;
-    pid and name the process; group the control group that it is about, "" for the machine; limits, when a process
-    is watched with --at-oom, a list of {group, bytes, mark, ours} (ours: the watch itself is in that group). When
-    it has acted, cause is {kind, size, bound, seconds, limit, group}, kind one of rss, grows, limit, soon,
-    pressure, oom and memory-error; files are paths by what they are (snapshot, heap, core); errors what failed;
-    held the seconds for which the process stood still for the snapshot; partial whether something is missing in it;
-    run the command's exit status; stack, of a memory-error, the frames of the thread from the outermost to the
-    innermost, {name, file, line, kind}. At the end acted and failed count, and why is count, ended or asked.""",
+    event is began, ended, killed, unseen (its MemoryErrors cannot be seen), missed (a look for --prometheus failed),
+    serving (at url; everybody: to other machines, too), acted or end; time seconds since 1970; pid and name the
+    process; group the control group that it is about, "" for the machine; limits, when a process is watched with
+    --at-oom, a list of {group, bytes, mark, ours} (ours: the watch itself is in that group). When it has acted, cause
+    is {kind, size, bound, seconds, limit, group}, kind one of rss, grows, limit, soon, pressure, oom and memory-error;
+    files are paths by what they are (snapshot, heap, core); errors what failed; held the seconds for which the process
+    stood still for the snapshot; partial whether something is missing in it; run the command's exit status; stack, of
+    a memory-error, the frames of the thread from the outermost to the innermost, {name, file, line, kind}. At the end
+    acted and failed count, and why is count, ended or asked.""",
     example="gdbheap watch --rss=2G --output=/var/tmp",
     needs=PROCESSES,
     options=Options,

@@ -153,7 +153,8 @@ def zsh() -> Iterator[str]:
         yield f"    {word})\n        options=(\n"
         for option in options(commands):
             help_text = brief(option.help).replace("[", "(").replace("]", ")").replace(":", "\\:")
-            value = f":{option.metavar}:" if option.metavar else ""
+            metavar = option.metavar.replace(":", "\\:")
+            value = f":{metavar}:" if option.metavar else ""
             yield f"            {quoted(f'{typed(option)}[{help_text}]{value}')}\n"
         yield "        ) ;;\n"
     yield "    esac\n    _arguments -s $options '*: :_gdbheap_target'\n}\n\n"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -31,32 +32,36 @@ doc_sessions = script("doc_sessions")
 
 
 @pytest.fixture(scope="module")
-def pid() -> Iterator[int]:
-    """Return the process id of the example that the pages are about."""
-    with doc_sessions.example() as started:
-        yield started
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Path, Any]]:
+    """Return the pages, about programs that run until the end, with a home folder that all share: one of their sessions
+    installs gdbheap there."""
+    home = str(tmp_path_factory.mktemp("home"))
+    with doc_sessions.Services() as services:
+        yield {path: doc_sessions.Page(path, services, home) for path in doc_sessions.pages()}
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a home folder that all sessions share: one of them installs gdbheap there."""
-    return str(tmp_path_factory.mktemp("home"))
-
-
-@pytest.mark.parametrize(("page", "step"), doc_sessions.sessions())
-def test_session(page: str, step: doc_sessions.Step, pid: int, home: str) -> None:  # type: ignore[name-defined]
+@pytest.mark.parametrize(
+    ("path", "place", "step"), [pytest.param(*each, id=f"{each[0].stem}-{each[1]}") for each in doc_sessions.sessions()]
+)
+def test_session(path: Path, place: int, step: Any, pages: dict[Path, Any]) -> None:
     """The command ends with status 0, and every word that the page shows of its output is in its output."""
     if step.command.startswith("gdb ") and shutil.which("gdb") is None:
         pytest.skip("no gdb")
-    done = doc_sessions.run(step.command, pid, home)
+    _, done, real = pages[path].done(place)
     assert done.status == 0, done.errors
-    real = doc_sessions.shown(step.command, done, pid, home)
     assert set(WORD.findall(step.output)) - set(WORD.findall(real)) == set(), real
+
+
+def test_tutorial_shows_the_fix() -> None:
+    """What the tutorial says to change is what differs between the two services."""
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (found,) = doc_sessions.DIFFERENCE.finditer(text)
+    assert found[0] == f"{found[1]}{doc_sessions.differences(found[2], found[3])}```"
 
 
 def test_pages_show_sessions() -> None:
     """README.md shows the tool at work, in gdb and in a shell."""
-    commands = [step.command for page, step in doc_sessions.sessions() if page == "README.md"]
+    commands = [step.command for page, _, step in doc_sessions.sessions() if page.name == "README.md"]
     assert any(command.startswith("gdb -p ") for command in commands)
     assert any(command.startswith("gdbheap ") for command in commands)
 

@@ -266,9 +266,8 @@ def test_deploy_is_understood() -> None:
         options, _extra, left = parse(COMMANDS[words[0]], words[1:])
         assert not left and options.output and options.name is not None
         assert [part.name for part in options.partition] == ["host", "release", "day", "pid"]
-    assert {path.name for path in DEPLOY.iterdir()} == set(
-        re.findall(r"\.\./deploy/([\w.-]+)", (ROOT / "docs" / "fleet.md").read_text())
-    )
+    pages = "".join((ROOT / "docs" / name).read_text() for name in ("fleet.md", "watching.md"))
+    assert {path.name for path in DEPLOY.iterdir()} == set(re.findall(r"\.\./deploy/([\w.-]+)", pages))
 
 
 def test_deploy_is_valid() -> None:

@@ -117,6 +117,15 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
     return Pins(found, sums, _kinds(zip(found, named)), minimum, heap.target.pages is not None)
 
 
+def keeps(heap: Heap) -> int | None:
+    """What all pins together keep: the sum of ``would_free`` over ``Pins.sums``, without looking into any. None where
+    no allocator is known, or not what is resident."""
+    if heap.target.pages is None or not heap.allocators:
+        return None
+    page, kept = heap.target.machine.page, heap.target.kept
+    return sum(found.pins(kept, page, 0).totals.freed for found in heap.allocators)
+
+
 def with_paths(heap: Heap, answer: Pins, listed: Sequence[Pin]) -> Pins:
     """The answer with the paths to the first MAX_PATHS_PER_GROUP blocks of each group in ``listed``. Reads all
     references."""

@@ -27,7 +27,8 @@ def render(event: Event, style: Style) -> str:
 
 def event_text(event: Event, style: Style) -> str:
     """One line, with the local time."""
-    tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen, "acted": _acted}[event.event]
+    tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen, "missed": _missed,
+            "serving": _serving, "acted": _acted}[event.event]  # fmt: skip
     said = tell(event, style)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {one_line(said, 4000)}"
 
@@ -60,6 +61,15 @@ def _killed(event: Event, style: Style) -> str:
 
 def _unseen(event: Event, style: Style) -> str:
     return f"{_process(event)}: its MemoryErrors cannot be seen: {'; '.join(event.errors)}"
+
+
+def _missed(event: Event, style: Style) -> str:
+    return f"{_process(event)} could not be looked at: {'; '.join(event.errors)}"
+
+
+def _serving(event: Event, style: Style) -> str:
+    open_to = ": whoever can reach this address learns process ids, names of programs and how much memory they have"
+    return f"metrics are at {event.url}{open_to if event.everybody else ''}"
 
 
 def _acted(event: Event, style: Style) -> str:

@@ -6,9 +6,7 @@ it, the waiting goes on. Each step that fails is a line, and the next one is tri
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -16,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any
 
-from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, exhausted, one_line
+from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line
 from gdbheap.files import check_writable, write_text
 from gdbheap.heap import Heap
 from gdbheap.history.file import write
@@ -26,6 +24,7 @@ from gdbheap.history.snapshot import take
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.process import Preparation, Process, Registers, stopped
 from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder, stat_fields
+from gdbheap.watching.child import LOST, TOO_LONG, Child, reason_of, usually
 from gdbheap.watching.triggers import Cause
 
 __all__ = ["Actions", "Done", "check"]
@@ -34,7 +33,6 @@ __all__ = ["Actions", "Done", "check"]
 LOOK_SECONDS = 900.0
 # gdb lets the process go when it is asked to end; it is given this long for that.
 PARTING_SECONDS = 5.0
-USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 NEAR_DEATH = ("limit", "soon", "pressure", "oom")
 CORE_NOTES_BYTES = 16 << 20
 GDB = ("gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off")
@@ -112,36 +110,18 @@ def _base(name: str, pid: int, now: float, folder: str) -> str:
     return next(found for found in itertools.chain([base], numbered) if found not in taken)
 
 
-def _look_in_child(look: Callable[[], Done], done: Done) -> None:
-    """A child takes the look and says through a pipe what came of it."""
-    reading, writing = os.pipe()
+def _look_in_child(look: Callable[[], dict[str, Any]], done: Done) -> None:
+    """A child takes the look and says what came of it."""
     try:
-        child = os.fork()
-        if child == 0:
-            _be_child(look, writing)
-        os.close(writing)
-        writing = -1
-        said = _said_by(child, reading)
+        child = Child(look)
     except OSError as error:
         done.errors.append(f"the look could not be taken: {exhausted(error)}")
         return
-    finally:
-        for descriptor in (reading, writing):
-            with suppress(OSError):
-                os.close(descriptor)
-    _take_in(said, done)
-
-
-def _be_child(look: Callable[[], Done], writing: int) -> NoReturn:
-    """Take the look, say what came of it, and end without touching what belongs to the parent."""
-    status = 1
     try:
-        said = json.dumps(vars(look())).encode()
-        with os.fdopen(writing, "wb") as stream:
-            stream.write(said)
-        status = 0
+        is_whole = child.wait(LOOK_SECONDS)
     finally:
-        os._exit(status)
+        child.end()
+    _take_in(child.result() if is_whole else None, is_whole, done)
 
 
 def _look(
@@ -151,7 +131,7 @@ def _look(
     cause: Cause,
     prepared: Preparation | None,
     standing: Sequence[Registers],
-) -> Done:
+) -> dict[str, Any]:
     done = Done()
     # One that stands still asks for no more memory, and is not killed for it before all is written.
     copies = cause.kind not in NEAR_DEATH
@@ -168,59 +148,14 @@ def _look(
                 write_text(f"{base}.json", f"{actions.document(heap)}\n")
                 done.files["heap"] = f"{base}.json"
         done.held, done.partial = process.stopped_seconds, heap.partial
-    except GdbheapError as error:
-        done.errors.append(str(error))
-    except (MemoryError, OSError) as error:
-        done.errors.append(str(exhausted(error)) if _is_exhausted(error) else one_line(error))
-    except KeyboardInterrupt:
-        done.errors.append("the look was interrupted; the process runs on")
-    except Exception as error:
-        done.errors.append(f"a fault of gdbheap ({type(error).__name__})")
-    return done
+    except (Exception, KeyboardInterrupt) as error:
+        done.errors.append(reason_of(error))
+    return vars(done)
 
 
-def _is_exhausted(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED)
-
-
-def _said_by(child: int, reading: int) -> bytes | None:
-    """What the child wrote until it ended; None for one that took too long, and was ended."""
-    deadline, said = time.monotonic() + LOOK_SECONDS, b""
-    poll = select.poll()
-    poll.register(reading, select.POLLIN)
-    try:
-        while poll.poll(max(0.0, 1000 * (deadline - time.monotonic()))):
-            part = os.read(reading, 1 << 16)
-            if not part:
-                return said
-            said += part
-        return None
-    finally:
-        # One that has said all is ending anyway.
-        _collect(child, 0.0 if said else PARTING_SECONDS)
-
-
-def _collect(child: int, patience: float) -> None:
-    """Wait for its end; where it had nothing to say it is asked to end, then made to. What it holds runs on then."""
-    deadline = time.monotonic() + patience
-    with suppress(OSError):
-        if patience:
-            os.kill(child, signal.SIGTERM)
-        while time.monotonic() < deadline:
-            if os.waitpid(child, os.WNOHANG)[0]:
-                return
-            time.sleep(0.01)
-        if patience:
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-
-def _take_in(said: bytes | None, done: Done) -> None:
-    try:
-        found = json.loads(said or b"")
-    except ValueError:
-        why = "it took too long" if said is None else "gdbheap was killed meanwhile, or failed"
-        done.errors.append(f"the look was not taken: {why}; the process runs on")
+def _take_in(found: dict[str, Any] | None, is_whole: bool, done: Done) -> None:
+    if found is None:
+        done.errors.append(f"the look was not taken: {LOST if is_whole else TOO_LONG}; the process runs on")
         return
     done.files.update(found["files"])
     done.errors += found["errors"]
@@ -245,12 +180,6 @@ def _core(actions: Actions, pid: int, path: str, done: Done) -> None:
     done.errors.append(f"no core was written: {reason}")
 
 
-def _usually() -> None:
-    """What others do is less urgent than the wait and the look."""
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, USUAL_PRIORITY)
-
-
 def _check_room(pid: int, folder: str) -> None:
     """Raises UsageError where the disk has no room for all that a core may hold. Raises OSError."""
     mappings = parse_maps(ProcessFolder(pid).read("maps", TABLE_LIMIT))
@@ -272,7 +201,7 @@ def _written_by_gdb(pid: int, path: str, seconds: float | None) -> str | None:
         stderr=subprocess.PIPE,
         cwd=os.path.dirname(path),
         start_new_session=True,
-        preexec_fn=_usually,
+        preexec_fn=usually,
     ) as gdb:
         try:
             said = gdb.communicate(timeout=seconds)[1].decode("utf-8", "replace")
@@ -322,7 +251,7 @@ def _run(actions: Actions, variables: Mapping[str, str], done: Done) -> None:
     try:
         process = subprocess.Popen(
             list(actions.run), stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **variables},
-            start_new_session=True, preexec_fn=_usually,
+            start_new_session=True, preexec_fn=usually,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         done.errors.append(f"{one_line(actions.run[0])} cannot be started: {one_line(error)}")

@@ -106,13 +106,22 @@ class Gauges:
         for key in self._gauges.keys() & set(keys):
             self._gauges[key].due = 0.0
 
-    def wait(self, until: float) -> None:
-        """Until one is due, or wakes us, or the clock (``time.monotonic``) says ``until``."""
+    def wait(self, until: float, also: int | None = None) -> bool:
+        """Until one is due, or wakes us, or the descriptor ``also`` has something to say, or the clock
+        (``time.monotonic``) says ``until``; whether it was ``also``."""
         next_one = min([until, *(gauge.due for gauge in self)])
-        for descriptor, _events in self._poll.poll(max(0.0, 1000 * (next_one - time.monotonic()))):
+        if also is not None:
+            self._poll.register(also, select.POLLIN)
+        ready = [descriptor for descriptor, _events in self._poll.poll(max(0.0, 1000 * (next_one - time.monotonic())))]
+        if also is not None:
+            self._poll.unregister(also)
+        for descriptor in ready:
+            if descriptor == also:
+                continue
             key, waker = self._wakers[descriptor]
             waker.clear()
             self._gauges[key].fired.add(waker.name)
+        return also in ready
 
     def look(self) -> Iterator[tuple[str, Gauge, Found | None]]:
         """Those that were due or woke us, with what was found; None: there is nothing to read any more."""

@@ -14,6 +14,7 @@ from gdbheap.target.following import MAX_STAND
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.programs import Programs
 from gdbheap.watching.gauges import LONGEST, SHORTEST_OF_SIZE, Gauge, Gauges
+from gdbheap.watching.looks import Looks
 from gdbheap.watching.memory import GroupMemory, MachineMemory, ProcessMemory, groups_above, groups_of
 from gdbheap.watching.memory_errors import MemoryErrors
 from gdbheap.watching.triggers import AboveSize, Cause, Grows, NearLimit, Raised, Trigger
@@ -56,7 +57,7 @@ class Wanted:
 class Happening:
     """``kind``: "began" and "ended" (a process is watched from now on, or is gone), "due" (act on it for ``cause``),
     "killed" (the kernel killed a process of ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen,
-    and ``reason`` says why)."""
+    and ``reason`` says why), "missed" (a look failed, for another ``reason`` than the one before)."""
 
     kind: str
     pid: int | None = None
@@ -91,10 +92,14 @@ class Watched:
 
 
 class Watcher:
-    """Waits for ``wanted``, of each of ``programs``, or of the group ``cgroup`` as a whole, whose members they are."""
+    """Waits for ``wanted``, of each of ``programs``, or of the group ``cgroup`` as a whole, whose members they are.
+    ``looks``: those that are taken besides."""
 
-    def __init__(self, programs: Programs, wanted: Wanted, cgroup: GroupMemory | None = None) -> None:
+    def __init__(
+        self, programs: Programs, wanted: Wanted, cgroup: GroupMemory | None = None, looks: Looks | None = None
+    ) -> None:
         self.programs, self.wanted, self.cgroup = programs, wanted, cgroup
+        self.looks = looks if looks is not None else Looks(None, None)
         self.watched: dict[int, Watched] = {}
         self._gauges = Gauges()
         self._of_group = self._group_gauges(cgroup) if cgroup is not None else set()
@@ -115,8 +120,9 @@ class Watcher:
         """All that happens, until there is nothing left to watch."""
         yield from self._scan()
         while not self.is_over:
-            self._gauges.wait(self._next_scan)
+            is_ready = self._gauges.wait(min(self._next_scan, self.looks.due), self.looks.descriptor)
             yield from self._look()
+            yield from self._turn(is_ready)
             if time.monotonic() >= self._next_scan:
                 yield from self._scan()
 
@@ -130,6 +136,11 @@ class Watcher:
                 yield Happening("killed", group=gauge.group)
             for cause in found.causes:
                 yield from self._due(key, gauge, cause)
+
+    def _turn(self, is_ready: bool) -> Iterator[Happening]:
+        """The looks that are due. What was just acted on may have dropped the one that was ready."""
+        for pid, reason in self.looks.turn(is_ready and self.looks.descriptor is not None):
+            yield Happening("missed", pid, self.looks.seen[pid].name, reason=reason)
 
     def _due(self, key: str, gauge: Gauge, cause: Cause) -> Iterator[Happening]:
         """The process to act on: the largest of those that it concerns."""
@@ -164,6 +175,7 @@ class Watcher:
             self._gauges.add(_key(pid), lambda: Gauge(memory, triggers, process_wakers(pid), None, SHORTEST_OF_SIZE))
             self.watched[pid] = one = Watched(folder, one_line(folder.thread_name(pid), NAME_LIMIT))
             self._regroup(one)
+            self.looks.begin(pid, one.name)
             yield Happening("began", pid, one.name)
             if self.wanted.memory_errors:
                 yield from self._see_errors(one, memory)
@@ -179,6 +191,7 @@ class Watcher:
 
     def end(self) -> None:
         """Nothing is watched any more."""
+        self.looks.end()
         for one in self.watched.values():
             if one.errors is not None:
                 one.errors.end()
@@ -194,6 +207,7 @@ class Watcher:
     def _forget(self, pid: int) -> Iterator[Happening]:
         """What was killed is said before what has ended."""
         gone = self.watched.pop(pid)
+        self.looks.forget(pid)
         self._gauges.drop([_key(pid), _errors_key(pid)])
         if gone.errors is not None:
             gone.errors.end()

@@ -208,6 +208,8 @@ complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l run -r -d 'then ru
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l run-limit -r -d 'for how long the command may run'
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l count -r -d 'how often to act in all'
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l again -r -d 'act on a process again after this time at the earliest'
+complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l prometheus -r -d 'show what is measured to Prometheus, at this port, and go on when it has acted --count…'
+complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l look-every -r -d 'how often to look at each process for --prometheus'
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l top -r -d 'accepted by every command'
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l sort -r -d 'accepted by every command'
 complete -c gdbheap -n __fish_use_subcommand -a trace -d 'Which calls does a program make of its allocator? Each of them, in a file'

@@ -1,0 +1,113 @@
+"""A look in a child process of ours, which says through a pipe what came of it.
+
+What the child needs of memory is given back when it ends, and whatever befalls it, the waiting goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted, one_line
+
+__all__ = ["LOST", "TOO_LONG", "Child", "reason_of", "usually"]
+
+# gdbheap lets a process go when it is asked to end; a child is given this long for that.
+PARTING_SECONDS = 5.0
+PART = 1 << 16
+USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
+LOST = "gdbheap was killed meanwhile, or failed"
+TOO_LONG = "it took too long"
+
+
+class Child:
+    """A child that does ``work``, whose result can be written as JSON. Raises OSError where none can be started."""
+
+    def __init__(self, work: Callable[[], dict[str, Any]]) -> None:
+        self.descriptor, writing = os.pipe()
+        self._said = b""
+        try:
+            self._pid = os.fork()
+            if self._pid == 0:
+                _be_child(work, writing)
+        except OSError:
+            os.close(self.descriptor)
+            raise
+        finally:
+            os.close(writing)
+
+    def hear(self) -> bool:
+        """Read what there is to read, waiting for something; whether that was all."""
+        part = os.read(self.descriptor, PART)
+        self._said += part
+        return not part
+
+    def wait(self, seconds: float) -> bool:
+        """Until it has said all; False when it takes longer."""
+        deadline = time.monotonic() + seconds
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        while poll.poll(max(0.0, 1000 * (deadline - time.monotonic()))):
+            if self.hear():
+                return True
+        return False
+
+    def result(self) -> dict[str, Any] | None:
+        """What it said, once that is all; None where it ended without."""
+        with suppress(ValueError):
+            found: dict[str, Any] = json.loads(self._said)
+            return found
+        return None
+
+    def end(self) -> None:
+        """Wait for its end; where it said nothing it is asked to end, then made to. What it holds runs on then."""
+        os.close(self.descriptor)
+        # One that has said all is ending anyway.
+        patience = 0.0 if self._said else PARTING_SECONDS
+        deadline = time.monotonic() + patience
+        with suppress(OSError):
+            if patience:
+                os.kill(self._pid, signal.SIGTERM)
+            while time.monotonic() < deadline:
+                if os.waitpid(self._pid, os.WNOHANG)[0]:
+                    return
+                time.sleep(0.01)
+            if patience:
+                os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a look failed, in a line."""
+    if isinstance(error, GdbheapError):
+        return str(error)
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):
+        return str(exhausted(error))
+    if isinstance(error, OSError):
+        return one_line(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "the look was interrupted; the process runs on"
+    return f"a fault of gdbheap ({type(error).__name__})"
+
+
+def usually() -> None:
+    """What others do is less urgent than the wait, and the look when the moment has come."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, USUAL_PRIORITY)
+
+
+def _be_child(work: Callable[[], dict[str, Any]], writing: int) -> NoReturn:
+    """Do it, say what came of it, and end without touching what belongs to the parent."""
+    status = 1
+    try:
+        said = json.dumps(work()).encode()
+        with os.fdopen(writing, "wb") as stream:
+            stream.write(said)
+        status = 0
+    finally:
+        os._exit(status)

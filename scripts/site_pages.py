@@ -1,0 +1,164 @@
+"""Stage the sources of the site in a folder: docs/ with README.md as its first page, and a page for each command.
+
+The pages stand there as they are in docs/, but for links that lead out of docs/: to files that go with the site, or to
+pages of it. docs/site/nav.txt has their order. A page for each command is made from its declaration, as
+docs/commands.md is, and shows the sessions that other pages have of it.
+
+Usage: site_pages.py FOLDER, with the Python that gdbheap is installed in."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import command_docs
+import doc_sessions
+
+from gdbheap.commands.surface.declaration import AnyCommand
+from gdbheap.commands.surface.registry import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+SITE = DOCS / "site"
+# Beside docs/ and README.md, which is the first page.
+OTHERS = ("CONTRIBUTING.md", "CHANGELOG.md")
+LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]*)(#[^)\s]*)?(?=\))")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+COMMAND_PAGE = "commands.md"
+# What conf.py has a link to a file begin with: it stays as it is.
+FILE = "file-of-site"
+MAX_SESSIONS, MAX_LINES = 2, 40
+WORD = re.compile(r"^(?:gdbheap|heap) ?([a-z][a-z-]*)?\b")
+
+
+def navigation() -> list[tuple[str, list[str]]]:
+    """Return the headings of nav.txt with their pages, names without .md."""
+    found: list[tuple[str, list[str]]] = []
+    for line in (SITE / "nav.txt").read_text(encoding="utf-8").splitlines():
+        if line.endswith(":") and not line.startswith("#"):
+            found.append((line[:-1], []))
+        elif line.strip() and not line.startswith("#"):
+            found[-1][1].append(line.strip())
+    return found
+
+
+def sources() -> dict[str, Path]:
+    """Return the pages that are written by hand, by their place in the site."""
+    pages = {path.name: path for path in sorted(DOCS.glob("*.md")) if path.name != COMMAND_PAGE}
+    return {**pages, **{name: ROOT / name for name in OTHERS}, "index.md": ROOT / "README.md"}
+
+
+def target_of(path: Path, fragment: str) -> tuple[str, Path | None]:
+    """Return where a link to a file of the checkout leads in the site, from its root, and the file that has to be put
+    there, if it is no page."""
+    if path == DOCS / COMMAND_PAGE:
+        known = {command_docs.anchor(command) for command in COMMANDS.values()}
+        name = fragment.lstrip("#")
+        return (f"commands/{name}.md", None) if name in known else (f"{COMMAND_PAGE}{fragment}", None)
+    for place, source in sources().items():
+        if path == source:
+            return f"{place}{fragment}", None
+    return f"files/{path.relative_to(ROOT)}", path
+
+
+def staged(text: str, source: Path, place: str, files: dict[str, Path]) -> str:
+    """Return a page's text with links that lead to the same things in the site. ``files``: what has to go with it."""
+
+    def renewed(found: re.Match[str]) -> str:
+        path = (source.parent / found[1]).resolve() if found[1] else source
+        there, file = target_of(path, found[2] or "")
+        if file is not None:
+            files[there] = file
+        near = os.path.relpath(there, os.path.dirname(place) or ".")
+        return near if file is None else f"{FILE}:{near}"
+
+    # What a command says is no language that could be coloured.
+    return outside_of_code(text, lambda part: LINK.sub(renewed, part)).replace("\n```console\n", "\n```text\n")
+
+
+def outside_of_code(text: str, change: Callable[[str], str]) -> str:
+    """Return a text with everything changed that is no code."""
+    parts, end = [], 0
+    for code in CODE.finditer(text):
+        parts += [text[end : code.start()], code[0]]
+        end = code.end()
+    parts.append(text[end:])
+    return "".join(part if place % 2 else change(part) for place, part in enumerate(parts))
+
+
+def sessions_of(command: AnyCommand) -> Iterator[str]:
+    """Yield what other pages show of a command, shortened, with a link to where it stands."""
+    shown: list[str] = []
+    # A document of JSON shows little.
+    for page, _, step in sorted(doc_sessions.sessions(), key=lambda each: "--json" in each[2].command):
+        if noun_of(step.command) != command.noun or len(shown) == MAX_SESSIONS or step.command in shown:
+            continue
+        shown.append(step.command)
+        lines = step.output.splitlines()
+        cut = ["…"] if len(lines) > MAX_LINES else []
+        place = target_of(page, "")[0]
+        title = page.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        text = "\n".join([f"$ {step.command}", *lines[:MAX_LINES], *cut])
+        yield f"\nFrom [{title}](../{place}):\n\n```text\n{text}\n```\n"
+
+
+def noun_of(command: str) -> str | None:
+    """Return the noun of a command line of the shell's; "" for gdbheap PID, None for what is none of them."""
+    found = WORD.match(command)
+    if found is None:
+        return None
+    return found[1] or "" if (found[1] or "") in COMMANDS else None
+
+
+def command_page(command: AnyCommand) -> str:
+    """Return the page of a command: the same help as in docs/commands.md, and its sessions."""
+    title, _, rest = command_docs.section(command).lstrip("\n").partition("\n")
+    shown = "".join(sessions_of(command))
+    about = "\nWhat all commands have in common is in [commands](../commands.md).\n"
+    return f"{title.replace('##', '#', 1)}\n{rest}{about}" + (f"\n## How it looks\n{shown}" if shown else "")
+
+
+def commands_page() -> str:
+    """Return the page of all commands: docs/commands.md without what stands on a page of its own."""
+    text = command_docs.page()
+    text = text[: text.index(command_docs.section(next(iter(COMMANDS.values()))))]
+    for command in COMMANDS.values():
+        name = command_docs.anchor(command)
+        text = text.replace(f"](#{name})", f"](commands/{name}.md)")
+    return text + contents("", [f"commands/{command_docs.anchor(command)}" for command in COMMANDS.values()])
+
+
+def contents(caption: str, pages: list[str]) -> str:
+    """Return a list of pages for the side of the site."""
+    head = f":caption: {caption}\n" if caption else ""
+    return "\n```{toctree}\n:hidden:\n" + head + "\n" + "\n".join(pages) + "\n```\n"
+
+
+def stage(folder: Path) -> None:
+    """Write the sources of the site into a new folder."""
+    files: dict[str, Path] = {}
+    (folder / "commands").mkdir(parents=True)
+    for place, source in sources().items():
+        text = staged(source.read_text(encoding="utf-8"), source, place, files)
+        if place == "index.md":
+            text += "".join(contents(caption, pages) for caption, pages in navigation())
+        (folder / place).write_text(text, encoding="utf-8")
+    (folder / COMMAND_PAGE).write_text(commands_page(), encoding="utf-8")
+    for command in COMMANDS.values():
+        (folder / "commands" / f"{command_docs.anchor(command)}.md").write_text(command_page(command), encoding="utf-8")
+    missing = [str(file.relative_to(ROOT)) for file in files.values() if not file.is_file()]
+    if missing:
+        raise SystemExit(f"links lead to files that are not there: {', '.join(missing)}")
+    for there, file in files.items():
+        (folder / "_extra" / there).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, folder / "_extra" / there)
+    shutil.copy(SITE / "conf.py", folder)
+    shutil.copytree(SITE / "static", folder / "_static")
+
+
+if __name__ == "__main__":
+    stage(Path(sys.argv[1]))

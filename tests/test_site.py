@@ -1,0 +1,105 @@
+"""The site that ``make site`` builds, as far as that can be known without its tools: which pages it has, and that each
+link leads to a place that there is."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from test_docs import ROOT, script
+
+from gdbheap.commands.surface.help import help_of_its_own
+from gdbheap.commands.surface.registry import COMMANDS
+
+command_docs = script("command_docs")
+site_pages = script("site_pages")
+site_check = script("site_check")
+HEADING = re.compile(r"^#{1,4} (.+)$", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the sources of the site."""
+    folder: Path = tmp_path_factory.mktemp("site") / "sources"
+    site_pages.stage(folder)
+    return folder
+
+
+def test_every_page_is_in_its_order() -> None:
+    """Each page of docs/ is once in docs/site/nav.txt, with those beside them; nothing else is."""
+    listed = [page for _, pages in site_pages.navigation() for page in pages]
+    wanted = {path.stem for path in (ROOT / "docs").glob("*.md")} | {Path(name).stem for name in site_pages.OTHERS}
+    assert sorted(listed) == sorted(wanted)
+
+
+def test_every_command_has_its_page(staged: Path) -> None:
+    """With its whole help, and a link to it from the page of all commands."""
+    all_of_them = (staged / "commands.md").read_text(encoding="utf-8")
+    assert len(list((staged / "commands").iterdir())) == len(COMMANDS) > 40
+    for command in COMMANDS.values():
+        name = command_docs.anchor(command)
+        text = (staged / "commands" / f"{name}.md").read_text(encoding="utf-8")
+        assert text.startswith(f"# {command.name}\n") and help_of_its_own(command) in text
+        assert f"](commands/{name}.md)" in all_of_them and f"\ncommands/{name}\n" in all_of_them
+
+
+def test_commands_show_their_sessions(staged: Path) -> None:
+    """What other pages show of a command is on its page, whole or cut, and shows that and no other command."""
+    for noun in ("", "holes", "tasks", "duplicates", "retained", "why"):
+        text = (staged / "commands" / f"{command_docs.anchor(COMMANDS[noun])}.md").read_text(encoding="utf-8")
+        typed = re.findall(r"^```text\n\$ (.*)$", text, re.MULTILINE)
+        assert typed and all(f"{line} ".startswith(f"gdbheap {noun}".strip() + " ") for line in typed), typed
+    nouns = {line: site_pages.noun_of(line) for line in ("gdbheap 1234", "gdbheap why 1 0x2", "gdbheap x 1", "ls")}
+    assert nouns == {"gdbheap 1234": "", "gdbheap why 1 0x2": "why", "gdbheap x 1": None, "ls": None}
+
+
+def places(text: str) -> set[str]:
+    """Return the names that GitHub and the site give a page's headings."""
+    found: list[str] = []
+    for title in HEADING.findall(FENCED.sub("", text)):
+        plain = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()).replace(" ", "-")
+        found.append(f"{plain}-{found.count(plain)}" if plain in found else plain)
+    return set(found)
+
+
+def test_every_link_leads_somewhere(staged: Path) -> None:
+    """To a page and a heading of it, or to a file that goes with the site."""
+    pages = {path.resolve(): path.read_text(encoding="utf-8") for path in staged.rglob("*.md")}
+    dead, count = [], 0
+    for path, text in pages.items():
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", FENCED.sub("", text))):
+            target, _, place = link.removeprefix(f"{site_pages.FILE}:").partition("#")
+            count += 1
+            if link.startswith(site_pages.FILE):
+                there = staged / "_extra" / os.path.relpath((path.parent / target).resolve(), staged.resolve())
+                dead += [] if there.is_file() else [(path.name, link)]
+                continue
+            found = pages.get((path.parent / target).resolve() if target else path)
+            dead += [(path.name, link)] if found is None or (place and place not in places(found)) else []
+    assert dead == [] and count > 200
+
+
+def test_a_built_site_is_looked_at(tmp_path: Path) -> None:
+    """Each kind of what may be wrong is found, and nothing else."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.html").write_text('<h1 id="there">b</h1><a href="../a.html">a</a><a href="#there">x</a>')
+    sound = '<link rel="stylesheet" href="s.css"><a href="sub/b.html#there">b</a><a href="https://example.org">x</a>'
+    (tmp_path / "a.html").write_text(sound)
+    (tmp_path / "s.css").write_text("a { background: url(data:image/png;base64,xx) } /* https://example.org */")
+    assert list(site_check.wrong(tmp_path)) == []
+    (tmp_path / "a.html").write_text(f'{sound}<a href="sub/c.html">c</a><a href="sub/b.html#where">b</a>')
+    (tmp_path / "c.html").write_text('<script src="https://example.org/x.js"></script><img src="//example.org/x.png">')
+    (tmp_path / "s.css").write_text("@import '//example.org/font.css'; a { src: url('https://example.org/font') }")
+    found = list(site_check.wrong(tmp_path))
+    assert len(found) == 6, found
+    assert [line.split()[0] for line in found] == ["a.html", "a.html", "c.html", "c.html", "s.css", "s.css"]
+
+
+def test_tools_are_pinned() -> None:
+    """The list of what the site is built with has a version for each."""
+    lines = (ROOT / "docs" / "site" / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    wanted = [line for line in lines if line and not line.startswith("#")]
+    assert len(wanted) > 3 and [line for line in wanted if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []

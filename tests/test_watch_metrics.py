@@ -1,0 +1,368 @@
+"""``gdbheap watch --prometheus``: the figures are those of the commands, to ask costs the process no stop, and nothing
+that asks, or fails, ends the watch."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import PATIENCE, gdbheap
+from test_watch import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swelling, wait_for, watching
+
+from gdbheap.report.metrics import COUNTER, METRICS, Now, values_of
+from gdbheap.report.prometheus import MOST_AT_ONCE, Address, address_of, is_loopback
+from gdbheap.report.style import style_for
+from gdbheap.report.watch import event_text
+from gdbheap.watching.events import Event
+from gdbheap.watching.looks import Figures, Seen
+
+parser = pytest.importorskip("prometheus_client.parser", reason="the extra gdbheap[prometheus] is not installed")
+ROOT = Path(__file__).resolve().parent.parent
+RARELY = "--look-every=1h"
+Values = dict[str, dict[tuple[str, ...], float]]
+
+
+def text_at(url: str) -> str:
+    """Return what it answers."""
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+        assert answer.status == 200 and answer.headers["Content-Type"].startswith("text/plain; version=")
+        found: str = answer.read().decode()
+        return found
+
+
+def values_at(url: str) -> Values:
+    """Return {metric: {values of its labels but pid and program: value}}, as the client library reads it."""
+    found: Values = {}
+    for family in parser.text_string_to_metric_families(text_at(url)):
+        for sample in family.samples:
+            key = tuple(value for name, value in sorted(sample.labels.items()) if name not in ("pid", "program"))
+            found.setdefault(sample.name, {})[key] = sample.value
+    return found
+
+
+def looked(url: str) -> Values:
+    """Return the values after the first look."""
+    wait_for(lambda: "gdbheap_in_use_bytes" in values_at(url), "no look")
+    return values_at(url)
+
+
+def answer(*words: str) -> Any:
+    """Return what another command of gdbheap says."""
+    done = gdbheap(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Iterator[int]:
+    """Return the process id of a program that has holes, and does nothing any more."""
+    command = [sys.executable, str(ROOT / "examples" / "bloated.py"), "--size=60M", "--seconds=600"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and any(line == "ready\n" for line in process.stdout)
+        try:
+            # The first look touches a page of the kernel's vdso.
+            with watching(str(process.pid), "--prometheus=:0", RARELY) as watch:
+                looked(watch.event("serving")["url"])
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def test_figures(quiet: int) -> None:
+    """Each is what gdbheap PID and gdbheap pins PID say of the same process, or the kernel; all metrics are there."""
+    with watching(str(quiet), "--prometheus=:0", RARELY) as watch:
+        serving = watch.event("serving")
+        assert serving["url"].startswith("http://127.0.0.1:") and not serving["everybody"]
+        found = looked(serving["url"])
+        heap, pins = answer(str(quiet)), answer("pins", str(quiet), "--min=1")
+        summary = heap["summary"]
+        alone = {name: rows[()] for name, rows in found.items() if () in rows}
+        assert alone["gdbheap_resident_bytes"] == rss(quiet)
+        assert alone["gdbheap_look_resident_bytes"] == heap["rss"]["bytes"]
+        rollup = dict(line.split(":", 1) for line in Path(f"/proc/{quiet}/smaps_rollup").read_text().splitlines()[1:])
+        # What other processes have mapped of the same files changes meanwhile.
+        assert alone["gdbheap_proportional_bytes"] == pytest.approx(1024 * int(rollup["Pss"].split()[0]), abs=8 * MIB)
+        assert alone["gdbheap_swapped_bytes"] == heap["rss"]["swap"]
+        assert alone["gdbheap_trimmable_bytes"] == heap["trim"] == summary["returnable"] > 10 * MIB
+        for name in ("used", "used_resident", "free", "free_resident"):
+            assert alone[f"gdbheap_{name.replace('used', 'in_use')}_bytes"] == summary[name]
+        assert alone["gdbheap_pinned_bytes"] == sum(row["would_free"] for row in pins["sums"]) > 0
+        assert found["gdbheap_kept_bytes"] == {(row["id"],): row["bytes"] for row in summary["kept"]}
+        lines = {(line["id"],): line["resident"] for line in heap["ledger"]}
+        assert found["gdbheap_ledger_resident_bytes"] == lines
+        findings: dict[tuple[str, ...], int] = {}
+        for row in heap["findings"]:
+            findings[(row["id"],)] = findings.get((row["id"],), 0) + row["bytes"]
+        assert found["gdbheap_finding_bytes"] == findings != {}
+        assert (alone["gdbheap_looks_total"], alone["gdbheap_look_errors_total"]) == (1, 0)
+        assert alone["gdbheap_look_partial"] == 0 and alone["gdbheap_watch_processes"] == 1
+        assert alone["gdbheap_look_stop_seconds"] == alone["gdbheap_stopped_seconds_total"] > 0
+        assert abs(alone["gdbheap_look_timestamp_seconds"] - time.time()) < 10 * PATIENCE
+        assert found.keys() == {metric.name for metric in METRICS}
+        described = {family.name: family for family in parser.text_string_to_metric_families(text_at(serving["url"]))}
+        for metric in METRICS:
+            family = described[metric.name.removesuffix("_total") if metric.kind == COUNTER else metric.name]
+            assert (family.type, family.documentation) == (metric.kind, metric.meaning)
+            assert all(set(sample.labels) == set(metric.labels) for sample in family.samples)
+        watch.end()
+
+
+def test_to_ask_stops_nothing(quiet: int) -> None:
+    """A process that cannot be stopped, for another has it, is asked about as well as before; a look says so once."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    rarely, often = [watching(str(quiet), "--prometheus=:0", every) for every in (RARELY, "--look-every=1s")]
+    with rarely as watch, often as other:
+        url, other_url = watch.event("serving")["url"], other.event("serving")["url"]
+        before, _ = looked(url), looked(other_url)
+        if libc.ptrace(PTRACE_SEIZE, quiet, None, None):
+            pytest.skip("this machine allows no ptrace here")
+        try:
+            for _ in range(20):
+                assert values_at(url) == before
+            missed = other.event("missed")
+            assert missed["pid"] == quiet and str(os.getpid()) in missed["errors"][0]
+            assert values_at(other_url)["gdbheap_look_errors_total"][()] >= 1
+            for name in ("gdbheap_resident_bytes", "gdbheap_in_use_bytes", "gdbheap_trimmable_bytes"):
+                assert values_at(other_url)[name] == before[name]
+            other.process.send_signal(signal.SIGTERM)
+            (last,) = other.process.communicate(timeout=PATIENCE)[0].splitlines()
+            assert json.loads(last)["event"] == "end" and other.process.returncode == 1
+        finally:
+            os.kill(quiet, signal.SIGSTOP)
+            os.waitpid(quiet, 0x40000000)
+            assert libc.ptrace(PTRACE_DETACH, quiet, None, None) == 0
+            os.kill(quiet, signal.SIGCONT)
+        watch.end(signal.SIGINT)
+        with pytest.raises(urllib.error.URLError):
+            text_at(url)
+
+
+def test_it_acts_and_goes_on(tmp_path: Path) -> None:
+    """What is waited for besides is done, and shown; to have done it is no end. RSS is that of now, and the looks go
+    on: what the program has come to use is shown."""
+    with swelling(100 * MIB, 60 * MIB) as process:
+        bound = rss(process.pid) + 20 * MIB
+        line = [str(process.pid), f"--rss={bound}", f"--output={tmp_path}", "--prometheus=:0", "--look-every=100ms"]
+        with watching(*line) as watch:
+            url = watch.event("serving")["url"]
+            before = looked(url)
+            go(process)
+            assert watch.event("acted")["errors"] == []
+            grown(process)
+            used = before["gdbheap_in_use_bytes"][()] + 59 * MIB
+            wait_for(lambda: values_at(url)["gdbheap_in_use_bytes"][()] > used, "no later look")
+            after = values_at(url)
+            assert (
+                after["gdbheap_resident_bytes"][()] == rss(process.pid) and after["gdbheap_watch_acted_total"][()] == 1
+            )
+            assert after["gdbheap_stopped_seconds_total"][()] > after["gdbheap_look_stop_seconds"][()]
+            process.kill()
+            watch.event("ended")
+            assert watch.event("end")["why"] == "ended" and watch.process.wait(PATIENCE) == 0
+            with pytest.raises(urllib.error.URLError):
+                text_at(url)
+
+
+def test_what_has_ended_has_no_series(tmp_path: Path, rng: random.Random) -> None:
+    """By name: of one that has ended nothing is left but a count, and its id may be another's."""
+    name = f"sleeper{rng.randrange(1 << 20)}"
+    program = tmp_path / name
+    program.symlink_to("/bin/sleep")
+    address = "[::1]:0" if has_ipv6() else ":0"
+    with subprocess.Popen([str(program), "1000"]) as process:
+        with watching(f"--name=^{name}$", f"--prometheus={address}", RARELY) as watch:
+            url = watch.event("serving")["url"]
+            watch.event("began")
+            found = looked(url)
+            assert f'pid="{process.pid}",program="{name}"' in text_at(url)
+            assert (found["gdbheap_watch_processes"], found["gdbheap_watch_ended_total"]) == ({(): 1}, {(): 0})
+            process.kill()
+            watch.event("ended")
+            text = text_at(url)
+            assert "pid=" not in text and "gdbheap_watch_ended_total 1.0" in text
+            assert "gdbheap_watch_processes 0.0" in text
+            watch.end()
+
+
+def has_ipv6() -> bool:
+    """Return whether this machine has a loopback address of IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def test_who_says_nothing_keeps_nobody(quiet: int) -> None:
+    """Connections that stay silent, or hang up, or say something else: others are answered, and the watch is quiet."""
+    with watching(str(quiet), "--prometheus=:0", "--look-every=0") as watch:
+        host, port = watch.event("serving")["url"].split("/")[2].split(":")
+        silent = [socket.create_connection((host, int(port))) for _ in range(MOST_AT_ONCE // 2)]
+        for said in (b"", b"GET", b"\0" * 70000, b"GET / HTTP/1.0\r\n" + b"A: b\r\n" * 300 + b"\r\n"):
+            with socket.create_connection((host, int(port))) as rude:
+                rude.sendall(said)
+        assert "gdbheap_in_use_bytes" not in values_at(f"http://{host}:{port}/metrics")
+        more = [socket.create_connection((host, int(port))) for _ in range(3 * MOST_AT_ONCE)]
+        # Some of these are hung up on, and all of them after a while.
+        wait_for(lambda: answers(f"http://{host}:{port}/metrics"), "nobody is answered any more")
+        for one in silent + more:
+            one.close()
+        watch.end()
+
+
+def answers(url: str) -> bool:
+    """Return whether it is answered."""
+    try:
+        return bool(values_at(url))
+    except OSError:
+        return False
+
+
+def test_port_in_use(quiet: int) -> None:
+    """One line, with status 2, and the process is not watched."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = gdbheap("watch", str(quiet), f"--prometheus=:{port}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"gdbheap: --prometheus: 127.0.0.1:{port}: cannot listen there: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--prometheus=9100"], "no address"),
+        (["--prometheus=192.0.2.1:0"], "cannot listen there"),
+        (["--prometheus=no.such.host.invalid:0"], "cannot listen there"),
+        (["--prometheus=" + "a" * 300 + ":0"], "cannot listen there"),
+        (["--rss=1G", "--look-every=1m"], "--look-every is for --prometheus"),
+        (["--prometheus=:0", "--look-every=x"], "--look-every"),
+        (["--prometheus=:0", "--on-memory-error"], "--look-every=0"),
+    ],
+)
+def test_wrong_usage(quiet: int, words: list[str], said: str) -> None:
+    """One line, before anything is waited for."""
+    done = gdbheap("watch", str(quiet), *words)
+    assert (done.returncode, done.stdout) == (2, "") and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_without_the_client_library(quiet: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says what to install; other watches need none of it."""
+    (tmp_path / "prometheus_client.py").write_text("raise ImportError('hidden')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = gdbheap("watch", str(quiet), "--prometheus=:0")
+    assert (done.returncode, done.stdout) == (5, "") and done.stderr.count("\n") == 1
+    assert "pip install 'gdbheap[prometheus]'" in done.stderr
+    done = gdbheap("watch", str(quiet), "--rss=1M", f"--output={tmp_path}")
+    assert done.returncode == 0
+
+
+def test_killed_it_leaves_the_port(quiet: int) -> None:
+    """A child that takes a look does not keep it: the next watch has the same port at once."""
+    with watching(str(quiet), "--prometheus=:0", "--look-every=1ms") as watch:
+        port = watch.event("serving")["url"].split("/")[2].split(":")[1]
+        watch.process.kill()
+        watch.process.wait(PATIENCE)
+        with watching(str(quiet), f"--prometheus=:{port}", RARELY) as again:
+            looked(again.event("serving")["url"])
+            again.end()
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "alone"),
+    [
+        (":9100", ("127.0.0.1", 9100), True),
+        ("127.8.9.1:0", ("127.8.9.1", 0), True),
+        ("[::1]:1", ("::1", 1), True),
+        ("0.0.0.0:9100", ("0.0.0.0", 9100), False),
+        ("[::]:9100", ("::", 9100), False),
+        ("[fe80::1%lo]:65535", ("fe80::1%lo", 65535), False),
+    ],
+)
+def test_addresses(text: str, address: tuple[str, int], alone: bool) -> None:
+    """Only the loopback ones are for this machine alone; who opens others is told what they show."""
+    assert address_of(text) == Address(*address) and is_loopback(address[0]) is alone
+    line = event_text(Event("serving", 0.0, url="http://x/metrics", everybody=not alone), style_for(None, False, None))
+    assert ("whoever can reach this address learns" in line) is not alone
+
+
+@pytest.mark.parametrize("text", ["", ":", "9100", ":65536", ":-1", ":+1", ":1_0", ":١", "::1:9100", "[::1]", "[::1:1"])
+def test_no_addresses(text: str) -> None:
+    """Each is refused, and says how they look."""
+    with pytest.raises(ValueError, match=r"no address: .*\bas (:9100|\[::1\])"):
+        address_of(text)
+
+
+def test_unknown_is_left_out() -> None:
+    """What nobody knows has no value, and before the first look there is none but RSS and counts."""
+    rows = {metric.name: list(values_of(metric, Now([(Seen(7, "x"), 5)]))) for metric in METRICS}
+    assert rows["gdbheap_resident_bytes"] == [(("7", "x"), 5.0)] and rows["gdbheap_looks_total"] == [(("7", "x"), 0.0)]
+    assert rows["gdbheap_in_use_bytes"] == rows["gdbheap_finding_bytes"] == rows["gdbheap_proportional_bytes"] == []
+    found = Seen(7, "x", Figures(resident=1, used=0))
+    rows = {metric.name: list(values_of(metric, Now([(found, 5)]))) for metric in METRICS}
+    assert rows["gdbheap_in_use_bytes"] == [(("7", "x"), 0.0)] and rows["gdbheap_trimmable_bytes"] == []
+
+
+# Names of metrics in PromQL, and what Grafana puts in.
+NAMED = re.compile(r"\bgdbheap_[a-z_]+")
+VARIABLES = {"$__rate_interval": "5m", "$pid": ".*", "$program": ".*", "$job": ".*", "$instance": ".*"}
+
+
+def expressions() -> list[str]:
+    """Return those of the dashboard's panels and variables, and of the rules."""
+    board = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    found = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    rules = (ROOT / "deploy" / "prometheus-rules.yaml").read_text(encoding="utf-8")
+    found += [re.sub(r"\s+", " ", text) for text in re.findall(r"expr: (?:>-\n)?(.+?)\n +(?:for|labels):", rules, re.S)]
+    for name, value in VARIABLES.items():
+        found = [text.replace(name, value) for text in found]
+    return found
+
+
+def test_dashboard_and_rules_ask_for_what_there_is() -> None:
+    """Each expression is PromQL, and names metrics that are shown; the dashboard has all that matter."""
+    names = {metric.name for metric in METRICS}
+    named = {name for text in expressions() for name in NAMED.findall(text)}
+    assert named <= names and len(expressions()) > 15
+    board = (ROOT / "deploy" / "grafana-dashboard.json").read_text(encoding="utf-8")
+    assert set(NAMED.findall(board)) <= names
+    used = {name for pair in re.findall(r"(\w+)[=!]~|by \((\w+)\)", " ".join(expressions())) for name in pair if name}
+    assert used <= {label for metric in METRICS for label in metric.labels} | {"job", "instance"}
+    promql = pytest.importorskip("promql_parser", reason="no PromQL parser is installed")
+    for text in expressions():
+        promql.parse(text)
+
+
+def test_rules_by_promtool() -> None:
+    """Prometheus' own tool accepts them."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool")
+    done = subprocess.run(
+        [promtool, "check", "rules", str(ROOT / "deploy" / "prometheus-rules.yaml")], capture_output=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_page_names_every_metric() -> None:
+    """docs/watching.md lists them all, with what they mean, and no others."""
+    text = (ROOT / "docs" / "watching.md").read_text(encoding="utf-8")
+    assert set(NAMED.findall(text)) == {metric.name for metric in METRICS}
+    assert [metric.name for metric in METRICS if metric.meaning.rstrip(".") not in text] == []
