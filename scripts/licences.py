@@ -1,7 +1,7 @@
 """Write the licences of what the native modules are linked with: packaging/licences.txt, which goes into every package.
 
-With --write it is put in place; without it the text is printed. What is linked in is what cargo says of the release that
-Cargo.lock names; the texts are those in the crates themselves, of two that may be chosen between the shorter one, MIT's.
+With --write it is put in place; without it the text is printed. What is linked in is what cargo says of the releases in
+Cargo.lock; the texts are those in the crates themselves, and of two that one may choose between the shorter one, MIT's.
 """
 
 from __future__ import annotations

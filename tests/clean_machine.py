@@ -1,4 +1,4 @@
-"""A wheel, or a .deb, on a machine that has no compiler: installed, asked, removed. scripts/clean_machines.sh runs this there.
+"""A wheel, or a .deb, on a machine that has no compiler: installed, asked, removed. clean_machines.sh runs this there.
 
 It runs on the machine's own Python, 3.9 or later, and imports nothing that is not in its library. The last line that it
 prints is a row of figures as JSON. The first thing that is not as it should be ends it, with status 1 and in one line.
@@ -33,7 +33,19 @@ print("ready", flush=True)
 time.sleep(1e6)
 """
 # Where packages leave what is told of them, and what any program leaves by running: not theirs.
-KEPT = ("/dev", "/proc", "/sys", "/srv", "/tmp", "/run", "/root/.cache", "/var/cache", "/var/log", "/var/lib/apt", "/var/lib/dpkg")
+KEPT = (
+    "/dev",
+    "/proc",
+    "/sys",
+    "/srv",
+    "/tmp",
+    "/run",
+    "/root/.cache",
+    "/var/cache",
+    "/var/log",
+    "/var/lib/apt",
+    "/var/lib/dpkg",
+)
 
 
 def run(*command: str, status: int = 0, **environment: str) -> str:
@@ -178,7 +190,9 @@ def deb(path: str, count: int) -> dict[str, Any]:
 def quiet(pid: str) -> None:
     """What a removed package leaves in /etc must not trouble gdb."""
     if shutil.which("gdb"):
-        done = subprocess.run(["gdb", "-p", pid, "-batch"], capture_output=True, text=True, timeout=PATIENCE, check=True)
+        done = subprocess.run(
+            ["gdb", "-p", pid, "-batch"], capture_output=True, text=True, timeout=PATIENCE, check=True
+        )
         expect("gdbheap" not in done.stdout + done.stderr, f"gdb after the removal: {done.stderr}")
 
 

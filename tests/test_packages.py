@@ -1,4 +1,4 @@
-"""What the packages are made of, without a network and without building one: scripts/clean_machines.sh tries those that are."""
+"""What the packages are made of, without a network and without building one: scripts/clean_machines.sh tries them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,14 @@ def test_source_distribution(tmp_path: Path) -> None:
     for name in expected:
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, checkout / name)
-    litter = ["build/lib/x.py", "native/target/x.rs", "tests/__pycache__/x.pyc", "core", "gdbheap/_native.abi3.so", "dist/x.whl"]
+    litter = [
+        "build/lib/x.py",
+        "native/target/x.rs",
+        "tests/__pycache__/x.pyc",
+        "core",
+        "gdbheap/_native.abi3.so",
+        "dist/x.whl",
+    ]
     for name in litter:
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_bytes(b"x")
@@ -112,7 +119,7 @@ def test_licences() -> None:
 
 @pytest.mark.parametrize("glibc", ["2.17", None])
 def test_cargo_by_zig(glibc: str | None, tmp_path: Path) -> None:
-    """What setuptools-rust asks of cargo reaches cargo-zigbuild, with the release of glibc on the target's name alone."""
+    """What setuptools-rust asks of cargo reaches cargo-zigbuild, and only the target gets a release of glibc."""
     fake = tmp_path / "cargo-zigbuild"
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "${CARGO-none}" "${CARGO_BUILD_TARGET-none}"\n')
     fake.chmod(0o755)
@@ -153,7 +160,9 @@ def test_gdb_of_the_debian_package(tmp_path: Path) -> None:
     """gdb reads its file from gdbinit.d, and then finds the script; without the folder it says nothing."""
     script = moved("gdbinit.py", tmp_path)
     ask = ["gdb", "-nx", "-batch", "-ix"]
-    done = subprocess.run([*ask, str(script), "-x", "gdbheap", "-ex", "help heap holes"], capture_output=True, text=True)
+    done = subprocess.run(
+        [*ask, str(script), "-x", "gdbheap", "-ex", "help heap holes"], capture_output=True, text=True
+    )
     assert "Which free memory is not given back" in done.stdout, done.stderr
     gone = tmp_path / "gone.py"
     gone.write_text(script.read_text().replace(str(INSTALLED), str(tmp_path / "nothing")))

@@ -5,6 +5,6 @@ import sys
 
 sys.path.insert(0, "/usr/lib/gdbheap")
 
-from gdbheap.commands.shell.main import main  # noqa: E402
+from gdbheap.commands.shell.main import main
 
 sys.exit(main())
