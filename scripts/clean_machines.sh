@@ -6,7 +6,8 @@
 # A root is a suite of Debian or Ubuntu, made by debootstrap (for Ubuntu KEYRING names its keys, MIRROR a mirror), or a tar archive
 # of any distribution's root folder that has Python in it, as container images are made of: ROOTS=/tmp/fedora.tar.xz.
 # FOLDER keeps the root folders for the next run; without it they are removed. What is mounted is taken away in any case.
-# Where certificates are not the distribution's own, SSL_CERT_FILE names them; OFFLINE=1 has pip take what gdbheap needs from dist/.
+# Where certificates are not the distribution's own, SSL_CERT_FILE names them. WHEELS names a folder that has the wheels of what
+# gdbheap needs: pip then asks no registry.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -78,12 +79,13 @@ libc() {
 try() {
     local name
     name=$(basename "$2")
+    rm -rf "$1/srv/dist"
     mkdir -p "$1/srv/dist"
-    cp dist/*.whl "$1/srv/dist/"
-    cp "$2" "$1/srv/dist/"
+    cp "$2" ${WHEELS:+"$WHEELS"/*.whl} "$1/srv/dist/"
     cp tests/clean_machine.py "$1/srv/"
     printf '%-10s %-60s ' "$(basename "$1")" "$name"
-    inside "$1" env ${OFFLINE:+OFFLINE=$OFFLINE} python3 /srv/clean_machine.py "/srv/dist/$name" ${GDBHEAP_SEED:+--seed="$GDBHEAP_SEED"} | tail -n 1
+    inside "$1" python3 /srv/clean_machine.py "/srv/dist/$name" ${WHEELS:+--offline} ${GDBHEAP_SEED:+--seed="$GDBHEAP_SEED"} |
+        tail -n 1
 }
 
 failed=0

@@ -6,7 +6,8 @@
 #   scripts/wheels.sh musllinux    the same for musl 1.2
 #
 # A wheel is made from the unpacked source distribution alone, in an environment that has only what pyproject.toml names, so
-# that what is missing in it would be missed here. auditwheel refuses a wheel that needs more of the system than its name says.
+# that what is missing in it would be missed here. auditwheel refuses a wheel that needs more of glibc than its name says; of musl
+# it can speak only on musl, where a wheel needs libc.so and nothing else.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -47,7 +48,19 @@ unpack() {
     tar -xzf dist/*.tar.gz --strip-components=1 -C build/packaging/source
 }
 
-# wheel TARGET PLATFORM [RUSTFLAGS]: build for TARGET, and have auditwheel name it PLATFORM.
+# name_manylinux WHEEL PLATFORM: what auditwheel finds good goes to dist/ under its name.
+name_manylinux() {
+    PATH=$TOOLS/bin:$PATH "$TOOLS/bin/auditwheel" repair --plat "$2" --wheel-dir dist "$1" >/dev/null
+}
+
+name_musllinux() {
+    needed=$("$TOOLS/bin/python" packaging/needs.py "$1")
+    [ "$needed" = libc.so ] || { say "for musl it may need libc.so alone, and needs $needed"; exit 1; }
+    "$TOOLS/bin/python" -m wheel tags --remove --platform-tag "$2" "$1" >/dev/null
+    mv build/packaging/wheel/*"$2".whl dist/
+}
+
+# wheel TARGET PLATFORM [RUSTFLAGS]: build for TARGET, and name it PLATFORM if that is true.
 wheel() {
     has_cargo || { say "no cargo $RUST_NEEDED or later here; run scripts/setup.sh"; exit 1; }
     [ -d "$(rustc --print target-libdir --target "$1")" ] || { say "no standard library of Rust for $1: rustup target add $1"; exit 1; }
@@ -55,11 +68,11 @@ wheel() {
     rm -rf build/packaging/wheel
     unpack
     PATH=$TOOLS/bin:$PATH CARGO_ZIGBUILD_PYTHON_PATH=$TOOLS/bin/python CARGO=$PWD/packaging/cargo CARGO_BUILD_TARGET=$1 CARGO_TARGET_DIR=$PWD/build/packaging/target \
-        RUSTFLAGS="--remap-path-prefix=$PWD/build/packaging/source= --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo ${3:-}" \
+        PACKAGE_RUSTFLAGS="--remap-path-prefix=$PWD/build/packaging/source= --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo ${3:-}" \
         pybuild --wheel --outdir build/packaging/wheel build/packaging/source
     mkdir -p dist
     rm -f dist/*"${2%%_*}"*.whl
-    PATH=$TOOLS/bin:$PATH "$TOOLS/bin/auditwheel" repair --plat "$2" --wheel-dir dist build/packaging/wheel/*.whl >/dev/null
+    "name_${2%%_*}" build/packaging/wheel/*.whl "$2"
     "$TOOLS/bin/twine" check --strict dist/*"${2%%_*}"*.whl >/dev/null
 }
 
