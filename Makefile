@@ -7,17 +7,20 @@
 # make named  how much of real programs' memory has a name, and who holds it; writes docs/naming.md and docs/holders.md
 #             (NAMED=--stops=3: only prints)
 # make site   the documentation as a site, in build/site
+# make wheel  for machines without a compiler, in dist/: the source distribution, and from it a wheel for glibc 2.17 and later;
+#             make musl-wheel: for musl 1.2; make sdist: only the first; make deb: the Debian package; make image: a container image
+# make packages-check  as root, with debootstrap: installs them on new Debian 11, 12 and 13 and asks there (ROOTS, FOLDER)
 # make lint   the checks without the tests
 # make setup  only install what is missing; make clean: remove all that was built
 
 VENV ?= .venv
-export VENV SUITES FOLDER
+export VENV SUITES FOLDER ROOTS
 PY := $(VENV)/bin/python
 SOURCES := $(shell find gdbheap commands native -path native/target -prune -o \
     -name __pycache__ -prune -o -type f -print 2>/dev/null) \
     setup.py pyproject.toml README.md scripts/build.sh scripts/common.sh scripts/requirements.py
 
-.PHONY: all setup build demo test lint bench named matrix site clean
+.PHONY: all setup build demo test lint bench named matrix site sdist wheel musl-wheel deb image packages-check clean
 all: build
 
 setup:
@@ -52,6 +55,29 @@ matrix: build
 	@scripts/matrix.sh
 	@$(MAKE) named
 	@$(PY) tests/fleet.py
+
+PACKAGED := $(SOURCES) pyproject.toml MANIFEST.in LICENSE scripts/wheels.sh scripts/deb.sh $(shell find packaging -type f)
+
+sdist:
+	@scripts/wheels.sh sdist
+
+wheel: build/packaging/manylinux
+musl-wheel: build/packaging/musllinux
+deb: build/packaging/debian
+
+build/packaging/manylinux build/packaging/musllinux: $(PACKAGED)
+	@scripts/wheels.sh $(notdir $@)
+	@touch $@
+
+build/packaging/debian: build/packaging/manylinux
+	@scripts/deb.sh
+	@touch $@
+
+image: wheel
+	@scripts/image.sh $(IMAGE)
+
+packages-check: deb
+	@scripts/clean_machines.sh
 
 clean:
 	rm -rf build dist $(VENV) native/target *.egg-info .hypothesis .ruff_cache

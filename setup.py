@@ -35,6 +35,7 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=["LICENSE", "packaging/licences.txt"],
     python_requires=">=3.9",
     packages=packages(),
     package_dir={"gdbheap.commands": "commands"},
@@ -98,7 +99,6 @@ setup(
     entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell.main:main"]},
     classifiers=[
         "Environment :: Console",
-        "License :: OSI Approved :: Apache Software License",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
         "Programming Language :: Rust",

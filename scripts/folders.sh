@@ -15,9 +15,9 @@ inside() {
         chroot "$folder" "$@" </dev/null
 }
 
-# bootstrap SUITE FOLDER: a minimal Debian.
+# bootstrap SUITE FOLDER [OPTION...]: a minimal Debian.
 bootstrap() {
-    debootstrap --variant=minbase "$1" "$2"
+    debootstrap --variant=minbase "${@:3}" "$1" "$2" ${MIRROR:+"$MIRROR"}
     cp /etc/resolv.conf "$2/etc/resolv.conf"
     # Every installer and every container runtime writes this line; debootstrap alone does not.
     echo "127.0.0.1 localhost" > "$2/etc/hosts"

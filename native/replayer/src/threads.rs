@@ -107,22 +107,23 @@ impl Threads {
     fn start_with(&mut self, number: usize, size: usize) -> Result<(), NoThread> {
         let stack = self.take_stack(size).ok_or(NoThread(libc::ENOMEM))?;
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
-        let mut handle: libc::pthread_t = 0;
+        // A number in glibc, a pointer in musl.
+        let mut handle = MaybeUninit::<libc::pthread_t>::uninit();
         let thread: *mut Thread = &mut self.all[number];
         // SAFETY: attributes are made before they are used; the stack is the thread's until it is joined.
         let status = unsafe {
             libc::pthread_attr_init(attributes.as_mut_ptr());
             match libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack as *mut _, size) {
-                0 => libc::pthread_create(&mut handle, attributes.as_ptr(), wait, thread as *mut c_void),
+                0 => libc::pthread_create(handle.as_mut_ptr(), attributes.as_ptr(), wait, thread as *mut c_void),
                 status => status,
             }
         };
         if status != 0 {
             return Err(NoThread(status));
         }
-        // SAFETY: as in `wait`; the thread itself writes other fields.
+        // SAFETY: as in `wait`; the thread itself writes other fields; the handle was written, because the thread was made.
         unsafe {
-            (*thread).handle = handle as u64;
+            (*thread).handle = handle.assume_init() as u64;
             (*thread).stack = stack;
             (*thread).stack_size = size;
         }

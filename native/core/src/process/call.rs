@@ -168,7 +168,7 @@ mod machine {
     const TRAP_HWBKPT: i32 = 4;
     /// `si_code` of a signal that tkill(2) sent.
     const SI_TKILL: i32 = -6;
-    const GET_SYSCALL_INFO: libc::c_uint = 0x420e;
+    const GET_SYSCALL_INFO: ptrace::Request = 0x420e;
 
     /// All of a thread that a call changes.
     struct Saved {

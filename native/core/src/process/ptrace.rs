@@ -5,6 +5,12 @@
 use crate::bytes::u32_at;
 use std::io::Error;
 
+/// The number of a request, as the C library declares ptrace(2): glibc's are unsigned, musl's are not.
+#[cfg(not(target_env = "musl"))]
+pub(crate) type Request = libc::c_uint;
+#[cfg(target_env = "musl")]
+pub(crate) type Request = libc::c_int;
+
 /// `status >> 16` of a tracee that PTRACE_INTERRUPT, or a group stop, holds.
 pub(crate) const EVENT_STOP: i32 = 128;
 /// The same where it has made a process of its own.
@@ -15,8 +21,8 @@ pub(crate) const NT_X86_XSTATE: usize = 0x202;
 pub(crate) const NT_X86_SHSTK: usize = 0x204;
 #[cfg(target_arch = "aarch64")]
 pub(crate) const NT_ARM_TLS: usize = 0x401;
-const GETSIGMASK: libc::c_uint = 0x420a;
-const SETSIGMASK: libc::c_uint = 0x420b;
+const GETSIGMASK: Request = 0x420a;
+const SETSIGMASK: Request = 0x420b;
 
 /// What a thread that was waited for has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +35,9 @@ pub(crate) enum Waited {
     Stopped { signal: i32, event: i32 },
 }
 
-fn request(kind: libc::c_uint, tid: i32, address: usize, data: usize) -> Result<i64, Error> {
+fn request(kind: Request, tid: i32, address: usize, data: usize) -> Result<i64, Error> {
     // SAFETY: callers pass addresses of their own live buffers, or numbers that the request takes as such.
-    let answer = unsafe { libc::ptrace(kind as _, tid, address, data) };
+    let answer = unsafe { libc::ptrace(kind, tid, address, data) };
     if answer < 0 {
         return Err(Error::last_os_error());
     }
@@ -40,7 +46,7 @@ fn request(kind: libc::c_uint, tid: i32, address: usize, data: usize) -> Result<
 
 /// The address of a thread's `struct rseq` (rseq(2)); 0 when it has none, None before Linux 5.13.
 pub(crate) fn rseq_address(tid: i32) -> Option<u64> {
-    const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+    const GET_RSEQ_CONFIGURATION: Request = 0x420f;
     configuration::<3>(tid, GET_RSEQ_CONFIGURATION, 24).map(|words| words[0])
 }
 
@@ -130,7 +136,7 @@ pub(crate) fn signal_code(tid: i32) -> Result<i32, Error> {
 }
 
 /// The words that a request of the form (size, address) fills in; None where this kernel does not know it.
-pub(crate) fn configuration<const N: usize>(tid: i32, kind: libc::c_uint, size: usize) -> Option<[u64; N]> {
+pub(crate) fn configuration<const N: usize>(tid: i32, kind: Request, size: usize) -> Option<[u64; N]> {
     let mut words = [0u64; N];
     debug_assert!(size <= 8 * N);
     request(kind, tid, size, words.as_mut_ptr() as usize).ok()?;
@@ -139,7 +145,7 @@ pub(crate) fn configuration<const N: usize>(tid: i32, kind: libc::c_uint, size: 
 
 /// Whether a handler in the process takes the thread's system calls (prctl(2), PR_SET_SYSCALL_USER_DISPATCH).
 pub fn is_dispatched(tid: i32) -> bool {
-    const GET_SYSCALL_USER_DISPATCH_CONFIG: libc::c_uint = 0x4211;
+    const GET_SYSCALL_USER_DISPATCH_CONFIG: Request = 0x4211;
     configuration::<4>(tid, GET_SYSCALL_USER_DISPATCH_CONFIG, 32).is_some_and(|words| words[0] != 0)
 }
 

@@ -1,0 +1,33 @@
+#!/bin/sh
+# The Debian package of the wheel in dist/, into dist/: one for Debian 11 and later and Ubuntu 22.04 and later, on amd64.
+# Needs debhelper; lintian, where it is, finds no errors in it.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+TOOLS=$PWD/build/packaging/tools
+PLACE=build/packaging/deb/gdbheap
+
+for tool in dh dpkg-buildpackage; do
+    command -v "$tool" >/dev/null || { say "no $tool here: apt-get install debhelper dpkg-dev"; exit 2; }
+done
+WHEEL=$(echo "$PWD"/dist/*manylinux*.whl)
+export WHEEL
+[ -f "$WHEEL" ] || { say "no wheel in dist; make wheel"; exit 2; }
+PIP="$TOOLS/bin/python -m pip --disable-pip-version-check"
+export PIP
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+export SOURCE_DATE_EPOCH
+say "a Debian package of $(basename "$WHEEL")"
+rm -rf build/packaging/deb dist/gdbheap_*.deb
+mkdir -p "$PLACE"
+cp -r packaging/debian "$PLACE/debian"
+cp packaging/licences.txt "$PLACE/"
+# What it asks for is checked above; the rest of Build-Depends is for those who build elsewhere.
+(cd "$PLACE" && dpkg-buildpackage --build=binary --no-sign -d >../log 2>&1) || { cat build/packaging/deb/log >&2; exit 1; }
+mv build/packaging/deb/*.deb dist/
+if command -v lintian >/dev/null; then
+    lintian --fail-on error --tag-display-limit 0 dist/gdbheap_*.deb >&2
+else
+    say "skipped: lintian (not here)"
+fi
+say "in dist: $(cd dist && echo gdbheap_*.deb)"
