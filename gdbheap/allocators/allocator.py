@@ -101,7 +101,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Looked:
-    """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages"; ``unexplained``: bytes that
+    """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages", "slabs"; ``unexplained``: bytes that
     the walk could not read as blocks."""
 
     counts: dict[str, int]
@@ -318,7 +318,7 @@ class StoreAllocator(Allocator):
 
     @property
     @abstractmethod
-    def store(self) -> _native.Pools | _native.Mimalloc:
+    def store(self) -> _native.Pools | _native.Mimalloc | _native.Jemalloc:
         """Its blocks."""
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
