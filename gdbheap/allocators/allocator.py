@@ -101,11 +101,29 @@ class Kept:
 
 @dataclass(frozen=True)
 class Looked:
-    """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages", "slabs"; ``unexplained``: bytes that
-    the walk could not read as blocks."""
+    """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages", "slabs"; ``unexplained``:
+    bytes that the walk could not read as blocks."""
 
     counts: dict[str, int]
     unexplained: int = 0
+
+
+@dataclass(frozen=True)
+class ExtentArena:
+    """An arena of an allocator that hands out blocks of extents, in bytes: its number, and the module that it is in;
+    extents with blocks in them (``active``), free ones (``dirty``), free ones that the kernel may take (``muzzy``), and
+    address space that was given back (``retained``); of the active ones blocks in ``used``, and those in threads'
+    caches (``cached``)."""
+
+    allocator: str
+    module: str
+    index: int
+    active: int
+    dirty: int
+    muzzy: int
+    retained: int
+    used: int
+    cached: int
 
 
 @dataclass
@@ -264,6 +282,10 @@ class Allocator(ABC):
 
     def free_sizes(self) -> list[tuple[int, int]]:
         """(size, how many are free) of its blocks, where free ones have sizes of their own."""
+        return []
+
+    def extent_arenas(self) -> list[ExtentArena]:
+        """Its arenas, where they hand out blocks of extents."""
         return []
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Allocators that are recognised and not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, any other that takes
+"""Allocators that are recognised where they are not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, any other that takes
 glibc's place.
 
 An allocator shows by the file that it is loaded from, or by a function that only it has, which also tells when it is

@@ -12,8 +12,8 @@ from gdbheap.heap import Heap
 class Check:
     """The answer of ``heap check``: whether all is well, and how much was looked at. The damage is the heap's.
 
-    ``pages``: those of mimalloc; ``slabs``: those of jemalloc, and its large blocks. ``unexplained``: bytes of arenas between a damaged block and the next one
-    that the walk could go on from.
+    ``pages``: those of mimalloc; ``slabs``: those of jemalloc, and its large blocks. ``unexplained``: bytes of arenas
+    between a damaged block and the next one that the walk could go on from.
     """
 
     ok: bool

@@ -9,6 +9,7 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
     Drawn,
+    ExtentArena,
     HoleRow,
     Kept,
     LedgerLine,
@@ -21,7 +22,7 @@ from gdbheap.allocators.allocator import (
     Surroundings,
     WalkedBlocks,
 )
-from gdbheap.allocators.jemalloc.roots import Root, find_roots, own_ranges
+from gdbheap.allocators.jemalloc.roots import Root, find_roots, own_ranges, thread_storage
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.errors import NotInUse, one_line
 from gdbheap.target.ranges import Ranges
@@ -89,7 +90,8 @@ class JemallocLibraries(StoreAllocator):
     def store(self) -> _native.Jemalloc:
         """The extents and blocks of all."""
         given = [(root.form.name, root.address, root.bits, root.module.writable_ranges()) for root in self.roots]
-        found = _native.read_jemalloc(self.target.space, own_ranges(self.target), given)
+        storage = thread_storage(self.target)
+        found = _native.read_jemalloc(self.target.space, own_ranges(self.target), given, storage)
         for index, caches in enumerate(found.caches):
             if not caches:
                 owner = self.owner(index)
@@ -150,6 +152,16 @@ class JemallocLibraries(StoreAllocator):
         """What an extent is in which no block is, and its own memory."""
         found = self.store.find(address)
         return None if found is None else f"{found.state} of jemalloc"
+
+    def extent_arenas(self) -> list[ExtentArena]:
+        """Those of all, by their numbers."""
+        return [
+            ExtentArena(
+                self.name, self.owner(row.root), row.arena, row.active, row.dirty, row.muzzy, row.retained, row.used,
+                row.cached,
+            )
+            for row in self.store.arena_use()
+        ]  # fmt: skip
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """Of all."""

@@ -9,15 +9,19 @@ size, bitmap and count of free regions, of a large block size and class must be 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.errors import Fault
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Target
 
 # Of the active extents of a sample so many in ten must be as the form says.
 ENOUGH = 9
+# Of a thread's storage for one module, and modules that have some, at most.
+STORAGE, MAX_MODULES = 16 << 10, 512
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,24 @@ def own_ranges(target: Target) -> Ranges:
         for mapping in target.mappings
         if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
     ])  # fmt: skip
+
+
+def thread_storage(target: Target) -> Ranges:
+    """Where threads may have their data of modules, ascending and disjoint: their static storage, and what their dtv
+    leads to (``dtv_t *`` behind the first word of the thread's control block, ``{value, to_free}`` for each module)."""
+    found, word = [], target.machine.word
+    for pointer in [thread.thread_pointer for thread in target.threads if thread.thread_pointer]:
+        places = [target.machine.storage.data(pointer, STORAGE)[0]]
+        with suppress(Fault):
+            dtv = target.space.word(pointer + word)
+            places += target.machine.words_of(target.space.read_available(dtv, 2 * word * MAX_MODULES))[::2]
+        mappings = ((place, target.mappings.find(place)) for place in places)
+        found += [
+            (target.machine.word_up(place), min(mapping.end, place + STORAGE))
+            for place, mapping in mappings
+            if mapping is not None and mapping.anonymous and mapping.readable
+        ]
+    return joined(sorted(pair for pair in found if pair[0] < pair[1]))
 
 
 def find_roots(target: Target) -> Iterator[Root]:

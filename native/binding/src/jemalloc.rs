@@ -185,16 +185,17 @@ pub fn jemalloc_fit(py: Python<'_>, space: &Space, name: &str, root: u64, bits: 
 }
 
 /// Reads all of several. Of each: the name of its form, the root of its tree, for how many bits that is, and the static data of
-/// its module. `anonymous`: where their own memory may lie, ascending. Raises ValueError for another name or number.
+/// its module. `anonymous`: where their own memory may lie, ascending; `storage`: where threads' own data may. Raises ValueError for another name or number.
 #[pyfunction]
 pub fn read_jemalloc(
     py: Python<'_>,
     space: &Space,
     anonymous: Vec<Range>,
     roots: Vec<(String, u64, u32, Vec<Range>)>,
+    storage: Vec<Range>,
 ) -> PyResult<Jemalloc> {
     let root = |(name, root, bits, data): (String, u64, u32, Vec<Range>)| {
-        Ok(JemallocRoot { form: form(&name)?, root, shape: shape(bits)?, data })
+        Ok(JemallocRoot { form: form(&name)?, root, shape: shape(bits)?, data, storage: storage.clone() })
     };
     let roots = roots.into_iter().map(root).collect::<PyResult<Vec<JemallocRoot>>>()?;
     let found = watched(py, None, |watcher| jemalloc::read_jemalloc(watcher, &space.0, &anonymous, &roots))?;

@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// So far in an arena the head of its ring is, at most.
 const ARENA_HEAD: u64 = 24 << 10;
 const MAX_CACHES: usize = 1 << 16;
+/// A thread's storage for one module, and the lists of all bins of a cache, at most.
+const MAX_STORAGE: u64 = 64 << 10;
+const MAX_LISTS: u64 = 1 << 20;
 const MAX_BINS: usize = 256;
 const MAX_IN_BIN: u64 = 1 << 13;
 
@@ -65,6 +68,36 @@ impl Finder<'_> {
             }
         }
         best
+    }
+
+    /// As `find`, where no arena has a ring (builds without statistics): caches that lie in threads' storage. Bins follow each
+    /// other, and their lists lie in the same order in one block.
+    pub(crate) fn find_in(&self, storage: &[(u64, u64)], is_right: impl Fn(u64, usize) -> bool) -> Caches {
+        let mut found = Caches::default();
+        for (start, end) in storage.iter().filter(|_| self.form.has_low_bits) {
+            let mut bytes = vec![0; end.saturating_sub(*start).min(MAX_STORAGE) as usize];
+            let got = self.space.fill(*start, &mut bytes);
+            let words = words(&bytes[..got]);
+            let Some(place) = (0..words.len()).find(|place| self.are_bins(&words[*place..])) else { continue };
+            let Some(bins) = self.bins_of([start + 8 * place as u64, 0]) else { continue };
+            if bins.iter().all(|bin| bin.blocks.iter().all(|block| is_right(*block, bin.class))) {
+                found.count += 1;
+                found.bins.extend(bins);
+            }
+        }
+        found
+    }
+
+    /// Whether words begin with the bins of all small classes.
+    fn are_bins(&self, words: &[u64]) -> bool {
+        let Some(words) = words.get(..3 * self.small) else { return false };
+        let lists = words.chunks_exact(3).map(|bin| self.list_of([bin[0], bin[1], bin[2]]));
+        let mut last = 0;
+        let all = lists.map(|list| list.map(|(at, count)| at + 8 * count)).all(|end| match end {
+            Some(end) => end > std::mem::replace(&mut last, end),
+            None => false,
+        });
+        all && last - words[0] < MAX_LISTS
     }
 
     fn all_of(&self, bins: &[[u64; 2]]) -> Caches {

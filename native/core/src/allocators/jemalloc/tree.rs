@@ -13,7 +13,9 @@ use std::collections::BTreeMap;
 /// Read at a time.
 const PIECE: usize = 256 << 10;
 const PAGE_BITS: u32 = 12;
-const STRETCH: u64 = 16 << 10;
+const STRETCH: u64 = 4 << 10;
+/// No class of an element of a leaf is above this.
+const MAX_CLASSES: u64 = 240;
 /// Elements of a leaf that are asked whether it is one.
 const ELEMENTS_ASKED: usize = 32;
 /// The low 48 bits of an element are the address of its extent, and what it says beside.
@@ -122,7 +124,7 @@ impl Search<'_> {
         let mut words = Vec::new();
         show_words(self.space, start, end - start, 8, |index, word| words.push((start + 8 * index, word)));
         let (mut found, mut tried): (Vec<u64>, BTreeMap<u64, u64>) = (Vec::new(), BTreeMap::new());
-        words.retain(|(_, word)| self.is_table(*word, self.shape.node_bytes()));
+        words.retain(|(at, word)| self.has_room(*at) && self.is_table(*word, self.shape.node_bytes()));
         for (at, word) in words.into_iter().take(MAX_TRIED) {
             watcher.check()?;
             let base = *tried.entry(word).or_insert_with(|| self.upper_bits(word).unwrap_or(u64::MAX));
@@ -136,33 +138,49 @@ impl Search<'_> {
         Ok(found)
     }
 
+    /// Whether the root of a tree with a word at `at`, for addresses that are there, would lie in the static data.
+    fn has_room(&self, at: u64) -> bool {
+        let (start, end) = self.data;
+        let upper = |address: u64| address >> self.shape.root_shift();
+        self.anonymous.iter().any(|(first, last)| {
+            let (low, high) = (upper(*first), upper(last - 1));
+            // Some index between these two fits.
+            let most = at.saturating_sub(start) / 8;
+            let least = (at + self.shape.root_bytes()).saturating_sub(end).div_ceil(8);
+            low.max(least) <= high.min(most)
+        })
+    }
+
     fn is_table(&self, address: u64, size: u64) -> bool {
         let place = range_at(self.anonymous, address).map(|place| self.anonymous[place]);
         address % EXTENT_ALIGNMENT == 0 && place.is_some_and(|(_, end)| end - address >= size)
     }
 
-    /// The index in the root by the first extents that a table leads to; None where it leads to none.
+    /// The index in the root by the first extents that a table leads to; None where it leads to none, or to anything else.
     fn upper_bits(&self, table: u64) -> Option<u64> {
         let leaf = match self.shape.levels.1 {
             None => table,
             Some(_) => {
-                let mut first = None;
-                first_words(self.space, table, self.shape.node_bytes(), 8, 1, |_, word| first = Some(word));
-                first.filter(|leaf| self.is_table(*leaf, self.shape.leaf_bytes()))?
+                let (leaf, size) = (self.shape.leaf_bytes(), self.shape.node_bytes());
+                let nodes = first_words(self.space, (table, size, 8), 1, |word| self.is_table(word, leaf))?;
+                nodes.first()?.1
             }
         };
-        let (mut seen, mut upper) = (0, None);
-        first_words(self.space, leaf, self.shape.leaf_bytes(), self.shape.element, ELEMENTS_ASKED, |index, word| {
-            let Some(at) = self.shape.extent(word).filter(|at| self.is_table(*at, EXTENT_BYTES as u64)) else { return };
-            seen += 1;
-            if let Some(extent) = self.extent_at(at) {
-                let page = extent.start >> PAGE_BITS & ((1 << self.shape.levels.2) - 1);
-                if upper.is_none() && page <= index && extent.size() >> PAGE_BITS > index - page {
-                    upper = Some(extent.start >> self.shape.root_shift());
-                }
-            }
-        });
-        upper.filter(|_| seen > 0)
+        let place = (leaf, self.shape.leaf_bytes(), self.shape.element);
+        let elements = first_words(self.space, place, ELEMENTS_ASKED, |word| self.is_element(word))?;
+        elements.into_iter().find_map(|(index, word)| {
+            let extent = self.extent_at(self.shape.extent(word)?)?;
+            let page = extent.start >> PAGE_BITS & ((1 << self.shape.levels.2) - 1);
+            let is_named = page <= index && extent.size() >> PAGE_BITS > index - page;
+            is_named.then_some(extent.start >> self.shape.root_shift())
+        })
+    }
+
+    /// Whether a word may be one of a leaf: an extent, or what is left of one that was taken out.
+    fn is_element(&self, word: u64) -> bool {
+        let is_of_class = self.shape.element != 8 || word >> 48 <= MAX_CLASSES;
+        let at = if self.shape.element == 8 { word & COMPACT_MASK } else { word };
+        is_of_class && (at == 0 || self.is_table(at, EXTENT_BYTES as u64))
     }
 
     fn extent_at(&self, at: u64) -> Option<Extent> {
@@ -184,21 +202,31 @@ impl Search<'_> {
     }
 }
 
-/// As `show_words`, the first `most` only: no more is read than these take.
-fn first_words(space: &Space, start: u64, size: u64, step: u64, most: usize, mut show: impl FnMut(u64, u64)) {
-    let (mut left, mut at, end) = (most, start, start.saturating_add(size));
-    while left > 0 {
+/// The first `most` words of a table that are not zero, each with its index; None where one does not fit. `place`: where the
+/// table begins, its bytes, and how far words lie apart. No more is read than these take.
+fn first_words(
+    space: &Space,
+    (start, size, step): (u64, u64, u64),
+    most: usize,
+    fits: impl Fn(u64) -> bool,
+) -> Option<Vec<(u64, u64)>> {
+    let (mut found, mut at, end) = (Vec::new(), start, start.saturating_add(size));
+    let mut bytes = [0; STRETCH as usize];
+    while found.len() < most {
         let Some(next) = space.next_backed(at).filter(|next| *next < end) else { break };
         let from = start + (next - start) / STRETCH * STRETCH;
-        show_words(space, from, STRETCH.min(end - from), 8, |index, word| {
-            let place = (from - start) / 8 + index;
-            if left > 0 && place * 8 % step == 0 {
-                left -= 1;
-                show(place * 8 / step, word);
+        let got = space.fill(from, &mut bytes[..STRETCH.min(end - from) as usize]);
+        for (word, place) in words(&bytes[..got]).into_iter().zip((from - start) / 8..) {
+            if word != 0 && place * 8 % step == 0 && found.len() < most {
+                if !fits(word) {
+                    return None;
+                }
+                found.push((place * 8 / step, word));
             }
-        });
+        }
         at = from + STRETCH;
     }
+    Some(found)
 }
 
 /// The tables that a tree leads to: nodes, where it has some, and leaves, each with the lowest address that it is for. What is

@@ -12,7 +12,7 @@ use crate::bits;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
@@ -42,12 +42,13 @@ pub fn fit_of(space: &Space, form: &JemallocForm, root: u64, shape: Shape) -> Je
     found
 }
 
-/// One jemalloc: its form, its tree, and the static data of the module that it is in.
+/// One jemalloc: its form, its tree, the static data of the module that it is in, and where threads' storage may lie.
 pub struct JemallocRoot {
     pub form: &'static JemallocForm,
     pub root: u64,
     pub shape: Shape,
     pub data: Vec<(u64, u64)>,
+    pub storage: Vec<(u64, u64)>,
 }
 
 /// What an arena has, in bytes: extents by what they are used for, blocks in use, blocks in threads' caches, and blocks in
@@ -244,7 +245,11 @@ impl Gathered {
             })
         };
         let finder = Finder { space, form: root.form, small: root.form.small(&sizes) };
-        let Caches { count, bins } = finder.find(&led_into(space, &root.data, own), is_right);
+        let mut caches = finder.find(&led_into(space, &root.data, own), is_right);
+        if caches.count == 0 {
+            caches = finder.find_in(&root.storage, is_right);
+        }
+        let Caches { count, bins } = caches;
         self.caches.push(count);
         for Bin { class, list, blocks } in bins {
             let right: Vec<u64> = blocks.iter().copied().filter(|block| is_right(*block, class)).collect();
@@ -271,15 +276,19 @@ impl Gathered {
         owners.extend(self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start)));
         let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
         let (mut cached, mut own) = (bits::Bits::new(runs.block_numbers()), bits::Bits::new(runs.block_numbers()));
+        // How many caches have a block.
+        let mut listed: HashMap<u64, u32> = HashMap::new();
+        self.cached.iter().flatten().for_each(|block| *listed.entry(*block).or_default() += 1);
         for bin in &self.cached {
-            let cells: Vec<Option<u64>> =
-                bin.iter().map(|block| runs.block_at(*block).map(|cell| cell.number)).collect();
-            // A flush has made the last ones free and does not yet say so; what is not free of these was handed out again.
-            let kept = cells.iter().position(Option::is_none).unwrap_or(cells.len());
-            self.moving.both += cells[kept..].iter().filter(|cell| cell.is_none()).count() as u64;
-            for number in cells[..kept].iter().flatten() {
-                cached.set(*number);
-                runs.clear(*number);
+            // A flush has made the last ones free and does not yet say so; what is not free of these was handed out again,
+            // or is in the cache that took it.
+            let is_off = |block: &u64| runs.block_at(*block).is_none() || listed[block] > 1;
+            let kept = bin.iter().position(is_off).unwrap_or(bin.len());
+            self.moving.both += bin[kept..].iter().filter(|block| is_off(block)).count() as u64;
+            for number in bin[..kept].iter().filter_map(|block| Some(runs.block_at(*block)?.number)).collect::<Vec<_>>()
+            {
+                cached.set(number);
+                runs.clear(number);
             }
         }
         for list in &self.lists {
