@@ -48,7 +48,7 @@ IN_A_MODULE = {
     "polars": (
         "import polars, signal, sys\n"
         "kept = [polars.Series(list(range(100 + 37 * i))) for i in range(60)]\n"
-        "places = [one._get_buffer_info()[0] for one in kept]\n"
+        "places = [one.to_arrow().buffers()[1].address for one in kept]\n"
         "open(sys.argv[1], 'w').write(' '.join(map(str, places)))\n"
         "signal.pause()\n"
     ),
