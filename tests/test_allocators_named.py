@@ -42,7 +42,7 @@ ALLOWED = {
     ), "the release of the C library is a column of a look, and the arenas of its malloc are a table"),
     "python.interpreter": "the evidence by which it was found",
     **dict.fromkeys((f"commands.{name}" for name in (
-        "check", "chunks", "heap", "heap_map", "pins", "pools", "trace", "trim",
+        "arenas", "check", "chunks", "heap", "heap_map", "pins", "pools", "trace", "trim",
     )), TEXT),
 }  # fmt: skip
 # Of the core: the enum of stores, and the few places that match on it.
@@ -97,6 +97,7 @@ def test_the_binding_is_of_the_same_parts() -> None:
     }
     assert named <= {
         "glibc.rs",
+        "jemalloc.rs",
         "pymalloc.rs",
         "mimalloc.rs",
         "heaps.rs",

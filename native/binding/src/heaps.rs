@@ -8,6 +8,7 @@ use crate::mimalloc::Mimalloc;
 use crate::pymalloc::Pools;
 use crate::rows::{answers, Place};
 use gdbheap_core::allocators::{self, SharedHeaps};
+use gdbheap_core::memory_use::{Owners, Sweep};
 use pyo3::prelude::*;
 
 answers! {
@@ -35,6 +36,16 @@ impl Store {
             Store::Chunks(chunks) => allocators::Store::Chunks(chunks.get().0.clone()),
             Store::Mapped(mapped) => allocators::Store::Mapped(mapped.get().0.clone()),
             Store::Claimed(claimed) => allocators::Store::Claimed(claimed.get().0.clone()),
+        }
+    }
+}
+
+impl Store {
+    /// Adds all parts of what begins at `start` to a sweep; returns where it ends.
+    pub fn add_to(&self, sweep: &mut Sweep, space: &Space, start: u64, owners: Owners) -> gdbheap_core::Result<u64> {
+        match self {
+            Store::Jemalloc(jemalloc) => sweep.add_parts(jemalloc.get().0.as_ref(), start, owners),
+            _ => sweep.add_blocks(&space.0, &self.store(), start, owners),
         }
     }
 }

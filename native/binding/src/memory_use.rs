@@ -116,11 +116,7 @@ impl Sweep {
     /// ends. Raises ValueError where nothing begins there, or a part that occurs has no owner.
     fn add_blocks(&mut self, space: &Space, store: Store, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
         let by_part = PARTS.map(|part| owners.get(part).copied());
-        match &store {
-            Store::Jemalloc(jemalloc) => self.0.add_parts(jemalloc.get().0.as_ref(), start, by_part),
-            _ => self.0.add_blocks(&space.0, &store.store(), start, by_part),
-        }
-        .map_err(raised)
+        store.add_to(&mut self.0, space, start, by_part).map_err(raised)
     }
 
     /// What each cell's owners have.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const ALIGNMENT: u64 = 2 << 20;
 const HEADER: u64 = 16 + 128;
 /// Of a block's first page are asked whether they lead to other blocks: `base_t` lies there.
-const HEAD: usize = 4096;
+const HEAD: usize = 4 << 10;
 
 /// A base block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
