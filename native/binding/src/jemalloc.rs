@@ -35,7 +35,7 @@ answers! {
 
     /// What an arena has, in bytes: active, dirty, muzzy and retained extents, blocks in use, blocks in threads' caches, and
     /// `own`: blocks in which these caches keep their lists.
-    struct ArenaUse of jemalloc::ArenaUse {
+    struct JemallocArenaUse of jemalloc::ArenaUse {
         root: u32,
         arena: u32,
         active: u64,
@@ -48,7 +48,7 @@ answers! {
     }
 
     /// Blocks of one size of an arena: slabs (none for large ones), and how many blocks are used, cached and free.
-    struct ClassUse of jemalloc::ClassUse {
+    struct JemallocClassUse of jemalloc::ClassUse {
         root: u32,
         arena: u32,
         size: u64,
@@ -87,12 +87,12 @@ impl Jemalloc {
     }
 
     /// By arena and block size.
-    fn class_use(&self) -> Vec<ClassUse> {
+    fn class_use(&self) -> Vec<JemallocClassUse> {
         all(self.0.class_use())
     }
 
     /// By arena.
-    fn arena_use(&self) -> Vec<ArenaUse> {
+    fn arena_use(&self) -> Vec<JemallocArenaUse> {
         all(self.0.arena_use())
     }
 

@@ -15,7 +15,7 @@ const BITMAP: usize = 64;
 pub(crate) const MAX_REGIONS: u64 = 512;
 pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
 /// The number of the arena of what belongs to none.
-const ARENA_MASK: u64 = (1 << 12) - 1;
+const ARENA_MASK: u64 = 0xfff;
 const SLAB: u32 = 12;
 /// A block has a slab's class, or pages of its own, from here on.
 pub(crate) const SMALLEST_LARGE: u64 = 16 << 10;

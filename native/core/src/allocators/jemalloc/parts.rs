@@ -17,6 +17,9 @@ pub struct JemallocHole {
     pub after: Neighbour,
 }
 
+/// [start, end) of several.
+type Ranges = Vec<(u64, u64)>;
+
 type Neighbour = Option<(u64, u64, &'static str)>;
 
 /// What lies at an address: where it begins, its size, what it is, and the list that a free block is on.
@@ -141,7 +144,7 @@ impl Jemalloc {
     }
 
     /// [start, end) of the extents in which no block is, dirty and muzzy ones, ascending.
-    pub fn unused(&self) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+    pub fn unused(&self) -> (Ranges, Ranges) {
         let of = |span: Span| {
             let pieces = self.areas.pieces.iter().filter(|piece| piece.span == span);
             pieces.map(|piece| (piece.start, piece.end)).collect()

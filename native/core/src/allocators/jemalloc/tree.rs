@@ -18,8 +18,12 @@ const STRETCH: u64 = 4 << 10;
 const MAX_CLASSES: u64 = 240;
 /// Elements of a leaf that are asked whether it is one.
 const ELEMENTS_ASKED: usize = 32;
+/// Extents that are asked whether they have the page that names them.
+const EXTENTS_ASKED: usize = 5000;
 /// The low 48 bits of an element are the address of its extent, and what it says beside.
 const COMPACT_MASK: u64 = (1 << 48) - EXTENT_ALIGNMENT;
+/// Extents that are read at once.
+const BATCH: usize = 4 << 10;
 /// Tables that are tried at most, for each range of static data.
 const MAX_TRIED: usize = 1 << 16;
 
@@ -194,7 +198,7 @@ impl Search<'_> {
     fn is_proven(&self, root: u64) -> bool {
         let (mut right, mut wrong) = (0u64, 0u64);
         let named = named_extents(self.space, self.shape, root);
-        for (at, page) in named.into_iter().take(1 << 12) {
+        for (at, page) in named.into_iter().take(EXTENTS_ASKED) {
             let fits = self.extent_at(at).is_some_and(|extent| (extent.start..extent.end).contains(&page));
             *(if fits { &mut right } else { &mut wrong }) += 1;
         }
@@ -229,9 +233,12 @@ fn first_words(
     Some(found)
 }
 
+/// Tables, each with the lowest address that it is for.
+type Tables = Vec<(u64, u64)>;
+
 /// The tables that a tree leads to: nodes, where it has some, and leaves, each with the lowest address that it is for. What is
 /// no table must not be read again and again: they lie apart.
-fn tables(space: &Space, shape: Shape, root: u64) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+fn tables(space: &Space, shape: Shape, root: u64) -> (Tables, Tables) {
     let apart = |mut found: Vec<(u64, u64)>, size: u64| {
         found.retain(|(table, _)| table % EXTENT_ALIGNMENT == 0 && space.covers(*table, size));
         found.sort_unstable();
@@ -277,7 +284,7 @@ pub(crate) fn named_extents(space: &Space, shape: Shape, root: u64) -> Vec<(u64,
 /// The extents at some addresses, in their order, without those that cannot be read, which are counted.
 pub(crate) fn show_extents(space: &Space, places: &[u64], mut show: impl FnMut(u64, &[u8])) -> Vec<u64> {
     let (mut bytes, mut absent) = (Vec::new(), Vec::new());
-    for batch in places.chunks(4096) {
+    for batch in places.chunks(BATCH) {
         bytes.resize(batch.len() * EXTENT_BYTES, 0);
         let good = space.many(batch, EXTENT_BYTES, &mut bytes);
         for ((at, is_there), bytes) in batch.iter().zip(good).zip(bytes.chunks_exact(EXTENT_BYTES)) {
