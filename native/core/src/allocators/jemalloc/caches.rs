@@ -166,7 +166,8 @@ impl Finder<'_> {
         if self.form.has_low_bits {
             let (head, full, empty) = (first as u16, (last >> 16) as u16, (last >> 32) as u16);
             let (bytes, room) = (empty.wrapping_sub(head), empty.wrapping_sub(full));
-            let fits = first != 0 && first % 8 == 0 && bytes % 8 == 0 && bytes <= room;
+            let ends = first.checked_add(u64::from(bytes)).is_some();
+            let fits = first != 0 && first % 8 == 0 && bytes % 8 == 0 && bytes <= room && ends;
             return fits.then_some((first, u64::from(bytes / 8)));
         }
         let count = first >> 32;

@@ -21,7 +21,7 @@ const ELEMENTS_ASKED: usize = 32;
 /// Extents that are asked whether they have the page that names them.
 const EXTENTS_ASKED: usize = 5000;
 /// The low 48 bits of an element are the address of its extent, and what it says beside.
-const COMPACT_MASK: u64 = (1 << 48) - EXTENT_ALIGNMENT;
+const COMPACT_MASK: u64 = 0xffff_ffff_ffc0;
 /// Extents that are read at once.
 const BATCH: usize = 4 << 10;
 /// Tables that are tried at most, for each range of static data.
