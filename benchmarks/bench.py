@@ -3,7 +3,8 @@
 Builds a Python process of about 2 GB and a C process with millions of chunks, measures on the process and on a core of
 it, prints one table and writes it into docs/performance.md, between the two marks there.
 
-Usage: bench.py [--blocks=18000000] [--chunks=20000000] [--rounds=5] [--mimalloc=LIB] [--no-core] [--keep-page]
+Usage: bench.py [--blocks=18000000] [--chunks=20000000] [--rounds=5] [--mimalloc=LIB] [--jemalloc=LIB] [--no-core]
+       [--keep-page]
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from measure import BUILD, HERE, Run, Series, Subject, alternate, compiled, medi
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.answers import arenas, check, holes, ledger, pyobjects, sizes
 from gdbheap.heap import Heap
@@ -43,6 +45,7 @@ BEGIN, END = "<!-- make bench writes from here -->", "<!-- to here -->"
 BIN = Path(sys.executable).parent
 PRESENT = 1
 PYTHON_PROCESS, C_PROCESS, ABOVE_MIMALLOC = "a Python process", "a C process", "the C process above mimalloc"
+ABOVE_JEMALLOC = "the C process above jemalloc"
 MIB = 1 << 20
 
 Answer = Callable[[Heap], object]
@@ -64,6 +67,10 @@ ON_C: dict[str, Answer] = {
 ON_MIMALLOC: dict[str, Answer] = {
     "the walk over every block": lambda heap: heap.allocator(MimallocLibraries).store,
     **{name: answer for name, answer in ON_C.items() if name not in (CHUNK_WALK, "heap arenas")},
+}
+ON_JEMALLOC: dict[str, Answer] = {
+    **ON_MIMALLOC,
+    "the walk over every block": lambda heap: heap.allocator(JemallocLibraries).store,
 }
 
 
@@ -292,6 +299,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--blocks", type=int, default=18_000_000, help="pymalloc blocks of the Python process")
     parser.add_argument("--chunks", type=int, default=20_000_000, help="chunks of the C process, half of them freed")
     parser.add_argument("--mimalloc", metavar="LIB", help="the library of mimalloc; the system's if there is one")
+    parser.add_argument("--jemalloc", metavar="LIB", help="the library of jemalloc; the system's if there is one")
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured; medians are shown")
     parser.add_argument("--no-core", action="store_true", help="do not write and measure a core (2 GB on disk)")
     parser.add_argument("--no-growth", action="store_true", help="do not measure smaller processes beside it")
@@ -331,11 +339,15 @@ def main() -> None:
         found[C_PROCESS] = on_process(target.pid, ON_C, options.rounds)
         say("references of the C process")
         about.append(on_references(target.pid, "References of the C process", "8 s, 2 GiB", lambda heap: heap.malloc))
-    library = options.mimalloc or ctypes.util.find_library("mimalloc")
-    if library is not None:
-        say(f"filling it above mimalloc ({library})")
-        with subject(["env", f"LD_PRELOAD={library}", compiled("target_glibc.c"), str(options.chunks)]) as target:
-            found[ABOVE_MIMALLOC] = on_process(target.pid, ON_MIMALLOC, options.rounds)
+    above = (
+        (ABOVE_MIMALLOC, ON_MIMALLOC, options.mimalloc or ctypes.util.find_library("mimalloc")),
+        (ABOVE_JEMALLOC, ON_JEMALLOC, options.jemalloc or ctypes.util.find_library("jemalloc")),
+    )
+    for name, answers, library in above:
+        if library is not None:
+            say(f"filling {name} ({library})")
+            with subject(["env", f"LD_PRELOAD={library}", compiled("target_glibc.c"), str(options.chunks)]) as target:
+                found[name] = on_process(target.pid, answers, options.rounds)
     text = "\n\n".join([table(blocks, options.chunks, found, runs, load), *about])
     print(text)
     if not options.keep_page:

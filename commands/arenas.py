@@ -39,7 +39,12 @@ COMMAND = Command(
     In JSON each arena also has heaps, a list of {start, end, size, top}, and bins, a list of {kind, chunks, bytes}
     with the kinds fast, tcache and bins (with --detail unsorted, small and large in place of bins); threads is a
     list of {tid, name, address, arena, chunks, bytes}: the threads' caches, the arena that each is in, and the
-    chunks in it, of whatever arena.""",
+    chunks in it, of whatever arena.
+
+    Where jemalloc is in malloc's place or beside it, a second table has a row for each of its arenas: extents with
+    blocks in them (active), of these blocks in use and in threads' caches, dirty and muzzy extents, which it has not
+    given back or the kernel has not taken yet, and what is retained, which is address space alone. In JSON that is
+    others, a list of {allocator, module, index, active, dirty, muzzy, retained, used, cached}.""",
     example="heap arenas --sort=free",
     needs=TARGET,
     options=Options,

@@ -28,7 +28,8 @@ COMMAND = Command(
     the arenas' own sums, the links of all bins both ways and between the sizes of large ones, fast bins and thread
     caches with safe-linking, the arena and mmapped flags; in pymalloc every pool's header and list of free blocks; in
     mimalloc, CPython's own or a library, every segment's table of slices (of 3.x the map of pages), and every page's
-    three lists against its count of used blocks.
+    three lists against its count of used blocks; in jemalloc every extent that its tree leads to, and every slab's
+    bitmap against its count of free regions.
 
     A process may be stopped while a thread is inside malloc and has changed half of a list: such places are named
     "caught inside malloc" and do not count as damage. The exit status is 1 if there is damage.""",

@@ -61,8 +61,9 @@ COMMAND = Command(
     "would free" is the resident pages that go when the whole group is gone: in glibc's arenas the whole pages that
     malloc_trim(0) could release then and cannot now, by the rule of heap trim; in pymalloc, which gives an arena back
     with its last block, the pages of that arena; in mimalloc those of a page of its own, 64 KiB or more with
-    blocks of one size. No block is in two groups, so that the rows add up. Groups that keep the most beyond their own
-    bytes come first. Below are the blocks of all groups by type or owner, and how many groups have nothing else.
+    blocks of one size; in jemalloc those of a slab. No block is in two groups, so that the rows add up. Groups that
+    keep the most beyond their own bytes come first. Below are the blocks of all groups by type or owner, and how many
+    groups have nothing else.
 
     In glibc's arenas blocks are a group if they share a page of which they fill at most half; fuller pages count if
     nothing outside the group touches them. A small chunk that is freed goes to a thread's cache first, and is given

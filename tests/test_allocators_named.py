@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from test_imports import BINDING, CORE, modules
 
-NAMED = re.compile("glibc|pymalloc|mimalloc", re.IGNORECASE)
+NAMED = re.compile("glibc|pymalloc|mimalloc|jemalloc", re.IGNORECASE)
 OWN = ("allocators.", "layout.")
 MALLOC = "glibc's malloc is the one that is asked, tuned or called"
 TEXT = "the command's help names what it shows of each"
@@ -29,11 +29,11 @@ ALLOWED = {
     "history.watched": "what each can be read of while the process runs",
     "answers.findings.finding": "what the rules about one allocator share",
     **dict.fromkeys((f"answers.findings.{name}" for name in (
-        "__init__", "growing_buffers", "huge_pages", "large_chunks", "main_top", "mappings", "mimalloc_empty",
-        "pinned_pages", "pymalloc_arenas", "settings", "settlement", "thread_tops", "thresholds",
+        "__init__", "growing_buffers", "huge_pages", "jemalloc_unused", "large_chunks", "main_top", "mappings",
+        "mimalloc_empty", "pinned_pages", "pymalloc_arenas", "settings", "settlement", "thread_tops", "thresholds",
     )), OWN_RULE),
     **dict.fromkeys((f"report.findings.{name}" for name in (
-        "__init__", "huge_pages", "mimalloc_empty", "pinned_pages", "pymalloc_arenas",
+        "__init__", "huge_pages", "jemalloc_unused", "mimalloc_empty", "pinned_pages", "pymalloc_arenas",
     )), OWN_RULE),
     "report.check": "pages and arenas, in the words of the allocator that was checked",
     "report.check_advice": "where a setting comes from",
@@ -42,14 +42,14 @@ ALLOWED = {
     ), "the release of the C library is a column of a look, and the arenas of its malloc are a table"),
     "python.interpreter": "the evidence by which it was found",
     **dict.fromkeys((f"commands.{name}" for name in (
-        "check", "chunks", "heap", "heap_map", "pins", "pools", "trace", "trim",
+        "arenas", "check", "chunks", "heap", "heap_map", "pins", "pools", "trace", "trim",
     )), TEXT),
 }  # fmt: skip
 # Of the core: the enum of stores, and the few places that match on it.
 RUST = {"allocators/mod.rs", "allocators/groups.rs", "allocators/holders.rs", "allocators/sample.rs",
         "allocators/store.rs", "allocators/walk.rs", "python/chunk_objects.rs",
         "structures/chunk_kinds.rs"}  # fmt: skip
-RUST_OWN = ("allocators/glibc/", "allocators/pymalloc/", "allocators/mimalloc/")
+RUST_OWN = ("allocators/glibc/", "allocators/pymalloc/", "allocators/mimalloc/", "allocators/jemalloc/")
 COMMENT = re.compile("//.*")
 
 
@@ -97,6 +97,7 @@ def test_the_binding_is_of_the_same_parts() -> None:
     }
     assert named <= {
         "glibc.rs",
+        "jemalloc.rs",
         "pymalloc.rs",
         "mimalloc.rs",
         "heaps.rs",

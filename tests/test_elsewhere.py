@@ -67,14 +67,14 @@ def test_large_objects_and_buffers(name: str, rng: random.Random, tmp_path: Path
 @pytest.mark.parametrize("release", RELEASES)
 def test_releases(release: str, rng: random.Random, tmp_path: Path) -> None:
     """Under another malloc, the objects and buffers of every release."""
-    with start(rng, tmp_path, release, "jemalloc") as target:
+    with start(rng, tmp_path, release, "tcmalloc") as target:
         check_sums(ask("pyobjects", str(target.pid), "--top=100000"), tmp_path, PARTS * ROUNDED)
 
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_instances_and_addresses(form: str, rng: random.Random, tmp_path: Path) -> None:
     """``--list`` has each object once, with the table's sums; ``heap at`` and ``heap why`` know object and buffer."""
-    with start(rng, tmp_path, "3.12", "jemalloc") as running_target:
+    with start(rng, tmp_path, "3.12", "tcmalloc") as running_target:
         target = running_target.as_form(form)
         listed, table = ask("pyobjects", target, OWN, "--list"), ask("pyobjects", target, OWN)
         objects = {row["address"]: row for row in listed["objects"]}
@@ -83,7 +83,7 @@ def test_instances_and_addresses(form: str, rng: random.Random, tmp_path: Path) 
         large = rng.choice([row for row in objects.values() if row["type"] == TEXT and row["size"] > SMALL])
         found, why = ask("at", target, hex(large["address"] + 40)), ask("why", target, hex(large["address"]))
     assert inside["block"]["address"] == buffer and inside["block"]["size"] >= size
-    assert (inside["block"]["allocator"], inside["block"]["state"]) == ("jemalloc", "used")
+    assert (inside["block"]["allocator"], inside["block"]["state"]) == ("tcmalloc", "used")
     assert (inside["owner"]["address"], inside["owner"]["type"]) == (address, "__main__.Numbers")
     assert objects[address]["buffers"] >= size
     assert found["object"]["address"] == large["address"] and found["object"]["type"] == TEXT
@@ -95,7 +95,7 @@ def test_instances_and_addresses(form: str, rng: random.Random, tmp_path: Path) 
 @pytest.mark.parametrize("release", ["3.10", "3.11", "3.13"])
 def test_without_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
     """Where no block at all is walked, references alone lead to every object of every type, to the byte."""
-    with start(rng, tmp_path, release, "jemalloc", "malloc") as target:
+    with start(rng, tmp_path, release, "tcmalloc", "malloc") as target:
         answer = ask("pyobjects", str(target.pid), "--top=100000")
         rows = census(str(target.pid))
         assert census(target.as_form(KERNEL_CORE)) == rows
@@ -105,7 +105,7 @@ def test_without_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> N
 
 def test_what_cannot_be(rng: random.Random, tmp_path: Path) -> None:
     """A size beyond all memory is none: only that buffer is missing, and the answer is whole."""
-    with start(rng, tmp_path, "3.11", "jemalloc", "pymalloc", "damage") as target:
+    with start(rng, tmp_path, "3.11", "tcmalloc", "pymalloc", "damage") as target:
         found = ask("pyobjects", str(target.pid), f"--type={DATA}")["total"]
         done = gdbheap("pyobjects", str(target.pid))
     count, size = told(tmp_path)["types"][DATA]

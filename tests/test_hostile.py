@@ -213,7 +213,7 @@ def test_odd_objects(damage: str, tmp_path: Path) -> None:
 
 def test_looped_chains_elsewhere(tmp_path: Path) -> None:
     """Nor is a chain in memory that nobody walks followed round and round: the blocks are counted, each once."""
-    preload = {"LD_PRELOAD": library("jemalloc")}
+    preload = {"LD_PRELOAD": library("tcmalloc")}
     with running([interpreter_of("stripped"), "-I", "-c", ODD % LOOPED_CHAINS], tmp_path, preload) as target:
         core = target.kernel_core()
     check("pyobjects", core, (0, 1), "--type=collections.deque")

@@ -7,13 +7,11 @@ Of the libraries that are here: the system's, and those that ``scripts/mimallocs
 from __future__ import annotations
 
 import bisect
-import contextlib
 import ctypes.util
 import os
 import random
 import re
 import struct
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +20,7 @@ import pytest
 from support import kernel, programs
 from support.library import heap_of
 from support.programs import KERNEL_CORE, Running, ask, running
+from support.tables import busy, held, program
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
@@ -50,17 +49,6 @@ def newest() -> str:
     """Return the newest one that is here and tells nothing of what was asked for."""
     plain = [name for name in NAMES if not name.endswith("secure")]
     return library(plain[-1])
-
-
-def program(threads: int, operations: int, rng: random.Random, folder: Path) -> list[str]:
-    """Return the command that runs held_now.c; its table is ``folder``/table."""
-    return programs.c_program("held_now", threads, rng.getrandbits(30), operations, folder / "table")
-
-
-def held(folder: Path) -> tuple[int, list[tuple[int, int, int]]]:
-    """Return what mi_heap_visit_blocks() counted (0: nobody did), and (pointer, usable, requested) of what is held."""
-    raw = (folder / "table").read_bytes()
-    return int(struct.unpack_from("<Q", raw)[0]), [row for row in struct.iter_unpack("<QQQ", raw[16:]) if row[0]]
 
 
 def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
@@ -220,25 +208,3 @@ def test_python_above(rng: random.Random, tmp_path: Path) -> None:
         assert row["count"] == int(counts.read_text())
         owners = ask("retained", str(target.pid), "--top=3")
         assert owners["damage"] == []
-
-
-def is_filled(folder: Path) -> bool:
-    """Return whether some hundred blocks are held."""
-    table = folder / "table"
-    return table.exists() and table.stat().st_size > 16 and len(held(folder)[1]) > 500
-
-
-@contextlib.contextmanager
-def busy(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a program that never rests, once it holds some blocks; it is ended whatever happens."""
-    environment = {**programs.plain_environment(), **environment}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL)
-    deadline = time.monotonic() + programs.PATIENCE
-    try:
-        while not is_filled(folder):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
-        yield process
-    finally:
-        process.kill()
-        process.wait(programs.PATIENCE)

@@ -102,7 +102,7 @@ def test_another_malloc(release: str, rng: random.Random, tmp_path: Path) -> Non
     """Objects in the blocks of an allocator that is not walked are counted all the same; that there are no pools is a
     whole answer."""
     program = release_program(release, "pools", rng.getrandbits(32), 100)
-    with running(program, tmp_path, {"PYTHONMALLOC": "malloc", "LD_PRELOAD": library("jemalloc")}) as target:
+    with running(program, tmp_path, {"PYTHONMALLOC": "malloc", "LD_PRELOAD": library("tcmalloc")}) as target:
         assert ask("pools", str(target.pid))["classes"] == []
         found = {row["type"]: row for row in ask("pyobjects", str(target.pid), "--top=all")["types"]}
     # What any interpreter has: its modules, and a dict for each of them.

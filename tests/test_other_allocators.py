@@ -6,7 +6,6 @@ The oracles are the allocator's own report, the program's table of what it holds
 from __future__ import annotations
 
 import ctypes.util
-import os
 import random
 import shutil
 import struct
@@ -25,8 +24,8 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.target import Target
 
-LIBRARIES = {"jemalloc": ("jemalloc",), "tcmalloc": ("tcmalloc_minimal", "tcmalloc")}
-FUNCTIONS = {"jemalloc": "mallocx", "tcmalloc": "tc_malloc"}
+LIBRARIES = {"tcmalloc": ("tcmalloc_minimal", "tcmalloc")}
+FUNCTIONS = {"tcmalloc": "tc_malloc"}
 by_name = pytest.mark.parametrize("name", LIBRARIES)
 MUSL = ("dynamic", "static", "static, stripped")
 
@@ -148,30 +147,14 @@ def test_blocks_are_in_it(form: str, name: str, rng: random.Random, tmp_path: Pa
 
 def test_under_another_name(rng: random.Random, tmp_path: Path) -> None:
     """A library that is called otherwise shows by its functions."""
-    source = next(Path("/usr/lib").rglob(library("jemalloc")), None)
+    source = next(Path("/usr/lib").rglob(library("tcmalloc")), None)
     if source is None:
-        pytest.skip("jemalloc's file is not below /usr/lib")
+        pytest.skip("tcmalloc's file is not below /usr/lib")
     copy = shutil.copy(source, tmp_path / "libfast.so")
     with running(holder(rng, tmp_path), tmp_path, {"LD_PRELOAD": str(copy)}) as target:
-        check_ledger(target, "jemalloc", tmp_path)
-        check_empty(str(target.pid), "jemalloc")
-        assert "libfast.so, it has mallocx" in facts(str(target.pid))["other allocator"]["source"]
-
-
-@pytest.mark.parametrize("stripped", [False, True])
-def test_linked_into_the_program(stripped: bool, rng: random.Random, tmp_path: Path) -> None:
-    """jemalloc as a part of the program, which exports its functions; and stripped."""
-    archive = compiled("-print-file-name=libjemalloc.a")
-    if not os.path.isabs(archive):
-        pytest.skip("no libjemalloc.a here")
-    executable = tmp_path / "holder"
-    compiled("-O1", "-rdynamic", programs.SOURCES / "holder.c", archive, "-lm", "-lstdc++", "-o", executable)
-    if stripped:
-        subprocess.run(["strip", str(executable)], check=True)
-    with running(holder(rng, tmp_path, executable), tmp_path) as target:
-        answer = check_ledger(target, "jemalloc", tmp_path)
-        assert line_of(answer, "other.jemalloc")["virtual"] >= told(target, "mapped")
-        check_empty(str(target.pid), "jemalloc")
+        check_ledger(target, "tcmalloc", tmp_path)
+        check_empty(str(target.pid), "tcmalloc")
+        assert "libfast.so, it has tc_malloc" in facts(str(target.pid))["other allocator"]["source"]
 
 
 def compiled(*arguments: object, compiler: str = "gcc") -> str:

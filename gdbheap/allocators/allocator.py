@@ -101,11 +101,29 @@ class Kept:
 
 @dataclass(frozen=True)
 class Looked:
-    """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages"; ``unexplained``: bytes that
-    the walk could not read as blocks."""
+    """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages", "slabs"; ``unexplained``:
+    bytes that the walk could not read as blocks."""
 
     counts: dict[str, int]
     unexplained: int = 0
+
+
+@dataclass(frozen=True)
+class ExtentArena:
+    """An arena of an allocator that hands out blocks of extents, in bytes: its number, and the module that it is in;
+    extents with blocks in them (``active``), free ones (``dirty``), free ones that the kernel may take (``muzzy``), and
+    address space that was given back (``retained``); of the active ones blocks in ``used``, and those in threads'
+    caches (``cached``)."""
+
+    allocator: str
+    module: str
+    index: int
+    active: int
+    dirty: int
+    muzzy: int
+    retained: int
+    used: int
+    cached: int
 
 
 @dataclass
@@ -266,6 +284,10 @@ class Allocator(ABC):
         """(size, how many are free) of its blocks, where free ones have sizes of their own."""
         return []
 
+    def extent_arenas(self) -> list[ExtentArena]:
+        """Its arenas, where they hand out blocks of extents."""
+        return []
+
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """(the program's pointer, size as in ``used_sizes``) of its ``most`` largest blocks in use, from ``least``
         bytes on, largest first."""
@@ -318,7 +340,7 @@ class StoreAllocator(Allocator):
 
     @property
     @abstractmethod
-    def store(self) -> _native.Pools | _native.Mimalloc:
+    def store(self) -> _native.Pools | _native.Mimalloc | _native.Jemalloc:
         """Its blocks."""
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:

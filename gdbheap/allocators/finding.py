@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gdbheap.allocators.allocator import Allocator
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
@@ -12,5 +13,7 @@ __all__ = ["KINDS", "MALLOC"]
 
 MALLOC: type[Allocator] = GlibcAllocator
 """The C library's: answers that say that they need malloc's heap need it."""
-KINDS: tuple[type[Allocator], ...] = (GlibcAllocator, MimallocLibraries, PymallocAllocator, MimallocAllocator)
+KINDS: tuple[type[Allocator], ...] = (
+    GlibcAllocator, JemallocLibraries, MimallocLibraries, PymallocAllocator, MimallocAllocator,
+)  # fmt: skip
 """Those inside of others come after them: a block is the last one's that has it."""

@@ -1,5 +1,5 @@
-"""Allocators that are recognised and not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, any other that takes
-glibc's place.
+"""Allocators that are recognised where they are not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, any other that
+takes glibc's place.
 
 An allocator shows by the file that it is loaded from, or by a function that only it has, which also tells when it is
 linked into the program. Which memory is its own is known only where it has the kernel name its mappings

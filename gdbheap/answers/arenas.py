@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gdbheap.allocators.allocator import ExtentArena
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import ArenaTotals, Glibc, HeapRange
 from gdbheap.heap import Heap
@@ -71,12 +72,14 @@ class Total:
 
 @dataclass(frozen=True)
 class Arenas:
-    """The answer of ``heap arenas``."""
+    """The answer of ``heap arenas``. ``others``: those of allocators in malloc's place or beside it, which are in no
+    sum here."""
 
     arenas: list[Arena]
     mmapped: Mmapped
     total: Total
     threads: list[ThreadCache] = field(default_factory=list)
+    others: list[ExtentArena] = field(default_factory=list)
 
 
 def arenas(heap: Heap, detail: bool = False) -> Arenas:
@@ -97,7 +100,8 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
     par = glibc.par
     system = sum(row.system for row in rows) + par.mmapped_mem
     in_use = sum(row.in_use for row in rows) + par.mmapped_mem
-    return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(found))
+    others = [row for allocator in heap.standing_in for row in allocator.extent_arenas()]
+    return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(found), others)
 
 
 def _heaps_by_arena(glibc: Glibc) -> dict[int, list[HeapRange]]:

@@ -12,8 +12,8 @@ from gdbheap.heap import Heap
 class Check:
     """The answer of ``heap check``: whether all is well, and how much was looked at. The damage is the heap's.
 
-    ``pages``: those of CPython's mimalloc. ``unexplained``: bytes of arenas between a damaged block and the next one
-    that the walk could go on from.
+    ``pages``: those of mimalloc; ``slabs``: those of jemalloc, and its large blocks. ``unexplained``: bytes of arenas
+    between a damaged block and the next one that the walk could go on from.
     """
 
     ok: bool
@@ -22,6 +22,7 @@ class Check:
     pools: int
     unexplained: int
     pages: int = 0
+    slabs: int = 0
 
 
 def check(heap: Heap) -> Check:
@@ -35,7 +36,7 @@ def check(heap: Heap) -> Check:
         unexplained += looked.unexplained
     for kind, error in heap.unknown_allocators.items():
         heap.note(f"{error}: {kind.title} is not checked")
-    sizes = (counts["regions"], counts["chunks"], counts["pools"], unexplained, counts["pages"])
+    sizes = (counts["regions"], counts["chunks"], counts["pools"], unexplained, counts["pages"], counts["slabs"])
     return Check(not heap.partial, *sizes)
 
 

@@ -9,6 +9,7 @@ from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
 if TYPE_CHECKING:
+    from gdbheap.allocators.allocator import ExtentArena
     from gdbheap.answers.arenas import Arena, Arenas
 
 __all__ = ["render"]
@@ -26,6 +27,12 @@ THREADS = (
 )  # fmt: skip
 
 
+OTHERS = (
+    Column("arena"), Column("of", True), Column("active"), Column("used"), Column("cached"), Column("dirty"),
+    Column("muzzy"), Column("retained"),
+)  # fmt: skip
+
+
 def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> str:
     """A row an arena, a row for the mapped chunks, the total as malloc_stats counts; ``cut`` arenas are not listed.
     ``detail``: the listed arenas' heaps and free lists, and all threads' caches."""
@@ -34,7 +41,19 @@ def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> 
     if cut:
         rows.append(_rest(answer, cut, style))
     details = (_heaps(answer, style), _lists(answer, style), _threads(answer, style)) if detail else ()
-    return join(table(COLUMNS, rows, style, _total(answer, style)), style.filled(_sentence(answer, style)), *details)
+    own = (table(COLUMNS, rows, style, _total(answer, style)), style.filled(_sentence(answer, style)))
+    return join(*own, *details, *([_others(answer, style)] if answer.others else []))
+
+
+def _others(answer: Arenas, style: Style) -> str:
+    """The arenas of extents: what is not in use of the active ones is free in slabs, or padding."""
+
+    def sizes(row: ExtentArena) -> list[int]:
+        return [row.active, row.used, row.cached, row.dirty, row.muzzy, row.retained]
+
+    rows = [[str(row.index), f"{row.allocator} of {row.module}", *map(style.size, sizes(row))] for row in answer.others]
+    total = [sum(column) for column in zip(*map(sizes, answer.others))]
+    return table(OTHERS, rows, style, ["total", "", *map(style.size, total)])
 
 
 def _system(size: int, answer: Arenas, style: Style) -> list[str]:

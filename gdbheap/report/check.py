@@ -23,7 +23,8 @@ COLUMNS = (Column("address"), Column("what", True), Column("expected", True), Co
 def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
     """The verdict, and a row for each place of ``damage``, which may be the first of ``count``."""
     pools = f"{answer.pages:,} pages of mimalloc" if answer.pages else f"{answer.pools:,} pools"
-    walked = f"{answer.regions:,} regions, {answer.chunks:,} chunks and {pools} were walked"
+    slabs = f", {answer.slabs:,} slabs of jemalloc" if answer.slabs else ""
+    walked = f"{answer.regions:,} regions, {answer.chunks:,} chunks{slabs} and {pools} were walked"
     if not count:
         verdict = "nothing is damaged" if answer.ok else "not all of it could be read"
         return style.heading(f"{walked}; {verdict}.")

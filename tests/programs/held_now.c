@@ -3,6 +3,8 @@
  * Random malloc, calloc, realloc, posix_memalign and free in THREADS threads (one: the main thread alone), by whatever
  * malloc() is here; blocks are freed by other threads, too. Every second thread ends with its blocks alive. Then it reads
  * standard input: a line with "collect" calls mi_collect(true), "drop" frees nine blocks in ten. OPERATIONS 0: it never ends.
+ * Where jemalloc's mallctl() is, "collect" purges all arenas, and "stats" writes what jemalloc counts to the file TABLE.stats:
+ * lines of "NAME VALUE", or of "NAME ARENA VALUE" and "NAME ARENA SIZE VALUE" where that is not 0.
  *
  * TABLE is a file that is mapped, {visited, bytes} of u64 each and then {pointer, usable, requested} of u64 each. A pointer
  * is there from after it was given until before it is freed, at any instant. visited: what mi_heap_visit_blocks() counts of
@@ -98,9 +100,78 @@ static void count_blocks(void)
         visit_blocks(heap(), true, visit, NULL);
 }
 
-static void obey(const char *line)
+static int (*control)(const char *, void *, size_t *, void *, size_t);
+static int stats_file;
+
+/* mallctl()'s value of that name, a size_t or as many bytes as SIZE. */
+static uint64_t counted(size_t size, const char *format, size_t arena, size_t place)
 {
+    char name[96];
+    uint64_t value = 0;
+    snprintf(name, sizeof name, format, arena, place);
+    return control(name, &value, &size, NULL, 0) == 0 ? value : 0;
+}
+
+static void tell(const char *name, long arena, uint64_t class, uint64_t value)
+{
+    char line[128], at[64] = "";
+    if (arena >= 0 && class != 0)
+        snprintf(at, sizeof at, " %ld %lu", arena, class);
+    else if (arena >= 0)
+        snprintf(at, sizeof at, " %ld", arena);
+    int size = snprintf(line, sizeof line, "%s%s %lu\n", name, at, value);
+    if ((value != 0 || arena < 0) && write(stats_file, line, (size_t)size) != size)
+        abort();
+}
+
+static void tell_arena(size_t arena)
+{
+    static const char *const pages[] = {"pactive", "pdirty", "pmuzzy", "mapped", "retained", "base", "internal", "tcache_bytes"};
+    static const char *const counts[] = {"curregs", "curslabs"};
+    char format[96];
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        snprintf(format, sizeof format, "stats.arenas.%%zu.%s", pages[i]);
+        tell(pages[i], (long)arena, 0, counted(8, format, arena, 0));
+    }
+    for (size_t bin = 0; bin < counted(4, "arenas.nbins", 0, 0); bin++)
+        for (size_t i = 0; i < 2; i++) {
+            snprintf(format, sizeof format, "stats.arenas.%%zu.bins.%%zu.%s", counts[i]);
+            tell(counts[i], (long)arena, counted(8, "arenas.bin.%zu.size", bin, 0), counted(8, format, arena, bin));
+        }
+    for (size_t large = 0; large < counted(4, "arenas.nlextents", 0, 0); large++) {
+        uint64_t size = counted(8, "arenas.lextent.%zu.size", large, 0);
+        tell("class", (long)arena, size, 1);
+        tell("curlextents", (long)arena, size, counted(8, "stats.arenas.%zu.lextents.%zu.curlextents", arena, large));
+    }
+}
+
+/* All of it counts what is at this instant; nothing is allocated for it. */
+static void tell_stats(const char *path)
+{
+    uint64_t epoch = 1;
+    char name[4096];
+    snprintf(name, sizeof name, "%s.stats", path);
+    stats_file = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    control("epoch", NULL, NULL, &epoch, sizeof epoch);
+    static const char *const sums[] = {"allocated", "active", "metadata", "mapped", "retained"};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
+        snprintf(name, sizeof name, "stats.%s", sums[i]);
+        tell(sums[i], -1, 0, counted(8, name, 0, 0));
+    }
+    for (size_t arena = 0; arena < counted(4, "arenas.narenas", 0, 0); arena++)
+        tell_arena(arena);
+    close(stats_file);
+}
+
+static void obey(const char *line, const char *path)
+{
+    /* What is not found has a message on the heap. */
     void (*collect)(bool) = dlsym(RTLD_DEFAULT, "mi_collect");
+    control = dlsym(RTLD_DEFAULT, "mallctl");
+    if (strncmp(line, "stats", 5) == 0 && control != NULL)
+        tell_stats(path);
+    if (strncmp(line, "collect", 7) == 0 && control != NULL)
+        control("arena.4096.purge", NULL, NULL, NULL, 0);
     if (strncmp(line, "drop", 4) == 0)
         for (size_t i = 0; i < SLOTS * thread_count; i++)
             if (i % 10 != 0)
@@ -143,6 +214,6 @@ int main(int argc, char **argv)
         if (got <= 0)
             park();
         line[got] = 0;
-        obey(line);
+        obey(line, argv[4]);
     }
 }

@@ -14,6 +14,7 @@ from gdbheap.report.findings import (
     growing,
     growing_buffers,
     huge_pages,
+    jemalloc_unused,
     large_chunks,
     leak_like,
     lost_blocks,
@@ -35,8 +36,8 @@ from gdbheap.report.numbers import size_text
 __all__ = ["WORDS", "advice_of", "keys_of", "text_of"]
 
 FILES = (
-    after_fork, contexts, cycles, free_chunks, free_lists, growing, growing_buffers, huge_pages, large_chunks,
-    leak_like, lost_blocks, main_top, mappings, mimalloc_empty, other_allocator, other_held, pinned_pages,
+    after_fork, contexts, cycles, free_chunks, free_lists, growing, growing_buffers, huge_pages, jemalloc_unused,
+    large_chunks, leak_like, lost_blocks, main_top, mappings, mimalloc_empty, other_allocator, other_held, pinned_pages,
     pymalloc_arenas, runtimes, slack, stacks, thread_tops,
 )  # fmt: skip
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}

@@ -2,11 +2,13 @@
 
 use crate::claimed::Claimed;
 use crate::glibc::{Chunks, Mapped};
+use crate::jemalloc::Jemalloc;
 use crate::memory::Space;
 use crate::mimalloc::Mimalloc;
 use crate::pymalloc::Pools;
 use crate::rows::{answers, Place};
 use gdbheap_core::allocators::{self, SharedHeaps};
+use gdbheap_core::memory_use::{Owners, Sweep};
 use pyo3::prelude::*;
 
 answers! {
@@ -19,6 +21,7 @@ answers! {
 pub enum Store {
     Pools(Py<Pools>),
     Mimalloc(Py<Mimalloc>),
+    Jemalloc(Py<Jemalloc>),
     Chunks(Py<Chunks>),
     Mapped(Py<Mapped>),
     Claimed(Py<Claimed>),
@@ -29,9 +32,20 @@ impl Store {
         match self {
             Store::Pools(pools) => allocators::Store::Pools(pools.get().0.clone()),
             Store::Mimalloc(mimalloc) => allocators::Store::Mimalloc(mimalloc.get().0.clone()),
+            Store::Jemalloc(jemalloc) => allocators::Store::Runs(jemalloc.get().0.runs.clone()),
             Store::Chunks(chunks) => allocators::Store::Chunks(chunks.get().0.clone()),
             Store::Mapped(mapped) => allocators::Store::Mapped(mapped.get().0.clone()),
             Store::Claimed(claimed) => allocators::Store::Claimed(claimed.get().0.clone()),
+        }
+    }
+}
+
+impl Store {
+    /// Adds all parts of what begins at `start` to a sweep; returns where it ends.
+    pub fn add_to(&self, sweep: &mut Sweep, space: &Space, start: u64, owners: Owners) -> gdbheap_core::Result<u64> {
+        match self {
+            Store::Jemalloc(jemalloc) => sweep.add_parts(jemalloc.get().0.as_ref(), start, owners),
+            _ => sweep.add_blocks(&space.0, &self.store(), start, owners),
         }
     }
 }

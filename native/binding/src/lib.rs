@@ -11,6 +11,7 @@ mod glibc;
 mod graph;
 mod heaps;
 mod history;
+mod jemalloc;
 mod memory;
 mod memory_use;
 mod mimalloc;
@@ -126,6 +127,15 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         memory_use::Pins,
         memory_use::Copied,
         memory_use::Sweep,
+        jemalloc::JemallocForm,
+        jemalloc::FoundTree,
+        jemalloc::JemallocFit,
+        jemalloc::JemallocArea,
+        jemalloc::JemallocBlock,
+        jemalloc::JemallocArenaUse,
+        jemalloc::JemallocClassUse,
+        jemalloc::InMotion,
+        jemalloc::Jemalloc,
         mimalloc::Segment,
         mimalloc::FoundSegment,
         mimalloc::FoundMap,
@@ -230,6 +240,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         memory_use::written_pages,
         memory_use::page_marks,
         memory_use::zero_pages,
+        jemalloc::jemalloc_forms,
+        jemalloc::find_trees,
+        jemalloc::jemalloc_fit,
+        jemalloc::read_jemalloc,
         mimalloc::read_mimalloc,
         mimalloc::find_segments,
         mimalloc::find_page_maps,

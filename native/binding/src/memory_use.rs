@@ -111,12 +111,12 @@ impl Sweep {
         self.0.add(start, end, owner).map_err(raised)
     }
 
-    /// All parts of what begins at `start` in a store (a region of chunks, an arena of pools, a segment); `owners` maps the
-    /// names of parts to owners: used, free, cached, top, header, padding, `free run`, reserved, foreign, unexplained. Returns where it
+    /// All parts of what begins at `start` in a store (a region of chunks, an arena of pools, a segment, an area); `owners` maps the
+    /// names of parts to owners: used, free, cached, top, header, padding, `free run`, muzzy, reserved, foreign, unexplained. Returns where it
     /// ends. Raises ValueError where nothing begins there, or a part that occurs has no owner.
     fn add_blocks(&mut self, space: &Space, store: Store, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
         let by_part = PARTS.map(|part| owners.get(part).copied());
-        self.0.add_blocks(&space.0, &store.store(), start, by_part).map_err(raised)
+        store.add_to(&mut self.0, space, start, by_part).map_err(raised)
     }
 
     /// What each cell's owners have.

@@ -5,6 +5,7 @@ mod support;
 use gdbheap_core::allocators::glibc::{
     find_extents, find_fenced, find_mmapped, follow_bins, walk_chunks, CacheList, MmappedStyle, Stretch,
 };
+use gdbheap_core::allocators::jemalloc::{self, find_trees, read_jemalloc, JemallocRoot, Shape};
 use gdbheap_core::allocators::mimalloc::{find_page_maps, find_segments, fit_of, read_mimalloc, MimallocRoot, FORMS};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
@@ -153,5 +154,36 @@ fn segments_of_anything() {
         found.classes();
         found.heaps();
         (0..50).for_each(|_| _ = found.find(&space, chance.hostile(segment)));
+    }
+}
+
+/// A tree whose root, leaves and extents are whatever words happen to be there.
+#[test]
+fn trees() {
+    let mut chance = Chance::new("trees");
+    for _ in 0..INPUTS / 3 {
+        let size = 16 << 10;
+        let mut memory = bytes(&mut chance, START, size);
+        memory.add(START + (4 << 20), vec![0; 64]);
+        // Leaves and extents, some of which are where they can be read.
+        for at in (START..START + size).step_by(8) {
+            if chance.one_in(4) {
+                let word = START + chance.between(0, size / 64) * 64;
+                memory.put(at, word);
+            }
+        }
+        let space = memory.space();
+        let ranges = [(START, START + (4 << 20))];
+        find_trees(&Unwatched, &space, &ranges, &ranges).expect("not cancelled");
+        for form in &jemalloc::FORMS {
+            let shape = Shape::of(if chance.one_in(2) { 48 } else { 57 }).expect("one of two");
+            jemalloc::fit_of(&space, form, START, shape);
+            let root = JemallocRoot { form, root: START, shape, data: ranges.to_vec(), storage: ranges.to_vec() };
+            let found = read_jemalloc(&Unwatched, &space, &ranges, &[root]).expect("not cancelled");
+            found.holes(&Unwatched, 1).expect("not cancelled");
+            found.class_use();
+            found.arena_use();
+            (0..50).for_each(|_| _ = found.find(chance.hostile(START)));
+        }
     }
 }

@@ -18,6 +18,8 @@ pub enum Part {
     Padding,
     /// Free space in which no block lies, as a whole pool or span.
     FreeRun,
+    /// As that, and the kernel may take its pages.
+    Muzzy,
     /// Address space that no block was ever in.
     Reserved,
     /// Bytes of another owner in between.
@@ -27,8 +29,14 @@ pub enum Part {
 }
 
 /// The names of parts, in the order of `Part`.
-pub const PARTS: [&str; 10] =
-    ["used", "free", "cached", "top", "header", "padding", "free run", "reserved", "foreign", "unexplained"];
+pub const PARTS: [&str; 11] =
+    ["used", "free", "cached", "top", "header", "padding", "free run", "muzzy", "reserved", "foreign", "unexplained"];
+
+/// Memory of an allocator beside its blocks too, part by part.
+pub trait Parts {
+    /// Shows, in order, all parts of what begins at `start`; where it ends, None where nothing begins there.
+    fn show_parts(&self, start: u64, show: impl FnMut(u64, u64, Part)) -> Option<u64>;
+}
 
 impl Part {
     pub(crate) fn name(self) -> &'static str {
@@ -37,6 +45,6 @@ impl Part {
 
     /// Whether blocks can be handed out of it.
     pub(crate) fn is_free(self) -> bool {
-        matches!(self, Part::Free | Part::Cached | Part::FreeRun)
+        matches!(self, Part::Free | Part::Cached | Part::FreeRun | Part::Muzzy)
     }
 }

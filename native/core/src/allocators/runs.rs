@@ -121,6 +121,11 @@ impl Runs {
         self.firsts.get(place).copied().unwrap_or(self.numbers)
     }
 
+    /// Takes a block out of those that are used.
+    pub(crate) fn clear(&mut self, number: u64) {
+        self.used.clear(number);
+    }
+
     pub(crate) fn used_words(&self) -> &[u64] {
         self.used.words()
     }

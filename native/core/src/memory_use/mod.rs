@@ -12,5 +12,5 @@ pub use content_kind::look_at;
 pub use contents::{read_once, zero_pages, WINDOW};
 pub use copies::{find_copies, Copied};
 pub use pins::{pins, Kept, Pins, Totals};
-pub use sweep::{Row, Sum, Sweep};
+pub use sweep::{Owners, Row, Sum, Sweep};
 pub use written::{page_marks, written, CountsOf, Fork, Written};

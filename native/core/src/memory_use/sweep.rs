@@ -4,7 +4,7 @@
 //! where several touch it, to the one with the highest rank (a used block keeps the whole page), so that the pages of free
 //! memory are those without an owner.
 
-use crate::allocators::part::PARTS;
+use crate::allocators::part::{Part, Parts, PARTS};
 use crate::allocators::store::Store;
 use crate::error::{Error, Result};
 use crate::machine::PageSize;
@@ -77,6 +77,26 @@ pub type Row = (u32, Sum);
 pub type Owners = [Option<u32>; PARTS.len()];
 
 const NOBODY: u32 = u32::MAX;
+
+/// Adds each part that it is shown to its owner; `nobody`: one that has none.
+fn adding<'a, 's>(
+    sweeper: &'a mut Sweeper<'s>,
+    by_part: [u32; PARTS.len()],
+    nobody: &'a mut Option<Part>,
+) -> impl FnMut(u64, u64, Part) + use<'a, 's> {
+    move |from, to, part| match by_part[part as usize] {
+        NOBODY => *nobody = Some(part),
+        owner => sweeper.add(from, to, owner),
+    }
+}
+
+/// Where it ends that was added; an error for a part without an owner, or where nothing begins.
+fn ended(end: Option<u64>, nobody: Option<Part>) -> Result<u64> {
+    match nobody {
+        Some(part) => Err(Error::Invalid(format!("nobody owns what is {}", PARTS[part as usize]))),
+        None => end.ok_or_else(|| Error::invalid("nothing of it begins there")),
+    }
+}
 
 /// The part of a sweep that needs the pages at hand.
 struct Sweeper<'a> {
@@ -312,18 +332,21 @@ impl Sweep {
     /// All parts of what begins at `start` in a store; `owners`: by part, in the order of PARTS, None for a part that does not
     /// occur. Returns where it ends.
     pub fn add_blocks(&mut self, space: &Space, store: &Store, start: u64, owners: Owners) -> Result<u64> {
+        let (by_part, mut nobody) = (self.by_part(owners)?, None);
+        let end = self.with(start, |sweeper| store.show_parts(space, start, adding(sweeper, by_part, &mut nobody)))?;
+        ended(end, nobody)
+    }
+
+    /// As `add_blocks`, of what no store is.
+    pub fn add_parts(&mut self, parts: &impl Parts, start: u64, owners: Owners) -> Result<u64> {
+        let (by_part, mut nobody) = (self.by_part(owners)?, None);
+        let end = self.with(start, |sweeper| parts.show_parts(start, adding(sweeper, by_part, &mut nobody)))?;
+        ended(end, nobody)
+    }
+
+    fn by_part(&self, owners: Owners) -> Result<[u32; PARTS.len()]> {
         owners.iter().flatten().try_for_each(|owner| self.check(*owner).map(drop))?;
-        let (by_part, mut nobody) = (owners.map(|owner| owner.unwrap_or(NOBODY)), None);
-        let end = self.with(start, |sweeper| {
-            store.show_parts(space, start, |from, to, part| match by_part[part as usize] {
-                NOBODY => nobody = Some(part),
-                owner => sweeper.add(from, to, owner),
-            })
-        })?;
-        match nobody {
-            Some(part) => Err(Error::Invalid(format!("nobody owns what is {}", PARTS[part as usize]))),
-            None => end.ok_or_else(|| Error::invalid("nothing of it begins there")),
-        }
+        Ok(owners.map(|owner| owner.unwrap_or(NOBODY)))
     }
 
     /// The owners of each cell that have something.

@@ -1,0 +1,204 @@
+"""jemalloc, preloaded or linked into the program or a module: all those of a target as one of the allocators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import (
+    Block,
+    Drawn,
+    ExtentArena,
+    HoleRow,
+    Kept,
+    LedgerLine,
+    Looked,
+    Member,
+    Piece,
+    PinRow,
+    State,
+    StoreAllocator,
+    Surroundings,
+    WalkedBlocks,
+)
+from gdbheap.allocators.jemalloc.roots import Root, find_roots, own_ranges, thread_storage
+from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
+from gdbheap.errors import NotInUse, one_line
+from gdbheap.target.ranges import Ranges
+from gdbheap.target.target import Damage
+
+NAME = "jemalloc"
+USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"
+SLABS, CACHES, DIRTY, MUZZY = f"{FREE}.slabs", f"{FREE}.caches", f"{FREE}.dirty", f"{FREE}.muzzy"
+RETAINED = f"{FREE}.retained"
+CAUGHT = "caught inside jemalloc"
+
+
+class JemallocLibraries(StoreAllocator):
+    """Every jemalloc of one target; ``roots`` are what was located.
+
+    Raises NotInUse where there is none."""
+
+    name = NAME
+    title = "jemalloc"
+    walks = "jemalloc"
+    lines = (
+        LedgerLine(USED, NAME, "blocks in use", None),
+        LedgerLine(FREE, NAME, "free blocks and extents, and address space retained for them", None),
+        LedgerLine(SLABS, FREE, "free blocks of slabs", State.FREE, detail=True),
+        LedgerLine(CACHES, FREE, "free blocks in threads' caches", State.FREE, detail=True),
+        LedgerLine(DIRTY, FREE, "dirty extents: free, and not given back yet", State.FREE, detail=True),
+        LedgerLine(MUZZY, FREE, "muzzy extents: free, and the kernel may take them", State.FREE, detail=True),
+        LedgerLine(RETAINED, FREE, "retained: address space that was given back", State.RESERVED, detail=True),
+        LedgerLine(OVERHEAD, NAME, "metadata, and padding of large blocks", State.OVERHEAD),
+    )
+    shown_idle = False
+    parts = {
+        "free": SLABS,
+        "cached": CACHES,
+        "free run": DIRTY,
+        "muzzy": MUZZY,
+        "reserved": RETAINED,
+        "header": OVERHEAD,
+        "padding": OVERHEAD,
+        "unexplained": "unexplained",
+    }
+    why_holes_stay = "jemalloc gives back only extents without a block in use, and those not at once."
+    groups = ("slab is", "slabs are")
+    emptied = "would be empty, and go back some time later"
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.roots = list(find_roots(self.target))
+        if not self.roots:
+            raise NotInUse("no jemalloc: no loaded object's data holds a tree of extents")
+        for index, root in enumerate(self.roots):
+            self._tell(index, root)
+
+    def _tell(self, index: int, root: Root) -> None:
+        what = f"a tree of {root.bits} bits at {root.address:#x} in {self.owner(index)}"
+        fit = f"{root.fit.fit} of {root.fit.extents} extents of a sample are so"
+        title = f"{self.title} of {self.owner(index)}" if len(self.roots) > 1 else self.title
+        self._around.facts.add(title, f"laid out as {root.form.name}", what, fit)
+
+    def owner(self, index: int) -> str:
+        """The module that the jemalloc with this number is in, in words."""
+        return one_line(file_name(self.roots[index].module.path), NAME_LIMIT)
+
+    @cached_property
+    def store(self) -> _native.Jemalloc:
+        """The extents and blocks of all."""
+        given = [(root.form.name, root.address, root.bits, root.module.writable_ranges()) for root in self.roots]
+        storage = thread_storage(self.target)
+        found = _native.read_jemalloc(self.target.space, own_ranges(self.target), given, storage)
+        for index, caches in enumerate(found.caches):
+            if not caches:
+                owner = self.owner(index)
+                self._around.note(
+                    f"no thread's cache of jemalloc was found in {owner}: blocks that one has count as used"
+                )
+        return found
+
+    @cached_property
+    def damage(self) -> list[Damage]:
+        """What was damaged in extents."""
+        return list(map(Damage.of, self.store.damage))
+
+    @cached_property
+    def areas(self) -> list[_native.JemallocArea]:
+        """Stretches without a gap of extents and of its own memory, ascending."""
+        return self.store.areas()
+
+    @cached_property
+    def _root_at(self) -> dict[int, int]:
+        return {area.start: area.root for area in self.areas}
+
+    def ranges(self) -> Ranges:
+        """All areas, what it has only retained included."""
+        return [(area.start, area.end) for area in self.areas]
+
+    def pieces(self) -> Iterable[Piece]:
+        """The areas."""
+        return (Piece(area.start, area.end, None) for area in self.areas)
+
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+        """The parts of an area; blocks in use count for the module whose they are."""
+        root = self._root_at[start]
+        owners = {part: number(line) for part, line in self.parts.items()}
+        owners["used"] = number(f"{USED}.{root}")
+        return sweep.add_blocks(self.target.space, self.store, start, owners)
+
+    def all_lines(self) -> Iterator[LedgerLine]:
+        """With a line for each module's blocks in use."""
+        for line in self.lines:
+            yield line
+            if line.id == USED:
+                for index in range(len(self.roots)):
+                    yield LedgerLine(f"{USED}.{index}", USED, f"of {self.owner(index)}", State.USED, detail=True)
+
+    def drawn(self) -> Iterable[Drawn]:
+        """Each area."""
+        return (Drawn(area.start, area.end, f"jemalloc of {self.owner(area.root)}", self.name) for area in self.areas)
+
+    def find(self, address: int) -> Block | None:
+        """The block of a slab or a large one, with where a free one waits, or what else an extent is."""
+        found = self.store.find(address)
+        if found is None:
+            return None
+        return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
+
+    def own_part(self, address: int) -> str | None:
+        """What an extent is in which no block is, and its own memory."""
+        found = self.store.find(address)
+        return None if found is None else f"{found.state} of jemalloc"
+
+    def extent_arenas(self) -> list[ExtentArena]:
+        """Those of all, by their numbers."""
+        return [
+            ExtentArena(
+                self.name, self.owner(row.root), row.arena, row.active, row.dirty, row.muzzy, row.retained, row.used,
+                row.cached,
+            )
+            for row in self.store.arena_use()
+        ]  # fmt: skip
+
+    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
+        """Of all."""
+        return [(row.address, row.size) for row in self.store.largest_used(least, most)]
+
+    def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
+        """Of all."""
+        return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
+
+    def give(self, blocks: WalkedBlocks) -> None:
+        """The blocks of all."""
+        blocks.general["slabs of malloc"] = self.store
+
+    def holes(self, minimum: int) -> Iterable[HoleRow]:
+        """Inside of areas; what is only retained is none."""
+        return self.store.holes(max(minimum, 1))
+
+    def members(self, row: PinRow) -> list[Member]:
+        """The blocks in use of a slab."""
+        return self.store.used_in_run(row.start)
+
+    def kept(self, free: int, whole: int) -> list[Kept]:
+        """All that is free: a slab stays while a block of it is in use, dirty and muzzy extents for a while."""
+        why = "in slabs of jemalloc that hold blocks in use, in threads' caches, or in extents that it keeps for later"
+        return [Kept(FREE, free, why)]
+
+    def check(self) -> Looked:
+        """Every extent was looked at when it was read. A thread inside jemalloc leaves one slab half changed."""
+        store, known = self.store, {damage.address for damage in self.damage}
+        off = [found for found in store.miscounted if found.address not in known]
+        passing = len(off) <= max(len(self.target.threads), 1)
+        self.damage.extend(Damage.of(found, transient=passing) for found in off)
+        moving = store.moving
+        if passing and off or moving.extents or moving.both or moving.astray:
+            self._around.note(
+                f"{CAUGHT}: a thread was just changing extents, a slab or its cache ({moving.extents} extents without "
+                f"a class or a lasting state, {moving.both} blocks both cached and free, {moving.astray} entries of "
+                f"caches that lead to no block, {len(off)} slabs whose count is off)"
+            )
+        return Looked({"slabs": store.run_count})

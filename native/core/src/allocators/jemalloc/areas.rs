@@ -1,0 +1,105 @@
+//! The memory of jemalloc as stretches without a gap.
+
+/// What a piece of memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// An active extent, by where its run of blocks begins.
+    Run(u64),
+    Dirty,
+    Muzzy,
+    Retained,
+    Metadata,
+    /// A thread was just changing it.
+    Moving,
+    Unexplained,
+}
+
+/// An extent or a base block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) span: Span,
+    pub(crate) root: u32,
+    pub(crate) arena: u32,
+}
+
+impl Piece {
+    pub(crate) fn new(start: u64, end: u64, span: Span, root: u32) -> Piece {
+        Piece { start, end, span, root, arena: 0 }
+    }
+
+    pub(crate) fn is_run(&self) -> bool {
+        matches!(self.span, Span::Run(_))
+    }
+}
+
+/// [start, end) without a gap, of the jemalloc with this number.
+#[derive(Clone, Copy, Debug)]
+pub struct Area {
+    pub start: u64,
+    pub end: u64,
+    pub root: u32,
+    first: usize,
+    last: usize,
+}
+
+/// All pieces, ascending and disjoint, and the areas that they make.
+pub(crate) struct Areas {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) areas: Vec<Area>,
+}
+
+impl Areas {
+    /// The pieces as areas, and how many of them had to give way: two may claim the same pages while an extent is split or
+    /// merged; blocks win.
+    pub(crate) fn of(mut all: Vec<Piece>) -> (Areas, u64) {
+        all.sort_unstable_by_key(|piece| (piece.start, !piece.is_run()));
+        let (mut pieces, mut overlaps) = (Vec::<Piece>::with_capacity(all.len()), 0);
+        for mut piece in all {
+            if let Some(last) = pieces.last_mut().filter(|last| last.end > piece.start) {
+                overlaps += 1;
+                if piece.is_run() && !last.is_run() {
+                    last.end = piece.start;
+                    if last.start == last.end {
+                        pieces.pop();
+                    }
+                } else if piece.is_run() || piece.end <= last.end {
+                    continue;
+                } else {
+                    piece.start = last.end;
+                }
+            }
+            pieces.push(piece);
+        }
+        let mut areas: Vec<Area> = Vec::new();
+        for (place, piece) in pieces.iter().enumerate() {
+            match areas.last_mut().filter(|area| area.end == piece.start && area.root == piece.root) {
+                Some(area) => (area.end, area.last) = (piece.end, place + 1),
+                None => areas.push(Area {
+                    start: piece.start,
+                    end: piece.end,
+                    root: piece.root,
+                    first: place,
+                    last: place + 1,
+                }),
+            }
+        }
+        (Areas { pieces, areas }, overlaps)
+    }
+
+    /// The piece that has `address`.
+    pub(crate) fn piece_at(&self, address: u64) -> Option<&Piece> {
+        let place = self.pieces.partition_point(|piece| piece.end <= address);
+        self.pieces.get(place).filter(|piece| piece.start <= address)
+    }
+
+    /// Whether the run that begins at `start` is in a piece.
+    pub(crate) fn is_run(&self, start: u64) -> bool {
+        self.piece_at(start).is_some_and(|piece| piece.span == Span::Run(start))
+    }
+
+    pub(crate) fn pieces_of(&self, area: &Area) -> &[Piece] {
+        &self.pieces[area.first..area.last]
+    }
+}

@@ -1,0 +1,100 @@
+//! jemalloc's own memory: base blocks, at multiples of 2 MiB, in which extents, arenas and tables lie.
+//!
+//! A block begins with `{size_t size; base_block_t *next; extent}`, whose extent is what is left at the block's end.
+
+use crate::allocators::jemalloc::tree::words_from;
+use crate::bytes::{range_at, words};
+use crate::memory::space::Space;
+use std::collections::{BTreeMap, BTreeSet};
+
+const ALIGNMENT: u64 = 2 << 20;
+const HEADER: u64 = 16 + 128;
+/// Of a block's first page are asked whether they lead to other blocks: `base_t` lies there.
+const HEAD: usize = 4 << 10;
+
+/// A base block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) end: u64,
+    next: u64,
+}
+
+/// The block at `address`.
+fn block_at(space: &Space, address: u64) -> Option<Block> {
+    let [size, next, _, left, left_size] = words_from::<5>(space, address)?;
+    let end = address.checked_add(size)?;
+    let is_block = size > 0
+        && size % ALIGNMENT == 0
+        && next % ALIGNMENT == 0
+        && left >= address + HEADER
+        && left.checked_add(left_size) == Some(end)
+        && space.covers(address, size);
+    is_block.then_some(Block { end, next })
+}
+
+/// All that look like blocks in ranges (ascending), by address.
+pub(crate) fn find_blocks(space: &Space, ranges: &[(u64, u64)]) -> BTreeMap<u64, Block> {
+    let mut found = BTreeMap::new();
+    for (start, end) in ranges.iter().copied() {
+        let mut at = start;
+        while let Some(next) = space.next_backed(at).map(|next| next / ALIGNMENT * ALIGNMENT) {
+            let address = if next < at { next + ALIGNMENT } else { next };
+            if address >= end {
+                break;
+            }
+            found.extend(block_at(space, address).map(|block| (address, block)));
+            at = address + ALIGNMENT;
+        }
+    }
+    found
+}
+
+/// Those of `blocks` that belong together with some addresses in them: [start, end), ascending.
+pub(crate) fn blocks_of(
+    space: &Space,
+    blocks: &BTreeMap<u64, Block>,
+    inside: impl Iterator<Item = u64>,
+) -> Vec<(u64, u64)> {
+    let whole = |address: u64| {
+        let (start, block) = blocks.range(..=address).next_back()?;
+        (address < block.end).then_some(*start)
+    };
+    let (mut own, mut last) = (BTreeSet::new(), (0, 0));
+    for address in inside {
+        if !(last.0..last.1).contains(&address) {
+            if let Some(start) = whole(address) {
+                last = (start, blocks[&start].end);
+                own.insert(start);
+            }
+        }
+    }
+    let mut new: Vec<u64> = own.iter().copied().collect();
+    while let Some(start) = new.pop() {
+        let newer = blocks.iter().filter(|(_, block)| block.next == start).map(|(start, _)| *start);
+        let led =
+            head_words(space, start).into_iter().chain([blocks[&start].next]).filter(|to| blocks.contains_key(to));
+        let related: Vec<u64> = newer.chain(led).collect();
+        new.extend(related.into_iter().filter(|start| own.insert(*start)));
+    }
+    let mut found: Vec<(u64, u64)> = own.into_iter().map(|start| (start, blocks[&start].end)).collect();
+    found.dedup_by(|next, kept| next.0 < kept.1);
+    found
+}
+
+/// The words of a block's first page that may lead to blocks.
+fn head_words(space: &Space, start: u64) -> Vec<u64> {
+    let mut bytes = vec![0; HEAD];
+    let got = space.fill(start, &mut bytes);
+    words(&bytes[..got]).into_iter().filter(|word| *word != 0 && word % ALIGNMENT == 0).collect()
+}
+
+/// The words of `data` that lead into blocks, each once.
+pub(crate) fn led_into(space: &Space, data: &[(u64, u64)], blocks: &[(u64, u64)]) -> BTreeSet<u64> {
+    let (mut found, mut scratch) = (BTreeSet::new(), vec![0; HEAD << 4]);
+    for (start, end) in data.iter().copied() {
+        space.show(start, end, &mut scratch, |_, piece| {
+            found.extend(words(piece).into_iter().filter(|word| word % 8 == 0 && range_at(blocks, *word).is_some()));
+        });
+    }
+    found
+}

@@ -1,0 +1,177 @@
+//! The blocks that threads' caches have. An arena has the head of a ring of all caches that belong to it, each with where its
+//! bins are; so no thread-local storage has to be found.
+//!
+//! A link of the ring is `{next, prev, bins}`, up to 5.2 `{next, prev, bins_small, bins_large}`. A bin has 24 bytes: `void
+//! **stack_head; u64 nrequests; u16 low_water, full, empty` (the low halves of addresses), up to 5.2 `i32 low_water, ncached;
+//! u64 nrequests; void **avail`.
+
+use crate::allocators::jemalloc::layout::JemallocForm;
+use crate::allocators::jemalloc::tree::words_from;
+use crate::bytes::words;
+use crate::memory::space::Space;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// So far in an arena the head of its ring is, at most.
+const ARENA_HEAD: u64 = 24 << 10;
+const MAX_CACHES: usize = 1 << 16;
+/// A thread's storage for one module, and the lists of all bins of a cache, at most.
+const MAX_STORAGE: u64 = 64 << 10;
+const MAX_LISTS: u64 = 1 << 20;
+const MAX_BINS: usize = 256;
+const MAX_IN_BIN: u64 = 1 << 13;
+
+/// A bin: the number of its class, where its list is, and the blocks there, those first that are handed out first.
+pub(crate) struct Bin {
+    pub(crate) class: usize,
+    pub(crate) list: u64,
+    pub(crate) blocks: Vec<u64>,
+}
+
+/// Where the caches of an arena's ring have their bins.
+type Places = Vec<[u64; 2]>;
+
+pub(crate) struct Finder<'a> {
+    pub(crate) space: &'a Space,
+    pub(crate) form: &'a JemallocForm,
+    /// How many classes are small.
+    pub(crate) small: usize,
+}
+
+/// The caches of one jemalloc: how many there are, and the bins of all.
+#[derive(Default)]
+pub(crate) struct Caches {
+    pub(crate) count: usize,
+    pub(crate) bins: Vec<Bin>,
+}
+
+impl Finder<'_> {
+    /// All caches of some arenas (or of what else static data leads to). The head of the ring is equally far in all of
+    /// them; it is where most blocks are as they must be, which `is_right` tells, and nine in ten of all.
+    pub(crate) fn find(&self, arenas: &BTreeSet<u64>, is_right: impl Fn(u64, usize) -> bool) -> Caches {
+        let mut rings: BTreeMap<u64, Places> = BTreeMap::new();
+        for arena in arenas {
+            let mut bytes = vec![0; ARENA_HEAD as usize];
+            let got = self.space.fill(*arena, &mut bytes);
+            for (place, word) in words(&bytes[..got]).into_iter().enumerate().filter(|(_, word)| *word % 8 == 0) {
+                if let Some(bins) = self.ring(word) {
+                    rings.entry(8 * place as u64).or_default().extend(bins);
+                }
+            }
+        }
+        let (mut best, mut most) = (Caches::default(), 0);
+        for bins in rings.into_values() {
+            let found = self.all_of(&bins);
+            let blocks = || found.bins.iter().flat_map(|bin| bin.blocks.iter().map(|block| (*block, bin.class)));
+            let right = blocks().filter(|(block, class)| is_right(*block, *class)).count();
+            if right * 10 >= blocks().count() * 9 && (right, found.count) > (most, best.count) {
+                (best, most) = (found, right);
+            }
+        }
+        best
+    }
+
+    /// As `find`, where no arena has a ring (builds without statistics): caches that lie in threads' storage. Bins follow each
+    /// other, and their lists lie in the same order in one block.
+    pub(crate) fn find_in(&self, storage: &[(u64, u64)], is_right: impl Fn(u64, usize) -> bool) -> Caches {
+        let mut found = Caches::default();
+        for (start, end) in storage.iter().filter(|_| self.form.has_low_bits) {
+            let mut bytes = vec![0; end.saturating_sub(*start).min(MAX_STORAGE) as usize];
+            let got = self.space.fill(*start, &mut bytes);
+            let words = words(&bytes[..got]);
+            let Some(place) = (0..words.len()).find(|place| self.are_bins(&words[*place..])) else { continue };
+            let Some(bins) = self.bins_of([start + 8 * place as u64, 0]) else { continue };
+            if bins.iter().all(|bin| bin.blocks.iter().all(|block| is_right(*block, bin.class))) {
+                found.count += 1;
+                found.bins.extend(bins);
+            }
+        }
+        found
+    }
+
+    /// Whether words begin with the bins of all small classes.
+    fn are_bins(&self, words: &[u64]) -> bool {
+        let Some(words) = words.get(..3 * self.small) else { return false };
+        let lists = words.chunks_exact(3).map(|bin| self.list_of([bin[0], bin[1], bin[2]]));
+        let mut last = 0;
+        let all = lists.map(|list| list.map(|(at, count)| at + 8 * count)).all(|end| match end {
+            Some(end) => end > std::mem::replace(&mut last, end),
+            None => false,
+        });
+        all && last - words[0] < MAX_LISTS
+    }
+
+    fn all_of(&self, bins: &[[u64; 2]]) -> Caches {
+        let mut seen = HashSet::new();
+        let own = bins.iter().filter(|bins| seen.insert(bins[0]));
+        let found: Vec<Vec<Bin>> = own.filter_map(|bins| self.bins_of(*bins)).collect();
+        Caches { count: found.len(), bins: found.into_iter().flatten().collect() }
+    }
+
+    /// The bins of a ring that begins at `first`; None where it is none.
+    fn ring(&self, first: u64) -> Option<Places> {
+        let (mut found, mut at) = (Vec::new(), first);
+        let [_, mut before, ..] = self.link(first)?;
+        let last = before;
+        while found.len() < MAX_CACHES {
+            let [next, previous, small, large] = self.link(at)?;
+            if previous != before {
+                return None;
+            }
+            found.push([small, large]);
+            (before, at) = (at, next);
+            if at == first {
+                return (before == last).then_some(found);
+            }
+        }
+        None
+    }
+
+    fn link(&self, at: u64) -> Option<[u64; 4]> {
+        let is_place = |word: u64| word != 0 && word % 8 == 0;
+        let read = words_from::<4>(self.space, at).filter(|_| is_place(at))?;
+        let pointers = if self.form.has_low_bits { 3 } else { 4 };
+        read[..pointers].iter().all(|word| is_place(*word)).then_some(read)
+    }
+
+    /// What the bins of one cache have; None where these are no bins.
+    fn bins_of(&self, [small, large]: [u64; 2]) -> Option<Vec<Bin>> {
+        let mut found = Vec::new();
+        if self.form.has_low_bits {
+            self.add_bins(small, 0, MAX_BINS, &mut found)?;
+        } else {
+            self.add_bins(small, 0, self.small, &mut found)?;
+            self.add_bins(large, self.small, MAX_BINS, &mut found)?;
+        }
+        Some(found)
+    }
+
+    /// Adds the blocks of consecutive bins, up to the first that is not one; None where the very first is not.
+    fn add_bins(&self, bins: u64, first_class: usize, most: usize, found: &mut Vec<Bin>) -> Option<()> {
+        for number in 0..most {
+            let bin = words_from::<3>(self.space, bins.checked_add(24 * number as u64)?);
+            let Some((list, count)) = bin.and_then(|bin| self.list_of(bin)) else {
+                return (number > 0).then_some(());
+            };
+            let mut bytes = vec![0; 8 * count as usize];
+            let got = self.space.fill(list, &mut bytes);
+            // The last one's end may be that of the memory of all.
+            let place = if count == 0 { list - 8 } else { list };
+            found.push(Bin { class: first_class + number, list: place, blocks: words(&bytes[..got]) });
+        }
+        Some(())
+    }
+
+    /// Where the pointers of a bin begin, and how many it has.
+    fn list_of(&self, [first, _, last]: [u64; 3]) -> Option<(u64, u64)> {
+        if self.form.has_low_bits {
+            let (head, full, empty) = (first as u16, (last >> 16) as u16, (last >> 32) as u16);
+            let (bytes, room) = (empty.wrapping_sub(head), empty.wrapping_sub(full));
+            let ends = first.checked_add(u64::from(bytes)).is_some();
+            let fits = first != 0 && first % 8 == 0 && bytes % 8 == 0 && bytes <= room && ends;
+            return fits.then_some((first, u64::from(bytes / 8)));
+        }
+        let count = first >> 32;
+        let start = last.checked_sub(8 * count)?;
+        (last != 0 && last % 8 == 0 && count <= MAX_IN_BIN).then_some((start, count))
+    }
+}

@@ -1,0 +1,204 @@
+//! Where the fields of jemalloc's structures lie, in the forms that they have had: `FORMS`; and its size classes.
+//!
+//! An extent (`extent_t` up to 5.2, `edata_t` from 5.3 on) is `u64 e_bits@0, void *e_addr@8, u64 e_size_esn@16`, links, and from
+//! 64 on a bit for each region of a slab, set where it is free. Offsets and bits are those of the headers and the debug
+//! information of builds of 5.1.0, 5.2.1, 5.3.0 and 5.3.1.
+
+use crate::bytes::u64_at;
+use crate::machine::PageSize;
+
+pub(crate) const EXTENT_BYTES: usize = 128;
+/// Addresses of extents are multiples of this at least; what lies below says more in a leaf of the tree.
+pub(crate) const EXTENT_ALIGNMENT: u64 = 64;
+const BITMAP: usize = 64;
+/// Regions of a slab at most.
+pub(crate) const MAX_REGIONS: u64 = 512;
+pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
+/// The number of the arena of what belongs to none.
+const ARENA_MASK: u64 = 0xfff;
+const SLAB: u32 = 12;
+/// A block has a slab's class, or pages of its own, from here on.
+pub(crate) const SMALLEST_LARGE: u64 = 16 << 10;
+const SMALLEST: u64 = 8;
+
+/// One form of the structures.
+#[derive(Clone, Copy, Debug)]
+pub struct JemallocForm {
+    pub name: &'static str,
+    /// Small classes are multiples of this.
+    pub quantum: u64,
+    /// Where in `e_bits` the state begins, and its bits; the class; how many regions are free.
+    state: (u32, u64),
+    class: u32,
+    free: u32,
+    /// Whether the bins of threads' caches tell their blocks by the low halves of addresses, as from 5.3 on.
+    pub(crate) has_low_bits: bool,
+}
+
+const OLD: JemallocForm =
+    JemallocForm { name: "5.1", quantum: 16, state: (16, 3), class: 18, free: 26, has_low_bits: false };
+const NEW: JemallocForm =
+    JemallocForm { name: "5.3", quantum: 16, state: (17, 7), class: 20, free: 28, has_low_bits: true };
+
+/// The forms, by their names.
+pub const FORMS: [JemallocForm; 4] = [
+    NEW,
+    JemallocForm { name: "5.3, quantum 8", quantum: 8, ..NEW },
+    OLD,
+    JemallocForm { name: "5.1, quantum 8", quantum: 8, ..OLD },
+];
+
+/// The form of that name.
+pub fn form_named(name: &str) -> Option<&'static JemallocForm> {
+    FORMS.iter().find(|form| form.name == name)
+}
+
+impl JemallocForm {
+    /// The sizes of the classes, but for the last few, which no memory is large enough for: multiples of the quantum up to four of it, then four to each doubling.
+    pub(crate) fn sizes(&self) -> Vec<u64> {
+        let mut sizes: Vec<u64> = if self.quantum > SMALLEST { vec![SMALLEST] } else { Vec::new() };
+        sizes.extend((1..=4).map(|number| number * self.quantum));
+        let mut base = 4 * self.quantum;
+        while base < 1 << 61 {
+            sizes.extend((1..=4).map(|number| base + number * (base / 4)));
+            base *= 2;
+        }
+        sizes
+    }
+
+    /// How many classes have slabs.
+    pub(crate) fn small(&self, sizes: &[u64]) -> usize {
+        sizes.partition_point(|size| *size < SMALLEST_LARGE)
+    }
+
+    /// The extent whose structure is at `at`.
+    pub(crate) fn extent(&self, page: PageSize, at: u64, bytes: &[u8]) -> Extent {
+        let (bits, address, size) = (u64_at(bytes, 0), u64_at(bytes, 8), u64_at(bytes, 16));
+        let start = page.down(address);
+        let mut free = [0; WORDS];
+        free.iter_mut().enumerate().for_each(|(place, word)| *word = u64_at(bytes, BITMAP + 8 * place));
+        Extent {
+            at,
+            address,
+            start,
+            end: start.saturating_add(page.down(size)),
+            arena: (bits & ARENA_MASK) as u32,
+            is_slab: bits >> SLAB & 1 == 1,
+            state: match bits >> self.state.0 & self.state.1 {
+                0 => State::Active,
+                1 => State::Dirty,
+                2 => State::Muzzy,
+                3 => State::Retained,
+                _ => State::Moving,
+            },
+            class: (bits >> self.class & 0xff) as usize,
+            free_count: bits >> self.free & 0x3ff,
+            free,
+        }
+    }
+}
+
+/// What an extent is used for; in motion is one that a thread is splitting, merging or purging just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Active,
+    Dirty,
+    Muzzy,
+    Retained,
+    Moving,
+}
+
+/// What an extent says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Where its structure is.
+    pub(crate) at: u64,
+    /// Where its blocks begin.
+    pub(crate) address: u64,
+    /// Its pages.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) arena: u32,
+    pub(crate) is_slab: bool,
+    pub(crate) state: State,
+    pub(crate) class: usize,
+    pub(crate) free_count: u64,
+    /// A bit for each free region; behind the last one are other things.
+    pub(crate) free: [u64; WORDS],
+}
+
+impl Extent {
+    pub(crate) fn size(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// The regions of a slab whose class has this size; None where no whole number of them fits.
+    pub(crate) fn regions(&self, size: u64) -> Option<u64> {
+        let count = self.size() / size;
+        (self.size() % size == 0 && (1..=MAX_REGIONS).contains(&count) && self.address == self.start).then_some(count)
+    }
+
+    /// The words of the bitmap of so many regions; None where a bit behind the last one is set.
+    pub(crate) fn bitmap(&self, count: u64) -> Option<&[u64]> {
+        let words = &self.free[..count.div_ceil(64) as usize];
+        let rest = count % 64;
+        let is_clean = rest == 0 || words.last().is_none_or(|word| word >> rest == 0);
+        is_clean.then_some(words)
+    }
+
+    /// Whether what it says of its blocks agrees, for an active one: the size of its class with its own, and of a slab the
+    /// regions that are free.
+    pub(crate) fn agrees(&self, page: PageSize, sizes: &[u64]) -> bool {
+        let Some(size) = sizes.get(self.class).copied() else { return false };
+        if self.is_slab {
+            let words = self.regions(size).and_then(|count| self.bitmap(count));
+            return words.is_some_and(|words| ones(words) == self.free_count);
+        }
+        // One that is sampled keeps the class of a small block.
+        let class =
+            if size < SMALLEST_LARGE { sizes.partition_point(|size| *size < SMALLEST_LARGE) } else { self.class };
+        let fits = |own: u64| is_of_class(sizes, class, own);
+        fits(self.size()) || fits(self.size().saturating_sub(page.bytes()))
+    }
+
+    /// Bytes of the block of an active one that is no slab: from 5.3.1 on a large block may have any number of pages. `pad`: how
+    /// much longer extents are than their blocks.
+    pub(crate) fn usable(&self, size: u64, pad: u64) -> u64 {
+        if size < SMALLEST_LARGE {
+            size
+        } else {
+            self.size().saturating_sub(pad)
+        }
+    }
+
+    /// Whether it is of a build that lays out large blocks on any line of their first page.
+    pub(crate) fn is_shifted(&self) -> bool {
+        self.state == State::Active && !self.is_slab && self.address != self.start
+    }
+}
+
+/// Whether a block of so many bytes is of this class: of those that hold it, the smallest.
+pub(crate) fn is_of_class(sizes: &[u64], class: usize, bytes: u64) -> bool {
+    let below = class.checked_sub(1).map_or(0, |below| sizes[below]);
+    sizes.get(class).is_some_and(|size| below < bytes && bytes <= *size)
+}
+
+pub(crate) fn ones(words: &[u64]) -> u64 {
+    words.iter().map(|word| u64::from(word.count_ones())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The counts of `SC_NSIZES` and `SC_NBINS`, and some sizes, of jemalloc's own table.
+    #[test]
+    fn classes() {
+        let sizes = NEW.sizes();
+        assert_eq!((sizes[..7].to_vec(), sizes[35], sizes[36]), (vec![8, 16, 32, 48, 64, 80, 96], 14336, 16384));
+        assert_eq!((NEW.small(&sizes), sizes.len()), (36, 225));
+        let fine = FORMS[1];
+        let sizes = fine.sizes();
+        assert_eq!((sizes[..6].to_vec(), fine.small(&sizes)), (vec![8, 16, 24, 32, 40, 48], 39));
+    }
+}

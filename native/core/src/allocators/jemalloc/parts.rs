@@ -1,0 +1,214 @@
+//! The areas of jemalloc part by part; its blocks, its unused bytes.
+
+use crate::allocators::jemalloc::areas::{Area, Piece, Span};
+use crate::allocators::jemalloc::walk::Jemalloc;
+use crate::allocators::part::{Part, Parts};
+use crate::bits;
+use crate::error::Result;
+use crate::work::Watcher;
+use std::cmp::Reverse;
+
+/// Unused bytes; the parts before and after them are `(address, size, what)`.
+#[derive(Clone, Copy, Debug)]
+pub struct JemallocHole {
+    pub start: u64,
+    pub end: u64,
+    pub before: Neighbour,
+    pub after: Neighbour,
+}
+
+/// [start, end) of several.
+type Ranges = Vec<(u64, u64)>;
+
+type Neighbour = Option<(u64, u64, &'static str)>;
+
+/// What lies at an address: where it begins, its size, what it is, and the list that a free block is on.
+#[derive(Clone, Copy, Debug)]
+pub struct JemallocFound {
+    pub address: u64,
+    pub size: u64,
+    pub state: &'static str,
+    pub list: Option<&'static str>,
+    pub root: u32,
+    pub arena: u32,
+}
+
+impl Parts for Jemalloc {
+    /// Those of an area.
+    fn show_parts(&self, start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
+        let place = self.areas.areas.binary_search_by_key(&start, |area| area.start).ok()?;
+        let area = &self.areas.areas[place];
+        self.parts_of(area, &mut show);
+        Some(area.end)
+    }
+}
+
+impl Jemalloc {
+    /// The stretches without a gap, ascending.
+    pub fn areas(&self) -> &[Area] {
+        &self.areas.areas
+    }
+
+    fn parts_of(&self, area: &Area, show: &mut impl FnMut(u64, u64, Part)) {
+        let pieces = self.areas.pieces_of(area);
+        // The runs are in the order of their pieces.
+        let mut place = self.runs.runs.partition_point(|run| run.start < area.start);
+        for piece in pieces {
+            match plain(piece.span) {
+                Some(part) => show(piece.start, piece.end, part),
+                None => {
+                    match self.is_own(place) {
+                        true => show(piece.start, piece.end, Part::Header),
+                        false => self.parts_of_run(piece, place, show),
+                    }
+                    place += 1;
+                }
+            }
+        }
+    }
+
+    /// An active extent: what is left over before its blocks and behind them, and these, neighbours that are alike together.
+    fn parts_of_run(&self, piece: &Piece, place: usize, show: &mut impl FnMut(u64, u64, Part)) {
+        let (run, used, cached) = (&self.runs.runs[place], self.runs.used_of(place), self.cached_of(place));
+        let mut whole = |start: u64, end: u64, part: Part| {
+            if start < end {
+                show(start, end, part);
+            }
+        };
+        whole(piece.start, run.start, Part::Padding);
+        let mut from = 0;
+        while from < run.count {
+            let part = part_of(used, cached, from);
+            let to = (from..run.count).find(|number| part_of(used, cached, *number) != part).unwrap_or(run.count);
+            whole(run.block(from), run.block(to), part);
+            from = to;
+        }
+        whole(run.end(), piece.end, Part::Padding);
+    }
+
+    /// What holds `address`; None outside of all. The state is used, free, `dirty pages`, `muzzy pages`, `retained address
+    /// space`, metadata, padding or unexplained.
+    pub fn find(&self, address: u64) -> Option<JemallocFound> {
+        let piece = self.areas.piece_at(address)?;
+        let (root, arena) = (piece.root, piece.arena);
+        let of = |(start, end): (u64, u64), state, list| {
+            Some(JemallocFound { address: start, size: end - start, state, list, root, arena })
+        };
+        let Some(place) = self.runs.run_at(address).filter(|_| piece.is_run()) else {
+            let Span::Run(start) = piece.span else { return of((piece.start, piece.end), word(piece.span), None) };
+            let end = self.runs.run_at(start).map_or(start, |place| self.runs.runs[place].end());
+            return of(if address < start { (piece.start, start) } else { (end, piece.end) }, "padding", None);
+        };
+        let run = &self.runs.runs[place];
+        let number = (address - run.start) / run.stride;
+        let block = (run.block(number), run.block(number + 1));
+        match part_of(self.runs.used_of(place), self.cached_of(place), number) {
+            _ if self.is_own(place) => of(block, "metadata", None),
+            Part::Used => of(block, "used", None),
+            Part::Cached => of(block, "free", Some("thread cache")),
+            _ => of(block, "free", Some("slab")),
+        }
+    }
+
+    /// Maximal runs of unused bytes, of at least `minimum`; address space that is only retained is none.
+    pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<JemallocHole>> {
+        let mut holes = Vec::new();
+        for area in self.areas() {
+            watcher.check()?;
+            self.holes_of(area, minimum.max(1), &mut holes);
+        }
+        Ok(holes)
+    }
+
+    fn holes_of(&self, area: &Area, minimum: u64, holes: &mut Vec<JemallocHole>) {
+        let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
+        let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
+            if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
+                holes.push(JemallocHole { start, end, before, after });
+            }
+        };
+        self.parts_of(area, &mut |start, end, part| {
+            if part.is_free() {
+                open = Some((open.map_or(start, |run| run.0), end));
+                return;
+            }
+            // Of neighbours that are used, the block that touches it.
+            let edge = |address: u64| match self.runs.block_at(address) {
+                Some(cell) if part == Part::Used => Some((cell.address, cell.size, part.name())),
+                _ => Some((start, end - start, part.name())),
+            };
+            close(open.take(), before, edge(start));
+            before = edge(end - 1);
+        });
+        close(open, before, None);
+    }
+
+    /// [start, end) of the extents in which no block is, dirty and muzzy ones, ascending.
+    pub fn unused(&self) -> (Ranges, Ranges) {
+        let of = |span: Span| {
+            let pieces = self.areas.pieces.iter().filter(|piece| piece.span == span);
+            pieces.map(|piece| (piece.start, piece.end)).collect()
+        };
+        (of(Span::Dirty), of(Span::Muzzy))
+    }
+
+    /// The used blocks `(address, size)` of the run that has `address`.
+    pub fn used_in_run(&self, address: u64) -> Vec<(u64, u64)> {
+        let Some(place) = self.runs.run_at(address) else { return Vec::new() };
+        let run = &self.runs.runs[place];
+        bits::members(self.runs.used_of(place)).map(|number| (run.block(number), run.stride)).collect()
+    }
+
+    /// The used blocks `(address, size)` of `least` to `largest` bytes, ascending by address.
+    fn used_of_sizes(&self, least: u64, largest: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let meant = self.runs.runs.iter().enumerate().filter(move |(_, run)| (least..=largest).contains(&run.stride));
+        meant.flat_map(|(place, run)| {
+            bits::members(self.runs.used_of(place)).map(|number| (run.block(number), run.stride))
+        })
+    }
+
+    /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes.
+    pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
+        self.used_of_sizes(least, largest).take(most).collect()
+    }
+
+    /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
+    pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
+        let mut found: Vec<(u64, u64)> = self.used_of_sizes(least, u64::MAX).collect();
+        found.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
+        found.truncate(most);
+        found
+    }
+}
+
+fn part_of(used: &[u64], cached: &[u64], number: u64) -> Part {
+    match (bits::get(used, number), bits::get(cached, number)) {
+        (true, _) => Part::Used,
+        (false, true) => Part::Cached,
+        (false, false) => Part::Free,
+    }
+}
+
+/// What a piece without blocks is.
+fn plain(span: Span) -> Option<Part> {
+    match span {
+        Span::Run(_) => None,
+        Span::Dirty | Span::Moving => Some(Part::FreeRun),
+        Span::Muzzy => Some(Part::Muzzy),
+        Span::Retained => Some(Part::Reserved),
+        Span::Metadata => Some(Part::Header),
+        Span::Unexplained => Some(Part::Unexplained),
+    }
+}
+
+/// What such a piece is called.
+fn word(span: Span) -> &'static str {
+    match span {
+        Span::Run(_) => "used",
+        Span::Dirty | Span::Moving => "dirty pages",
+        Span::Muzzy => "muzzy pages",
+        Span::Retained => "retained address space",
+        Span::Metadata => "metadata",
+        Span::Unexplained => "unexplained",
+    }
+}

@@ -1,0 +1,306 @@
+//! The tree that leads from each page to its extent: `arena_emap_global.rtree`, up to 5.2 `extents_rtree`.
+//!
+//! Its root is an array in static data. For addresses of 48 bits it leads to leaves of a word for each page, for 57 bits to
+//! nodes and from there to leaves of two words. Which it is was decided by the machine that jemalloc was configured on.
+
+use crate::allocators::jemalloc::layout::{Extent, EXTENT_ALIGNMENT, EXTENT_BYTES, FORMS};
+use crate::bytes::{range_at, u64_at, words};
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+use std::collections::BTreeMap;
+
+/// Read at a time.
+const PIECE: usize = 256 << 10;
+const PAGE_BITS: u32 = 12;
+const STRETCH: u64 = 4 << 10;
+/// No class of an element of a leaf is above this.
+const MAX_CLASSES: u64 = 240;
+/// Elements of a leaf that are asked whether it is one.
+const ELEMENTS_ASKED: usize = 32;
+/// Extents that are asked whether they have the page that names them.
+const EXTENTS_ASKED: usize = 5000;
+/// The low 48 bits of an element are the address of its extent, and what it says beside.
+const COMPACT_MASK: u64 = 0xffff_ffff_ffc0;
+/// Extents that are read at once.
+const BATCH: usize = 4 << 10;
+/// Tables that are tried at most, for each range of static data.
+const MAX_TRIED: usize = 1 << 16;
+
+/// How addresses are taken apart: bits for each level, and bytes of an element of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub bits: u32,
+    /// Bits for the root, for nodes between (or none), and for leaves.
+    levels: (u32, Option<u32>, u32),
+    element: u64,
+}
+
+/// For addresses of 48 bits and of 57.
+pub const SHAPES: [Shape; 2] = [
+    Shape { bits: 48, levels: (18, None, 18), element: 8 },
+    Shape { bits: 57, levels: (15, Some(15), 15), element: 16 },
+];
+
+impl Shape {
+    /// The shape for so many bits.
+    pub fn of(bits: u32) -> Option<Shape> {
+        SHAPES.into_iter().find(|shape| shape.bits == bits)
+    }
+
+    fn root_bytes(&self) -> u64 {
+        8 << self.levels.0
+    }
+
+    fn node_bytes(&self) -> u64 {
+        self.levels.1.map_or(self.leaf_bytes(), |bits| 8 << bits)
+    }
+
+    fn leaf_bytes(&self) -> u64 {
+        self.element << self.levels.2
+    }
+
+    /// Bits of addresses below an index of the root.
+    fn root_shift(&self) -> u32 {
+        self.bits - self.levels.0
+    }
+
+    fn leaf_shift(&self) -> u32 {
+        PAGE_BITS + self.levels.2
+    }
+
+    /// The extent that an element of a leaf leads to, if any.
+    fn extent(&self, word: u64) -> Option<u64> {
+        let masked = if self.element == 8 { word & COMPACT_MASK } else { word };
+        (masked != 0 && masked % EXTENT_ALIGNMENT == 0).then_some(masked)
+    }
+}
+
+/// The root of a tree in static data, and for how many bits of addresses it is.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundTree {
+    pub address: u64,
+    pub bits: u32,
+}
+
+/// Shows the words of a table that are not zero, `step` bytes apart, each with its index. Absent pages are zeros.
+fn show_words(space: &Space, start: u64, size: u64, step: u64, mut show: impl FnMut(u64, u64)) {
+    let mut scratch = vec![0; PIECE.min(size as usize)];
+    space.show(start, start.saturating_add(size), &mut scratch, |at, piece| {
+        for (word, place) in words(piece).into_iter().zip((at - start) / 8..).filter(|(word, _)| *word != 0) {
+            if place * 8 % step == 0 {
+                show(place * 8 / step, word);
+            }
+        }
+    });
+}
+
+/// The roots of trees in `data` (ascending, joined), whose tables and extents must lie in `anonymous` memory (the same).
+pub fn find_trees(
+    watcher: &dyn Watcher,
+    space: &Space,
+    data: &[(u64, u64)],
+    anonymous: &[(u64, u64)],
+) -> Result<Vec<FoundTree>> {
+    let mut found: Vec<FoundTree> = Vec::new();
+    for (start, end) in data.iter().copied() {
+        for shape in SHAPES.iter().filter(|shape| end - start >= shape.root_bytes()) {
+            watcher.check()?;
+            let search = Search { space, shape: *shape, data: (start, end), anonymous };
+            let new = search.roots(watcher)?;
+            found.extend(new.into_iter().map(|address| FoundTree { address, bits: shape.bits }));
+        }
+    }
+    Ok(found)
+}
+
+struct Search<'a> {
+    space: &'a Space,
+    shape: Shape,
+    data: (u64, u64),
+    anonymous: &'a [(u64, u64)],
+}
+
+impl Search<'_> {
+    /// A word at A that leads to the table of addresses whose upper bits are k has its root at A - 8k.
+    fn roots(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
+        let (start, end) = self.data;
+        let mut words = Vec::new();
+        show_words(self.space, start, end - start, 8, |index, word| words.push((start + 8 * index, word)));
+        let (mut found, mut tried): (Vec<u64>, BTreeMap<u64, u64>) = (Vec::new(), BTreeMap::new());
+        words.retain(|(at, word)| self.has_room(*at) && self.is_table(*word, self.shape.node_bytes()));
+        for (at, word) in words.into_iter().take(MAX_TRIED) {
+            watcher.check()?;
+            let base = *tried.entry(word).or_insert_with(|| self.upper_bits(word).unwrap_or(u64::MAX));
+            let Some(root) = base.checked_mul(8).and_then(|offset| at.checked_sub(offset)) else { continue };
+            let fits = root >= start && root.saturating_add(self.shape.root_bytes()) <= end;
+            if fits && !found.contains(&root) {
+                found.push(root);
+            }
+        }
+        found.retain(|root| self.is_proven(*root));
+        Ok(found)
+    }
+
+    /// Whether the root of a tree with a word at `at`, for addresses that are there, would lie in the static data.
+    fn has_room(&self, at: u64) -> bool {
+        let (start, end) = self.data;
+        let upper = |address: u64| address >> self.shape.root_shift();
+        self.anonymous.iter().any(|(first, last)| {
+            let (low, high) = (upper(*first), upper(last - 1));
+            // Some index between these two fits.
+            let most = at.saturating_sub(start) / 8;
+            let least = (at + self.shape.root_bytes()).saturating_sub(end).div_ceil(8);
+            low.max(least) <= high.min(most)
+        })
+    }
+
+    fn is_table(&self, address: u64, size: u64) -> bool {
+        let place = range_at(self.anonymous, address).map(|place| self.anonymous[place]);
+        address % EXTENT_ALIGNMENT == 0 && place.is_some_and(|(_, end)| end - address >= size)
+    }
+
+    /// The index in the root by the first extents that a table leads to; None where it leads to none, or to anything else.
+    fn upper_bits(&self, table: u64) -> Option<u64> {
+        let leaf = match self.shape.levels.1 {
+            None => table,
+            Some(_) => {
+                let (leaf, size) = (self.shape.leaf_bytes(), self.shape.node_bytes());
+                let nodes = first_words(self.space, (table, size, 8), 1, |word| self.is_table(word, leaf))?;
+                nodes.first()?.1
+            }
+        };
+        let place = (leaf, self.shape.leaf_bytes(), self.shape.element);
+        let elements = first_words(self.space, place, ELEMENTS_ASKED, |word| self.is_element(word))?;
+        elements.into_iter().find_map(|(index, word)| {
+            let extent = self.extent_at(self.shape.extent(word)?)?;
+            let page = extent.start >> PAGE_BITS & ((1 << self.shape.levels.2) - 1);
+            let is_named = page <= index && extent.size() >> PAGE_BITS > index - page;
+            is_named.then_some(extent.start >> self.shape.root_shift())
+        })
+    }
+
+    /// Whether a word may be one of a leaf: an extent, or what is left of one that was taken out.
+    fn is_element(&self, word: u64) -> bool {
+        let is_of_class = self.shape.element != 8 || word >> 48 <= MAX_CLASSES;
+        let at = if self.shape.element == 8 { word & COMPACT_MASK } else { word };
+        is_of_class && (at == 0 || self.is_table(at, EXTENT_BYTES as u64))
+    }
+
+    fn extent_at(&self, at: u64) -> Option<Extent> {
+        let mut bytes = [0; EXTENT_BYTES];
+        self.space.exact(at, &mut bytes).ok()?;
+        // Addresses and sizes are the same in all forms.
+        Some(FORMS[0].extent(self.space.page(), at, &bytes))
+    }
+
+    /// Whether nine in ten of the elements name an extent that has their page.
+    fn is_proven(&self, root: u64) -> bool {
+        let (mut right, mut wrong) = (0u64, 0u64);
+        let named = named_extents(self.space, self.shape, root);
+        for (at, page) in named.into_iter().take(EXTENTS_ASKED) {
+            let fits = self.extent_at(at).is_some_and(|extent| (extent.start..extent.end).contains(&page));
+            *(if fits { &mut right } else { &mut wrong }) += 1;
+        }
+        right > 0 && wrong * 9 <= right
+    }
+}
+
+/// The first `most` words of a table that are not zero, each with its index; None where one does not fit. `place`: where the
+/// table begins, its bytes, and how far words lie apart. No more is read than these take.
+fn first_words(
+    space: &Space,
+    (start, size, step): (u64, u64, u64),
+    most: usize,
+    fits: impl Fn(u64) -> bool,
+) -> Option<Vec<(u64, u64)>> {
+    let (mut found, mut at, end) = (Vec::new(), start, start.saturating_add(size));
+    let mut bytes = [0; STRETCH as usize];
+    while found.len() < most {
+        let Some(next) = space.next_backed(at).filter(|next| *next < end) else { break };
+        let from = start + (next - start) / STRETCH * STRETCH;
+        let got = space.fill(from, &mut bytes[..STRETCH.min(end - from) as usize]);
+        for (word, place) in words(&bytes[..got]).into_iter().zip((from - start) / 8..) {
+            if word != 0 && place * 8 % step == 0 && found.len() < most {
+                if !fits(word) {
+                    return None;
+                }
+                found.push((place * 8 / step, word));
+            }
+        }
+        at = from + STRETCH;
+    }
+    Some(found)
+}
+
+/// Tables, each with the lowest address that it is for.
+type Tables = Vec<(u64, u64)>;
+
+/// The tables that a tree leads to: nodes, where it has some, and leaves, each with the lowest address that it is for. What is
+/// no table must not be read again and again: they lie apart.
+fn tables(space: &Space, shape: Shape, root: u64) -> (Tables, Tables) {
+    let apart = |mut found: Vec<(u64, u64)>, size: u64| {
+        found.retain(|(table, _)| table % EXTENT_ALIGNMENT == 0 && space.covers(*table, size));
+        found.sort_unstable();
+        found.dedup_by(|next, kept| next.0 < kept.0.saturating_add(size));
+        found
+    };
+    let mut first = Vec::new();
+    show_words(space, root, shape.root_bytes(), 8, |index, word| first.push((word, index << shape.root_shift())));
+    let first = apart(first, shape.node_bytes());
+    if shape.levels.1.is_none() {
+        return (Vec::new(), first);
+    }
+    let mut leaves = Vec::new();
+    for (node, base) in &first {
+        show_words(space, *node, shape.node_bytes(), 8, |index, word| {
+            leaves.push((word, base + (index << shape.leaf_shift())));
+        });
+    }
+    (first, apart(leaves, shape.leaf_bytes()))
+}
+
+/// The addresses of nodes and leaves.
+pub(crate) fn table_addresses(space: &Space, shape: Shape, root: u64) -> Vec<u64> {
+    let (nodes, leaves) = tables(space, shape, root);
+    nodes.into_iter().chain(leaves).map(|(table, _)| table).collect()
+}
+
+/// The extents that a tree leads to, ascending, each with the first page that names it.
+pub(crate) fn named_extents(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> {
+    let (_, leaves) = tables(space, shape, root);
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for (leaf, base) in leaves {
+        show_words(space, leaf, shape.leaf_bytes(), shape.element, |index, word| {
+            let at = shape.extent(word).filter(|at| found.last().is_none_or(|(last, _)| last != at));
+            found.extend(at.map(|at| (at, base + (index << PAGE_BITS))));
+        });
+    }
+    found.sort_unstable();
+    found.dedup_by_key(|(at, _)| *at);
+    found
+}
+
+/// The extents at some addresses, in their order, without those that cannot be read, which are counted.
+pub(crate) fn show_extents(space: &Space, places: &[u64], mut show: impl FnMut(u64, &[u8])) -> Vec<u64> {
+    let (mut bytes, mut absent) = (Vec::new(), Vec::new());
+    for batch in places.chunks(BATCH) {
+        bytes.resize(batch.len() * EXTENT_BYTES, 0);
+        let good = space.many(batch, EXTENT_BYTES, &mut bytes);
+        for ((at, is_there), bytes) in batch.iter().zip(good).zip(bytes.chunks_exact(EXTENT_BYTES)) {
+            if is_there {
+                show(*at, bytes);
+            } else {
+                absent.push(*at);
+            }
+        }
+    }
+    absent
+}
+
+/// `u64_at` of bytes that were read of a place, 0 where nothing is.
+pub(crate) fn words_from<const COUNT: usize>(space: &Space, at: u64) -> Option<[u64; COUNT]> {
+    let mut bytes = vec![0; 8 * COUNT];
+    space.exact(at, &mut bytes).ok()?;
+    Some(std::array::from_fn(|place| u64_at(&bytes, 8 * place)))
+}

@@ -1,0 +1,375 @@
+//! Everything that some jemallocs have: extents, base blocks, and which blocks are handed out, cached and free.
+
+use crate::allocators::damage::{Damage, ABSENT, READABLE};
+use crate::allocators::jemalloc::areas::{Areas, Piece, Span};
+use crate::allocators::jemalloc::base::{blocks_of, find_blocks, led_into};
+use crate::allocators::jemalloc::caches::{Bin, Caches, Finder};
+use crate::allocators::jemalloc::layout::{is_of_class, ones, Extent, JemallocForm, State};
+use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, Shape};
+use crate::allocators::runs::{Run, Runs};
+use crate::allocators::spread::spread;
+use crate::bits;
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+const MAX_DAMAGE: usize = 1000;
+/// Of so many extents at most it is asked whether a form fits.
+const EXTENTS_ASKED: usize = 2048;
+
+/// Of how many active extents it was asked whether they are as a form says, and how many are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JemallocFit {
+    pub extents: u64,
+    pub fit: u64,
+}
+
+/// How well a form fits the active extents of a tree.
+pub fn fit_of(space: &Space, form: &JemallocForm, root: u64, shape: Shape) -> JemallocFit {
+    let named = named_extents(space, shape, root);
+    let all: Vec<&(u64, u64)> = named.iter().collect();
+    let asked: Vec<u64> = spread(&all, EXTENTS_ASKED).into_iter().map(|((at, _), _)| *at).collect();
+    let (sizes, page, mut found) = (form.sizes(), space.page(), JemallocFit::default());
+    show_extents(space, &asked, |at, bytes| {
+        let extent = form.extent(page, at, bytes);
+        if extent.state == State::Active && extent.class < sizes.len() {
+            found.extents += 1;
+            found.fit += u64::from(extent.agrees(page, &sizes));
+        }
+    });
+    found
+}
+
+/// One jemalloc: its form, its tree, the static data of the module that it is in, and where threads' storage may lie.
+pub struct JemallocRoot {
+    pub form: &'static JemallocForm,
+    pub root: u64,
+    pub shape: Shape,
+    pub data: Vec<(u64, u64)>,
+    pub storage: Vec<(u64, u64)>,
+}
+
+/// What an arena has, in bytes: extents by what they are used for, blocks in use, blocks in threads' caches, and blocks in
+/// which these caches keep their lists (`own`). `arena`: its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaUse {
+    pub root: u32,
+    pub arena: u32,
+    pub active: u64,
+    pub dirty: u64,
+    pub muzzy: u64,
+    pub retained: u64,
+    pub used: u64,
+    pub cached: u64,
+    pub own: u64,
+}
+
+/// Blocks of one size of an arena; `slabs`: none for large ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassUse {
+    pub root: u32,
+    pub arena: u32,
+    pub size: u64,
+    pub slabs: u64,
+    pub used: u64,
+    pub cached: u64,
+    pub own: u64,
+    pub free: u64,
+}
+
+/// What was not as it is at rest: a thread was inside jemalloc. Extents that a thread is just changing, blocks that a cache has
+/// and a slab too, and entries of caches that lead to no block of their class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InMotion {
+    pub extents: u64,
+    pub both: u64,
+    pub astray: u64,
+}
+
+/// All of some jemallocs, by address.
+pub struct Jemalloc {
+    pub runs: Arc<Runs>,
+    /// Of each run, its root, its arena, and whether it is a slab.
+    pub(super) owners: Vec<(u32, u32, bool)>,
+    /// Blocks in threads' caches, by number.
+    pub(super) cached: bits::Bits,
+    /// Blocks in which these caches keep their lists.
+    pub(super) own: bits::Bits,
+    pub(super) areas: Areas,
+    /// How many caches of threads were found, by root.
+    pub caches: Vec<usize>,
+    pub moving: InMotion,
+    pub damage: Vec<Damage>,
+    /// Slabs whose bitmap and count of free regions differ.
+    pub miscounted: Vec<Damage>,
+}
+
+/// What is gathered of one jemalloc after the other.
+#[derive(Default)]
+struct Gathered {
+    runs: Vec<(Run, Vec<u64>)>,
+    /// By where a run begins.
+    owners: BTreeMap<u64, (u32, u32, bool)>,
+    pieces: Vec<Piece>,
+    /// By bins of caches.
+    cached: Vec<Vec<u64>>,
+    lists: Vec<u64>,
+    caches: Vec<usize>,
+    moving: InMotion,
+    damage: Vec<Damage>,
+    miscounted: Vec<Damage>,
+}
+
+/// Reads all of some jemallocs. `anonymous`: where their own memory may lie, ascending.
+pub fn read_jemalloc(
+    watcher: &dyn Watcher,
+    space: &Space,
+    anonymous: &[(u64, u64)],
+    roots: &[JemallocRoot],
+) -> Result<Jemalloc> {
+    space
+        .task(watcher, None)
+        .alone(|control| {
+            let blocks = find_blocks(space, anonymous);
+            let mut found = Gathered::default();
+            for (root, number) in roots.iter().zip(0..) {
+                control.advance(0)?;
+                let named = named_extents(space, root.shape, root.root);
+                let places: Vec<u64> = named.into_iter().map(|(at, _)| at).collect();
+                let from = found.runs.len();
+                found.add_extents(space, root.form, number, &places);
+                control.advance(0)?;
+                let tables = table_addresses(space, root.shape, root.root);
+                let mut own = blocks_of(space, &blocks, places.into_iter().chain(tables));
+                let known = led_into(
+                    space,
+                    &root.data,
+                    &blocks.iter().map(|(start, block)| (*start, block.end)).collect::<Vec<_>>(),
+                );
+                own = blocks_of(space, &blocks, own.iter().map(|(start, _)| *start).chain(known));
+                let metadata = |(start, end): &(u64, u64)| Piece::new(*start, *end, Span::Metadata, number);
+                found.pieces.extend(own.iter().map(metadata));
+                found.add_caches(space, root, &own, from);
+            }
+            Ok(found)
+        })?
+        .finish()
+}
+
+impl Gathered {
+    /// The extents at some places: pieces of memory, and the blocks of the active ones.
+    fn add_extents(&mut self, space: &Space, form: &JemallocForm, root: u32, places: &[u64]) {
+        let (sizes, page) = (form.sizes(), space.page());
+        let mut pad = 0;
+        show_extents(space, places, |at, bytes| {
+            if form.extent(page, at, bytes).is_shifted() {
+                pad = page.bytes();
+            }
+        });
+        let absent = show_extents(space, places, |at, bytes| {
+            let extent = form.extent(page, at, bytes);
+            // What is only retained may be mapped so that nobody can read it.
+            let is_there = extent.state != State::Active || space.covers(extent.start, extent.size());
+            if extent.size() == 0 || extent.end > space.machine.user_end || !is_there {
+                self.report(at, "memory of an extent", "mapped memory", format!("{:#x}", extent.address));
+            } else {
+                self.add_extent(&extent, (&sizes, pad), root);
+            }
+        });
+        absent.into_iter().for_each(|at| self.report(at, "extent", READABLE, ABSENT));
+    }
+
+    fn add_extent(&mut self, extent: &Extent, sizes: (&[u64], u64), root: u32) {
+        let span = match extent.state {
+            State::Active => self.add_active(extent, sizes, root),
+            State::Dirty => Span::Dirty,
+            State::Muzzy => Span::Muzzy,
+            State::Retained => Span::Retained,
+            State::Moving => Span::Moving,
+        };
+        self.moving.extents += u64::from(span == Span::Moving);
+        self.pieces.push(Piece { arena: extent.arena, ..Piece::new(extent.start, extent.end, span, root) });
+    }
+
+    /// An active one without a class is in the hands of a thread that splits, merges or purges it: no block.
+    fn add_active(&mut self, extent: &Extent, (sizes, pad): (&[u64], u64), root: u32) -> Span {
+        let Some(size) = sizes.get(extent.class).copied() else { return Span::Moving };
+        let (run, used) = if extent.is_slab {
+            let Some((count, free)) = extent.regions(size).and_then(|count| Some((count, extent.bitmap(count)?)))
+            else {
+                self.report(extent.at, "bitmap of a slab", format!("regions of {size} bytes"), "bits that do not fit");
+                return Span::Unexplained;
+            };
+            if ones(free) != extent.free_count {
+                let found = Damage::new(
+                    extent.at,
+                    "free regions of a slab",
+                    extent.free_count.to_string(),
+                    ones(free).to_string(),
+                );
+                self.miscounted.push(found);
+            }
+            let mut used: Vec<u64> = free.iter().map(|word| !word).collect();
+            bits::clear_range(&mut used, count, count.next_multiple_of(64));
+            (Run { start: extent.address, stride: size, count }, used)
+        } else {
+            let usable = extent.usable(size, pad);
+            if usable == 0 || extent.address.checked_add(usable).is_none_or(|end| end > extent.end) {
+                self.report(
+                    extent.at,
+                    "size of a large block",
+                    format!("at most {}", extent.size()),
+                    usable.to_string(),
+                );
+                return Span::Unexplained;
+            }
+            (Run { start: extent.address, stride: usable, count: 1 }, vec![1])
+        };
+        self.owners.insert(run.start, (root, extent.arena, extent.is_slab));
+        self.runs.push((run, used));
+        Span::Run(run.start)
+    }
+
+    /// The caches of the jemalloc whose runs are those from `from` on; `own`: its base blocks.
+    fn add_caches(&mut self, space: &Space, root: &JemallocRoot, own: &[(u64, u64)], from: usize) {
+        let sizes = root.form.sizes();
+        let mut runs: Vec<Run> = self.runs[from..].iter().map(|(run, _)| *run).collect();
+        runs.sort_unstable_by_key(|run| run.start);
+        let is_right = |block: u64, class: usize| {
+            let place = runs.partition_point(|run| run.start <= block);
+            place.checked_sub(1).is_some_and(|place| {
+                let (run, inside) = (&runs[place], block - runs[place].start);
+                is_of_class(&sizes, class, run.stride) && inside % run.stride == 0 && block < run.end()
+            })
+        };
+        let finder = Finder { space, form: root.form, small: root.form.small(&sizes) };
+        let mut caches = finder.find(&led_into(space, &root.data, own), is_right);
+        if caches.count == 0 {
+            caches = finder.find_in(&root.storage, is_right);
+        }
+        let Caches { count, bins } = caches;
+        self.caches.push(count);
+        for Bin { class, list, blocks } in bins {
+            let right: Vec<u64> = blocks.iter().copied().filter(|block| is_right(*block, class)).collect();
+            self.moving.astray += (blocks.len() - right.len()) as u64;
+            self.cached.push(right);
+            self.lists.push(list);
+        }
+    }
+
+    fn report(&mut self, at: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
+        if self.damage.len() < MAX_DAMAGE {
+            self.damage.push(Damage::new(at, what, expected, found));
+        }
+    }
+
+    fn finish(mut self) -> Result<Jemalloc> {
+        self.runs.sort_unstable_by_key(|(run, _)| run.start);
+        let (areas, overlaps) = Areas::of(std::mem::take(&mut self.pieces));
+        // A run whose extent had to give way is in no area.
+        let kept = |start: u64| areas.is_run(start);
+        self.runs.retain(|(run, _)| kept(run.start));
+        self.moving.extents += overlaps;
+        let mut owners: Vec<(u32, u32, bool)> = Vec::with_capacity(self.runs.len());
+        owners.extend(self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start)));
+        let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
+        let (mut cached, mut own) = (bits::Bits::new(runs.block_numbers()), bits::Bits::new(runs.block_numbers()));
+        // How many caches have a block.
+        let mut listed: HashMap<u64, u32> = HashMap::new();
+        self.cached.iter().flatten().for_each(|block| *listed.entry(*block).or_default() += 1);
+        for bin in &self.cached {
+            // A flush has made the last ones free and does not yet say so; what is not free of these was handed out again,
+            // or is in the cache that took it.
+            let is_off = |block: &u64| runs.block_at(*block).is_none() || listed[block] > 1;
+            let kept = bin.iter().position(is_off).unwrap_or(bin.len());
+            self.moving.both += bin[kept..].iter().filter(|block| is_off(block)).count() as u64;
+            for number in bin[..kept].iter().filter_map(|block| Some(runs.block_at(*block)?.number)).collect::<Vec<_>>()
+            {
+                cached.set(number);
+                runs.clear(number);
+            }
+        }
+        for list in &self.lists {
+            let large = runs.run_at(*list).filter(|place| !owners[*place].2);
+            if let Some(number) = large.map(|place| runs.first_block(place)) {
+                own.set(number);
+                runs.clear(number);
+            }
+        }
+        let Gathered { caches, moving, damage, miscounted, .. } = self;
+        Ok(Jemalloc { runs: Arc::new(runs), owners, cached, own, areas, caches, moving, damage, miscounted })
+    }
+}
+
+impl Jemalloc {
+    pub(super) fn cached_of(&self, place: usize) -> &[u64] {
+        let first = (self.runs.first_block(place) / 64) as usize;
+        &self.cached.words()[first..first + self.runs.runs[place].count.div_ceil(64) as usize]
+    }
+
+    /// Whether a run is a block in which a thread's cache keeps its lists.
+    pub(super) fn is_own(&self, place: usize) -> bool {
+        self.own.get(self.runs.first_block(place))
+    }
+
+    /// How many slabs and large blocks there are.
+    pub fn run_count(&self) -> usize {
+        self.runs.runs.len()
+    }
+
+    /// Of each class of each arena, the blocks.
+    pub fn class_use(&self) -> Vec<ClassUse> {
+        let mut rows: BTreeMap<(u32, u32, u64, bool), ClassUse> = BTreeMap::new();
+        for (place, (run, (root, arena, is_slab))) in self.runs.runs.iter().zip(&self.owners).enumerate() {
+            let row = rows.entry((*root, *arena, run.stride, *is_slab)).or_default();
+            let (used, cached) = (self.runs.count_of(place), ones(self.cached_of(place)));
+            let own = u64::from(self.is_own(place));
+            *row = ClassUse {
+                root: *root,
+                arena: *arena,
+                size: run.stride,
+                slabs: row.slabs + u64::from(*is_slab),
+                used: row.used + used,
+                cached: row.cached + cached,
+                own: row.own + own,
+                free: row.free + run.count - used - cached - own,
+            };
+        }
+        rows.into_values().collect()
+    }
+
+    /// What each arena has.
+    pub fn arena_use(&self) -> Vec<ArenaUse> {
+        let mut rows: BTreeMap<(u32, u32), ArenaUse> = BTreeMap::new();
+        for piece in self.areas.pieces.iter().filter(|piece| piece.span != Span::Metadata) {
+            let row = rows.entry((piece.root, piece.arena)).or_default();
+            (row.root, row.arena) = (piece.root, piece.arena);
+            let size = piece.end - piece.start;
+            match piece.span {
+                Span::Dirty | Span::Moving => row.dirty += size,
+                Span::Muzzy => row.muzzy += size,
+                Span::Retained => row.retained += size,
+                _ => row.active += size,
+            }
+        }
+        for row in self.class_use() {
+            let sum = rows.entry((row.root, row.arena)).or_default();
+            sum.used += row.used * row.size;
+            sum.cached += row.cached * row.size;
+            sum.own += row.own * row.size;
+        }
+        rows.into_values().collect()
+    }
+
+    /// `(block size, runs, used blocks, free blocks)` of each block size, ascending; those in caches are free.
+    pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
+        let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+        for (place, run) in self.runs.runs.iter().enumerate() {
+            let (row, used) = (rows.entry(run.stride).or_default(), self.runs.count_of(place));
+            *row = (row.0 + 1, row.1 + used, row.2 + run.count - used - u64::from(self.is_own(place)));
+        }
+        rows.into_iter().map(|(size, (runs, used, free))| (size, runs, used, free)).collect()
+    }
+}

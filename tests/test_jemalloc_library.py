@@ -1,0 +1,313 @@
+"""jemalloc: every block against the program's own table of what it holds and ``malloc_usable_size``, and all that it
+counts itself (``mallctl``).
+
+Of the libraries that are here: the system's, and those that ``scripts/jemallocs.sh`` has built.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes.util
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import kernel, programs
+from support.library import heap_of
+from support.programs import KERNEL_CORE, Running, ask, running
+from support.tables import busy, held, program
+from test_oracle_ledger import check_families, line_of, roots, virtual_size
+
+from gdbheap.allocators.jemalloc.allocator import CACHES, DIRTY, MUZZY, RETAINED, JemallocLibraries
+from gdbheap.heap import Heap
+
+BUILT = sorted((Path(__file__).parents[1] / "build" / "jemallocs").glob("libjemalloc-*.so"))
+NAMES = ["the system's", *(path.stem.removeprefix("libjemalloc-") for path in BUILT)]
+PAGE = os.sysconf("SC_PAGE_SIZE")
+# What a program has that is not in its table: of each thread a vector for thread-local data, and some others.
+BESIDE, OF_A_THREAD = 4, 3
+# Blocks that a cache takes or gives back at once, at most.
+FILL = 100
+IN_A_MODULE = {
+    "pyarrow": (
+        "import pyarrow, signal, sys\n"
+        "pyarrow.set_memory_pool(pyarrow.jemalloc_memory_pool())\n"
+        "kept = [pyarrow.array(list(range(100 + 37 * i))) for i in range(60)]\n"
+        "places = [buffer.address for one in kept for buffer in one.buffers() if buffer and buffer.size]\n"
+        "open(sys.argv[1], 'w').write(' '.join(map(str, places)))\n"
+        "signal.pause()\n"
+    ),
+    "polars": (
+        "import polars, signal, sys\n"
+        "kept = [polars.Series(list(range(100 + 37 * i))) for i in range(60)]\n"
+        "places = [one.to_arrow().buffers()[1].address for one in kept]\n"
+        "open(sys.argv[1], 'w').write(' '.join(map(str, places)))\n"
+        "signal.pause()\n"
+    ),
+}
+every_library = pytest.mark.parametrize("name", NAMES)
+Stats = dict[str, Counter[tuple[int, int]]]
+
+
+def library(name: str) -> str:
+    """Return the library of that name; skip the test where there is none."""
+    if programs.ROOT_FOLDER:
+        pytest.skip("what is installed here is not in the root folder")
+    if name != NAMES[0]:
+        return str(BUILT[NAMES.index(name) - 1])
+    found = ctypes.util.find_library("jemalloc")
+    if found is None:
+        pytest.skip("no library of jemalloc here")
+    return found
+
+
+def stats(target: Running, folder: Path) -> Stats:
+    """Return what jemalloc counts now, by (arena, size) or (arena, 0), and (-1, 0) for all arenas together."""
+    target.go_on("stats")
+    found: Stats = {}
+    for line in (folder / "table.stats").read_text().splitlines():
+        name, *place, value = line.split()
+        arena, size = ([int(number) for number in place] + [-1, 0][len(place) :])[:2]
+        found.setdefault(name, Counter())[arena, size] += int(value)
+    return found
+
+
+def check_held(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
+    """Every pointer is where a block in use begins, which has as many bytes as the library says; return how many blocks
+    are in use."""
+    found = heap.allocator(JemallocLibraries)
+    for pointer, usable, _requested in rows:
+        block = found.find(pointer)
+        assert block is not None and (block.address, block.size, block.state) == (pointer, usable, "used"), (
+            hex(pointer), usable, block,
+        )  # fmt: skip
+    assert found.check().counts["slabs"] > 0
+    return sum(count for _size, count in found.used_sizes())
+
+
+def check_counted(heap: Heap, said: Stats, version: str) -> None:
+    """All that jemalloc counts by arena and class, in extents and in all."""
+    store = heap.allocator(JemallocLibraries).store
+    classes = {size for _arena, size in said["class"]}
+    regions, slabs, large = Counter[tuple[int, int]](), Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for row in store.class_use():
+        place = row.arena, row.size
+        if row.slabs:
+            regions[place], slabs[place] = row.used + row.cached, row.slabs
+        else:
+            # Any size counts for the class that holds it.
+            large[row.arena, min(size for size in classes if size >= row.size)] += row.used + row.cached + row.own
+    assert +regions == said["curregs"] and slabs == said["curslabs"] and +large == said["curlextents"]
+    arenas = store.arena_use()
+    for name, key in (("pactive", "active"), ("pdirty", "dirty"), ("pmuzzy", "muzzy"), ("retained", "retained")):
+        unit = PAGE if name.startswith("p") else 1
+        own = {(row.arena, 0): getattr(row, key) for row in arenas if getattr(row, key)}
+        assert own == {place: value * unit for place, value in said.get(name, {}).items() if place[0] >= 0}, name
+    sums = {key: sum(getattr(row, key) for row in arenas) for key in ("active", "used", "cached", "own", "retained")}
+    assert (sums["active"], sums["retained"]) == (said["active"][-1, 0], said["retained"][-1, 0])
+    assert sums["used"] + sums["cached"] + sums["own"] == said["allocated"][-1, 0]
+    # Up to 5.2 it adds up bins of another size where large blocks are cached (tcache_stats_merge in its arena.c).
+    if not version.startswith(("5.1", "5.2")):
+        assert sums["cached"] == sum(said["tcache_bytes"].values())
+
+
+def check_ledger(target: Running, said: Stats) -> None:
+    """The ledger is the kernel's, and its lines are what jemalloc counts."""
+    answer = ask("", str(target.pid), "--detail")
+    check_families(answer["ledger"])
+    assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
+    assert roots(answer["ledger"], "virtual") == virtual_size(target)
+    assert "other-allocator" not in [finding["id"] for finding in answer["findings"]]
+    pages = {name: sum(said.get(name, Counter()).values()) * PAGE for name in ("pdirty", "pmuzzy")}
+    # Lines without a byte are not there.
+    size = Counter({line["id"]: line["virtual"] for line in answer["ledger"]})
+    assert [size[name] for name in (DIRTY, MUZZY)] == [pages["pdirty"], pages["pmuzzy"]]
+    assert size[RETAINED] == said["retained"][-1, 0]
+    # What its caches keep their lists in is allocated to jemalloc itself, and overhead here; a small block of its own,
+    # which it has up to 5.2, is one of those in use.
+    internal = sum(value // PAGE * PAGE for value in said["internal"].values())
+    assert size["jemalloc.used"] + size[CACHES] + internal == said["allocated"][-1, 0]
+    # Base blocks make up the rest of what is mapped.
+    assert size["jemalloc"] == said["mapped"][-1, 0] + said["retained"][-1, 0]
+
+
+@every_library
+def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Every block, and all that is counted."""
+    with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+        said = stats(target, tmp_path)
+        with heap_of(str(target.pid)) as heap:
+            _visited, rows = held(tmp_path)
+            assert len(rows) <= check_held(heap, rows) <= len(rows) + BESIDE
+            check_counted(heap, said, name)
+            assert not heap.allocator(JemallocLibraries).damage and not heap.warnings
+        check_ledger(target, said)
+
+
+@every_library
+def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Eight threads that free each other's blocks, four of which are gone; then a core of it, where all is the same."""
+    with running(program(8, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+        said = stats(target, tmp_path)
+        _visited, rows = held(tmp_path)
+        with heap_of(str(target.pid)) as heap:
+            used = check_held(heap, rows)
+            assert len(rows) <= used <= len(rows) + BESIDE + OF_A_THREAD * 8
+            check_counted(heap, said, name)
+            classes = heap.allocator(JemallocLibraries).store.class_use()
+        core = target.as_form(KERNEL_CORE)
+    with heap_of(core) as heap:
+        assert check_held(heap, rows) == used
+        assert heap.allocator(JemallocLibraries).store.class_use() == classes
+
+
+@every_library
+def test_random_instants(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Threads that never rest, stopped anywhere: no block that is held is free, and those beyond are at most what each
+    thread may have in its hands: one fill of its cache. A cache that is just being flushed may still list blocks that
+    other threads took meanwhile: no more than one flush, and not at each of some instants."""
+    threads, most, listed = 4, 0, []
+    with busy(program(threads, 0, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+        for _ in range(6):
+            time.sleep(rng.uniform(0.01, 0.05))
+            with heap_of(str(target.pid)) as heap:
+                _visited, rows = held(tmp_path)
+                found = heap.allocator(JemallocLibraries)
+                blocks = [(row, found.find(row[0])) for row in rows]
+                stale = [row for row, block in blocks if block is not None and block.list == "thread cache"]
+                used = check_held(heap, [row for row in rows if row not in stale])
+                most = max(most, used - len(rows))
+                listed.append(len(stale))
+                assert all(row.transient for row in heap.damage), heap.damage
+    assert most <= BESIDE + threads * (OF_A_THREAD + FILL)
+    assert max(listed) <= FILL and listed.count(0) >= 4, listed
+
+
+def newest() -> str:
+    """Return the system's, or the newest that was built."""
+    return library(NAMES[0] if ctypes.util.find_library("jemalloc") else NAMES[-1])
+
+
+@pytest.fixture
+def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
+    """Yield a program that has freed most of what it had; nothing of that goes back by itself."""
+    settings = {"LD_PRELOAD": newest(), "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1"}
+    with running(program(1, 20_000, rng, tmp_path), tmp_path, settings) as target:
+        target.go_on("drop")
+        yield target
+
+
+def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> None:
+    """What the answers say of one heap is what the table says: blocks, sizes, holes, pins, the map, and the graph."""
+    _visited, rows = held(tmp_path)
+    pid, blocks = str(emptied.pid), {pointer for pointer, *_ in rows}
+    for pointer, usable, _requested in rng.sample(rows, 5):
+        block = ask("at", pid, hex(pointer + usable // 2))["block"]
+        assert (block["allocator"], block["state"]) == ("jemalloc", "used")
+        assert (block["address"], block["size"]) == (pointer, usable)
+    listed = ask("chunks", pid, "--state=used", "--sort=address", "--top=0")
+    own = {row["address"] for row in listed["chunks"] if row["allocator"] == "jemalloc"}
+    assert blocks <= own and len(own) <= len(blocks) + BESIDE
+    (sizes,) = ask("sizes", pid, "--top=0")["others"]
+    assert sizes["total"]["used"] == len(own) and sizes["allocator"] == "jemalloc"
+    check, drawn = ask("check", pid), ask("map", pid)
+    assert check["ok"] and check["slabs"] > 0 and "jemalloc" in {group["kind"] for group in drawn["groups"]}
+    holes = [row for row in ask("holes", pid, "--min=1", "--top=0")["holes"] if row["allocator"] == "jemalloc"]
+    starts = sorted(own)
+    inside = [bisect.bisect_left(starts, row["address"] + row["size"]) for row in holes]
+    assert holes and all(not at or starts[at - 1] < row["address"] for at, row in zip(inside, holes)), (
+        "a block in use begins in a hole"
+    )
+    pins = ask("pins", pid, "--top=0")["pins"]
+    members = {row["address"] for pin in pins if pin["allocator"] == "jemalloc" for row in pin["members"]}
+    assert members and members <= own
+    # The table is shared memory, from where nobody looks: only what a stack or jemalloc still has is reached.
+    lost = ask("unreachable", pid, "--top=1", status=1)
+    assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["blocks"]["count"] <= len(own)
+
+
+def test_given_back(emptied: Running) -> None:
+    """What the finding promises goes when the program does as the advice says."""
+    (found,) = [row for row in ask("", str(emptied.pid))["findings"] if row["id"] == "jemalloc-unused"]
+    before = kernel.rollup(emptied.pid)[0]
+    emptied.go_on("collect")
+    freed = before - kernel.rollup(emptied.pid)[0]
+    assert 0.9 * found["bytes"] <= freed <= 1.1 * found["bytes"] + (1 << 20), (found, freed)
+    assert "jemalloc-unused" not in [row["id"] for row in ask("", str(emptied.pid))["findings"]]
+
+
+def test_damage(rng: random.Random, tmp_path: Path) -> None:
+    """A bit behind the last region of a slab: named, where it is."""
+    with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": newest()}) as target:
+        with heap_of(str(target.pid)) as heap:
+            found = heap.allocator(JemallocLibraries)
+            (root,) = found.roots
+            size = rng.choice([row.size for row in found.store.class_use() if row.slabs and 4096 // row.size % 64])
+            slab = next(row for row in found.store.first_used(size, size, 1))
+            extent = _extent_of(heap, root.address, root.bits, slab.address)
+            (word,) = struct.unpack("<Q", heap.target.space.read(extent, 8))
+        with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
+            # The class, which 5.3 has from bit 20 on, and earlier releases from 18 on.
+            os.pwrite(memory.fileno(), struct.pack("<Q", word ^ (1 << 20)), extent)
+        answer = ask("check", str(target.pid), status=1)
+        assert any(re.search("slab", row["what"]) and row["address"] == extent for row in answer["damage"])
+
+
+def _extent_of(heap: Heap, root: int, bits: int, address: int) -> int:
+    """Return the address of the extent of a page, by the tree as jemalloc's ``rtree.h`` says."""
+    word = heap.target.space.word
+    if bits == 48:
+        leaf = word(root + 8 * (address >> 30))
+        return word(leaf + 8 * (address >> 12 & 0x3FFFF)) & 0xFFFFFFFFFFC0
+    node = word(root + 8 * (address >> 42))
+    leaf = word(node + 8 * (address >> 27 & 0x7FFF))
+    return word(leaf + 16 * (address >> 12 & 0x7FFF))
+
+
+def test_python_above(rng: random.Random, tmp_path: Path) -> None:
+    """Python's objects lie in its blocks, as many as the program counts; references lead from one to the other."""
+    counts = tmp_path / "counts"
+    environment = {"LD_PRELOAD": newest(), "PYTHONMALLOC": "malloc"}
+    source = (
+        "import gc, signal, sys\n"
+        "class Marked: __slots__ = ('value',)\n"
+        f"kept = [Marked() for _ in range({rng.randrange(2000, 9000)})]\n"
+        f"open({str(counts)!r}, 'w').write(str(len(kept)))\n"
+        "signal.pause()\n"
+    )
+    command = [programs.interpreter_of("stripped"), "-c", source]
+    with running(command, tmp_path, environment) as target:
+        answer = ask("pyobjects", str(target.pid), "--top=0")
+        (row,) = [row for row in answer["types"] if row["type"].endswith("Marked")]
+        assert row["count"] == int(counts.read_text())
+        owners = ask("retained", str(target.pid), "--top=3")
+        assert owners["damage"] == []
+        line = line_of(ask("", str(target.pid)), "jemalloc.used")
+        assert line["resident"] > 0
+
+
+@pytest.mark.parametrize("module", ["pyarrow", "polars"])
+def test_in_a_module(module: str, tmp_path: Path) -> None:
+    """Static, stripped and inside a module: each buffer is a used block that begins where the module says, whose
+    jemalloc is the module's; blocks in threads' caches are told from those in use."""
+    addresses = tmp_path / "addresses"
+    command = [sys.executable, "-c", IN_A_MODULE[module], str(addresses)]
+    if subprocess.run([sys.executable, "-c", f"import {module}"], check=False, capture_output=True).returncode:
+        pytest.skip(f"no {module} here")
+    with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
+        found = heap.allocator(JemallocLibraries)
+        places = [int(line) for line in addresses.read_text().split()]
+        assert len(places) >= 50
+        blocks = [found.store.find(place) for place in places]
+        assert all(block and block.state == "used" for block in blocks)
+        assert [block.address for block in blocks if block] == places
+        (root,) = {block.root for block in blocks if block}
+        assert module in found.roots[root].module.path and found.store.caches[root] > 0
