@@ -39,7 +39,10 @@ COMMAND = Command(
     In JSON each arena also has heaps, a list of {start, end, size, top}, and bins, a list of {kind, chunks, bytes}
     with the kinds fast, tcache and bins (with --detail unsorted, small and large in place of bins); threads is a
     list of {tid, name, address, arena, chunks, bytes}: the threads' caches, the arena that each is in, and the
-    chunks in it, of whatever arena.""",
+    chunks in it, of whatever arena.
+
+    musl's malloc has no arenas: a row is a size of its slots, with the groups of such slots, those in use and free, and
+    the bytes that were asked for of the ones in use (in JSON: classes, a list of {size, groups, used, free, asked}).""",
     example="heap arenas --sort=free",
     needs=TARGET,
     options=Options,

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from gdbheap.allocators.allocator import Allocator
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 
-__all__ = ["KINDS", "MALLOC"]
+__all__ = ["KINDS", "MALLOC", "OF_C_LIBRARIES"]
 
 MALLOC: type[Allocator] = GlibcAllocator
 """The C library's: answers that say that they need malloc's heap need it."""
-KINDS: tuple[type[Allocator], ...] = (GlibcAllocator, MimallocLibraries, PymallocAllocator, MimallocAllocator)
+KINDS: tuple[type[Allocator], ...] = (
+    GlibcAllocator,
+    MallocngAllocator,
+    MimallocLibraries,
+    PymallocAllocator,
+    MimallocAllocator,
+)
 """Those inside of others come after them: a block is the last one's that has it."""
+OF_C_LIBRARIES = frozenset(kind.name for kind in KINDS if MALLOC in (kind, kind.replaces))
+"""The names of those that are a C library's own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gdbheap.allocators.allocator import Allocator, SizeClassUse
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import ArenaTotals, Glibc, HeapRange
 from gdbheap.heap import Heap
@@ -71,19 +72,23 @@ class Total:
 
 @dataclass(frozen=True)
 class Arenas:
-    """The answer of ``heap arenas``."""
+    """The answer of ``heap arenas``. ``classes``: those of a malloc that has no arenas."""
 
     arenas: list[Arena]
     mmapped: Mmapped
     total: Total
     threads: list[ThreadCache] = field(default_factory=list)
+    classes: list[SizeClassUse] = field(default_factory=list)
 
 
 def arenas(heap: Heap, detail: bool = False) -> Arenas:
-    """Every arena in the order in which ``malloc_stats`` prints them. Raises Unsupported without glibc's malloc.
+    """Every arena in the order in which ``malloc_stats`` prints them; of a malloc without arenas its sizes. Raises
+    Unsupported where malloc is not known.
 
     ``detail``: the bins are followed, and told by kind."""
-    found = heap.allocator(GlibcAllocator)
+    found = heap.malloc
+    if not isinstance(found, GlibcAllocator):
+        return _without_arenas(found)
     _walked, glibc = found.bins if detail else found.chunks, found.malloc
     heaps = _heaps_by_arena(glibc)
     rows = [
@@ -98,6 +103,12 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
     system = sum(row.system for row in rows) + par.mmapped_mem
     in_use = sum(row.in_use for row in rows) + par.mmapped_mem
     return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(found))
+
+
+def _without_arenas(malloc: Allocator) -> Arenas:
+    classes = malloc.size_classes()
+    system = sum(end - start for start, end in [*malloc.ranges(), *malloc.single_blocks()])
+    return Arenas([], Mmapped(0, 0), Total(system, sum(row.used * row.size for row in classes)), [], classes)
 
 
 def _heaps_by_arena(glibc: Glibc) -> dict[int, list[HeapRange]]:

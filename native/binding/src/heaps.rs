@@ -2,6 +2,7 @@
 
 use crate::claimed::Claimed;
 use crate::glibc::{Chunks, Mapped};
+use crate::mallocng::Mallocng;
 use crate::memory::Space;
 use crate::mimalloc::Mimalloc;
 use crate::pymalloc::Pools;
@@ -19,6 +20,7 @@ answers! {
 pub enum Store {
     Pools(Py<Pools>),
     Mimalloc(Py<Mimalloc>),
+    Mallocng(Py<Mallocng>),
     Chunks(Py<Chunks>),
     Mapped(Py<Mapped>),
     Claimed(Py<Claimed>),
@@ -29,6 +31,7 @@ impl Store {
         match self {
             Store::Pools(pools) => allocators::Store::Pools(pools.get().0.clone()),
             Store::Mimalloc(mimalloc) => allocators::Store::Mimalloc(mimalloc.get().0.clone()),
+            Store::Mallocng(mallocng) => allocators::Store::Mallocng(mallocng.get().0.clone()),
             Store::Chunks(chunks) => allocators::Store::Chunks(chunks.get().0.clone()),
             Store::Mapped(mapped) => allocators::Store::Mapped(mapped.get().0.clone()),
             Store::Claimed(claimed) => allocators::Store::Claimed(claimed.get().0.clone()),

@@ -11,6 +11,7 @@ mod glibc;
 mod graph;
 mod heaps;
 mod history;
+mod mallocng;
 mod memory;
 mod memory_use;
 mod mimalloc;
@@ -112,6 +113,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         history::Retained,
         graph::NodeColumns,
         graph::EdgeColumns,
+        mallocng::FoundContext,
+        mallocng::Misfit,
+        mallocng::ClassUsage,
+        mallocng::AskedOfClass,
+        mallocng::SlotBlock,
+        mallocng::Mallocng,
         memory::PageRun,
         memory::Residency,
         memory::PointerCount,
@@ -219,6 +226,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         call_stats::call_stats,
         history::list_blocks,
         history::compare_blocks,
+        mallocng::read_mallocng,
+        mallocng::find_contexts,
         memory::find_initial,
         memory::find_pointer,
         memory::find_pointer_runs,

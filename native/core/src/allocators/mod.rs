@@ -9,6 +9,7 @@ pub(crate) mod groups;
 pub(crate) mod heaps;
 pub(crate) mod holders;
 pub(crate) mod list_heads;
+pub mod mallocng;
 pub mod mimalloc;
 pub(crate) mod part;
 pub mod pymalloc;
