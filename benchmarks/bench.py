@@ -12,9 +12,9 @@ import argparse
 import ctypes.util
 import math
 import os
+import shutil
 import platform
 import resource
-import shutil
 import subprocess
 import sys
 import time
@@ -27,6 +27,7 @@ from measure import BUILD, HERE, Run, Series, Subject, alternate, compiled, medi
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.answers import arenas, check, holes, ledger, pyobjects, sizes
 from gdbheap.heap import Heap
@@ -43,6 +44,7 @@ BEGIN, END = "<!-- make bench writes from here -->", "<!-- to here -->"
 BIN = Path(sys.executable).parent
 PRESENT = 1
 PYTHON_PROCESS, C_PROCESS, ABOVE_MIMALLOC = "a Python process", "a C process", "the C process above mimalloc"
+OF_MUSL = "the C process built with musl"
 MIB = 1 << 20
 
 Answer = Callable[[Heap], object]
@@ -64,6 +66,10 @@ ON_C: dict[str, Answer] = {
 ON_MIMALLOC: dict[str, Answer] = {
     "the walk over every block": lambda heap: heap.allocator(MimallocLibraries).store,
     **{name: answer for name, answer in ON_C.items() if name not in (CHUNK_WALK, "heap arenas")},
+}
+ON_MUSL: dict[str, Answer] = {
+    "the walk over every slot": lambda heap: heap.allocator(MallocngAllocator).store,
+    **{name: answer for name, answer in ON_C.items() if name != CHUNK_WALK},
 }
 
 
@@ -336,6 +342,10 @@ def main() -> None:
         say(f"filling it above mimalloc ({library})")
         with subject(["env", f"LD_PRELOAD={library}", compiled("target_glibc.c"), str(options.chunks)]) as target:
             found[ABOVE_MIMALLOC] = on_process(target.pid, ON_MIMALLOC, options.rounds)
+    if shutil.which("musl-gcc") is not None:
+        say("filling it with musl's malloc")
+        with subject([compiled("target_glibc.c", "musl-gcc"), str(options.chunks)]) as target:
+            found[OF_MUSL] = on_process(target.pid, ON_MUSL, options.rounds)
     text = "\n\n".join([table(blocks, options.chunks, found, runs, load), *about])
     print(text)
     if not options.keep_page:

@@ -2,7 +2,7 @@
  *
  * Random malloc, calloc, realloc, posix_memalign and free in THREADS threads (one: the main thread alone), by whatever
  * malloc() is here; blocks are freed by other threads, too. Every second thread ends with its blocks alive. Then it reads
- * standard input: a line with "collect" calls mi_collect(true), "drop" frees nine blocks in ten. OPERATIONS 0: it never ends.
+ * standard input: a line with "collect" calls mi_collect(true), "drop" frees nine blocks in ten, and "empty" all. OPERATIONS 0: it never ends.
  *
  * TABLE is a file that is mapped, {visited, bytes} of u64 each and then {pointer, usable, requested} of u64 each. A pointer
  * is there from after it was given until before it is freed, at any instant. visited: what mi_heap_visit_blocks() counts of
@@ -101,9 +101,10 @@ static void count_blocks(void)
 static void obey(const char *line)
 {
     void (*collect)(bool) = dlsym(RTLD_DEFAULT, "mi_collect");
-    if (strncmp(line, "drop", 4) == 0)
+    bool drops = strncmp(line, "drop", 4) == 0, empties = strncmp(line, "empty", 5) == 0;
+    if (drops || empties)
         for (size_t i = 0; i < SLOTS * thread_count; i++)
-            if (i % 10 != 0)
+            if (empties || i % 10 != 0)
                 free((void *)atomic_exchange(&table->slots[i].pointer, 0));
     if (strncmp(line, "collect", 7) == 0 && collect != NULL)
         collect(true);

@@ -36,6 +36,7 @@ from gdbheap.target.target import Damage, Target
 
 NAME = "mallocng"
 SLACK, OVERHEAD = f"{NAME}.slack", f"{NAME}.overhead"
+SLOT_HEADER = "header of a slot in use"
 MOVING = "caught inside mallocng"
 PARTS = {
     "header": "header of a group of mallocng",
@@ -100,9 +101,18 @@ class MallocngAllocator(StoreAllocator):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """What was damaged in groups and slots."""
-        found = list(map(Damage.of, self.store.damage))
+        """What was damaged in groups and slots. A slot's header that a thread of a live process has an address of in its
+        registers may be one that it is writing."""
+        found = [Damage.of(row, transient=self._is_in_hands(row)) for row in self.store.damage]
         return found + [Damage.of(row.damage) for row in self.store.misfits if not row.transient]
+
+    def _is_in_hands(self, damage: _native.Damage) -> bool:
+        slot = self.store.find(damage.address)
+        if slot is None or damage.what != SLOT_HEADER or self.target.kind != "process":
+            return False
+        # The header lies before the slot.
+        reach = range(damage.address - self.target.machine.word, damage.address + slot.size)
+        return any(value in reach for thread in self.target.threads for value in thread.registers)
 
     @cached_property
     def _ranges(self) -> Ranges:
@@ -171,8 +181,9 @@ class MallocngAllocator(StoreAllocator):
         known = {damage.address for damage in self.damage}
         passing = [row.damage for row in self.store.misfits if row.transient and row.damage.address not in known]
         self.damage.extend(Damage.of(row, transient=True) for row in passing)
-        if passing or self.store.moving:
-            slots = f", {self.store.moving} slots are being handed out or given back" if self.store.moving else ""
-            self._around.note(f"{MOVING}: a thread was just changing a group{slots}")
+        if self.store.moving or any(row.transient for row in self.damage):
+            count = self.store.moving
+            moving = f" ({count} slots are being handed out or given back)" if count else ""
+            self._around.note(f"{MOVING}: a thread was just changing a group{moving}")
         slots = sum(row.used + row.free for row in self.store.classes())
         return Looked({"regions": len(self.store.regions()), "chunks": slots})

@@ -16,6 +16,7 @@ mod memory;
 mod memory_use;
 mod mimalloc;
 mod objects;
+mod oldmalloc;
 mod packed;
 mod process;
 mod pymalloc;
@@ -163,6 +164,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         objects::ContainerFill,
         objects::DistanceVotes,
         objects::Census,
+        oldmalloc::OldChunk,
+        oldmalloc::OldSize,
+        oldmalloc::Oldmalloc,
         packed::Unpacker,
         process::ProcessMemory,
         process::ProcessAccount,
@@ -261,6 +265,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         objects::estimate_types,
         objects::vote_distances,
         objects::sample_types,
+        oldmalloc::read_oldmalloc,
+        oldmalloc::find_bins,
         process::process_accounts,
         process::look_at_thread,
         process::call_in_thread,

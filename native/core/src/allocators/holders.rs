@@ -36,6 +36,7 @@ impl Store {
                 show(start, end, Tally { count, bytes: count * page.size });
             }),
             Store::Mallocng(mallocng) => mallocng.wholes().for_each(|(start, end, used)| show(start, end, used)),
+            Store::Oldmalloc(old) => old.wholes().for_each(|(start, end, used)| show(start, end, used)),
             Store::Runs(runs) => runs.runs.iter().enumerate().for_each(|(place, run)| {
                 let count = runs.count_of(place);
                 show(run.start, run.end(), Tally { count, bytes: count * run.stride });

@@ -11,6 +11,7 @@ pub(crate) mod holders;
 pub(crate) mod list_heads;
 pub mod mallocng;
 pub mod mimalloc;
+pub mod oldmalloc;
 pub(crate) mod part;
 pub mod pymalloc;
 pub(crate) mod runs;

@@ -3,7 +3,6 @@
 use crate::allocators::block::Cell;
 use crate::allocators::damage::Damage;
 use crate::allocators::mallocng::layout::{IN_BAND, UNIT};
-use crate::allocators::mallocng::read::{Misfit, Usage};
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
 use crate::memory::space::Space;
@@ -76,6 +75,21 @@ impl Group {
         };
         (index < u64::from(self.count)).then_some(index)
     }
+}
+
+/// Something that does not fit; `transient` where a thread leaves it so that stands inside of mallocng.
+#[derive(Clone, Debug)]
+pub struct Misfit {
+    pub damage: Damage,
+    pub transient: bool,
+}
+
+/// The slots of one class in the groups that were walked, and as many as `usage_by_class` says.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    pub size: u64,
+    pub walked: u64,
+    pub said: u64,
 }
 
 /// Where in its slot a block begins, in units of 16 bytes, and how many bytes before the slot's end it ends; both `MOST` for

@@ -7,7 +7,7 @@ pub(crate) mod parts;
 pub(crate) mod read;
 pub(crate) mod slots;
 
-pub use groups::{Group, Mallocng};
+pub use groups::{Group, Mallocng, Misfit, Usage};
 pub use locate::{find_contexts, FoundContext};
 pub use parts::SlotHole;
-pub use read::{read_mallocng, Misfit, Usage};
+pub use read::read_mallocng;

@@ -1,7 +1,7 @@
 //! Reading all of one mallocng: its areas of metadata, the groups that they tell of, and what their slots say.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
-use crate::allocators::mallocng::groups::{Group, Mallocng, NOBODY};
+use crate::allocators::mallocng::groups::{Group, Mallocng, Misfit, Usage, NOBODY};
 use crate::allocators::mallocng::layout::{
     metas, Meta, AREA, AREA_CHAIN, CLASSES, CONTEXT, MAPPED_CLASS, METAS_IN_AREA, UNIT, USAGE,
 };
@@ -19,21 +19,6 @@ const MAX_DAMAGE: usize = 1000;
 const GROUPS_IN_JOB: usize = 1024;
 /// No group has more slots: what a class is off by while a thread makes or frees one.
 const SLOTS: u64 = 32;
-
-/// Something that does not fit; `transient` where a thread leaves it so that stands inside of mallocng.
-#[derive(Clone, Debug)]
-pub struct Misfit {
-    pub damage: Damage,
-    pub transient: bool,
-}
-
-/// The slots of one class in the groups that were walked, and as many as `usage_by_class` says.
-#[derive(Clone, Copy, Debug)]
-pub struct Usage {
-    pub size: u64,
-    pub walked: u64,
-    pub said: u64,
-}
 
 /// What a worker found in the slots of some groups, which have numbers from `first` on.
 #[derive(Default)]

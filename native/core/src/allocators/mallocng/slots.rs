@@ -15,8 +15,8 @@ const HEADER: u64 = 8;
 /// `offset` of a block that begins so many units further on has lost its upper bits: blocks aligned to much.
 const OFFSETS: u64 = 1 << 16;
 /// So often at most: that is enough for an alignment of 4 GiB.
-const MOST_LOST: usize = 1 << 12;
-const SMALL: u64 = 1 << 12;
+const MOST_LOST: usize = 4 << 10;
+const SMALL: u64 = 4 << 10;
 
 /// A slot in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
