@@ -12,9 +12,9 @@ import argparse
 import ctypes.util
 import math
 import os
-import shutil
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 import time

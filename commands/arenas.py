@@ -42,7 +42,8 @@ COMMAND = Command(
     chunks in it, of whatever arena.
 
     musl's malloc has no arenas: a row is a size of its slots, with the groups of such slots, those in use and free, and
-    the bytes that were asked for of the ones in use (in JSON: classes, a list of {size, groups, used, free, asked}).""",
+    the bytes that were asked for of the ones in use (in JSON: classes, a list of {size, groups, used, free, asked});
+    the one before 1.2.1 has no groups either, and no rows.""",
     example="heap arenas --sort=free",
     needs=TARGET,
     options=Options,

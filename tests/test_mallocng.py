@@ -1,5 +1,5 @@
-"""musl's mallocng: every block against the program's own table of what it holds, ``malloc_usable_size``, which is what was
-asked for, and mallocng's own count of slots.
+"""musl's mallocng: every block against the program's own table of what it holds, ``malloc_usable_size``, which is what
+was asked for, and mallocng's own count of slots.
 
 Of the builds that are here: the system's, and those that ``scripts/musls.sh`` has made.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from support import kernel
 from support.library import heap_of
-from support.musls import SYSTEM, built, with_mallocng
+from support.musls import SYSTEM, built, python, with_mallocng
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from test_mimalloc_library import busy, held
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
@@ -30,10 +30,14 @@ MESSAGES = (b"Symbol not found: ", b"Dynamic loading not supported")
 STATIC = ("-static", "-s")
 # A build, and how a program is linked with it.
 BUILDS = [(name, flags) for name in with_mallocng() for flags in ((), STATIC)]
-every_build = pytest.mark.parametrize(("release", "flags"), BUILDS, ids=["-".join([name, *flags]) for name, flags in BUILDS])
+every_build = pytest.mark.parametrize(
+    ("release", "flags"), BUILDS, ids=["-".join([name, *flags]) for name, flags in BUILDS]
+)
 
 
-def program(release: str, flags: tuple[str, ...], threads: int, operations: int, rng: random.Random, folder: Path) -> list[str]:
+def program(
+    release: str, flags: tuple[str, ...], threads: int, operations: int, rng: random.Random, folder: Path
+) -> list[str]:
     """Return the command that runs held_now.c; its table is ``folder``/table."""
     arguments = threads, rng.getrandbits(30), operations, folder / "table"
     return [built("held_now", release, *flags), *map(str, arguments)]
@@ -102,8 +106,8 @@ def test_threads(release: str, flags: tuple[str, ...], rng: random.Random, tmp_p
 
 @every_build
 def test_random_instants(release: str, flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
-    """Threads that never rest, stopped anywhere: no block that is held is lost, only few are beyond those, and nothing is
-    called damaged; what is not as at rest is named."""
+    """Threads that never rest, stopped anywhere: no block that is held is lost, only few are beyond those, and nothing
+    is called damaged; what is not as at rest is named."""
     threads, beyond = 4, []
     with busy(program(release, flags, threads, 0, rng, tmp_path), tmp_path, {}) as target:
         for _ in range(10):
@@ -180,6 +184,32 @@ def test_given_back(rng: random.Random, tmp_path: Path) -> None:
         target.go_on("empty")
         freed = before - kernel.rollup(target.pid)[0]
         assert 0.7 * found["bytes"] <= freed, (found, freed)
+
+
+@pytest.mark.parametrize("mode", ["pymalloc", "malloc"])
+def test_python_above(mode: str, rng: random.Random, tmp_path: Path) -> None:
+    """Python's objects lie in pools, or in slots: as many as the program counts, and each question about them
+    is answered."""
+    count = rng.randrange(2000, 9000)
+    source = (
+        "import signal\n"
+        "class Marked: __slots__ = ('value',)\n"
+        f"kept = [Marked() for _ in range({count})]\n"
+        "held = bytearray(3_000_000)\n"
+        "signal.pause()\n"
+    )
+    with running([python(), "-c", source], tmp_path, {"PYTHONMALLOC": mode}) as target:
+        pid = str(target.pid)
+        answer = ask("pyobjects", pid, "--top=0")
+        counts = {row["type"]: row["count"] for row in answer["types"]}
+        assert counts["__main__.Marked"] == count and answer["warnings"] == [] and answer["damage"] == []
+        top = max(ask("owners", pid)["rows"], key=lambda row: row["bytes"])
+        assert "held" in str(top) and top["bytes"] >= 3_000_000
+        assert ask("check", pid)["ok"]
+        address = next(row["address"] for row in ask("retained", pid)["rows"] if row["type"] == "bytearray")
+        assert "held" in str(ask("why", pid, hex(address)))
+        assert ask("holes", pid, "--min=1")["damage"] == ask("info", pid)["damage"] == []
+        assert ask("threads", pid)["damage"] == ask("unreachable", pid)["damage"] == []
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ class Ended(KeyboardInterrupt):
 
 
 def _listen() -> None:
-    """Have signals raise. One that was ignored when this program began stays ignored, as nohup wants it. Raises ValueError
-    outside of the main thread."""
+    """Have signals raise. One that was ignored when this program began stays ignored, as nohup wants it. Raises
+    ValueError outside of the main thread."""
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)

@@ -7,6 +7,7 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
+from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 
 __all__ = ["KINDS", "MALLOC", "OF_C_LIBRARIES"]
@@ -16,6 +17,7 @@ MALLOC: type[Allocator] = GlibcAllocator
 KINDS: tuple[type[Allocator], ...] = (
     GlibcAllocator,
     MallocngAllocator,
+    OldmallocAllocator,
     MimallocLibraries,
     PymallocAllocator,
     MimallocAllocator,

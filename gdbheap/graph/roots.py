@@ -105,8 +105,8 @@ def block_roots(
 
 
 def given_data(target: Target, heaps: Ranges) -> Ranges:
-    """What of the loaded objects' static data blocks lie in: musl's dynamic linker gives its malloc what is left over at
-    the ends. ``heaps``: where blocks lie."""
+    """What of the loaded objects' static data blocks lie in: musl's dynamic linker gives its malloc what is left over
+    at the ends. ``heaps``: where blocks lie."""
     data = joined(sorted(pair for loaded in target.objects for pair in loaded.writable_ranges()))
     return intersect(joined(sorted(heaps)), data)
 
@@ -152,9 +152,7 @@ def _other(target: Target, start: int, end: int) -> BlockRoot:
     return BlockRoot(f"{name} at {start:#x}", BY_STATIC, [], aligned(target, [(start, end)]), MEMORY, "", name)
 
 
-def _globals(
-    target: Target, loaded: LoadedObject, bounds: tuple[int, int], given: Ranges
-) -> Iterator[BlockRoot]:
+def _globals(target: Target, loaded: LoadedObject, bounds: tuple[int, int], given: Ranges) -> Iterator[BlockRoot]:
     """A root for each symbol of its data, and, where no symbol is, for each stretch of words that may be addresses of
     blocks, by its place in its section; ``given``: what blocks lie in."""
     ranges = subtract(_static_data(target, loaded), given)

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from support import programs
 from support.programs import SOURCES
 
@@ -24,6 +25,14 @@ def with_mallocng() -> list[str]:
     """Return the names of the builds whose malloc is mallocng: there is one of the system's at least, or tests are
     skipped."""
     return [SYSTEM, *(name for name in BUILT if tuple(map(int, name.split("."))) >= FIRST_NG)]
+
+
+def python() -> str:
+    """Return a CPython that was built with musl; skip the test where there is none."""
+    found = sorted(_FOLDER.glob("python/bin/python3.*[0-9]"))
+    if programs.ROOT_FOLDER or not found:
+        pytest.skip("no CPython built with musl (scripts/musls.sh python SOURCES)")
+    return str(found[0])
 
 
 @functools.cache

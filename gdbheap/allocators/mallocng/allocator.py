@@ -101,8 +101,8 @@ class MallocngAllocator(StoreAllocator):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """What was damaged in groups and slots. A slot's header that a thread of a live process has an address of in its
-        registers may be one that it is writing."""
+        """What was damaged in groups and slots. A slot's header that a thread of a live process has an address of in
+        its registers may be one that it is writing."""
         found = [Damage.of(row, transient=self._is_in_hands(row)) for row in self.store.damage]
         return found + [Damage.of(row.damage) for row in self.store.misfits if not row.transient]
 

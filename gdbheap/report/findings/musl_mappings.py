@@ -15,8 +15,8 @@ ADVICE = (
 def _text(figures: MuslMappings) -> str:
     return (
         f"{counted(figures.mappings, 'mapping')} of musl's malloc, of {figures.all_mappings:,}, are kept by "
-        f"{counted(figures.blocks, 'block')} in slots of {size_text(figures.held)} together: a mapping goes back only as "
-        "a whole"
+        f"{counted(figures.blocks, 'block')} in slots of {size_text(figures.held)} together: a mapping goes back only "
+        "as a whole"
     )
 
 
