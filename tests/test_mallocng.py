@@ -177,7 +177,7 @@ def test_of_glibc_alone(emptied: tuple[Running, Path]) -> None:
 
 def test_given_back(rng: random.Random, tmp_path: Path) -> None:
     """What the finding promises goes with the blocks that keep it, but for mappings of sizes that come and go often."""
-    with running(program(SYSTEM, (), 1, 20_000, rng, tmp_path), tmp_path) as target:
+    with running(program(SYSTEM, (), 40, 20_000, rng, tmp_path), tmp_path) as target:
         target.go_on("drop")
         (found,) = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "musl-mappings"]
         before = kernel.rollup(target.pid)[0]
@@ -203,7 +203,7 @@ def test_python_above(mode: str, rng: random.Random, tmp_path: Path) -> None:
         answer = ask("pyobjects", pid, "--top=0")
         counts = {row["type"]: row["count"] for row in answer["types"]}
         assert counts["__main__.Marked"] == count and answer["warnings"] == [] and answer["damage"] == []
-        top = max(ask("owners", pid)["rows"], key=lambda row: row["bytes"])
+        top = max(ask("owners", pid)["groups"], key=lambda row: row["bytes"])
         assert "held" in str(top) and top["bytes"] >= 3_000_000
         assert ask("check", pid)["ok"]
         address = next(row["address"] for row in ask("retained", pid)["rows"] if row["type"] == "bytearray")

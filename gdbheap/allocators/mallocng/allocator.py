@@ -29,7 +29,7 @@ from gdbheap.allocators.allocator import (
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.recognised import MUSL
 from gdbheap.allocators.runtimes import NAME_LIMIT
-from gdbheap.errors import NotInUse, one_line
+from gdbheap.errors import NotInUse, Unsupported, one_line
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import Ranges, holds, joined
 from gdbheap.target.target import Damage, Target
@@ -54,6 +54,15 @@ def find_context(target: Target) -> tuple[LoadedObject, _native.FoundContext] | 
             if found.fit and found.fit + len(target.threads) >= found.groups:
                 return loaded, found
     return None
+
+
+def need_musl(around: Surroundings) -> None:
+    """Raises NotInUse in a process with glibc, which no other C library's malloc is in."""
+    try:
+        around.allocator(GlibcAllocator)
+    except Unsupported:
+        return
+    raise NotInUse("the C library is glibc")
 
 
 class MallocngAllocator(StoreAllocator):
@@ -84,6 +93,7 @@ class MallocngAllocator(StoreAllocator):
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
+        need_musl(around)
         found = find_context(self.target)
         if found is None:
             raise NotInUse("no mallocng: no static data leads to pages of metadata with its secret")

@@ -28,6 +28,7 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
 )
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.mallocng.allocator import MallocngAllocator, need_musl
 from gdbheap.allocators.recognised import MUSL
 from gdbheap.allocators.runtimes import NAME_LIMIT
 from gdbheap.errors import NotInUse, one_line
@@ -46,6 +47,14 @@ def find_mal(target: Target) -> tuple[LoadedObject, int] | None:
         for found in _native.find_bins(target.space, joined(sorted(loaded.writable_ranges()))):
             return loaded, found
     return None
+
+
+def _is_newer(around: Surroundings) -> bool:
+    try:
+        around.allocator(MallocngAllocator)
+    except NotInUse:
+        return False
+    return True
 
 
 class OldmallocAllocator(Allocator):
@@ -69,6 +78,9 @@ class OldmallocAllocator(Allocator):
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
+        need_musl(around)
+        if _is_newer(around):
+            raise NotInUse("musl's malloc is mallocng")
         found = find_mal(self.target)
         if found is None:
             raise NotInUse("no oldmalloc: no static data holds 64 bins whose lists lead back")

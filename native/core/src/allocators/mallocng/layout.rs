@@ -7,7 +7,7 @@ use crate::bytes::{u32_at, u64_at};
 pub(super) const UNIT: u64 = 16;
 /// Before each slot: `{u8 is_wide, u8 index | reserved << 5, u16 offset}`.
 pub(super) const IN_BAND: u64 = 4;
-pub(super) const AREA: u64 = 4096;
+pub(super) const AREA: u64 = 4 << 10;
 pub(super) const MAPPED_CLASS: u8 = 63;
 pub(super) const META: usize = 40;
 const AREA_HEAD: usize = 24;

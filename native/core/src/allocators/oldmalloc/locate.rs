@@ -29,9 +29,10 @@ pub fn find_bins(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) ->
     Ok(found)
 }
 
-/// The address, if the bins of a `mal` that was used are there: each was never used, or its list begins and ends with itself.
+/// The address, if the bins of a `mal` that was used are there: each was never used, or its list begins and ends with itself,
+/// and `binmap` says which lists are not empty. A thread that stands inside of malloc may leave one that does not fit.
 fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
-    let mut lists = 0;
+    let mut filled = 0u64;
     for bin in 0..BINS {
         let at = BINMAP + bin * BIN;
         let (head, tail) = (u64_at(bytes, at + HEAD), u64_at(bytes, at + TAIL));
@@ -40,7 +41,7 @@ fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
         if u32_at(bytes, at) > 1 || (head == 0) != (tail == 0) || (head == own) != (tail == own) {
             return None;
         }
-        lists += usize::from(head != 0);
+        filled |= u64::from(head != 0 && head != own) << bin;
         if head != 0 && head != own && (head % 16 != 0 || tail % 16 != 0) {
             return None;
         }
@@ -53,5 +54,7 @@ fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
             || head == own
             || (word(head.wrapping_add(PREV)) == Some(own) && word(tail.wrapping_add(NEXT)) == Some(own))
     };
-    (lists > 0 && (0..BINS).filter(|bin| !leads_back(*bin)).count() <= 1).then_some(address)
+    let wrong = (0..BINS).filter(|bin| !leads_back(*bin)).count();
+    let unlike = (u64_at(bytes, 0) ^ filled).count_ones() as usize;
+    (wrong + unlike <= 1 && filled.count_ones() as usize > wrong + unlike).then_some(address)
 }
