@@ -175,7 +175,7 @@ fn slots(chance: &mut Chance, size: u64) -> Memory {
         let mem = if mapped { mem & !4095 } else { mem };
         let slots = chance.below(32);
         let free = chance.below(1 << (slots + 1));
-        let bits = slots | 1 << 5 | chance.below(12) << 6 | if mapped { chance.below(4) << 12 } else { 0 };
+        let bits = slots | (1 << 5) | (chance.below(12) << 6) | if mapped { chance.below(4) << 12 } else { 0 };
         for (place, word) in [(16, mem), (24, free), (32, if chance.one_in(9) { chance.hostile(START) } else { bits })]
         {
             memory.put(meta + place, word);
@@ -223,7 +223,7 @@ fn old_chunks_of_anything() {
         let (mut at, mut before) = (START + 0x1010, 1);
         // A heap as far as it goes, with a foreign word here and there.
         while at + 0x400 < START + size {
-            let this = 32 * chance.between(1, 30) | chance.below(2);
+            let this = (32 * chance.between(1, 30)) | chance.below(2);
             for (place, word) in [(0, before), (8, this)] {
                 memory.put(at + place, if chance.one_in(40) { chance.hostile(START) } else { word });
             }
