@@ -102,6 +102,15 @@ pub(super) struct Span {
 
 const MOST: u16 = u16::MAX;
 
+impl Span {
+    /// None where these are too many bytes.
+    #[inline]
+    pub(super) fn of(skipped: u64, reserved: u64) -> Option<Span> {
+        let (skipped, reserved) = (u16::try_from(skipped / UNIT).ok()?, u16::try_from(reserved).ok()?);
+        (reserved != MOST).then_some(Span { skipped, reserved })
+    }
+}
+
 /// All that one mallocng has.
 #[derive(Default)]
 pub struct Mallocng {
@@ -125,16 +134,11 @@ pub struct Mallocng {
 }
 
 impl Mallocng {
-    pub(super) fn put(&mut self, number: u64, skipped: u64, reserved: u64) {
-        let span = match (u16::try_from(skipped / UNIT), u16::try_from(reserved)) {
-            (Ok(skipped), Ok(reserved)) if reserved != MOST => Span { skipped, reserved },
-            _ => {
-                self.large.insert(number, (skipped, reserved));
-                Span { skipped: MOST, reserved: MOST }
-            }
-        };
+    /// Where a block is whose bytes before or behind it are many.
+    pub(super) fn put_large(&mut self, number: u64, skipped: u64, reserved: u64) {
         if let Some(place) = self.spans.get_mut(number as usize) {
-            *place = span;
+            *place = Span { skipped: MOST, reserved: MOST };
+            self.large.insert(number, (skipped, reserved));
         }
     }
 

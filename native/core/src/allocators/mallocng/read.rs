@@ -1,7 +1,7 @@
 //! Reading all of one mallocng: its areas of metadata, the groups that they tell of, and what their slots say.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
-use crate::allocators::mallocng::groups::{Group, Mallocng, Misfit, Usage, NOBODY};
+use crate::allocators::mallocng::groups::{Group, Mallocng, Misfit, Span, Usage, NOBODY};
 use crate::allocators::mallocng::layout::{
     metas, Meta, AREA, AREA_CHAIN, CLASSES, CONTEXT, MAPPED_CLASS, METAS_IN_AREA, UNIT, USAGE,
 };
@@ -12,7 +12,8 @@ use crate::bytes::{u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::memory::space::Space;
 use crate::memory::window::Window;
-use crate::work::{Control, Watcher};
+use crate::work::{self, Control, Watcher};
+use std::sync::Mutex;
 
 const MAX_DAMAGE: usize = 1000;
 /// Walked by one worker at a time.
@@ -20,11 +21,20 @@ const GROUPS_IN_JOB: usize = 1024;
 /// No group has more slots: what a class is off by while a thread makes or frees one.
 const SLOTS: u64 = 32;
 
-/// What a worker found in the slots of some groups, which have numbers from `first` on.
-#[derive(Default)]
-struct Walked {
-    /// The number of a slot, and the bytes before and behind its block.
-    blocks: Vec<(u32, u32, u32)>,
+/// Some groups, up to a place, that one worker walks, whose slots have numbers from `first` on.
+struct Job<'a> {
+    from: usize,
+    to: usize,
+    first: u64,
+    spans: Mutex<Option<&'a mut [Span]>>,
+}
+
+/// What a worker found in the slots of a job's groups.
+struct Walked<'a> {
+    first: u64,
+    /// Where in its slot each block is.
+    spans: &'a mut [Span],
+    /// The number, and the bytes before and behind the block.
     large: Vec<(u64, u64, u64)>,
     damage: Vec<Damage>,
     misfits: Vec<Misfit>,
@@ -117,13 +127,14 @@ fn group_of(meta: &Meta) -> std::result::Result<Group, Damage> {
 /// Puts the groups in order, each into the slot of another one that it lies in. Returns the places of those that the
 /// dynamic linker gave.
 fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Vec<(u8, u32)> {
-    metas.sort_by_key(|meta| meta.mem);
+    metas.sort_unstable_by_key(|meta| (meta.mem, meta.address));
     let (mut inside, mut classes): (Vec<usize>, Vec<(u8, u32)>) = (Vec::new(), Vec::new());
     for meta in &metas {
         let group = match group_of(meta) {
             Ok(group) => group,
             Err(damage) => {
-                found.misfits.push(Misfit { damage, transient: !meta.freeable });
+                let transient = !meta.freeable || meta.class == MAPPED_CLASS && meta.pages == 0;
+                found.misfits.push(Misfit { damage, transient });
                 continue;
             }
         };
@@ -135,7 +146,7 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
             Some(parent) => match found.groups[*parent].take_in(&group, meta) {
                 true => found.groups.push(Group { parent: *parent as u32, ..group }),
                 false => {
-                    found.misfits.push(misplaced(meta));
+                    found.misfits.push(misplaced(meta, !meta.freeable));
                     continue;
                 }
             },
@@ -144,7 +155,7 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
                 found.groups.push(group);
             }
             None => {
-                found.misfits.push(misplaced(meta));
+                found.misfits.push(misplaced(meta, !meta.freeable || meta.pages == 0));
                 continue;
             }
         }
@@ -157,11 +168,11 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
     classes
 }
 
-/// A group in a place where none can be. While it is made its `freeable` is not set.
-fn misplaced(meta: &Meta) -> Misfit {
+/// A group in a place where none can be. While one is made first its `freeable` and then the size of its mapping is not set.
+fn misplaced(meta: &Meta, transient: bool) -> Misfit {
     let expected = "a mapping, or a used slot of a larger group";
     let damage = Damage::new(meta.address, "memory of a group", expected, hex(meta.mem));
-    Misfit { damage, transient: !meta.freeable }
+    Misfit { damage, transient }
 }
 
 impl Group {
@@ -210,49 +221,70 @@ impl Mallocng {
         self.spans.resize(numbers as usize, Default::default());
         self.used = Bits::new(numbers);
         for group in &self.groups {
-            crate::bits::members_of(u64::from(group.used())).for_each(|index| self.used.set(group.first + index));
+            let (place, shift) = ((group.first / 64) as usize, group.first % 64);
+            let bits = u128::from(group.used()) << shift;
+            for (word, bits) in self.used.words_mut()[place..].iter_mut().zip([bits as u64, (bits >> 64) as u64]) {
+                *word |= bits;
+            }
         }
         Ok(())
     }
 
     /// Asks every used slot what is in it.
     fn walk_slots(&mut self, watcher: &dyn Watcher, space: &Space) -> Result<()> {
-        let mut jobs: Vec<(usize, usize)> = Vec::new();
-        for (place, next) in self.outermost() {
-            match jobs.last_mut() {
-                Some(job) if next - job.0 <= GROUPS_IN_JOB => job.1 = next,
-                _ => jobs.push((place, next)),
-            }
-        }
-        let walk = |all: &mut Vec<Walked>, (from, to): &(usize, usize), control: &Control<'_>| {
-            let (mut found, mut window) = (Walked::default(), Window::new(space, u64::MAX));
-            let mut next = *from;
-            while next < *to {
+        let mut spans = std::mem::take(&mut self.spans);
+        let jobs = self.jobs(&mut spans);
+        let walk = |all: &mut Vec<Walked<'_>>, job: &Job<'_>, control: &Control<'_>| {
+            let Some(spans) = work::take(&job.spans) else { return Ok(()) };
+            let mut found =
+                Walked { first: job.first, spans, large: vec![], damage: vec![], misfits: vec![], moving: 0 };
+            let (mut next, mut window) = (job.from, Window::new(space, u64::MAX));
+            while next < job.to {
                 self.walk_group(&mut next, &mut window, &mut found);
             }
+            found.spans = &mut [];
             all.push(found);
             control.advance(0)
         };
-        let found = space.task(watcher, None).run(&jobs, Vec::new, walk)?;
-        for walked in found.into_iter().flatten() {
-            self.take(walked);
+        let found: Vec<Walked<'_>> =
+            space.task(watcher, None).run(&jobs, Vec::new, walk)?.into_iter().flatten().collect();
+        drop(jobs);
+        let mut large = Vec::new();
+        for walked in found {
+            large.extend(walked.large);
+            self.damage.extend(walked.damage);
+            self.misfits.extend(walked.misfits);
+            self.moving += walked.moving;
         }
+        self.spans = spans;
+        large.into_iter().for_each(|(number, skipped, reserved)| self.put_large(number, skipped, reserved));
+        self.damage.sort_by_key(|damage| damage.address);
+        self.misfits.sort_by_key(|misfit| misfit.damage.address);
         Ok(())
     }
 
-    fn take(&mut self, walked: Walked) {
-        let small = walked
-            .blocks
-            .into_iter()
-            .map(|(number, skipped, reserved)| (number.into(), skipped.into(), reserved.into()));
-        small.chain(walked.large).for_each(|(number, skipped, reserved)| self.put(number, skipped, reserved));
-        self.damage.extend(walked.damage);
-        self.misfits.extend(walked.misfits);
-        self.moving += walked.moving;
+    /// Groups in order, those in others with these, each job with its part of `spans`.
+    fn jobs<'a>(&self, mut spans: &'a mut [Span]) -> Vec<Job<'a>> {
+        let mut ranges: Vec<(usize, usize)> = Vec::new();
+        for (place, next) in self.outermost() {
+            match ranges.last_mut() {
+                Some(range) if next - range.0 <= GROUPS_IN_JOB => range.1 = next,
+                _ => ranges.push((place, next)),
+            }
+        }
+        let mut jobs = Vec::with_capacity(ranges.len());
+        for (from, to) in ranges {
+            let (first, last) = (self.groups[from].first, &self.groups[to - 1]);
+            let (own, rest) =
+                std::mem::take(&mut spans).split_at_mut((last.first + u64::from(last.count) - first) as usize);
+            spans = rest;
+            jobs.push(Job { from, to, first, spans: Mutex::new(Some(own)) });
+        }
+        jobs
     }
 
     /// The slots of the group at `next` and of those in it, in the order of their addresses.
-    fn walk_group(&self, next: &mut usize, window: &mut Window<'_>, found: &mut Walked) {
+    fn walk_group(&self, next: &mut usize, window: &mut Window<'_>, found: &mut Walked<'_>) {
         let group = &self.groups[*next];
         *next += 1;
         found.check_header(group, window);
@@ -272,7 +304,7 @@ impl Mallocng {
     }
 }
 
-impl Walked {
+impl Walked<'_> {
     fn check_header(&mut self, group: &Group, window: &mut Window<'_>) {
         match window.bytes(group.start, 8).map(|bytes| u64_at(bytes, 0)) {
             Ok(meta) if meta == group.meta => (),
@@ -295,9 +327,9 @@ impl Walked {
                 if !intact {
                     report("byte behind a block", "0", "something else: more was written than was asked for");
                 }
-                match (u32::try_from(number), u32::try_from(skipped), u32::try_from(reserved)) {
-                    (Ok(number), Ok(skipped), Ok(reserved)) => self.blocks.push((number, skipped, reserved)),
-                    _ => self.large.push((number, skipped, reserved)),
+                match Span::of(skipped, reserved) {
+                    Some(span) => self.spans[(number - self.first) as usize] = span,
+                    None => self.large.push((number, skipped, reserved)),
                 }
             }
             // A group that is being made, which its structure does not name yet.
