@@ -29,6 +29,7 @@ from measure import BUILD, HERE, Run, Series, Subject, alternate, compiled, medi
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.answers import arenas, check, holes, ledger, pyobjects, sizes
 from gdbheap.heap import Heap
@@ -46,6 +47,7 @@ BIN = Path(sys.executable).parent
 PRESENT = 1
 PYTHON_PROCESS, C_PROCESS, ABOVE_MIMALLOC = "a Python process", "a C process", "the C process above mimalloc"
 ABOVE_JEMALLOC = "the C process above jemalloc"
+OF_MUSL = "the C process built with musl"
 MIB = 1 << 20
 
 Answer = Callable[[Heap], object]
@@ -71,6 +73,10 @@ ON_MIMALLOC: dict[str, Answer] = {
 ON_JEMALLOC: dict[str, Answer] = {
     **ON_MIMALLOC,
     "the walk over every block": lambda heap: heap.allocator(JemallocLibraries).store,
+}
+ON_MUSL: dict[str, Answer] = {
+    "the walk over every slot": lambda heap: heap.allocator(MallocngAllocator).store,
+    **{name: answer for name, answer in ON_C.items() if name != CHUNK_WALK},
 }
 
 
@@ -348,6 +354,10 @@ def main() -> None:
             say(f"filling {name} ({library})")
             with subject(["env", f"LD_PRELOAD={library}", compiled("target_glibc.c"), str(options.chunks)]) as target:
                 found[name] = on_process(target.pid, answers, options.rounds)
+    if shutil.which("musl-gcc") is not None:
+        say(f"filling {OF_MUSL}")
+        with subject([compiled("target_glibc.c", "musl-gcc"), str(options.chunks)]) as target:
+            found[OF_MUSL] = on_process(target.pid, ON_MUSL, options.rounds)
     text = "\n\n".join([table(blocks, options.chunks, found, runs, load), *about])
     print(text)
     if not options.keep_page:

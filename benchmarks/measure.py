@@ -63,11 +63,11 @@ def subject(command: Sequence[str]) -> Iterator[Subject]:
         started.end()
 
 
-def compiled(source: str) -> str:
+def compiled(source: str, compiler: str = "gcc") -> str:
     """Compile benchmarks/`source` and return the program's path."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    program = BUILD / Path(source).stem
-    subprocess.run(["gcc", "-O2", "-o", str(program), str(HERE / source)], check=True)
+    program = BUILD / f"{Path(source).stem}-{Path(compiler).name}"
+    subprocess.run([compiler, "-O2", "-o", str(program), str(HERE / source)], check=True)
     return str(program)
 
 

@@ -44,7 +44,11 @@ COMMAND = Command(
     Where jemalloc is in malloc's place or beside it, a second table has a row for each of its arenas: extents with
     blocks in them (active), of these blocks in use and in threads' caches, dirty and muzzy extents, which it has not
     given back or the kernel has not taken yet, and what is retained, which is address space alone. In JSON that is
-    others, a list of {allocator, module, index, active, dirty, muzzy, retained, used, cached}.""",
+    others, a list of {allocator, module, index, active, dirty, muzzy, retained, used, cached}.
+
+    musl's malloc has no arenas: a row is a size of its slots, with the groups of such slots, those in use and free, and
+    the bytes that were asked for of the ones in use (in JSON: classes, a list of {size, groups, used, free, asked});
+    the one before 1.2.1 has no groups either, and no rows.""",
     example="heap arenas --sort=free",
     needs=TARGET,
     options=Options,

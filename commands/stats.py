@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.allocators.finding import MALLOC
 from gdbheap.answers import stats
 from gdbheap.answers.arenas import arenas
 from gdbheap.commands.calls.inferior_call import STATS, Calls
@@ -29,6 +30,7 @@ def _answer(heap: Heap, options: Options) -> stats.Stats:
 
 
 def _call(heap: Heap, calls: Calls, options: Options) -> stats.Stats:
+    _known = heap.allocator(MALLOC)
     ours = arenas(heap)
     return stats.compare(ours, calls.stats_text(heap, options.seccomp))
 

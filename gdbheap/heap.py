@@ -120,8 +120,15 @@ class Heap:
 
     @property
     def malloc(self) -> Allocator:
-        """The C library's. Raises Unsupported when it is not known."""
-        return self.allocator(MALLOC)
+        """The C library's, whichever that is. Raises Unsupported when it is not known."""
+        other = next((found for found in self.standing_in if found.replaces is MALLOC), None)
+        return self.allocator(MALLOC) if other is None else other
+
+    def _find_malloc(self) -> Allocator | None:
+        try:
+            return self.malloc
+        except GdbheapError:
+            return None
 
     @property
     def allocators(self) -> list[Allocator]:
@@ -201,7 +208,7 @@ class Heap:
         """The threads' stacks, ascending, without those that lie in blocks of malloc: that memory is malloc's."""
         provided = [(stack.start, stack.end) for stack in self.stacks if stack.provided]
         if provided:
-            malloc = self.find_allocator(MALLOC)
+            malloc = self._find_malloc()
             if malloc is not None:
                 provided = subtract(provided, sorted([*malloc.ranges(), *malloc.single_blocks()]))
         return sorted(self._own_stacks() + provided)
@@ -239,7 +246,7 @@ class Heap:
 
     def _make_objects(self) -> Objects:
         other = self.other_allocator
-        roots = Roots(self.target, self.interpreter.module, *self.live_stacks())
+        roots = Roots(self.target, self.interpreter.module, *self.live_stacks(), self._heap_ranges())
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self.labelled("looking for objects in memory that is not walked")
         _known, blocks = self.malloc, self.walked
@@ -388,10 +395,13 @@ class Heap:
         _known = self.malloc
         provided = [(stack, self._live_part(stack)) for stack in self.stacks]
         _live, loose = self.live_stacks()
-        heaps = sorted(self.single_blocks() + [pair for allocator in self.allocators for pair in allocator.ranges()])
-        roots = block_roots(self.target, provided, loose, self.unwalked_ranges(), heaps)
+        roots = block_roots(self.target, provided, loose, self.unwalked_ranges(), self._heap_ranges())
         draw = self.labelled("following references")
         return BlockReferences(self.target, self.walked.stores, roots, self.known_kinds, draw)
+
+    def _heap_ranges(self) -> Ranges:
+        """Where blocks lie, ascending."""
+        return sorted(self.single_blocks() + [pair for allocator in self.allocators for pair in allocator.ranges()])
 
     def _live_part(self, stack: Stack) -> Ranges:
         return live_parts(self.target, [stack])
@@ -461,7 +471,7 @@ class Heap:
         return found
 
     def _find_held(self) -> list[Held]:
-        if self.other_allocator is not None or self.find_allocator(MALLOC) is None:
+        if self.other_allocator is not None or self._find_malloc() is None:
             return []
         return find_held(self.target, self.unwalked_ranges())
 

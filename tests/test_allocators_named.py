@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from test_imports import BINDING, CORE, modules
 
-NAMED = re.compile("glibc|pymalloc|mimalloc|jemalloc", re.IGNORECASE)
+NAMED = re.compile("glibc|pymalloc|mimalloc|jemalloc|mallocng|oldmalloc", re.IGNORECASE)
 OWN = ("allocators.", "layout.")
 MALLOC = "glibc's malloc is the one that is asked, tuned or called"
 TEXT = "the command's help names what it shows of each"
@@ -30,10 +30,12 @@ ALLOWED = {
     "answers.findings.finding": "what the rules about one allocator share",
     **dict.fromkeys((f"answers.findings.{name}" for name in (
         "__init__", "growing_buffers", "huge_pages", "jemalloc_unused", "large_chunks", "main_top", "mappings",
-        "mimalloc_empty", "pinned_pages", "pymalloc_arenas", "settings", "settlement", "thread_tops", "thresholds",
+        "mimalloc_empty", "musl_mappings", "pinned_pages", "pymalloc_arenas", "settings", "settlement", "thread_tops",
+        "thresholds",
     )), OWN_RULE),
     **dict.fromkeys((f"report.findings.{name}" for name in (
-        "__init__", "huge_pages", "jemalloc_unused", "mimalloc_empty", "pinned_pages", "pymalloc_arenas",
+        "__init__", "huge_pages", "jemalloc_unused", "mimalloc_empty", "musl_mappings", "pinned_pages",
+        "pymalloc_arenas",
     )), OWN_RULE),
     "report.check": "pages and arenas, in the words of the allocator that was checked",
     "report.check_advice": "where a setting comes from",
@@ -49,7 +51,14 @@ ALLOWED = {
 RUST = {"allocators/mod.rs", "allocators/groups.rs", "allocators/holders.rs", "allocators/sample.rs",
         "allocators/store.rs", "allocators/walk.rs", "python/chunk_objects.rs",
         "structures/chunk_kinds.rs"}  # fmt: skip
-RUST_OWN = ("allocators/glibc/", "allocators/pymalloc/", "allocators/mimalloc/", "allocators/jemalloc/")
+RUST_OWN = (
+    "allocators/glibc/",
+    "allocators/pymalloc/",
+    "allocators/mimalloc/",
+    "allocators/jemalloc/",
+    "allocators/mallocng/",
+    "allocators/oldmalloc/",
+)
 COMMENT = re.compile("//.*")
 
 
@@ -100,6 +109,8 @@ def test_the_binding_is_of_the_same_parts() -> None:
         "jemalloc.rs",
         "pymalloc.rs",
         "mimalloc.rs",
+        "mallocng.rs",
+        "oldmalloc.rs",
         "heaps.rs",
         "lib.rs",
         "rows.rs",

@@ -88,7 +88,7 @@ def test_threads_of_musl(rng: random.Random, tmp_path: Path) -> None:
     flags = ["-O1", "-static", "-pthread", "-Wall", "-Wextra", "-Werror"]
     subprocess.run(["musl-gcc", *flags, str(SOURCES / "own_stacks.c"), "-o", str(program)], check=True)
     with running([str(program), str(rng.getrandbits(30))], tmp_path) as target:
-        # Nobody looks into musl's malloc, which has the largest part.
+        # Its malloc was never called, so that nobody can tell whose its memory is.
         answer, first = ask("", str(target.pid), status=5), main_stack(target.pid)
         rows = [int(line.split()[1], 16) for line in target.stderr.splitlines()]
     size = sum(rows)

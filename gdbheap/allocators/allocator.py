@@ -100,6 +100,18 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class SizeClassUse:
+    """One size of blocks, with what the allocator needs for each: in how many groups they lie, how many are in use and
+    free, and the bytes that were asked for of those in use, None where nobody knows."""
+
+    size: int
+    groups: int
+    used: int
+    free: int
+    asked: int | None = None
+
+
+@dataclass(frozen=True)
 class Looked:
     """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages", "slabs"; ``unexplained``:
     bytes that the walk could not read as blocks."""
@@ -288,6 +300,10 @@ class Allocator(ABC):
         """Its arenas, where they hand out blocks of extents."""
         return []
 
+    def size_classes(self) -> list[SizeClassUse]:
+        """Its sizes of blocks, ascending, where it has groups of equal ones and no arenas."""
+        return []
+
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """(the program's pointer, size as in ``used_sizes``) of its ``most`` largest blocks in use, from ``least``
         bytes on, largest first."""
@@ -340,7 +356,7 @@ class StoreAllocator(Allocator):
 
     @property
     @abstractmethod
-    def store(self) -> _native.Pools | _native.Mimalloc | _native.Jemalloc:
+    def store(self) -> _native.Pools | _native.Mimalloc | _native.Jemalloc | _native.Mallocng:
         """Its blocks."""
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:

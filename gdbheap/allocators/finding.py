@@ -5,15 +5,25 @@ from __future__ import annotations
 from gdbheap.allocators.allocator import Allocator
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
+from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 
-__all__ = ["KINDS", "MALLOC"]
+__all__ = ["KINDS", "MALLOC", "OF_C_LIBRARIES"]
 
 MALLOC: type[Allocator] = GlibcAllocator
 """The C library's: answers that say that they need malloc's heap need it."""
 KINDS: tuple[type[Allocator], ...] = (
-    GlibcAllocator, JemallocLibraries, MimallocLibraries, PymallocAllocator, MimallocAllocator,
-)  # fmt: skip
+    GlibcAllocator,
+    MallocngAllocator,
+    OldmallocAllocator,
+    JemallocLibraries,
+    MimallocLibraries,
+    PymallocAllocator,
+    MimallocAllocator,
+)
 """Those inside of others come after them: a block is the last one's that has it."""
+OF_C_LIBRARIES = frozenset(kind.name for kind in KINDS if MALLOC in (kind, kind.replaces))
+"""The names of those that are a C library's own."""

@@ -150,7 +150,7 @@ def no_glibc(target: Target) -> str:
     musl = _musl(target)
     if musl is not None:
         where = f"{one_line(musl.path)}, {musl.evidence}"
-        return f"musl's malloc is not supported ({where}): 'heap' still says where the memory is, mapping by mapping"
+        return f"malloc here is musl's ({where}), not glibc's"
     if target.unseen:
         return f"no glibc malloc is to be seen, because {about(target.unseen)}"
     return "no glibc malloc in this target: no loaded object's data holds 127 bins and a closed ring of arenas"

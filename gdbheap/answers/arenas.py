@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gdbheap.allocators.allocator import ExtentArena
+from gdbheap.allocators.allocator import Allocator, ExtentArena, SizeClassUse
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import ArenaTotals, Glibc, HeapRange
 from gdbheap.heap import Heap
@@ -73,20 +73,25 @@ class Total:
 @dataclass(frozen=True)
 class Arenas:
     """The answer of ``heap arenas``. ``others``: those of allocators in malloc's place or beside it, which are in no
-    sum here."""
+    sum here. ``classes``: those of a malloc that has no arenas."""
 
     arenas: list[Arena]
     mmapped: Mmapped
     total: Total
     threads: list[ThreadCache] = field(default_factory=list)
     others: list[ExtentArena] = field(default_factory=list)
+    classes: list[SizeClassUse] = field(default_factory=list)
 
 
 def arenas(heap: Heap, detail: bool = False) -> Arenas:
-    """Every arena in the order in which ``malloc_stats`` prints them. Raises Unsupported without glibc's malloc.
+    """Every arena in the order in which ``malloc_stats`` prints them; of a malloc without arenas its sizes. Raises
+    Unsupported where malloc is not known.
 
     ``detail``: the bins are followed, and told by kind."""
-    found = heap.allocator(GlibcAllocator)
+    found = heap.malloc
+    others = [row for allocator in heap.standing_in for row in allocator.extent_arenas()]
+    if not isinstance(found, GlibcAllocator):
+        return _without_arenas(found, others)
     _walked, glibc = found.bins if detail else found.chunks, found.malloc
     heaps = _heaps_by_arena(glibc)
     rows = [
@@ -100,8 +105,14 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
     par = glibc.par
     system = sum(row.system for row in rows) + par.mmapped_mem
     in_use = sum(row.in_use for row in rows) + par.mmapped_mem
-    others = [row for allocator in heap.standing_in for row in allocator.extent_arenas()]
     return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(found), others)
+
+
+def _without_arenas(malloc: Allocator, others: list[ExtentArena]) -> Arenas:
+    classes = malloc.size_classes()
+    system = sum(end - start for start, end in [*malloc.ranges(), *malloc.single_blocks()])
+    total = Total(system, sum(row.used * row.size for row in classes))
+    return Arenas([], Mmapped(0, 0), total, [], others, classes)
 
 
 def _heaps_by_arena(glibc: Glibc) -> dict[int, list[HeapRange]]:

@@ -96,8 +96,10 @@ class Chunks:
 def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | None = None) -> Chunks:
     """The chunks that are meant, in one of ORDERS, the first ``top``.
 
-    Raises UsageError for an arena that is not there and for a type of chunks that hold no object, Unsupported without
-    glibc's malloc."""
+    Raises UsageError for an arena that is not there and for a type of chunks that hold no object, Unsupported where
+    malloc is not known, and for types where it is not glibc's."""
+    if selection.type is None and not isinstance(heap.malloc, GlibcAllocator):
+        return _without_arenas(heap, selection, order, top)
     glibc = heap.allocator(GlibcAllocator)
     _check(glibc, selection)
     if selection.type is None:
@@ -113,6 +115,17 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
     if selection.type is not None or others or standing_in:
         found.sort(key=ORDERS[order])
     return Chunks(_described(heap, glibc, found[:top]), count, size)
+
+
+def _without_arenas(heap: Heap, selection: Selection, order: str, top: int | None) -> Chunks:
+    """The blocks where malloc is not glibc's. Raises UsageError for an arena."""
+    if selection.arena is not None:
+        raise UsageError(f"there is no arena {selection.arena}: {heap.malloc.title} has none")
+    found, count, size = _standing_in(heap, selection, order, top)
+    found.sort(key=ORDERS[order])
+    words = describe_blocks(heap, [(row.address, row.size) for row in found[:top]]) if found else {}
+    what = {address: str(each) for address, each in words.items()}
+    return Chunks([_chunk(row, None, what.get(row.address)) for row in found[:top]], count, size)
 
 
 def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) -> tuple[list[OtherRow], int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gdbheap.allocators.finding import MALLOC
+from gdbheap.allocators.finding import OF_C_LIBRARIES
 from gdbheap.answers.container import Container, container
 from gdbheap.answers.findings import Evidence, Finding, findings
 from gdbheap.answers.partition import (
@@ -113,7 +113,7 @@ class Ledger:
         """Whether that is so, the C library's malloc was not walked, none was recognised in its place, and nothing was
         found besides: then this is no answer to what could be given back."""
         summary = self.summary
-        walked = summary is not None and MALLOC.name in summary.allocators
+        walked = summary is not None and not OF_C_LIBRARIES.isdisjoint(summary.allocators)
         unknown = summary.unknown if summary is not None and not walked else None
         return unknown is not None and not unknown.name and not self.findings and self.looks_past
 

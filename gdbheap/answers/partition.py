@@ -209,8 +209,11 @@ class _Layout:
             heap.note(f"{error}: malloc's memory counts as other memory")
         for allocator in heap.allocators:
             self._add(allocator)
+        walked = sorted(self.walked)
         for loaded in heap.target.objects:
-            self.pieces += [(start, end, "file.data") for start, end in loaded.bss]
+            # musl's malloc is given what is left over at the end of it.
+            own = subtract(sorted(loaded.bss), walked)
+            self.pieces += [(start, end, "file.data") for start, end in own]
         self.pieces = list(_mapped_parts(self.pieces, joined(heap.target.mappings.ranges())))
         self.add_rest()
 

@@ -80,8 +80,11 @@ class Sizes:
 
 
 def sizes(heap: Heap) -> Sizes:
-    """A row for each exact size of used and free chunks. Raises Unsupported without glibc's malloc."""
-    found = heap.allocator(GlibcAllocator)
+    """A row for each exact size of used and free chunks. Raises Unsupported where malloc is not known."""
+    others = list(map(_others, heap.standing_in))
+    found = heap.malloc
+    if not isinstance(found, GlibcAllocator):
+        return Sizes([], _total([]), 0, 0, 0, others)
     glibc, mapped = found.malloc, found.mapped
     rows = _native.count_sizes(found.chunks)
     counts = {row.size: (row.states[0], sum(row.states[1:])) for row in rows}
@@ -94,7 +97,7 @@ def sizes(heap: Heap) -> Sizes:
     overhead = sum(arena[state][1] for arena in sums for state in ("fencepost", "foreign", "unexplained"))
     overhead += sum(glibc.unwalked(index) for index in range(len(sums)))
     overhead += sum(chunk.chunk - chunk.base for chunk in mapped)
-    return Sizes(sized, _total(sized), len(mapped), top, overhead, list(map(_others, heap.standing_in)))
+    return Sizes(sized, _total(sized), len(mapped), top, overhead, others)
 
 
 def _others(allocator: Allocator) -> OtherSizes:

@@ -85,7 +85,8 @@ def block_roots(
     walked; ``heaps``: where blocks lie."""
     bounds = (min(heaps)[0], max(end for _start, end in heaps)) if heaps else (0, 0)
     own = sorted(thread_data(target, tls_size(target)))
-    found: list[Root] = [root for loaded in target.objects for root in _globals(target, loaded, bounds)]
+    given = given_data(target, heaps)
+    found: list[Root] = [root for loaded in target.objects for root in _globals(target, loaded, bounds, given)]
     found += (_data_root(thread, own) for thread in target.threads)
     found += (_other(target, start, end) for start, end in subtract(others, own))
     threads = {thread.tid: thread for thread in target.threads}
@@ -101,6 +102,13 @@ def block_roots(
         root = BlockRoot(f"registers of thread {name}", BY_STACKS, values, [], THREAD, name, REGISTERS, thread)
         found.append(root)
     return found
+
+
+def given_data(target: Target, heaps: Ranges) -> Ranges:
+    """What of the loaded objects' static data blocks lie in: musl's dynamic linker gives its malloc what is left over
+    at the ends. ``heaps``: where blocks lie."""
+    data = joined(sorted(pair for loaded in target.objects for pair in loaded.writable_ranges()))
+    return intersect(joined(sorted(heaps)), data)
 
 
 def _frames_first(target: Target, stack: Stack, live: Ranges) -> Ranges:
@@ -144,10 +152,10 @@ def _other(target: Target, start: int, end: int) -> BlockRoot:
     return BlockRoot(f"{name} at {start:#x}", BY_STATIC, [], aligned(target, [(start, end)]), MEMORY, "", name)
 
 
-def _globals(target: Target, loaded: LoadedObject, bounds: tuple[int, int]) -> Iterator[BlockRoot]:
+def _globals(target: Target, loaded: LoadedObject, bounds: tuple[int, int], given: Ranges) -> Iterator[BlockRoot]:
     """A root for each symbol of its data, and, where no symbol is, for each stretch of words that may be addresses of
-    blocks, by its place in its section."""
-    ranges = _static_data(target, loaded)
+    blocks, by its place in its section; ``given``: what blocks lie in."""
+    ranges = subtract(_static_data(target, loaded), given)
     if not ranges:
         return
     low, high = ranges[0][0], ranges[-1][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gdbheap.graph.roots import MAX_TLS, aligned, linked, thread_data, tls_size
+from gdbheap.graph.roots import MAX_TLS, aligned, given_data, linked, thread_data, tls_size
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import OwnedRange, Ranges, joined, subtract
 from gdbheap.target.target import Target
@@ -27,14 +27,18 @@ class Roots:
     the threads: in the middle of a function nothing else may lead to a block. ``thread_data``: what belongs
     to the threads without doubt, ``stacks``: what is in use of their stacks beside that.
 
-    ``live``: what may be in use of the threads' stacks; ``loose``: of coroutines' and signals', see ``live_stacks``."""
+    ``live``: what may be in use of the threads' stacks; ``loose``: of coroutines' and signals', see ``live_stacks``;
+    ``heaps``: where blocks lie, which are no static data."""
 
-    def __init__(self, target: Target, interpreter: LoadedObject, live: Ranges, loose: Ranges) -> None:
+    def __init__(
+        self, target: Target, interpreter: LoadedObject, live: Ranges, loose: Ranges, heaps: Ranges | None = None
+    ) -> None:
+        given = given_data(target, heaps or [])
         self.names = [INTERPRETER]
         self.ranges: list[OwnedRange] = []
         for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
             name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
-            self._add(target, name, subtract(loaded.writable_ranges(), linked(target, loaded)))
+            self._add(target, name, subtract(loaded.writable_ranges(), sorted([*given, *linked(target, loaded)])))
         live = joined(sorted(live + loose))
         self._add(target, THREADS, live)
         self._add(target, THREADS, thread_data(target, MAX_TLS))

@@ -20,6 +20,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
+CLASSES = (
+    Column("size"), Column("groups"), Column("used"), Column("used bytes"), Column("asked for"), Column("free"),
+    Column("free bytes"),
+)  # fmt: skip
 HEAPS = (Column("arena"), Column("start"), Column("end"), Column("size"), Column("top"))
 LISTS = (Column("arena"), Column("list", True), Column("chunks"), Column("bytes"))
 THREADS = (
@@ -36,13 +40,16 @@ OTHERS = (
 def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> str:
     """A row an arena, a row for the mapped chunks, the total as malloc_stats counts; ``cut`` arenas are not listed.
     ``detail``: the listed arenas' heaps and free lists, and all threads' caches."""
+    others = [_others(answer, style)] if answer.others else []
+    if answer.classes:
+        return join(_without_arenas(answer, style), *others)
     rows = [_row(arena, answer, style) for arena in answer.arenas]
     rows.append(_mmapped(answer, style))
     if cut:
         rows.append(_rest(answer, cut, style))
     details = (_heaps(answer, style), _lists(answer, style), _threads(answer, style)) if detail else ()
     own = (table(COLUMNS, rows, style, _total(answer, style)), style.filled(_sentence(answer, style)))
-    return join(*own, *details, *([_others(answer, style)] if answer.others else []))
+    return join(*own, *details, *others)
 
 
 def _others(answer: Arenas, style: Style) -> str:
@@ -54,6 +61,29 @@ def _others(answer: Arenas, style: Style) -> str:
     rows = [[str(row.index), f"{row.allocator} of {row.module}", *map(style.size, sizes(row))] for row in answer.others]
     total = [sum(column) for column in zip(*map(sizes, answer.others))]
     return table(OTHERS, rows, style, ["total", "", *map(style.size, total)])
+
+
+def _without_arenas(answer: Arenas, style: Style) -> str:
+    """A row for each size of blocks, and their sum."""
+    rows = [
+        [
+            count_text(row.size), count_text(row.groups), count_text(row.used), style.size(row.used * row.size),
+            "-" if row.asked is None else style.size(row.asked), count_text(row.free), style.size(row.free * row.size),
+        ]
+        for row in answer.classes
+    ]  # fmt: skip
+    used, free = sum(row.used for row in answer.classes), sum(row.free for row in answer.classes)
+    asked = [row.asked for row in answer.classes if row.asked is not None]
+    total = [
+        "total", count_text(sum(row.groups for row in answer.classes)), count_text(used),
+        style.size(answer.total.in_use), style.size(sum(asked)) if asked else "-", count_text(free),
+        style.size(sum(row.free * row.size for row in answer.classes)),
+    ]  # fmt: skip
+    sentence = (
+        f"This malloc has no arenas: all threads share its groups of equal blocks. It has "
+        f"{style.bytes(answer.total.system)} from the kernel."
+    )
+    return join(table(CLASSES, rows, style, total), style.filled(sentence))
 
 
 def _system(size: int, answer: Arenas, style: Style) -> list[str]:

@@ -23,6 +23,9 @@ SHOWN = 20
 
 def render(answer: Sizes, whole: Sizes, style: Style) -> str:
     """A row a range of sizes and their total; a row an exact size, the rest, and the same total; what is beside it."""
+    others = [part for found in whole.others for part in _others(found, style)]
+    if others and not (whole.sizes or whole.top or whole.overhead):
+        return join(*others)
     total = _row("total", whole.total, style)
     ranges = [_row(_range(found, style), found.total, style) for found in whole.ranges]
     rows = [_row(count_text(row.size), row, style) for row in answer.sizes]
@@ -32,7 +35,7 @@ def render(answer: Sizes, whole: Sizes, style: Style) -> str:
         table(COLUMNS, ranges, style, total),
         table((Column("exact size"), *COLUMNS[1:]), rows, style, total),
         style.filled(_sentence(whole, style)),
-        *(part for others in whole.others for part in _others(others, style)),
+        *others,
     )
 
 

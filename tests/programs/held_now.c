@@ -2,7 +2,8 @@
  *
  * Random malloc, calloc, realloc, posix_memalign and free in THREADS threads (one: the main thread alone), by whatever
  * malloc() is here; blocks are freed by other threads, too. Every second thread ends with its blocks alive. Then it reads
- * standard input: a line with "collect" calls mi_collect(true), "drop" frees nine blocks in ten. OPERATIONS 0: it never ends.
+ * standard input: a line with "collect" calls mi_collect(true), "drop" frees nine blocks in ten, and "empty" all.
+ * OPERATIONS 0: it never ends.
  * Where jemalloc's mallctl() is, "collect" purges all arenas, and "stats" writes what jemalloc counts to the file TABLE.stats:
  * lines of "NAME VALUE", or of "NAME ARENA VALUE" and "NAME ARENA SIZE VALUE" where that is not 0.
  *
@@ -172,9 +173,10 @@ static void obey(const char *line, const char *path)
         tell_stats(path);
     if (strncmp(line, "collect", 7) == 0 && control != NULL)
         control("arena.4096.purge", NULL, NULL, NULL, 0);
-    if (strncmp(line, "drop", 4) == 0)
+    bool drops = strncmp(line, "drop", 4) == 0, empties = strncmp(line, "empty", 5) == 0;
+    if (drops || empties)
         for (size_t i = 0; i < SLOTS * thread_count; i++)
-            if (i % 10 != 0)
+            if (empties || i % 10 != 0)
                 free((void *)atomic_exchange(&table->slots[i].pointer, 0));
     if (strncmp(line, "collect", 7) == 0 && collect != NULL)
         collect(true);

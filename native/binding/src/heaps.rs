@@ -3,8 +3,10 @@
 use crate::claimed::Claimed;
 use crate::glibc::{Chunks, Mapped};
 use crate::jemalloc::Jemalloc;
+use crate::mallocng::Mallocng;
 use crate::memory::Space;
 use crate::mimalloc::Mimalloc;
+use crate::oldmalloc::Oldmalloc;
 use crate::pymalloc::Pools;
 use crate::rows::{answers, Place};
 use gdbheap_core::allocators::{self, SharedHeaps};
@@ -22,6 +24,8 @@ pub enum Store {
     Pools(Py<Pools>),
     Mimalloc(Py<Mimalloc>),
     Jemalloc(Py<Jemalloc>),
+    Mallocng(Py<Mallocng>),
+    Oldmalloc(Py<Oldmalloc>),
     Chunks(Py<Chunks>),
     Mapped(Py<Mapped>),
     Claimed(Py<Claimed>),
@@ -33,6 +37,8 @@ impl Store {
             Store::Pools(pools) => allocators::Store::Pools(pools.get().0.clone()),
             Store::Mimalloc(mimalloc) => allocators::Store::Mimalloc(mimalloc.get().0.clone()),
             Store::Jemalloc(jemalloc) => allocators::Store::Runs(jemalloc.get().0.runs.clone()),
+            Store::Mallocng(mallocng) => allocators::Store::Mallocng(mallocng.get().0.clone()),
+            Store::Oldmalloc(old) => allocators::Store::Oldmalloc(old.get().0.clone()),
             Store::Chunks(chunks) => allocators::Store::Chunks(chunks.get().0.clone()),
             Store::Mapped(mapped) => allocators::Store::Mapped(mapped.get().0.clone()),
             Store::Claimed(claimed) => allocators::Store::Claimed(claimed.get().0.clone()),

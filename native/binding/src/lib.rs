@@ -12,10 +12,12 @@ mod graph;
 mod heaps;
 mod history;
 mod jemalloc;
+mod mallocng;
 mod memory;
 mod memory_use;
 mod mimalloc;
 mod objects;
+mod oldmalloc;
 mod packed;
 mod process;
 mod pymalloc;
@@ -113,6 +115,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         history::Retained,
         graph::NodeColumns,
         graph::EdgeColumns,
+        mallocng::FoundContext,
+        mallocng::Misfit,
+        mallocng::ClassUsage,
+        mallocng::AskedOfClass,
+        mallocng::SlotBlock,
+        mallocng::Mallocng,
         memory::PageRun,
         memory::Residency,
         memory::PointerCount,
@@ -166,6 +174,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         objects::ContainerFill,
         objects::DistanceVotes,
         objects::Census,
+        oldmalloc::OldChunk,
+        oldmalloc::OldSize,
+        oldmalloc::Oldmalloc,
         packed::Unpacker,
         process::ProcessMemory,
         process::ProcessAccount,
@@ -229,6 +240,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         call_stats::call_stats,
         history::list_blocks,
         history::compare_blocks,
+        mallocng::read_mallocng,
+        mallocng::find_contexts,
         memory::find_initial,
         memory::find_pointer,
         memory::find_pointer_runs,
@@ -266,6 +279,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         objects::estimate_types,
         objects::vote_distances,
         objects::sample_types,
+        oldmalloc::read_oldmalloc,
+        oldmalloc::find_bins,
         process::process_accounts,
         process::look_at_thread,
         process::call_in_thread,

@@ -6,7 +6,9 @@ use gdbheap_core::allocators::glibc::{
     find_extents, find_fenced, find_mmapped, follow_bins, walk_chunks, CacheList, MmappedStyle, Stretch,
 };
 use gdbheap_core::allocators::jemalloc::{self, find_trees, read_jemalloc, JemallocRoot, Shape};
+use gdbheap_core::allocators::mallocng::{find_contexts, read_mallocng};
 use gdbheap_core::allocators::mimalloc::{find_page_maps, find_segments, fit_of, read_mimalloc, MimallocRoot, FORMS};
+use gdbheap_core::allocators::oldmalloc::{find_bins, read_oldmalloc, Given};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
 use gdbheap_core::memory::OwnedRange;
@@ -185,5 +187,98 @@ fn trees() {
             found.arena_use();
             (0..50).for_each(|_| _ = found.find(chance.hostile(START)));
         }
+    }
+}
+
+/// A context of mallocng with one page of metadata, whose groups may lie anywhere and be of any kind.
+fn slots(chance: &mut Chance, size: u64) -> Memory {
+    let (area, secret) = (START + 0x1000, 0x1234_5678_9abc_def0);
+    let mut memory = bytes(chance, START, size);
+    for (place, word) in [(0, secret), (8, 1), (56, area), (64, area)] {
+        memory.put(START + place, word);
+    }
+    for (place, word) in [(0, secret), (8, if chance.one_in(8) { area } else { 0 }), (16, 101)] {
+        memory.put(area + place, word);
+    }
+    for number in 0..101 {
+        let meta = area + 24 + 40 * number;
+        let mem = START + 0x2000 + 16 * chance.below((size - 0x2000) / 16);
+        let mapped = chance.one_in(2);
+        let mem = if mapped { mem & !4095 } else { mem };
+        let slots = chance.below(32);
+        let free = chance.below(1 << (slots + 1));
+        let bits = slots | (1 << 5) | (chance.below(12) << 6) | if mapped { chance.below(4) << 12 } else { 0 };
+        for (place, word) in [(16, mem), (24, free), (32, if chance.one_in(9) { chance.hostile(START) } else { bits })]
+        {
+            memory.put(meta + place, word);
+        }
+        if chance.one_in(2) && mem + 8 <= START + size {
+            memory.put(mem, meta);
+        }
+    }
+    memory
+}
+
+#[test]
+fn slots_of_anything() {
+    let mut chance = Chance::new("slots_of_anything");
+    for _ in 0..INPUTS {
+        let size = chance.between(3, 40) << 12;
+        let memory = slots(&mut chance, size);
+        let space = memory.space();
+        find_contexts(&Unwatched, &space, &[(START, START + size)]).expect("not cancelled");
+        let found = read_mallocng(&Unwatched, &space, START).expect("not cancelled");
+        let regions = found.regions();
+        assert!(regions.windows(2).all(|pair| pair[0].1 <= pair[1].0), "regions are apart");
+        assert!(regions.iter().all(|(start, end)| START <= *start && start < end && *end <= START + size));
+        let holes = found.holes(&Unwatched, 1).expect("not cancelled");
+        assert!(holes.windows(2).all(|pair| pair[0].end <= pair[1].start), "holes are apart");
+        let free: u64 = found.classes().iter().map(|(size, _, _, free)| size * free).sum();
+        assert!(holes.iter().map(|hole| hole.end - hole.start).sum::<u64>() == free, "holes are the free slots");
+        let used = found.first_used(0, u64::MAX, usize::MAX);
+        assert_eq!(used.len() as u64, found.classes().iter().map(|(_, _, used, _)| used).sum::<u64>());
+        for (address, _) in &used {
+            assert!(found.find(*address).is_some_and(|(start, ..)| start == *address), "{address:#x}");
+        }
+        (0..50).for_each(|_| _ = (found.find(chance.hostile(START)), found.own_part(chance.hostile(START))));
+        found.asked_by_class();
+        regions.iter().for_each(|(start, _)| _ = found.used_with(*start));
+    }
+}
+
+#[test]
+fn old_chunks_of_anything() {
+    let mut chance = Chance::new("old_chunks_of_anything");
+    for _ in 0..INPUTS {
+        let size = chance.between(3, 40) << 12;
+        let mut memory = bytes(&mut chance, START, size);
+        let (mut at, mut before) = (START + 0x1010, 1);
+        // A heap as far as it goes, with a foreign word here and there.
+        while at + 0x400 < START + size {
+            let this = (32 * chance.between(1, 30)) | chance.below(2);
+            for (place, word) in [(0, before), (8, this)] {
+                memory.put(at + place, if chance.one_in(40) { chance.hostile(START) } else { word });
+            }
+            (at, before) = (at + (this & !1), this);
+        }
+        memory.put(at, before);
+        memory.put(at + 8, 1);
+        let space = memory.space();
+        let ranges = [(START, START + size)];
+        find_bins(&Unwatched, &space, &ranges).expect("not cancelled");
+        let (anonymous, data) = if chance.one_in(2) { (&ranges[..], &[][..]) } else { (&[][..], &ranges[..]) };
+        let Ok(found) = read_oldmalloc(&Unwatched, &space, START, &Given { anonymous, data }) else { continue };
+        let regions = found.regions();
+        assert!(regions.windows(2).all(|pair| pair[0].1 <= pair[1].0), "regions are apart");
+        assert!(regions.iter().all(|(start, end)| START <= *start && start < end && *end <= START + size));
+        let rows = found.sizes();
+        let all: u64 = rows.iter().map(|(size, used, free)| size * (used + free)).sum();
+        assert!(all <= regions.iter().map(|(start, end)| end - start).sum::<u64>());
+        let holes = found.holes(&Unwatched, 1).expect("not cancelled");
+        assert_eq!(holes.len() as u64, rows.iter().map(|(_, _, free)| free).sum::<u64>());
+        for (address, _) in found.first_used(0, u64::MAX, usize::MAX) {
+            assert!(found.find(address).is_some_and(|(start, ..)| start == address));
+        }
+        (0..50).for_each(|_| _ = found.find(chance.hostile(START)));
     }
 }

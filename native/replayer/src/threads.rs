@@ -18,7 +18,8 @@ const ENDING: u32 = 2;
 /// Zero bytes are a thread that has not begun.
 pub(crate) struct Thread {
     pointer: u64,
-    handle: u64,
+    /// A number in glibc, a pointer in musl.
+    handle: libc::pthread_t,
     stack: *mut u8,
     stack_size: usize,
     state: AtomicU32,
@@ -107,7 +108,6 @@ impl Threads {
     fn start_with(&mut self, number: usize, size: usize) -> Result<(), NoThread> {
         let stack = self.take_stack(size).ok_or(NoThread(libc::ENOMEM))?;
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
-        // A number in glibc, a pointer in musl.
         let mut handle = MaybeUninit::<libc::pthread_t>::uninit();
         let thread: *mut Thread = &mut self.all[number];
         // SAFETY: attributes are made before they are used; the stack is the thread's until it is joined.
@@ -123,7 +123,7 @@ impl Threads {
         }
         // SAFETY: as in `wait`; the thread itself writes other fields; the handle was written, because the thread was made.
         unsafe {
-            (*thread).handle = handle.assume_init() as u64;
+            (*thread).handle = handle.assume_init();
             (*thread).stack = stack;
             (*thread).stack_size = size;
         }
@@ -154,7 +154,7 @@ impl Threads {
         }
         system::set(&thread.state, ENDING);
         // SAFETY: it is joined once.
-        unsafe { libc::pthread_join(thread.handle as libc::pthread_t, null_mut()) };
+        unsafe { libc::pthread_join(thread.handle, null_mut()) };
         thread.pointer = self.main;
         self.ended += 1;
         if thread.stack_size == STACK {

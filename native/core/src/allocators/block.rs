@@ -49,7 +49,7 @@ impl Block {
     /// Whether the next block's header begins at `address`, with eight bytes that are this one's.
     #[inline]
     pub(crate) fn shares_header_at(&self, address: u64) -> bool {
-        address + 8 == self.end && self.end + 8 == self.address + self.size
+        address > self.address && address + 8 == self.end && self.end + 8 == self.address + self.size
     }
 }
 

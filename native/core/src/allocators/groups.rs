@@ -16,7 +16,7 @@ pub(crate) struct Group {
 impl Store {
     /// Whether it keeps its blocks in such groups.
     pub(crate) fn has_groups(&self) -> bool {
-        matches!(self, Store::Pools(_) | Store::Mimalloc(_) | Store::Runs(_))
+        matches!(self, Store::Pools(_) | Store::Mimalloc(_) | Store::Mallocng(_) | Store::Runs(_))
     }
 
     /// The groups of the store with this index.
@@ -27,6 +27,7 @@ impl Store {
             Store::Mimalloc(mimalloc) => {
                 mimalloc.object_pages().map(|(place, page)| (place, page.size)).map(group).collect()
             }
+            Store::Mallocng(mallocng) => mallocng.groups.iter().map(|one| one.stride).enumerate().map(group).collect(),
             Store::Runs(runs) => runs.runs.iter().map(|run| run.stride).enumerate().map(group).collect(),
             _ => Vec::new(),
         }
@@ -44,6 +45,7 @@ impl Heaps<'_> {
         match &self.stores[group.store as usize] {
             Store::Pools(pools) => pools.show_used(self.space, &pools.pools[group.place], bytes, show),
             Store::Mimalloc(mimalloc) => mimalloc.show_used(self.space, &mimalloc.pages[group.place], bytes, show),
+            Store::Mallocng(mallocng) => mallocng.show_used(self.space, &mallocng.groups[group.place], show),
             Store::Runs(runs) => runs.show_used(self.space, group.place, bytes, show),
             _ => (),
         }

@@ -35,6 +35,8 @@ impl Store {
                 let ((start, end), count) = (page.span(), mimalloc.count_of(page));
                 show(start, end, Tally { count, bytes: count * page.size });
             }),
+            Store::Mallocng(mallocng) => mallocng.wholes().for_each(|(start, end, used)| show(start, end, used)),
+            Store::Oldmalloc(old) => old.wholes().for_each(|(start, end, used)| show(start, end, used)),
             Store::Runs(runs) => runs.runs.iter().enumerate().for_each(|(place, run)| {
                 let count = runs.count_of(place);
                 show(run.start, run.end(), Tally { count, bytes: count * run.stride });

@@ -7,7 +7,9 @@ use crate::allocators::block::Cell;
 use crate::allocators::claimed::Claimed;
 use crate::allocators::glibc::chunks::Chunks;
 use crate::allocators::glibc::mapped::Mapped;
+use crate::allocators::mallocng::groups::Mallocng;
 use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::oldmalloc::chunks::Oldmalloc;
 use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::Pools;
 use crate::allocators::runs::Runs;
@@ -23,6 +25,8 @@ const LEAST_STEP: u64 = 32;
 pub enum Store {
     Pools(Arc<Pools>),
     Mimalloc(Arc<Mimalloc>),
+    Mallocng(Arc<Mallocng>),
+    Oldmalloc(Arc<Oldmalloc>),
     Chunks(Arc<Chunks>),
     Mapped(Arc<Mapped>),
     Runs(Arc<Runs>),
@@ -36,6 +40,8 @@ impl Store {
         match self {
             Store::Pools(_) => "pools",
             Store::Mimalloc(_) => "pages",
+            Store::Mallocng(_) => "slots",
+            Store::Oldmalloc(_) => "heaps",
             Store::Chunks(_) => "chunks",
             Store::Mapped(_) => "mapped",
             Store::Runs(_) => "runs",
@@ -48,6 +54,8 @@ impl Store {
         match self {
             Store::Pools(pools) => pools.block_numbers(),
             Store::Mimalloc(mimalloc) => mimalloc.block_numbers(),
+            Store::Mallocng(mallocng) => mallocng.block_numbers(),
+            Store::Oldmalloc(old) => old.block_numbers(),
             Store::Chunks(chunks) => chunks.block_numbers(),
             Store::Mapped(mapped) => mapped.chunks.len() as u64,
             Store::Runs(runs) => runs.block_numbers(),
@@ -61,6 +69,8 @@ impl Store {
         match self {
             Store::Pools(pools) => pools.block_at(address),
             Store::Mimalloc(mimalloc) => mimalloc.block_at(address),
+            Store::Mallocng(mallocng) => mallocng.block_at(address),
+            Store::Oldmalloc(old) => old.block_at(address),
             Store::Chunks(chunks) => chunks.block_at(address),
             Store::Mapped(mapped) => mapped.block_at(address),
             Store::Runs(runs) => runs.block_at(address),
@@ -83,6 +93,8 @@ impl Store {
         match self {
             Store::Pools(pools) => pools.block_of(number),
             Store::Mimalloc(mimalloc) => mimalloc.block_of(number),
+            Store::Mallocng(mallocng) => mallocng.block_of(number),
+            Store::Oldmalloc(old) => old.block_of(number),
             Store::Chunks(chunks) => chunks.block_of(number),
             Store::Mapped(mapped) => mapped.block_of(number),
             Store::Runs(runs) => runs.block_of(number),
@@ -100,6 +112,8 @@ impl Store {
         match self {
             Store::Pools(_) => Tally::default(),
             Store::Mimalloc(mimalloc) => mimalloc.used(),
+            Store::Mallocng(mallocng) => mallocng.used(),
+            Store::Oldmalloc(old) => old.used(),
             Store::Chunks(chunks) => chunks.used(),
             Store::Mapped(mapped) => mapped.used(),
             Store::Runs(runs) => runs.used(),
@@ -113,6 +127,8 @@ impl Store {
         match self {
             Store::Pools(_) => (),
             Store::Mimalloc(mimalloc) => mimalloc.used_words().iter().copied().for_each(show),
+            Store::Mallocng(mallocng) => mallocng.used_words().iter().copied().for_each(show),
+            Store::Oldmalloc(old) => old.used_words().iter().copied().for_each(show),
             Store::Chunks(chunks) => chunks.regions.iter().for_each(|region| region.used_words().for_each(&mut show)),
             Store::Mapped(mapped) => all(mapped.chunks.len()).for_each(show),
             Store::Runs(runs) => runs.used_words().iter().copied().for_each(show),
@@ -126,6 +142,8 @@ impl Store {
         match self {
             Store::Pools(_) => (),
             Store::Mimalloc(mimalloc) => mimalloc.used_blocks().for_each(show),
+            Store::Mallocng(mallocng) => mallocng.used_blocks().for_each(show),
+            Store::Oldmalloc(old) => old.used_blocks().for_each(show),
             Store::Chunks(chunks) => chunks.show_blocks(show),
             Store::Mapped(mapped) => all(mapped.chunks.len()).for_each(show),
             Store::Runs(runs) => crate::bits::members(runs.used_words()).for_each(|number| show(runs.block_of(number))),
@@ -149,6 +167,8 @@ impl Store {
         match self {
             Store::Pools(pools) => pools.arenas.iter().for_each(|arena| show(arena.address, arena.end)),
             Store::Mimalloc(mimalloc) => mimalloc.segments.iter().for_each(|one| show(one.address, one.end)),
+            Store::Mallocng(mallocng) => mallocng.regions().into_iter().for_each(|(start, end)| show(start, end)),
+            Store::Oldmalloc(old) => old.regions().into_iter().for_each(|(start, end)| show(start, end)),
             Store::Chunks(chunks) => {
                 chunks.regions.iter().for_each(|region| show(region.stretch.start, region.stretch.end));
             }
@@ -172,6 +192,8 @@ impl Store {
                 mimalloc.parts_of(&mimalloc.segments[place], show);
                 Some(mimalloc.segments[place].end)
             }
+            Store::Mallocng(mallocng) => mallocng.show_parts(start, show),
+            Store::Oldmalloc(old) => old.show_parts(start, show),
             Store::Chunks(chunks) => {
                 let region = chunks.region_from(start)?;
                 region.show_parts(show);
@@ -197,6 +219,8 @@ impl Store {
         match self {
             Store::Pools(_) | Store::Mapped(_) => false,
             Store::Mimalloc(mimalloc) => mimalloc.holds_object(address, least),
+            Store::Mallocng(mallocng) => mallocng.holds_object(address, least),
+            Store::Oldmalloc(old) => old.holds_object(address, least),
             Store::Chunks(chunks) => chunks.holds_object(address, least),
             Store::Runs(runs) => runs.holds_object(address, least),
             Store::Claimed(claimed) => claimed.holds_object(address, least),
@@ -209,6 +233,8 @@ impl Store {
         let added = match self {
             Store::Chunks(_) => return crate::allocators::glibc::chunks::may_be_given(usable, bytes),
             Store::Mapped(_) => page,
+            Store::Mallocng(_) => return bytes == usable,
+            Store::Oldmalloc(_) => 0,
             _ => usable / 4,
         };
         bytes <= usable && usable - bytes < added + LEAST_STEP
@@ -223,6 +249,8 @@ impl Store {
             Store::Chunks(_) if with_rest && usable < SMALLEST + GRAIN => usable,
             Store::Chunks(_) => GRAIN * (1 + u64::from(with_rest)),
             Store::Mapped(_) => page,
+            Store::Mallocng(_) => return (usable, usable),
+            Store::Oldmalloc(_) => LEAST_STEP * (1 + u64::from(with_rest)),
             _ => usable / 4 + LEAST_STEP,
         };
         (usable.saturating_sub(step) + 1, usable)
@@ -254,6 +282,7 @@ impl Store {
     pub(crate) fn own_bytes(&self, number: u64, bytes: (u64, u64)) -> (u64, u64) {
         match self {
             Store::Mapped(mapped) => mapped.chunks[number as usize],
+            Store::Mallocng(mallocng) => mallocng.slot_of(number),
             _ => bytes,
         }
     }

@@ -6,7 +6,9 @@ use crate::allocators::glibc::chunks::{Chunks, State, CHUNK_HEADER, STATES};
 use crate::allocators::glibc::listing::{Listed, Wanted};
 use crate::allocators::glibc::mapped::Mapped;
 use crate::allocators::heaps::Heaps;
+use crate::allocators::mallocng::groups::Mallocng;
 use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::oldmalloc::chunks::Oldmalloc;
 use crate::allocators::pymalloc::pools::{Pool, Pools, HEADER};
 use crate::allocators::runs::{show_equal, Runs};
 use crate::allocators::store::Store;
@@ -19,6 +21,7 @@ pub(crate) use crate::allocators::glibc::chunks::HEAD_BYTES;
 const SLICE: u64 = 64 << 20;
 const ARENAS_IN_JOB: usize = 8;
 const PAGES_IN_JOB: usize = 64;
+const GROUPS_IN_JOB: usize = 256;
 const PLACES_IN_JOB: usize = 4 << 10;
 const WINDOW: u64 = 256 << 10;
 
@@ -85,6 +88,14 @@ impl Jobs {
             Store::Mimalloc(mimalloc) => {
                 self.add(store, (mimalloc.pages.len(), PAGES_IN_JOB), |page| mimalloc.pages[page].first);
                 self.total += mimalloc.bytes_shown();
+            }
+            Store::Mallocng(mallocng) => {
+                self.add(store, (mallocng.groups.len(), GROUPS_IN_JOB), |group| mallocng.groups[group].first);
+                self.total += mallocng.bytes_shown();
+            }
+            Store::Oldmalloc(old) => {
+                self.add(store, (old.stretches.len(), 1), |one| old.stretches[one].first);
+                self.total += old.stretches.iter().map(|one| one.end - one.start).sum::<u64>();
             }
             Store::Chunks(chunks) => (0..chunks.regions.len()).for_each(|part| self.add_region(store, chunks, part)),
             Store::Mapped(mapped) => self.add(store, (mapped.chunks.len(), PLACES_IN_JOB), |first| first as u64),
@@ -157,6 +168,8 @@ impl<'a> Walk<'a> {
         match &self.heaps.stores[job.store()] {
             Store::Pools(pools) => job.range().try_for_each(|arena| self.arena(job, pools, arena, control, visitor)),
             Store::Mimalloc(mimalloc) => self.pages(job, mimalloc, control, visitor),
+            Store::Mallocng(mallocng) => self.slots(job, mallocng, control, visitor),
+            Store::Oldmalloc(old) => self.stretches(job, old, control, visitor),
             Store::Chunks(chunks) => self.chunks(job, chunks, control, visitor),
             Store::Mapped(mapped) => self.mapped(job, mapped, control, visitor),
             Store::Runs(runs) => self.runs(job, runs, control, visitor),
@@ -276,6 +289,44 @@ impl<'a> Walk<'a> {
                 }
             });
             control.advance(if holds_objects { page.size * page.capacity } else { 0 })?;
+        }
+        Ok(())
+    }
+
+    fn slots<V: Visitor>(
+        &mut self,
+        job: &Job,
+        mallocng: &Mallocng,
+        control: &Control,
+        visitor: &mut V,
+    ) -> Result<(), Cancelled> {
+        let mut window = Window::new(self.heaps.space, u64::MAX);
+        for group in &mallocng.groups[job.range()] {
+            let mut shown = 0;
+            for cell in mallocng.used_of(group) {
+                let usable = (cell.end - cell.address) as usize;
+                visitor.block(cell.of(job.first.store), window.available(cell.address, usable.min(V::HEAD)));
+                shown += cell.size;
+            }
+            control.advance(shown)?;
+        }
+        Ok(())
+    }
+
+    fn stretches<V: Visitor>(
+        &mut self,
+        job: &Job,
+        old: &Oldmalloc,
+        control: &Control,
+        visitor: &mut V,
+    ) -> Result<(), Cancelled> {
+        let mut window = Window::new(self.heaps.space, u64::MAX);
+        for stretch in &old.stretches[job.range()] {
+            for (cell, _) in old.chunks_of(stretch).filter(|(_, used)| *used) {
+                let usable = (cell.end - cell.address) as usize;
+                visitor.block(cell.of(job.first.store), window.available(cell.address, usable.min(V::HEAD)));
+                control.advance(cell.size)?;
+            }
         }
         Ok(())
     }

@@ -1,0 +1,199 @@
+"""musl's malloc of 1.2.1 and later, mallocng, as one of the allocators: groups of equal slots.
+
+It is found without symbols: the first word of its context, a secret, is also that of each page of metadata to which the
+context leads, and each group's first word leads to the structure that tells of it (src/malloc/mallocng/meta.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import (
+    Block,
+    Drawn,
+    HoleRow,
+    Kept,
+    LedgerLine,
+    Looked,
+    Member,
+    Piece,
+    PinRow,
+    SizeClassUse,
+    State,
+    StoreAllocator,
+    Surroundings,
+    WalkedBlocks,
+)
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.recognised import MUSL
+from gdbheap.allocators.runtimes import NAME_LIMIT
+from gdbheap.errors import NotInUse, Unsupported, one_line
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import Ranges, holds, joined
+from gdbheap.target.target import Damage, Target
+
+NAME = "mallocng"
+SLACK, OVERHEAD = f"{NAME}.slack", f"{NAME}.overhead"
+SLOT_HEADER = "header of a slot in use"
+MOVING = "caught inside mallocng"
+PARTS = {
+    "header": "header of a group of mallocng",
+    "slack": "rest of a slot of mallocng",
+    "free": "free slot of mallocng",
+}
+
+
+def find_context(target: Target) -> tuple[LoadedObject, _native.FoundContext] | None:
+    """The context, and the loaded object whose static data has it: the C library, or a program that is linked with
+    it."""
+    for loaded in target.objects:
+        for found in _native.find_contexts(target.space, joined(sorted(loaded.writable_ranges()))):
+            # A thread may be making or freeing one of them.
+            if found.fit and found.fit + len(target.threads) >= found.groups:
+                return loaded, found
+    return None
+
+
+def need_musl(around: Surroundings) -> None:
+    """Raises NotInUse in a process with glibc, which no other C library's malloc is in."""
+    try:
+        around.allocator(GlibcAllocator)
+    except Unsupported:
+        return
+    raise NotInUse("the C library is glibc")
+
+
+class MallocngAllocator(StoreAllocator):
+    """musl's malloc in one target; ``context`` is where ``__malloc_context`` was located.
+
+    Raises NotInUse where it is not there, or was never called."""
+
+    name = NAME
+    title = "musl malloc"
+    walks = MUSL.name
+    replaces = GlibcAllocator
+    lines = (
+        LedgerLine(f"{NAME}.used", NAME, "blocks in use, as large as was asked for", State.USED),
+        LedgerLine(f"{NAME}.free", NAME, "free slots", State.FREE),
+        LedgerLine(SLACK, NAME, "rest of the slots of blocks in use", State.OVERHEAD),
+        LedgerLine(OVERHEAD, NAME, "headers, metadata, and ends of mappings", State.OVERHEAD),
+    )
+    shown_idle = False
+    parts = {
+        "used": f"{NAME}.used",
+        "free": f"{NAME}.free",
+        "padding": SLACK,
+        "header": OVERHEAD,
+    }
+    why_holes_stay = "mallocng gives back only mappings in which no slot is in use."
+    groups = ("mapping is", "mappings are")
+    emptied = "would go, but for those whose size is often asked for"
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        need_musl(around)
+        found = find_context(self.target)
+        if found is None:
+            raise NotInUse("no mallocng: no static data leads to pages of metadata with its secret")
+        self.module, self.context = found
+        source = f"{one_line(self.module.path, NAME_LIMIT)}, {self.context.address:#x}: the secret of its metadata"
+        groups = f"{self.context.fit} of {self.context.groups} groups of the first page name their metadata"
+        around.facts.add("musl malloc", "mallocng", source, groups)
+
+    @cached_property
+    def store(self) -> _native.Mallocng:
+        """Its groups; what other allocators hold is not among them, and noted."""
+        found = _native.read_mallocng(self.target.space, self.context.address)
+        self._around.note_others(False)
+        return found
+
+    @cached_property
+    def damage(self) -> list[Damage]:
+        """What was damaged in groups and slots. A slot's header that a thread of a live process has an address of in
+        its registers may be one that it is writing."""
+        found = [Damage.of(row, transient=self._is_in_hands(row)) for row in self.store.damage]
+        return found + [Damage.of(row.damage) for row in self.store.misfits if not row.transient]
+
+    def _is_in_hands(self, damage: _native.Damage) -> bool:
+        slot = self.store.find(damage.address)
+        if slot is None or damage.what != SLOT_HEADER or self.target.kind != "process":
+            return False
+        # The header lies before the slot.
+        reach = range(damage.address - self.target.machine.word, damage.address + slot.size)
+        return any(value in reach for thread in self.target.threads for value in thread.registers)
+
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return joined(sorted([*self.store.regions(), *self.store.areas()]))
+
+    def ranges(self) -> Ranges:
+        """The mappings of groups, what the dynamic linker gave of modules' data, and the pages of metadata."""
+        return self._ranges
+
+    def pieces(self) -> Iterable[Piece]:
+        """The same, a piece each."""
+        yield from (Piece(start, end, None) for start, end in self.store.regions())
+        yield from (Piece(start, end, OVERHEAD) for start, end in self.store.areas())
+
+    def drawn(self) -> Iterable[Drawn]:
+        """Mappings that touch are one."""
+        return (Drawn(start, end, self.title, self.name) for start, end in joined(self.store.regions()))
+
+    def find(self, address: int) -> Block | None:
+        """The block of a slot, with the mask that a free one is in; its size is that of the slot, and it ends where
+        what was asked for does."""
+        found = self.store.find(address)
+        if found is None:
+            return None
+        return Block(found.address, found.size, found.state, self.name, None, found.list, found.end)
+
+    def own_part(self, address: int) -> str | None:
+        """What is left of slots, and what is in none."""
+        part = self.store.own_part(address)
+        if part is not None:
+            return PARTS[part]
+        return "metadata of mallocng" if holds(self.store.areas(), address) else None
+
+    def size_classes(self) -> list[SizeClassUse]:
+        """By the sizes of slots."""
+        asked = {row.size: row.asked for row in self.store.asked_by_class()}
+        rows = self.store.classes()
+        return [SizeClassUse(row.block_size, row.groups, row.used, row.free, asked[row.block_size]) for row in rows]
+
+    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
+        """By the sizes of their slots."""
+        return [(row.address, row.size) for row in self.store.largest_used(least, most)]
+
+    def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
+        """By the sizes of their slots."""
+        return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
+
+    def give(self, blocks: WalkedBlocks) -> None:
+        """All slots."""
+        blocks.general["slots"] = self.store
+
+    def holes(self, minimum: int) -> Iterable[HoleRow]:
+        """Runs of free slots."""
+        return self.store.holes(max(minimum, 1))
+
+    def members(self, row: PinRow) -> list[Member]:
+        """The blocks in use of a mapping."""
+        return self.store.used_with(row.start)
+
+    def kept(self, free: int, whole: int) -> list[Kept]:
+        """All that is free: a mapping stays while a block of it is in use."""
+        return [Kept(f"{NAME}.free", free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
+
+    def check(self) -> Looked:
+        """Each slot's header was read with its group; what a thread inside malloc leaves is named, and no damage."""
+        known = {damage.address for damage in self.damage}
+        passing = [row.damage for row in self.store.misfits if row.transient and row.damage.address not in known]
+        self.damage.extend(Damage.of(row, transient=True) for row in passing)
+        if self.store.moving or any(row.transient for row in self.damage):
+            count = self.store.moving
+            moving = f" ({count} slots are being handed out or given back)" if count else ""
+            self._around.note(f"{MOVING}: a thread was just changing a group{moving}")
+        slots = sum(row.used + row.free for row in self.store.classes())
+        return Looked({"regions": len(self.store.regions()), "chunks": slots})

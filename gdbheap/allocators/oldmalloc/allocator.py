@@ -1,0 +1,179 @@
+"""musl's malloc before 1.2.1, oldmalloc, as one of the allocators: chunks between headers.
+
+It is found without symbols by its 64 bins, whose lists lead back to themselves (src/malloc/malloc.c). Nothing leads to
+its heaps: each begins with a chunk before which nothing is in use, and is tiled up to one that ends it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import (
+    Allocator,
+    Block,
+    Drawn,
+    HoleRow,
+    Kept,
+    LedgerLine,
+    Looked,
+    Member,
+    Piece,
+    PinRow,
+    PinSums,
+    State,
+    Surroundings,
+    WalkedBlocks,
+)
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.mallocng.allocator import MallocngAllocator, need_musl
+from gdbheap.allocators.recognised import MUSL
+from gdbheap.allocators.runtimes import NAME_LIMIT
+from gdbheap.errors import NotInUse, one_line
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import Ranges, joined, subtract
+from gdbheap.target.target import Damage, Target
+
+NAME = "oldmalloc"
+OVERHEAD = f"{NAME}.overhead"
+MOVING = "caught inside oldmalloc: chunks are free and in no bin"
+
+
+def find_mal(target: Target) -> tuple[LoadedObject, int] | None:
+    """``mal``, and the loaded object whose static data has it."""
+    for loaded in target.objects:
+        for found in _native.find_bins(target.space, joined(sorted(loaded.writable_ranges()))):
+            return loaded, found
+    return None
+
+
+def _is_newer(around: Surroundings) -> bool:
+    try:
+        around.allocator(MallocngAllocator)
+    except NotInUse:
+        return False
+    return True
+
+
+class OldmallocAllocator(Allocator):
+    """The malloc of musl up to 1.2.0 in one target; ``mal`` is where its bins are.
+
+    Raises NotInUse where it is not there, or was never called."""
+
+    name = NAME
+    title = "musl malloc (before 1.2.1)"
+    walks = MUSL.name
+    replaces = GlibcAllocator
+    lines = (
+        LedgerLine(f"{NAME}.used", NAME, "blocks in use", State.USED),
+        LedgerLine(f"{NAME}.free", NAME, "free chunks", State.FREE),
+        LedgerLine(OVERHEAD, NAME, "headers, and what was skipped for alignment", State.OVERHEAD),
+    )
+    shown_idle = False
+    parts = {"used": f"{NAME}.used", "free": f"{NAME}.free", "header": OVERHEAD, "padding": OVERHEAD}
+    why_holes_stay = "this malloc never gives back a heap; of a large chunk that is freed only the middle's pages go."
+    groups = ("mapping is", "mappings are")
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        need_musl(around)
+        if _is_newer(around):
+            raise NotInUse("musl's malloc is mallocng")
+        found = find_mal(self.target)
+        if found is None:
+            raise NotInUse("no oldmalloc: no static data holds 64 bins whose lists lead back")
+        self.module, self.mal = found
+        source = f"{one_line(self.module.path, NAME_LIMIT)}, {self.mal:#x}: 64 bins whose lists lead back"
+        around.facts.add("musl malloc", NAME, source)
+
+    @cached_property
+    def store(self) -> _native.Oldmalloc:
+        """Its chunks; what other allocators hold is not among them, and noted."""
+        data = joined(sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges()))
+        ranges = self._around.outside(subtract(self._around.anonymous(), data), OldmallocAllocator)
+        found = _native.read_oldmalloc(self.target.space, self.mal, ranges, data)
+        self._around.note_others(False)
+        return found
+
+    @cached_property
+    def damage(self) -> list[Damage]:
+        """What was damaged in chunks' heads; a chunk more or less in the bins for each thread is one on its way."""
+        is_passing = len(self.store.unbinned) <= len(self.target.threads)
+        found = [Damage.of(row) for row in self.store.damage]
+        return found + [Damage.of(row, transient=is_passing) for row in self.store.unbinned]
+
+    def ranges(self) -> Ranges:
+        """Heaps, mappings of one chunk, and what the dynamic linker gave of modules' data."""
+        return joined(self.store.regions())
+
+    def pieces(self) -> Iterable[Piece]:
+        """The same, a piece each."""
+        return (Piece(start, end, None) for start, end in self.store.regions())
+
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+        """The chunks of the piece."""
+        owners = {part: number(line) for part, line in self.parts.items()}
+        return sweep.add_blocks(self.target.space, self.store, start, owners)
+
+    def drawn(self) -> Iterable[Drawn]:
+        """Mappings that touch are one."""
+        return (Drawn(start, end, self.title, self.name) for start, end in self.ranges())
+
+    def find(self, address: int) -> Block | None:
+        """The chunk, by what the program would be given."""
+        found = self.store.find(address)
+        if found is None:
+            return None
+        return Block(found.address, found.size, found.state, self.name, None, None, found.end)
+
+    def own_part(self, address: int) -> str | None:
+        """What was skipped in front of a chunk."""
+        return "header of oldmalloc" if any(start <= address < end for start, end in self.ranges()) else None
+
+    def used_sizes(self) -> list[tuple[int, int]]:
+        """With their headers."""
+        return [(row.size, row.used) for row in self.store.sizes() if row.used]
+
+    def free_sizes(self) -> list[tuple[int, int]]:
+        """With their headers."""
+        return [(row.size, row.free) for row in self.store.sizes() if row.free]
+
+    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
+        """With their headers."""
+        return [(row.address, row.size) for row in self.store.largest_used(least, most)]
+
+    def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
+        """With their headers."""
+        return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
+
+    def give(self, blocks: WalkedBlocks) -> None:
+        """All chunks."""
+        blocks.general["chunks of musl"] = self.store
+
+    def holes(self, minimum: int) -> Iterable[HoleRow]:
+        """Free chunks, which have no free neighbours."""
+        return self.store.holes(max(minimum, 1))
+
+    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
+        """None of heaps, which never go back; of mappings nothing but their one block."""
+        return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
+
+    def members(self, row: PinRow) -> list[Member]:
+        """The block of a mapping."""
+        block = self.find(row.end - 1)
+        alike = self.store.first_used(block.size, block.size, sys.maxsize) if block is not None else []
+        return [found for found in alike if row.start <= found.address < row.end]
+
+    def kept(self, free: int, whole: int) -> list[Kept]:
+        """All that is free."""
+        return [Kept(f"{NAME}.free", free, "in heaps of musl's malloc, which it never gives back")]
+
+    def check(self) -> Looked:
+        """Each chunk's head was compared with the next one's, and the free ones with the bins."""
+        if any(row.transient for row in self.damage):
+            self._around.note(MOVING)
+        return Looked(
+            {"regions": len(self.store.regions()), "chunks": sum(r.used + r.free for r in self.store.sizes())}
+        )

@@ -1,0 +1,76 @@
+//! The structures of mallocng as musl 1.2.1 and later have them on machines whose size of pages is a constant
+//! (src/malloc/mallocng/meta.h and malloc.c; the same up to 1.2.6).
+
+use crate::bytes::{u32_at, u64_at};
+
+/// Slots are multiples of it, and begin at multiples of it.
+pub(super) const UNIT: u64 = 16;
+/// Before each slot: `{u8 is_wide, u8 index | reserved << 5, u16 offset}`.
+pub(super) const IN_BAND: u64 = 4;
+pub(super) const AREA: u64 = 4 << 10;
+pub(super) const MAPPED_CLASS: u8 = 63;
+pub(super) const META: usize = 40;
+const AREA_HEAD: usize = 24;
+pub(super) const METAS_IN_AREA: usize = (AREA as usize - AREA_HEAD) / META;
+pub(super) const CLASSES: [u64; 48] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 18, 20, 25, 31, 36, 42, 50, 63, 72, 84, 102, 127, 146, 170, 204, 255, 292,
+    340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191,
+];
+
+/// `struct malloc_context`: offsets of what is read of it, and its bytes.
+pub(super) const AREA_CHAIN: usize = 56;
+pub(super) const AREA_TAIL: usize = 64;
+pub(super) const USAGE: usize = 464;
+pub(super) const CONTEXT: usize = 928;
+
+/// `struct meta`: what is known of a group of slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meta {
+    pub(super) address: u64,
+    /// Where the group lies; 0 for one that has none.
+    pub(super) mem: u64,
+    pub(super) avail: u32,
+    pub(super) freed: u32,
+    pub(super) count: u32,
+    pub(super) freeable: bool,
+    pub(super) class: u8,
+    /// Pages of 4096 bytes of its own mapping; 0 for one that lies in another's slot, or was given by the dynamic linker.
+    pub(super) pages: u64,
+}
+
+impl Meta {
+    pub(super) fn of(address: u64, bytes: &[u8]) -> Meta {
+        let bits = u64_at(bytes, 32);
+        Meta {
+            address,
+            mem: u64_at(bytes, 16),
+            avail: u32_at(bytes, 24),
+            freed: u32_at(bytes, 28),
+            count: (bits & 31) as u32 + 1,
+            freeable: bits >> 5 & 1 == 1,
+            class: (bits >> 6 & 63) as u8,
+            pages: bits >> 12,
+        }
+    }
+
+    /// From one slot to the next (`get_stride`); None for a class that there is not.
+    pub(super) fn stride(&self) -> Option<u64> {
+        if self.count == 1 && self.pages > 0 {
+            return (self.pages * AREA).checked_sub(UNIT).filter(|stride| *stride > 0);
+        }
+        CLASSES.get(usize::from(self.class)).map(|units| units * UNIT)
+    }
+
+    /// A bit for each slot.
+    pub(super) fn all(&self) -> u32 {
+        u32::MAX >> (32 - self.count)
+    }
+}
+
+/// The structures of an area of `struct meta_area` that are in use, which lies at `address`.
+pub(super) fn metas(address: u64, bytes: &[u8]) -> impl Iterator<Item = Meta> + '_ {
+    let count = (u32_at(bytes, 16) as usize).min(METAS_IN_AREA);
+    let each = bytes.get(AREA_HEAD..).unwrap_or_default().chunks_exact(META).take(count).enumerate();
+    each.map(move |(place, bytes)| Meta::of(address + (AREA_HEAD + place * META) as u64, bytes))
+        .filter(|meta| meta.mem != 0)
+}

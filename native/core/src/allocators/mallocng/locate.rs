@@ -1,0 +1,56 @@
+//! Finding mallocng's context by the secret that it shares with each page of metadata.
+
+use crate::allocators::mallocng::layout::{metas, Meta, AREA, AREA_CHAIN, AREA_TAIL, CONTEXT};
+use crate::bytes::{u32_at, u64_at};
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+
+/// Read of static data at once.
+const PIECE: usize = 1 << 20;
+
+/// `__malloc_context`, and of how many groups of its first page of metadata it was asked whether they name it, and how
+/// many do.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundContext {
+    pub address: u64,
+    pub groups: u64,
+    pub fit: u64,
+}
+
+/// The contexts in `ranges` of static data, which must be joined where they touch: one may lie across mappings.
+pub fn find_contexts(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<Vec<FoundContext>> {
+    let mut found = Vec::new();
+    let mut bytes = vec![0; PIECE + CONTEXT];
+    for (start, end) in ranges {
+        let mut at = start.next_multiple_of(8);
+        while at < *end {
+            watcher.check()?;
+            let got = space.fill(at, &mut bytes[..(end - at).min((PIECE + CONTEXT) as u64) as usize]);
+            let places = (0..got.min(PIECE)).step_by(8).filter(|place| is_likely(&bytes[..got], *place));
+            found.extend(places.filter_map(|place| proven(space, at + place as u64, &bytes[place..])));
+            at += PIECE as u64;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a context that has been used may begin at `place`.
+fn is_likely(bytes: &[u8], place: usize) -> bool {
+    let word = |offset: usize| u64_at(bytes, place + offset);
+    place + CONTEXT <= bytes.len()
+        && u32_at(bytes, place + 8) == 1
+        && word(0) != 0
+        && [AREA_CHAIN, AREA_TAIL].iter().all(|offset| word(*offset) != 0 && word(*offset) % AREA == 0)
+}
+
+fn proven(space: &Space, address: u64, bytes: &[u8]) -> Option<FoundContext> {
+    let secret = u64_at(bytes, 0);
+    let mut area = vec![0; AREA as usize];
+    for offset in [AREA_TAIL, AREA_CHAIN] {
+        space.exact(u64_at(bytes, offset), &mut area).ok().filter(|()| u64_at(&area, 0) == secret)?;
+    }
+    let groups: Vec<Meta> = metas(u64_at(bytes, AREA_CHAIN), &area).collect();
+    let fit = groups.iter().filter(|meta| space.word(meta.mem) == Ok(meta.address)).count() as u64;
+    Some(FoundContext { address, groups: groups.len() as u64, fit })
+}

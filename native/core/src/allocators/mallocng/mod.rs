@@ -1,0 +1,13 @@
+//! musl's mallocng: groups of equal slots, and what was asked for of each.
+
+pub(crate) mod groups;
+pub(crate) mod layout;
+pub(crate) mod locate;
+pub(crate) mod parts;
+pub(crate) mod read;
+pub(crate) mod slots;
+
+pub use groups::{Group, Mallocng, Misfit, Usage};
+pub use locate::{find_contexts, FoundContext};
+pub use parts::SlotHole;
+pub use read::read_mallocng;

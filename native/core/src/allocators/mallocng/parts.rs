@@ -1,0 +1,126 @@
+//! A mapping of mallocng part by part, and its unused bytes.
+
+use crate::allocators::mallocng::groups::{Group, Mallocng};
+use crate::allocators::part::Part;
+use crate::error::Result;
+use crate::work::Watcher;
+
+type Neighbour = Option<(u64, u64, &'static str)>;
+
+/// Unused bytes of a mapping; the parts before and after them are `(address, size, what)`.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotHole {
+    pub start: u64,
+    pub end: u64,
+    pub before: Neighbour,
+    pub after: Neighbour,
+}
+
+impl Mallocng {
+    /// Shows the parts of the region that begins at `start`, in order; returns where it ends, None where none begins there.
+    pub(crate) fn show_parts(&self, start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
+        let place = self.groups.binary_search_by_key(&start, |group| group.start).ok()?;
+        let mut next = place;
+        self.parts_of(&mut next, &mut show);
+        Some(self.groups[place].end)
+    }
+
+    /// The parts of the group at `next`, and of those that lie in it, which follow it; `next` is then behind them.
+    fn parts_of(&self, next: &mut usize, show: &mut impl FnMut(u64, u64, Part)) {
+        let group = &self.groups[*next];
+        *next += 1;
+        show(group.start, group.storage(), Part::Header);
+        let mut index = 0;
+        while index < u64::from(group.count) {
+            let (bit, start) = (1u32 << index, group.slot(index));
+            index += 1;
+            if group.nested & bit != 0 {
+                let end = self.groups[*next].end;
+                self.parts_of(next, show);
+                show_some(show, end, group.slot(index), Part::Padding);
+            } else if group.free() & bit != 0 {
+                while index < u64::from(group.count) && group.free() >> index & 1 == 1 {
+                    index += 1;
+                }
+                show(start, group.slot(index), Part::Free);
+            } else {
+                let (block, end) = self.bounds(group, index - 1);
+                show_some(show, start, block, Part::Padding);
+                show_some(show, block, end, Part::Used);
+                show_some(show, end, group.slot(index), Part::Padding);
+            }
+        }
+        show_some(show, group.slot(index), group.end, Part::Header);
+    }
+
+    /// Maximal runs of unused bytes, of at least `minimum`.
+    pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<SlotHole>> {
+        let mut holes = Vec::new();
+        for (place, _) in self.outermost() {
+            watcher.check()?;
+            self.holes_of(&self.groups[place], minimum.max(1), &mut holes);
+        }
+        Ok(holes)
+    }
+
+    fn holes_of(&self, region: &Group, minimum: u64, holes: &mut Vec<SlotHole>) {
+        let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
+        let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
+            if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
+                holes.push(SlotHole { start, end, before, after });
+            }
+        };
+        self.show_parts(region.start, |start, end, part| {
+            if part.is_free() {
+                open = Some((open.map_or(start, |run| run.0), end));
+                return;
+            }
+            let neighbour = Some((start, end - start, word(part)));
+            close(open.take(), before, neighbour);
+            before = neighbour;
+        });
+        close(open, before, None);
+    }
+
+    /// What holds `address`: the block, its size with its slot, its state (used, free), where it ends, and of a free slot the
+    /// mask that it is in. None for what is no block.
+    pub fn find(&self, address: u64) -> Option<(u64, u64, &'static str, u64, Option<&'static str>)> {
+        let (group, index) = self.slot_at(address)?;
+        let bit = 1u32 << index;
+        if group.nested & bit != 0 {
+            return None;
+        }
+        if group.free() & bit != 0 {
+            let list = if group.avail & bit != 0 { "avail_mask" } else { "freed_mask" };
+            let start = group.slot(index);
+            return Some((start, group.stride, "free", start + group.stride, Some(list)));
+        }
+        let (start, end) = self.bounds(group, index);
+        let is_inside = start <= address && address < end.max(start + 1);
+        is_inside.then_some((start, group.stride, "used", end, None))
+    }
+
+    /// What `address` is that lies in no block: `slack` of a slot, or a `header`; None outside of all groups.
+    pub fn own_part(&self, address: u64) -> Option<&'static str> {
+        let (group, index) = match self.slot_at(address) {
+            Some(found) => found,
+            None => return self.group_at(address).map(|_| "header"),
+        };
+        Some(if group.used() >> index & 1 == 1 || group.nested >> index & 1 == 1 { "slack" } else { "free" })
+    }
+}
+
+fn show_some(show: &mut impl FnMut(u64, u64, Part), start: u64, end: u64, part: Part) {
+    if start < end {
+        show(start, end, part);
+    }
+}
+
+/// What a part is called here.
+fn word(part: Part) -> &'static str {
+    match part {
+        Part::Header => "group header",
+        Part::Padding => "slack",
+        other => other.name(),
+    }
+}

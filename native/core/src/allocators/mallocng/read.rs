@@ -1,0 +1,343 @@
+//! Reading all of one mallocng: its areas of metadata, the groups that they tell of, and what their slots say.
+
+use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
+use crate::allocators::mallocng::groups::{Group, Mallocng, Misfit, Span, Usage, NOBODY};
+use crate::allocators::mallocng::layout::{
+    metas, Meta, AREA, AREA_CHAIN, CLASSES, CONTEXT, MAPPED_CLASS, METAS_IN_AREA, UNIT, USAGE,
+};
+use crate::allocators::mallocng::slots::{Content, Slot};
+use crate::bits::Bits;
+use crate::by_address::Addresses;
+use crate::bytes::{u32_at, u64_at};
+use crate::error::{Error, Result};
+use crate::memory::space::Space;
+use crate::memory::window::Window;
+use crate::work::{self, Control, Watcher};
+use std::sync::Mutex;
+
+const MAX_DAMAGE: usize = 1000;
+/// Walked by one worker at a time.
+const GROUPS_IN_JOB: usize = 1024;
+/// No group has more slots: what a class is off by while a thread makes or frees one.
+const SLOTS: u64 = 32;
+
+/// Some groups, up to a place, that one worker walks, whose slots have numbers from `first` on.
+struct Job<'a> {
+    from: usize,
+    to: usize,
+    first: u64,
+    spans: Mutex<Option<&'a mut [Span]>>,
+}
+
+/// What a worker found in the slots of a job's groups.
+#[derive(Default)]
+struct Walked {
+    /// The number, and the bytes before and behind the block.
+    large: Vec<(u64, u64, u64)>,
+    damage: Vec<Damage>,
+    misfits: Vec<Misfit>,
+    moving: u64,
+}
+
+struct Walker<'a> {
+    first: u64,
+    /// Where in its slot each block is.
+    spans: &'a mut [Span],
+    found: Walked,
+}
+
+/// Reads all that a context, which must have been found before, leads to. An error where it cannot be read, or has more than
+/// there is memory for.
+pub fn read_mallocng(watcher: &dyn Watcher, space: &Space, context: u64) -> Result<Mallocng> {
+    let mut head = [0; CONTEXT];
+    space.exact(context, &mut head)?;
+    let mut found = Mallocng::default();
+    let metas = read_areas(watcher, space, &head, &mut found)?;
+    let donated = place_groups(space, metas, &mut found);
+    found.count_usage(&head, context, &donated);
+    found.number()?;
+    found.walk_slots(watcher, space)?;
+    found.damage.truncate(MAX_DAMAGE);
+    found.misfits.truncate(MAX_DAMAGE);
+    Ok(found)
+}
+
+/// The structures in use in all areas of the chain.
+fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mallocng) -> Result<Vec<Meta>> {
+    let (secret, mut at) = (u64_at(head, 0), u64_at(head, AREA_CHAIN));
+    let (mut all, mut seen, mut window) = (Vec::new(), Addresses::default(), Window::new(space, u64::MAX));
+    while at != 0 {
+        if at % AREA != 0 || !seen.insert(at) {
+            found.damage.push(Damage::new(
+                at,
+                "area of metadata",
+                "one page after the other",
+                "a link that leads back",
+            ));
+            break;
+        }
+        let Ok(area) = window.bytes(at, AREA as usize) else {
+            found.damage.push(Damage::new(at, "area of metadata", READABLE, ABSENT));
+            break;
+        };
+        if u64_at(area, 0) != secret {
+            found.damage.push(Damage::new(at, "secret of an area of metadata", hex(secret), hex(u64_at(area, 0))));
+            break;
+        }
+        let count = u32_at(area, 16);
+        if count as usize > METAS_IN_AREA {
+            let most = format!("at most {METAS_IN_AREA}");
+            found.damage.push(Damage::new(at + 16, "nslots of an area of metadata", most, count.to_string()));
+        }
+        all.extend(metas(at, area));
+        found.areas.push((at, at + AREA));
+        at = u64_at(area, 8);
+        watcher.check()?;
+    }
+    found.areas.sort_unstable();
+    Ok(all)
+}
+
+/// A group as its own structure has it, and its class; what is wrong with that otherwise.
+fn group_of(meta: &Meta) -> std::result::Result<Group, Damage> {
+    let damage = |what, expected: &str, found: u64| Err(Damage::new(meta.address, what, expected, hex(found)));
+    let Some(stride) = meta.stride().filter(|_| meta.class != MAPPED_CLASS || meta.pages > 0 && meta.count == 1) else {
+        return damage("sizeclass of a group", "one that mallocng has", u64::from(meta.class));
+    };
+    let masks = meta.avail | meta.freed;
+    if masks & !meta.all() != 0 || meta.avail & meta.freed != 0 {
+        return damage("masks of a group", "a bit of each slot once at most", u64::from(masks));
+    }
+    let alignment = if meta.pages > 0 { AREA } else { UNIT };
+    let size = UNIT + u64::from(meta.count) * stride;
+    let whole = if meta.pages > 0 { meta.pages * AREA } else { size };
+    match meta.mem.checked_add(whole) {
+        Some(end) if meta.mem % alignment == 0 && size <= whole => Ok(Group {
+            start: meta.mem,
+            end,
+            stride,
+            count: meta.count,
+            avail: meta.avail,
+            freed: meta.freed,
+            nested: 0,
+            freeable: meta.freeable,
+            parent: NOBODY,
+            meta: meta.address,
+            first: 0,
+        }),
+        _ => damage("memory of a group", "room for its slots", meta.mem),
+    }
+}
+
+/// Puts the groups in order, each into the slot of another one that it lies in. Returns the places of those that the
+/// dynamic linker gave.
+fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Vec<(u8, u32)> {
+    metas.sort_unstable_by_key(|meta| (meta.mem, meta.address));
+    let (mut inside, mut classes): (Vec<usize>, Vec<(u8, u32)>) = (Vec::new(), Vec::new());
+    for meta in &metas {
+        let group = match group_of(meta) {
+            Ok(group) => group,
+            Err(damage) => {
+                let transient = !meta.freeable || meta.class == MAPPED_CLASS && meta.pages == 0;
+                found.misfits.push(Misfit { damage, transient });
+                continue;
+            }
+        };
+        while inside.last().is_some_and(|place| found.groups[*place].end <= group.start) {
+            inside.pop();
+        }
+        let place = found.groups.len();
+        match inside.last() {
+            Some(parent) => match found.groups[*parent].take_in(&group, meta) {
+                true => found.groups.push(Group { parent: *parent as u32, ..group }),
+                false => {
+                    found.misfits.push(misplaced(meta, !meta.freeable));
+                    continue;
+                }
+            },
+            None if meta.freeable == (meta.pages > 0) && space.covers(group.start, group.end - group.start) => {
+                found.outer.push(place as u32);
+                found.groups.push(group);
+            }
+            None => {
+                found.misfits.push(misplaced(meta, !meta.freeable || meta.pages == 0));
+                continue;
+            }
+        }
+        inside.push(place);
+        // Those that the dynamic linker gave are in no count, nor are mappings of one block.
+        if meta.freeable && meta.class < CLASSES.len() as u8 {
+            classes.push((meta.class, meta.count));
+        }
+    }
+    classes
+}
+
+/// A group in a place where none can be. While one is made first its `freeable` and then the size of its mapping is not set.
+fn misplaced(meta: &Meta, transient: bool) -> Misfit {
+    let expected = "a mapping, or a used slot of a larger group";
+    let damage = Damage::new(meta.address, "memory of a group", expected, hex(meta.mem));
+    Misfit { damage, transient }
+}
+
+impl Group {
+    /// Whether another group lies in one of the slots, which then is no block.
+    fn take_in(&mut self, group: &Group, meta: &Meta) -> bool {
+        let Some(inside) = group.start.checked_sub(self.storage()) else { return false };
+        let index = inside / self.stride;
+        let fits = meta.pages == 0
+            && meta.freeable
+            && inside % self.stride == 0
+            && index < u64::from(self.count)
+            && group.end <= self.slot(index + 1)
+            && self.used() >> index & 1 == 1;
+        self.nested |= u32::from(fits) << (index & 31);
+        fits
+    }
+}
+
+impl Mallocng {
+    /// Compares the slots of each class with what the context counts.
+    fn count_usage(&mut self, head: &[u8], context: u64, groups: &[(u8, u32)]) {
+        let mut walked = [0; CLASSES.len()];
+        groups.iter().for_each(|(class, count)| walked[usize::from(*class)] += u64::from(*count));
+        for (class, walked) in walked.into_iter().enumerate() {
+            let (said, size) = (u64_at(head, USAGE + 8 * class), CLASSES[class] * UNIT);
+            self.usage.push(Usage { size, walked, said });
+            if walked != said {
+                let address = context + (USAGE + 8 * class) as u64;
+                let damage =
+                    Damage::new(address, "usage_by_class", format!("{walked} slots of {size} bytes"), said.to_string());
+                self.misfits.push(Misfit { damage, transient: walked.abs_diff(said) <= SLOTS });
+            }
+        }
+    }
+
+    /// Gives each slot a number.
+    fn number(&mut self) -> Result<()> {
+        let mut numbers = 0;
+        for group in &mut self.groups {
+            group.first = numbers;
+            numbers += u64::from(group.count);
+        }
+        if !Bits::fits(numbers) || self.spans.try_reserve_exact(numbers as usize).is_err() {
+            return Err(Error::Memory("there is no memory for so many slots"));
+        }
+        self.spans.resize(numbers as usize, Default::default());
+        self.used = Bits::new(numbers);
+        for group in &self.groups {
+            let (place, shift) = ((group.first / 64) as usize, group.first % 64);
+            let bits = u128::from(group.used()) << shift;
+            for (word, bits) in self.used.words_mut()[place..].iter_mut().zip([bits as u64, (bits >> 64) as u64]) {
+                *word |= bits;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks every used slot what is in it.
+    fn walk_slots(&mut self, watcher: &dyn Watcher, space: &Space) -> Result<()> {
+        let mut spans = std::mem::take(&mut self.spans);
+        let jobs = self.jobs(&mut spans);
+        let walk = |all: &mut Vec<Walked>, job: &Job<'_>, control: &Control<'_>| {
+            let Some(spans) = work::take(&job.spans) else { return Ok(()) };
+            let mut walker = Walker { first: job.first, spans, found: Walked::default() };
+            let (mut next, mut window) = (job.from, Window::new(space, u64::MAX));
+            while next < job.to {
+                self.walk_group(&mut next, &mut window, &mut walker);
+            }
+            all.push(walker.found);
+            control.advance(0)
+        };
+        let found: Vec<Walked> = space.task(watcher, None).run(&jobs, Vec::new, walk)?.into_iter().flatten().collect();
+        drop(jobs);
+        let mut large = Vec::new();
+        for walked in found {
+            large.extend(walked.large);
+            self.damage.extend(walked.damage);
+            self.misfits.extend(walked.misfits);
+            self.moving += walked.moving;
+        }
+        self.spans = spans;
+        large.into_iter().for_each(|(number, skipped, reserved)| self.put_large(number, skipped, reserved));
+        self.damage.sort_by_key(|damage| damage.address);
+        self.misfits.sort_by_key(|misfit| misfit.damage.address);
+        Ok(())
+    }
+
+    /// Groups in order, those in others with these, each job with its part of `spans`.
+    fn jobs<'a>(&self, mut spans: &'a mut [Span]) -> Vec<Job<'a>> {
+        let mut ranges: Vec<(usize, usize)> = Vec::new();
+        for (place, next) in self.outermost() {
+            match ranges.last_mut() {
+                Some(range) if next - range.0 <= GROUPS_IN_JOB => range.1 = next,
+                _ => ranges.push((place, next)),
+            }
+        }
+        let mut jobs = Vec::with_capacity(ranges.len());
+        for (from, to) in ranges {
+            let (first, last) = (self.groups[from].first, &self.groups[to - 1]);
+            let (own, rest) =
+                std::mem::take(&mut spans).split_at_mut((last.first + u64::from(last.count) - first) as usize);
+            spans = rest;
+            jobs.push(Job { from, to, first, spans: Mutex::new(Some(own)) });
+        }
+        jobs
+    }
+
+    /// The slots of the group at `next` and of those in it, in the order of their addresses.
+    fn walk_group(&self, next: &mut usize, window: &mut Window<'_>, walker: &mut Walker<'_>) {
+        let group = &self.groups[*next];
+        *next += 1;
+        walker.check_header(group, window);
+        for index in 0..u64::from(group.count) {
+            if group.nested >> index & 1 == 1 {
+                self.walk_group(next, window, walker);
+            } else if group.used() >> index & 1 == 1 {
+                let slot = Slot {
+                    storage: group.storage(),
+                    index: index as u32,
+                    start: group.slot(index),
+                    end: group.slot_end(index),
+                };
+                walker.add(group.first + index, &slot, slot.read(window));
+            }
+        }
+    }
+}
+
+impl Walker<'_> {
+    fn check_header(&mut self, group: &Group, window: &mut Window<'_>) {
+        match window.bytes(group.start, 8).map(|bytes| u64_at(bytes, 0)) {
+            Ok(meta) if meta == group.meta => (),
+            Ok(meta) => {
+                let damage = Damage::new(group.start, "meta of a group", hex(group.meta), hex(meta));
+                self.found.misfits.push(Misfit { damage, transient: meta == 0 });
+            }
+            Err(_) => self.found.damage.push(Damage::new(group.start, "header of a group", READABLE, ABSENT)),
+        }
+    }
+
+    fn add(&mut self, number: u64, slot: &Slot, content: Content) {
+        let mut report = |what, expected: &str, found: &str| {
+            if self.found.damage.len() < MAX_DAMAGE {
+                self.found.damage.push(Damage::new(slot.start, what, expected, found));
+            }
+        };
+        match content {
+            Content::Block { skipped, reserved, intact } => {
+                if !intact {
+                    report("byte behind a block", "0", "something else: more was written than was asked for");
+                }
+                match Span::of(skipped, reserved) {
+                    Some(span) => self.spans[(number - self.first) as usize] = span,
+                    None => self.found.large.push((number, skipped, reserved)),
+                }
+            }
+            // A group that is being made, which its structure does not name yet.
+            Content::Moving | Content::Group => self.found.moving += 1,
+            Content::Broken => report("header of a slot in use", "its number and its place", "something else"),
+            Content::Absent => report("header of a slot in use", READABLE, ABSENT),
+        }
+    }
+}

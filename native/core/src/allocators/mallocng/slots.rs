@@ -1,0 +1,127 @@
+//! What the bytes in and before a slot say: where in it the block begins, and how much was asked for.
+
+use crate::allocators::mallocng::layout::{IN_BAND, UNIT};
+use crate::bytes::{u32_at, u64_at};
+use crate::memory::window::Window;
+
+/// The third byte before a slot whose block begins further on.
+const CYCLED: u8 = 7 << 5;
+/// What `free` leaves there.
+const FREED: u8 = 255;
+const NESTED: u8 = 6;
+/// The bytes behind what was asked for are counted in the slot's last four.
+const COUNTED_BEHIND: u8 = 5;
+const HEADER: u64 = 8;
+/// `offset` of a block that begins so many units further on has lost its upper bits: blocks aligned to much.
+const OFFSETS: u64 = 1 << 16;
+/// So often at most: that is enough for an alignment of 4 GiB.
+const MOST_LOST: usize = 4 << 10;
+const SMALL: u64 = 4 << 10;
+
+/// A slot in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// The block begins `skipped` bytes into the slot, and ends `reserved` bytes before the slot does. `intact`: whether the
+    /// bytes behind it are as they were left.
+    Block {
+        skipped: u64,
+        reserved: u64,
+        intact: bool,
+    },
+    /// Another group lies in it.
+    Group,
+    /// It was taken, and is not written yet; or is on its way back.
+    Moving,
+    /// No header that mallocng would write.
+    Broken,
+    Absent,
+}
+
+/// A slot: its group's first one, its number, where it begins, and where what may be used of it ends.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) storage: u64,
+    pub(super) index: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Slot {
+    /// What is in it.
+    pub(super) fn read(&self, window: &mut Window<'_>) -> Content {
+        // Small ones are read as a whole: what is looked at of them goes back and forth.
+        if self.end - self.start <= SMALL {
+            let _ = window.bytes(self.start - HEADER, (self.end - self.start + HEADER) as usize);
+        }
+        // Before the first slot are the end of the group's header and its own.
+        let mut head = [0; HEADER as usize];
+        match window.bytes(self.start - HEADER, HEADER as usize) {
+            Ok(bytes) => head.copy_from_slice(bytes),
+            Err(_) => return Content::Absent,
+        }
+        if head[5] == CYCLED {
+            return self.read_further(u64::from(head[6]) | u64::from(head[7]) << 8, window);
+        }
+        self.block_at(self.start, &head, window)
+    }
+
+    /// The block begins `units` units into the slot, if no more than that are lost.
+    fn read_further(&self, units: u64, window: &mut Window<'_>) -> Content {
+        let mut found = Content::Broken;
+        let starts = (self.start + units * UNIT..self.end).step_by((OFFSETS * UNIT) as usize);
+        for start in starts.take(MOST_LOST) {
+            let mut head = [0; HEADER as usize];
+            match window.bytes(start - HEADER, HEADER as usize) {
+                Ok(bytes) => head.copy_from_slice(bytes),
+                Err(_) => return Content::Absent,
+            }
+            match self.block_at(start, &head, window) {
+                block @ Content::Block { .. } => return block,
+                other if found == Content::Broken => found = other,
+                _ => (),
+            }
+        }
+        found
+    }
+
+    /// What the eight bytes before `start` say of a block there.
+    fn block_at(&self, start: u64, head: &[u8; 8], window: &mut Window<'_>) -> Content {
+        let (index, reserved, offset) =
+            (u32::from(head[5] & 31), head[5] >> 5, u64::from(head[6]) | u64::from(head[7]) << 8);
+        if head[5] == FREED || u64_at(head, 0) >> 32 == 0 && self.start != self.storage {
+            return Content::Moving;
+        }
+        let units = match (head[4], offset) {
+            (0, offset) => offset,
+            (_, 0) => u64::from(u32_at(head, 0)),
+            _ => return Content::Broken,
+        };
+        if index != self.index || start != self.storage + units * UNIT {
+            return Content::Broken;
+        }
+        match reserved {
+            NESTED => Content::Group,
+            COUNTED_BEHIND => self.counted_behind(start, window),
+            0..=4 if u64::from(reserved) <= self.end - start => self.ends(start, u64::from(reserved), window),
+            _ => Content::Broken,
+        }
+    }
+
+    fn counted_behind(&self, start: u64, window: &mut Window<'_>) -> Content {
+        let count = window.bytes(self.end - IN_BAND, IN_BAND as usize).map(|bytes| u64::from(u32_at(bytes, 0)));
+        match count {
+            Ok(count) if count >= u64::from(COUNTED_BEHIND) && count <= self.end - start => {
+                self.ends(start, count, window)
+            }
+            Ok(_) => Content::Broken,
+            Err(_) => Content::Absent,
+        }
+    }
+
+    /// A block of the slot; the byte behind it is zero, as `free` and `realloc` demand.
+    fn ends(&self, start: u64, reserved: u64, window: &mut Window<'_>) -> Content {
+        let behind = window.bytes(self.end - reserved, 1).map(|bytes| bytes[0]);
+        let intact = reserved == 0 || behind.is_ok_and(|byte| byte == 0);
+        Content::Block { skipped: start - self.start, reserved, intact }
+    }
+}

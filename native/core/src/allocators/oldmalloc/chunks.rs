@@ -1,0 +1,213 @@
+//! The chunks of musl's malloc before 1.2.1, by address.
+
+use crate::allocators::block::Cell;
+use crate::allocators::damage::Damage;
+use crate::allocators::oldmalloc::layout::{GRAIN, HEADER};
+use crate::allocators::part::Part;
+use crate::allocators::tally::Tally;
+use crate::bits::{self, Bits};
+use crate::error::Result;
+use crate::work::Watcher;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+const OBJECT_AT: u64 = 80;
+
+type Neighbour = Option<(u64, u64, &'static str)>;
+
+/// Unused bytes of a heap; the parts before and after them are `(address, size, what)`.
+#[derive(Clone, Copy, Debug)]
+pub struct OldHole {
+    pub start: u64,
+    pub end: u64,
+    pub before: Neighbour,
+    pub after: Neighbour,
+}
+
+/// Chunks one after the other, [start, end), with what ends them; or a mapping with one chunk at `start`, whose `base` is
+/// where the mapping begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    pub(crate) base: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// The number of the first chunk that may be there.
+    pub(crate) first: u64,
+}
+
+impl Stretch {
+    fn number(&self, address: u64) -> u64 {
+        self.first + (address - self.start) / GRAIN
+    }
+
+    pub(super) fn numbers(&self) -> u64 {
+        (self.end - self.start).div_ceil(GRAIN).next_multiple_of(64)
+    }
+}
+
+/// All chunks of one malloc: heaps, what the dynamic linker gave, and mappings with one each.
+#[derive(Default)]
+pub struct Oldmalloc {
+    pub(crate) stretches: Vec<Stretch>,
+    pub(super) starts: Bits,
+    pub(super) used: Bits,
+    pub(super) numbers: u64,
+    pub damage: Vec<Damage>,
+    /// Chunks that are free and in no bin, or the other way round: a thread leaves one so that stands inside of malloc.
+    pub unbinned: Vec<Damage>,
+}
+
+impl Oldmalloc {
+    #[inline]
+    fn stretch_at(&self, address: u64) -> Option<&Stretch> {
+        let place = self.stretches.partition_point(|one| one.end <= address);
+        self.stretches.get(place).filter(|one| one.start <= address)
+    }
+
+    fn end_of(&self, stretch: &Stretch, number: u64) -> u64 {
+        let next = self.starts.first_from(number + 1).filter(|next| *next < stretch.first + stretch.numbers());
+        next.map_or(stretch.end, |next| stretch.start + (next - stretch.first) * GRAIN)
+    }
+
+    fn cell(&self, stretch: &Stretch, number: u64) -> Cell {
+        let (chunk, end) = (stretch.start + (number - stretch.first) * GRAIN, self.end_of(stretch, number));
+        Cell { number, address: chunk + HEADER, size: end - chunk, end }
+    }
+
+    /// The chunk that holds `address`, used or free.
+    fn chunk_at(&self, address: u64) -> Option<Cell> {
+        let stretch = self.stretch_at(address)?;
+        let number = self.starts.last_at(stretch.number(address)).filter(|number| *number >= stretch.first)?;
+        Some(self.cell(stretch, number))
+    }
+
+    /// The used block that holds `address`.
+    #[inline]
+    pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
+        self.chunk_at(address).filter(|cell| cell.address <= address && self.used.get(cell.number))
+    }
+
+    pub(crate) fn block_of(&self, number: u64) -> Cell {
+        let place = self.stretches.partition_point(|one| one.first <= number).saturating_sub(1);
+        self.cell(&self.stretches[place], number)
+    }
+
+    pub(crate) fn block_numbers(&self) -> u64 {
+        self.numbers
+    }
+
+    pub(crate) fn used_words(&self) -> &[u64] {
+        self.used.words()
+    }
+
+    pub(crate) fn used_blocks(&self) -> impl Iterator<Item = Cell> + '_ {
+        bits::members(self.used.words()).map(|number| self.block_of(number))
+    }
+
+    /// The chunks of a stretch in order, and whether each is used.
+    pub(crate) fn chunks_of<'a>(&'a self, stretch: &'a Stretch) -> impl Iterator<Item = (Cell, bool)> + 'a {
+        let last = stretch.first + stretch.numbers();
+        let mut next = self.starts.first_from(stretch.first);
+        std::iter::from_fn(move || {
+            let number = next.filter(|number| *number < last)?;
+            next = self.starts.first_from(number + 1);
+            Some((self.cell(stretch, number), self.used.get(number)))
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Cell, bool)> + '_ {
+        self.stretches.iter().flat_map(|stretch| self.chunks_of(stretch))
+    }
+
+    pub(crate) fn used(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.all().filter(|(_, used)| *used).for_each(|(cell, _)| sum.add(cell.size));
+        sum
+    }
+
+    pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
+        self.block_at(address)
+            .is_some_and(|cell| address - cell.address <= OBJECT_AT && cell.end - cell.address >= least)
+    }
+
+    /// Mappings that go with their one block, if it is in use: [start, end) and the block.
+    pub(crate) fn wholes(&self) -> impl Iterator<Item = (u64, u64, Tally)> + '_ {
+        let mapped = self.stretches.iter().filter(|one| one.base < one.start);
+        mapped.map(|one| (one.base, one.end, Tally { count: 1, bytes: one.end - one.start }))
+    }
+
+    /// Shows the parts of what begins at `start`, in order; returns where it ends, None where nothing begins there.
+    pub(crate) fn show_parts(&self, start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
+        let stretch = &self.stretches[self.stretches.binary_search_by_key(&start, |one| one.base).ok()?];
+        if stretch.base < stretch.start {
+            show(stretch.base, stretch.start, Part::Padding);
+        }
+        for (cell, used) in self.chunks_of(stretch) {
+            if used {
+                show(cell.address - HEADER, cell.address, Part::Header);
+                show(cell.address, cell.end, Part::Used);
+            } else {
+                show(cell.address - HEADER, cell.end, Part::Free);
+            }
+        }
+        Some(stretch.end)
+    }
+}
+
+/// Answers of their own.
+impl Oldmalloc {
+    /// [start, end) of heaps, of what the dynamic linker gave, and of mappings, ascending.
+    pub fn regions(&self) -> Vec<(u64, u64)> {
+        self.stretches.iter().map(|one| (one.base, one.end)).collect()
+    }
+
+    /// `(size, used chunks, free chunks)` by size with the header.
+    pub fn sizes(&self) -> Vec<(u64, u64, u64)> {
+        let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for (cell, used) in self.all() {
+            let sum = sums.entry(cell.size).or_default();
+            *(if used { &mut sum.0 } else { &mut sum.1 }) += 1;
+        }
+        sums.into_iter().map(|(size, (used, free))| (size, used, free)).collect()
+    }
+
+    /// What holds `address`: what the program would be given, the size with the header, used or free, where it ends.
+    pub fn find(&self, address: u64) -> Option<(u64, u64, &'static str, u64)> {
+        let cell = self.chunk_at(address)?;
+        Some((cell.address, cell.size, if self.used.get(cell.number) { "used" } else { "free" }, cell.end))
+    }
+
+    /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes, ascending.
+    pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
+        let used = self.all().filter(|(cell, used)| *used && (least..=largest).contains(&cell.size));
+        used.map(|(cell, _)| (cell.address, cell.size)).take(most).collect()
+    }
+
+    /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
+    pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
+        let mut rows = self.first_used(least, u64::MAX, usize::MAX);
+        rows.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
+        rows.truncate(most);
+        rows
+    }
+
+    /// Maximal runs of unused bytes, of at least `minimum`: a free chunk has no free neighbour.
+    pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<OldHole>> {
+        let mut holes = Vec::new();
+        for stretch in &self.stretches {
+            watcher.check()?;
+            let mut before: Neighbour = None;
+            let mut open: Option<OldHole> = None;
+            for (cell, used) in self.chunks_of(stretch) {
+                let this = Some((cell.address, cell.size, if used { "used" } else { "free" }));
+                holes.extend(open.take().map(|hole| OldHole { after: this, ..hole }));
+                if !used && cell.size >= minimum {
+                    open = Some(OldHole { start: cell.address - HEADER, end: cell.end, before, after: None });
+                }
+                before = this;
+            }
+            holes.extend(open);
+        }
+        Ok(holes)
+    }
+}

@@ -1,0 +1,49 @@
+//! The structures of musl's malloc up to 1.2.0 (src/internal/malloc_impl.h, src/malloc/malloc.c).
+
+use crate::bytes::u64_at;
+
+/// Chunks are multiples of it (`SIZE_ALIGN`), and begin `HEADER` bytes before one.
+pub(super) const GRAIN: u64 = 32;
+/// `{size_t psize, csize}`, before what the program is given (`OVERHEAD`).
+pub(super) const HEADER: u64 = 16;
+/// In `csize`: the chunk is in use; in `psize`: the one before it is. Chunks with a mapping of their own lack it.
+pub(super) const IN_USE: u64 = 1;
+pub(super) const BINS: usize = 64;
+/// `struct bin {int lock[2]; struct chunk *head, *tail;}`; `mal` begins with `binmap`.
+pub(super) const BIN: usize = 24;
+pub(super) const BINMAP: usize = 8;
+pub(super) const MAL: usize = BINMAP + BINS * BIN;
+/// `psize` of a chunk with a mapping of its own that nobody aligned.
+pub(super) const OF_MAPPING: u64 = 16;
+
+/// The head of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) psize: u64,
+    pub(super) csize: u64,
+}
+
+impl Head {
+    pub(super) fn of(bytes: &[u8]) -> Head {
+        Head { psize: u64_at(bytes, 0), csize: u64_at(bytes, 8) }
+    }
+
+    pub(super) fn size(self) -> u64 {
+        self.csize & !IN_USE
+    }
+
+    pub(super) fn is_used(self) -> bool {
+        self.csize & IN_USE != 0
+    }
+
+    /// Whether a heap may begin with it.
+    pub(super) fn begins(self) -> bool {
+        self.psize == IN_USE && self.size() > 0 && self.size() % GRAIN == 0
+    }
+}
+
+/// The bin that a free chunk of this size belongs into is this one or another, as `bin_index` says: here only where the
+/// list of a bin begins, as a chunk.
+pub(super) fn ring(mal: u64, bin: usize) -> u64 {
+    mal + (BINMAP + bin * BIN) as u64 + 8 - HEADER
+}

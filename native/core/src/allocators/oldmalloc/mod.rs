@@ -1,0 +1,10 @@
+//! musl's malloc before 1.2.1: chunks between headers, in heaps and in mappings of their own.
+
+pub(crate) mod chunks;
+pub(crate) mod layout;
+pub(crate) mod locate;
+pub(crate) mod read;
+
+pub use chunks::{OldHole, Oldmalloc};
+pub use locate::find_bins;
+pub use read::{read_oldmalloc, Given};

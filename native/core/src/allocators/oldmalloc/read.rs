@@ -1,0 +1,235 @@
+//! Reading all chunks of musl's malloc before 1.2.1: heaps are found by how they begin and how they are tiled.
+
+use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
+use crate::allocators::oldmalloc::chunks::{Oldmalloc, Stretch};
+use crate::allocators::oldmalloc::layout::{ring, Head, BIN, BINMAP, BINS, GRAIN, HEADER, IN_USE, MAL, OF_MAPPING};
+use crate::bits::Bits;
+use crate::bytes::u64_at;
+use crate::error::{Error, Result};
+use crate::memory::space::Space;
+use crate::memory::window::Window;
+use crate::work::Watcher;
+
+const MAX_DAMAGE: usize = 1000;
+/// So many chunks in a row make a heap, also where the next one is damaged.
+const ENOUGH: usize = 8;
+/// Chunks between two looks at whether to go on.
+const STEPS: usize = 1 << 16;
+
+/// Where chunks may be: private anonymous memory that nobody else owns, and the static data of modules, joined where they
+/// touch.
+pub struct Given<'a> {
+    pub anonymous: &'a [(u64, u64)],
+    pub data: &'a [(u64, u64)],
+}
+
+/// A heap from its first chunk on: the sizes of its chunks, with the bit of those in use.
+struct Tiled {
+    start: u64,
+    end: u64,
+    sizes: Vec<u64>,
+    whole: bool,
+    damage: Vec<Damage>,
+}
+
+/// Reads all chunks; `mal` must have been found before. An error where there is no memory for so many.
+pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Given<'_>) -> Result<Oldmalloc> {
+    let mut found: Vec<(u64, Tiled)> = Vec::new();
+    for range in given.anonymous {
+        find_heaps(watcher, space, *range, &mut found)?;
+    }
+    for range in given.data {
+        find_given(watcher, space, *range, &mut found)?;
+    }
+    found.sort_by_key(|(base, _)| *base);
+    let mut all = Oldmalloc::default();
+    for (base, tiled) in found {
+        all.add(base, tiled);
+    }
+    all.damage.truncate(MAX_DAMAGE);
+    all.compare_bins(watcher, space, mal)?;
+    Ok(all)
+}
+
+/// Heaps and mappings of one chunk, which begin with a page.
+fn find_heaps(
+    watcher: &dyn Watcher,
+    space: &Space,
+    (low, high): (u64, u64),
+    found: &mut Vec<(u64, Tiled)>,
+) -> Result<()> {
+    let mut window = Window::new(space, high);
+    let page = window.page();
+    let mut at = low.next_multiple_of(page);
+    while at < high {
+        watcher.check()?;
+        let head = window.bytes(at + HEADER, HEADER as usize).map(Head::of);
+        let here = match head {
+            Ok(head) if head.begins() => tile(watcher, &mut window, at + HEADER, high)?,
+            Ok(head) if is_mapping(head, at, high, page) => Some(mapping(&mut window, at, head.csize + HEADER)),
+            _ => None,
+        };
+        match here {
+            Some(tiled) => {
+                let (base, end) = (if tiled.is_mapping() { at } else { tiled.start }, tiled.end);
+                found.push((base, tiled));
+                at = end.next_multiple_of(page).max(at + page);
+            }
+            None => at += page,
+        }
+    }
+    Ok(())
+}
+
+/// What the dynamic linker gave of a module's data: there it may begin anywhere, and only what is tiled to its end is one.
+fn find_given(
+    watcher: &dyn Watcher,
+    space: &Space,
+    (low, high): (u64, u64),
+    found: &mut Vec<(u64, Tiled)>,
+) -> Result<()> {
+    let mut window = Window::new(space, high);
+    let mut at = low.next_multiple_of(GRAIN) + HEADER;
+    while at < high {
+        let begins = window.bytes(at, HEADER as usize).is_ok_and(|bytes| Head::of(bytes).begins());
+        match if begins { tile(watcher, &mut window, at, high)? } else { None } {
+            Some(tiled) if tiled.whole => {
+                at = tiled.end + GRAIN;
+                found.push((tiled.start, tiled));
+            }
+            _ => at += GRAIN,
+        }
+    }
+    Ok(())
+}
+
+/// Follows chunks to what ends them. None where there is no heap.
+fn tile(watcher: &dyn Watcher, window: &mut Window<'_>, start: u64, limit: u64) -> Result<Option<Tiled>> {
+    let mut found = Tiled { start, end: start, sizes: Vec::new(), whole: false, damage: Vec::new() };
+    let mut before = IN_USE;
+    loop {
+        if found.sizes.len() % STEPS == 0 {
+            watcher.check()?;
+        }
+        let Ok(head) = window.bytes(found.end, HEADER as usize).map(Head::of) else {
+            found.damage.push(Damage::new(found.end, "head of a chunk", READABLE, ABSENT));
+            break;
+        };
+        if head.psize != before {
+            let damage = Damage::new(found.end, "psize of a chunk", hex(before), hex(head.psize));
+            found.damage.push(damage);
+        }
+        if head.csize == IN_USE {
+            found.whole = true;
+            break;
+        }
+        let fits = head.size() > 0 && head.size() % GRAIN == 0 && head.size() < limit.saturating_sub(found.end);
+        if !fits {
+            found.damage.push(Damage::new(
+                found.end + 8,
+                "csize of a chunk",
+                "the size of one in the heap",
+                hex(head.csize),
+            ));
+            break;
+        }
+        found.sizes.push(head.csize);
+        found.end += head.size();
+        before = head.csize;
+        if found.damage.len() > found.sizes.len() / 2 {
+            return Ok(None);
+        }
+    }
+    Ok((found.whole || found.sizes.len() >= ENOUGH).then_some(found))
+}
+
+/// Whether a page begins with the head of a chunk that has a mapping of its own.
+fn is_mapping(head: Head, at: u64, high: u64, page: u64) -> bool {
+    let size = head.csize.checked_add(HEADER);
+    let fits = |size: u64| size % page == 0 && size <= high - at;
+    head.psize == OF_MAPPING && head.csize > HEADER && !head.is_used() && size.is_some_and(fits)
+}
+
+/// The chunk of a mapping. Where it was aligned the old head stays, and the living one says how far from it it is.
+fn mapping(window: &mut Window<'_>, base: u64, size: u64) -> Tiled {
+    let mut start = base + HEADER;
+    for shift in 5..u64::BITS - 1 {
+        let Some(user) = (base + GRAIN).checked_next_multiple_of(1 << shift).filter(|user| *user < base + size) else {
+            break;
+        };
+        let chunk = user - HEADER;
+        let head = window.bytes(chunk, HEADER as usize).map(Head::of);
+        if chunk > start && head.is_ok_and(|head| head.psize == chunk - base && head.csize == base + size - chunk) {
+            start = chunk;
+        }
+    }
+    let sizes = vec![(base + size - start) | IN_USE];
+    Tiled { start, end: base + size, sizes, whole: false, damage: Vec::new() }
+}
+
+impl Tiled {
+    fn is_mapping(&self) -> bool {
+        !self.whole && self.sizes.len() == 1
+    }
+}
+
+impl Oldmalloc {
+    fn add(&mut self, base: u64, tiled: Tiled) {
+        let stretch = Stretch { base, start: tiled.start, end: tiled.end, first: self.numbers };
+        let behind = self.stretches.last().is_some_and(|last| last.end > base);
+        if behind || tiled.start >= tiled.end || !Bits::fits(self.numbers + stretch.numbers()) {
+            return;
+        }
+        self.numbers += stretch.numbers();
+        for bits in [&mut self.starts, &mut self.used] {
+            bits.grow(self.numbers);
+        }
+        let mut number = stretch.first;
+        for size in tiled.sizes {
+            self.starts.set(number);
+            if size & IN_USE != 0 {
+                self.used.set(number);
+            }
+            number += (size & !IN_USE).div_ceil(GRAIN);
+        }
+        self.stretches.push(stretch);
+        self.damage.extend(tiled.damage);
+    }
+
+    /// Every free chunk must be in a bin, and every chunk in a bin be free.
+    fn compare_bins(&mut self, watcher: &dyn Watcher, space: &Space, mal: u64) -> Result<()> {
+        let mut bytes = [0; MAL];
+        space.exact(mal, &mut bytes)?;
+        let mut left =
+            Bits::of(self.starts.words().iter().zip(self.used.words()).map(|(one, two)| one & !two).collect());
+        for bin in 0..BINS {
+            let (own, mut at) = (ring(mal, bin), u64_at(&bytes, BINMAP + bin * BIN + 8));
+            while at != own && at != 0 {
+                watcher.check()?;
+                match self.free_number(at).filter(|number| left.get(*number)) {
+                    Some(number) => left.clear(number),
+                    None => {
+                        let damage = Damage::new(at, "list of a bin", "free chunks", "something else, or one twice");
+                        self.unbinned.push(damage);
+                        break;
+                    }
+                }
+                at = space.word(at + 16).map_err(Error::from)?;
+            }
+        }
+        for number in crate::bits::members(left.words()).take(MAX_DAMAGE) {
+            let cell = self.block_of(number);
+            self.unbinned.push(Damage::new(cell.address - HEADER, "free chunk", "one that is in a bin", "in none"));
+        }
+        Ok(())
+    }
+
+    /// The number of the free chunk that begins at `address`.
+    fn free_number(&self, address: u64) -> Option<u64> {
+        let place = self.stretches.partition_point(|one| one.end <= address);
+        let stretch =
+            self.stretches.get(place).filter(|one| one.start <= address && (address - one.start) % GRAIN == 0)?;
+        let number = stretch.first + (address - stretch.start) / GRAIN;
+        (self.starts.get(number) && !self.used.get(number)).then_some(number)
+    }
+}

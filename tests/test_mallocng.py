@@ -1,0 +1,233 @@
+"""musl's mallocng: every block against the program's own table of what it holds, ``malloc_usable_size``, which is what
+was asked for, and mallocng's own count of slots.
+
+Of the builds that are here: the system's, and those that ``scripts/musls.sh`` has made.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import random
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import kernel
+from support.library import heap_of
+from support.musls import SYSTEM, built, python, with_mallocng
+from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
+from test_mimalloc_library import busy, held
+from test_oracle_ledger import check_families, line_of, roots, virtual_size
+
+from gdbheap.allocators.mallocng.allocator import MOVING, MallocngAllocator
+from gdbheap.heap import Heap
+
+NAME = "mallocng"
+MESSAGES = (b"Symbol not found: ", b"Dynamic loading not supported")
+STATIC = ("-static", "-s")
+# A build, and how a program is linked with it.
+BUILDS = [(name, flags) for name in with_mallocng() for flags in ((), STATIC)]
+every_build = pytest.mark.parametrize(
+    ("release", "flags"), BUILDS, ids=["-".join([name, *flags]) for name, flags in BUILDS]
+)
+
+
+def program(
+    release: str, flags: tuple[str, ...], threads: int, operations: int, rng: random.Random, folder: Path
+) -> list[str]:
+    """Return the command that runs held_now.c; its table is ``folder``/table."""
+    arguments = threads, rng.getrandbits(30), operations, folder / "table"
+    return [built("held_now", release, *flags), *map(str, arguments)]
+
+
+def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> set[int]:
+    """Every pointer is that of a block in use, which is as large as was asked for; return the blocks in use beyond."""
+    found = heap.allocator(MallocngAllocator)
+    for pointer, usable, requested in rows:
+        block = found.find(pointer)
+        assert block is not None and (block.address, block.state) == (pointer, "used"), (hex(pointer), usable, block)
+        assert block.end - pointer == usable == requested, (hex(pointer), usable, block)
+        assert pointer - block.size < block.address <= block.end <= pointer + block.size
+    blocks = {address for address, _size in found.first_used(0, 1 << 62, 1 << 62)}
+    assert len(blocks) == sum(count for _size, count in found.used_sizes())
+    return {address for address in blocks - {pointer for pointer, *_ in rows} if not is_message(heap, address)}
+
+
+def is_message(heap: Heap, address: int) -> bool:
+    """Tell whether a block holds what dlerror() would say: dlsym() made it, which the program calls."""
+    return heap.target.space.read_available(address, 100).partition(b"\0")[0].startswith(MESSAGES)
+
+
+def check_counts(heap: Heap) -> None:
+    """mallocng counts as many slots of each class, and all is well."""
+    found = heap.allocator(MallocngAllocator)
+    usage = found.store.usage()
+    assert len(usage) == 48 and sum(row.walked for row in usage) > 100
+    assert [(row.size, row.walked) for row in usage] == [(row.size, row.said) for row in usage]
+    found.check()
+    assert found.damage == [] and found.store.moving == 0
+
+
+@every_build
+def test_one_thread(release: str, flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
+    """Every block, and no other; the ledger is the kernel's, and what it says is in use is what was asked for."""
+    with running(program(release, flags, 1, 20_000, rng, tmp_path), tmp_path) as target:
+        _visited, rows = held(tmp_path)
+        with heap_of(str(target.pid)) as heap:
+            assert check_blocks(heap, rows) == set()
+            check_counts(heap)
+        answer = ask("", str(target.pid))
+        check_families(answer["ledger"])
+        assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
+        assert roots(answer["ledger"], "virtual") == virtual_size(target)
+        used = line_of(answer, f"{NAME}.used")
+        assert 0 <= used["virtual"] - sum(requested for *_, requested in rows) < 100
+        assert answer["warnings"] == [] and "other-allocator" not in [row["id"] for row in answer["findings"]]
+
+
+@every_build
+def test_threads(release: str, flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
+    """Eight threads that free each other's blocks, four of which are gone; then a core of it, where all is the same."""
+    with running(program(release, flags, 8, 20_000, rng, tmp_path), tmp_path) as target:
+        _visited, rows = held(tmp_path)
+        with heap_of(str(target.pid)) as heap:
+            assert check_blocks(heap, rows) == set()
+            check_counts(heap)
+            sizes = heap.allocator(MallocngAllocator).size_classes()
+        core = target.as_form(KERNEL_CORE)
+    with heap_of(core) as heap:
+        assert check_blocks(heap, rows) == set()
+        check_counts(heap)
+        assert heap.allocator(MallocngAllocator).size_classes() == sizes
+
+
+@every_build
+def test_random_instants(release: str, flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
+    """Threads that never rest, stopped anywhere: no block that is held is lost, only few are beyond those, and nothing
+    is called damaged; what is not as at rest is named."""
+    threads, beyond = 4, []
+    with busy(program(release, flags, threads, 0, rng, tmp_path), tmp_path, {}) as target:
+        for _ in range(10):
+            time.sleep(rng.uniform(0.01, 0.05))
+            with heap_of(str(target.pid)) as heap:
+                _visited, rows = held(tmp_path)
+                beyond.append(len(check_blocks(heap, rows)))
+                found = heap.allocator(MallocngAllocator)
+                found.check()
+                assert [row for row in found.damage if not row.transient] == []
+                assert bool(found.damage or found.store.moving) == any(MOVING in warning for warning in heap.warnings)
+    # One that was taken, one on its way back, and one that realloc has just copied.
+    assert max(beyond) <= 3 * threads, beyond
+
+
+@pytest.fixture(scope="module")
+def emptied(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[tuple[Running, Path]]:
+    """Yield a program that has freed most of what it had, with its folder."""
+    folder, rng = tmp_path_factory.mktemp("emptied"), random.Random()
+    with running(program(SYSTEM, (), 2, 20_000, rng, folder), folder) as target:
+        target.go_on("drop")
+        yield target, folder
+
+
+def test_answers_agree(emptied: tuple[Running, Path], rng: random.Random) -> None:
+    """What the answers say of one heap is what the table says: blocks, sizes, holes, pins, the map, and the graph."""
+    target, folder = emptied
+    pid, blocks = str(target.pid), {pointer: usable for pointer, usable, _requested in held(folder)[1]}
+    held_ones = dict(blocks)
+    with heap_of(pid) as heap:
+        rows = heap.allocator(MallocngAllocator).first_used(0, 1 << 62, 1 << 62)
+        others = [block for block in map(heap.block_at, {row[0] for row in rows} - set(blocks)) if block is not None]
+        assert all(is_message(heap, block.address) for block in others) and len(others) <= 1
+        blocks |= {block.address: block.end - block.address for block in others}
+    for pointer, usable in rng.sample(sorted(held_ones.items()), 4):
+        inside = pointer + rng.randrange(usable)
+        block = ask("at", pid, hex(inside))["block"]
+        assert (block["allocator"], block["state"], block["address"]) == (NAME, "used", pointer)
+    listed = ask("chunks", pid, "--state=used", "--sort=address", "--top=0")
+    assert {row["address"] for row in listed["chunks"]} == set(blocks) and listed["count"] == len(blocks)
+    (sizes,) = ask("sizes", pid, "--top=0")["others"]
+    assert (sizes["allocator"], sizes["total"]["used"]) == (NAME, len(blocks))
+    classes = ask("arenas", pid)["classes"]
+    assert sum(row["used"] for row in classes) == len(blocks)
+    assert sum(row["asked"] for row in classes) == sum(blocks.values())
+    check, drawn = ask("check", pid), ask("map", pid)
+    assert check["ok"] and check["chunks"] > len(blocks) and NAME in {group["kind"] for group in drawn["groups"]}
+    starts = sorted(blocks)
+    for hole in ask("holes", pid, "--min=1", "--top=0")["holes"]:
+        at = bisect.bisect_left(starts, hole["address"] + hole["size"])
+        assert not at or starts[at - 1] + blocks[starts[at - 1]] <= hole["address"], "a block in use is in a hole"
+    pins = ask("pins", pid, "--top=0")["pins"]
+    members = {row["address"] for pin in pins for row in pin["members"]}
+    assert members and members <= set(blocks)
+    # The table is shared memory, from where nobody looks: only what a stack still has is reached.
+    lost = ask("unreachable", pid, "--top=1", status=1)
+    assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["blocks"]["count"] <= len(blocks)
+
+
+def test_of_glibc_alone(emptied: tuple[Running, Path]) -> None:
+    """What only glibc's malloc has is not supported, in one line that says whose malloc is here."""
+    for words in (("trim", "--dry-run"), ("stats",)):
+        done = gdbheap(words[0], str(emptied[0].pid), *words[1:])
+        assert done.returncode == 5 and done.stdout == "", (words, done.stdout, done.stderr)
+        assert len(done.stderr.splitlines()) == 1 and "musl" in done.stderr, done.stderr
+
+
+def test_given_back(rng: random.Random, tmp_path: Path) -> None:
+    """What the finding promises goes with the blocks that keep it, but for mappings of sizes that come and go often."""
+    with running(program(SYSTEM, (), 40, 20_000, rng, tmp_path), tmp_path) as target:
+        target.go_on("drop")
+        (found,) = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "musl-mappings"]
+        before = kernel.rollup(target.pid)[0]
+        target.go_on("empty")
+        freed = before - kernel.rollup(target.pid)[0]
+        assert 0.7 * found["bytes"] <= freed, (found, freed)
+
+
+@pytest.mark.parametrize("mode", ["pymalloc", "malloc"])
+def test_python_above(mode: str, rng: random.Random, tmp_path: Path) -> None:
+    """Python's objects lie in pools, or in slots: as many as the program counts, and each question about them
+    is answered."""
+    count = rng.randrange(2000, 9000)
+    source = (
+        "import signal\n"
+        "class Marked: __slots__ = ('value',)\n"
+        f"kept = [Marked() for _ in range({count})]\n"
+        "held = bytearray(3_000_000)\n"
+        "signal.pause()\n"
+    )
+    with running([python(), "-c", source], tmp_path, {"PYTHONMALLOC": mode}) as target:
+        pid = str(target.pid)
+        answer = ask("pyobjects", pid, "--top=0")
+        counts = {row["type"]: row["count"] for row in answer["types"]}
+        assert counts["__main__.Marked"] == count and answer["warnings"] == [] and answer["damage"] == []
+        top = max(ask("owners", pid)["groups"], key=lambda row: row["bytes"])
+        assert "held" in str(top) and top["bytes"] >= 3_000_000
+        assert ask("check", pid)["ok"]
+        address = next(row["address"] for row in ask("retained", pid)["rows"] if row["type"] == "bytearray")
+        assert "held" in str(ask("why", pid, hex(address)))
+        assert ask("holes", pid, "--min=1")["damage"] == ask("info", pid)["damage"] == []
+        assert ask("threads", pid)["damage"] == ask("unreachable", pid)["damage"] == []
+
+
+def test_damage(rng: random.Random, tmp_path: Path) -> None:
+    """A byte behind a block, a slot's header, and a group's mask, each overwritten: each named, where it is."""
+    with running(program(SYSTEM, (), 1, 20_000, rng, tmp_path), tmp_path) as target:
+        _visited, rows = held(tmp_path)
+        with heap_of(str(target.pid)) as heap:
+            found = heap.allocator(MallocngAllocator)
+            blocks = [block for block in (found.find(pointer) for pointer, *_ in rows) if block is not None]
+        within = [block for block in blocks if block.end % 16 != 12]
+        behind, header = rng.sample(within, 2)
+        with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
+            os.pwrite(memory.fileno(), b"\x55", behind.end)
+            os.pwrite(memory.fileno(), struct.pack("<H", 0x1234), header.address - 2)
+        answer = ask("check", str(target.pid), status=1)
+        met = {row["what"] for row in answer["damage"]}
+        assert met == {"byte behind a block", "header of a slot in use"}, answer["damage"]
+        assert all(0 <= block.address - row["address"] < block.size for block, row in zip(
+            sorted((behind, header), key=lambda block: block.address),
+            sorted(answer["damage"], key=lambda row: row["address"]),
+        ))  # fmt: skip

@@ -1,0 +1,104 @@
+"""musl's malloc before 1.2.1: every chunk against the program's own table of what it holds, ``malloc_usable_size``, and
+the bins. Where ``scripts/musls.sh`` has built such a musl."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from support import kernel
+from support.library import heap_of
+from support.musls import BUILT, built
+from support.programs import KERNEL_CORE, ask, running
+from test_mimalloc_library import busy, held
+from test_oracle_ledger import check_families, line_of, roots, virtual_size
+
+from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator
+from gdbheap.heap import Heap
+
+NAME = "oldmalloc"
+RELEASE = "1.1.24"
+MESSAGES = (b"Symbol not found: ", b"Dynamic loading not supported")
+every_link = pytest.mark.parametrize("flags", [(), ("-static", "-s")], ids=["dynamic", "static"])
+
+
+def program(flags: tuple[str, ...], threads: int, operations: int, rng: random.Random, folder: Path) -> list[str]:
+    """Return the command that runs held_now.c; its table is ``folder``/table."""
+    if RELEASE not in BUILT:
+        pytest.skip(f"no musl {RELEASE} (scripts/musls.sh)")
+    arguments = threads, rng.getrandbits(30), operations, folder / "table"
+    return [built("held_now", RELEASE, *flags), *map(str, arguments)]
+
+
+def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> set[int]:
+    """Every pointer is that of a block in use that ends where the library says; return the blocks in use beyond,
+    without what dlerror() would say."""
+    found = heap.allocator(OldmallocAllocator)
+    for pointer, usable, requested in rows:
+        block = found.find(pointer)
+        assert block is not None and (block.address, block.state) == (pointer, "used"), (hex(pointer), usable, block)
+        assert block.end - pointer == usable >= requested, (hex(pointer), usable, block)
+    blocks = {address for address, _size in found.first_used(0, 1 << 62, 1 << 62)}
+    assert len(blocks) == sum(count for _size, count in found.used_sizes())
+    beyond = blocks - {pointer for pointer, *_ in rows}
+    read = heap.target.space.read_available
+    return {address for address in beyond if not read(address, 100).startswith(MESSAGES)}
+
+
+@every_link
+@pytest.mark.parametrize("threads", [1, 8])
+def test_blocks(flags: tuple[str, ...], threads: int, rng: random.Random, tmp_path: Path) -> None:
+    """Every block and no other, each free chunk in a bin; the ledger is the kernel's; the same in a core."""
+    with running(program(flags, threads, 20_000, rng, tmp_path), tmp_path) as target:
+        _visited, rows = held(tmp_path)
+        with heap_of(str(target.pid)) as heap:
+            assert check_blocks(heap, rows) == set()
+            found = heap.allocator(OldmallocAllocator)
+            found.check()
+            assert found.damage == []
+        answer = ask("", str(target.pid))
+        check_families(answer["ledger"])
+        assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
+        assert roots(answer["ledger"], "virtual") == virtual_size(target)
+        used = line_of(answer, f"{NAME}.used")["virtual"]
+        assert 0 <= used - sum(usable for _pointer, usable, _requested in rows) < 200
+        assert answer["warnings"] == []
+        listed = ask("chunks", str(target.pid), "--state=used", "--top=0")
+        assert {pointer for pointer, *_ in rows} <= {row["address"] for row in listed["chunks"]}
+        core = target.as_form(KERNEL_CORE)
+    with heap_of(core) as heap:
+        assert check_blocks(heap, rows) == set()
+        found = heap.allocator(OldmallocAllocator)
+        found.check()
+        assert found.damage == []
+
+
+@every_link
+def test_random_instants(flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
+    """Threads that never rest, stopped anywhere: no block that is held is lost, and what is not as at rest is named."""
+    threads, beyond = 4, []
+    with busy(program(flags, threads, 0, rng, tmp_path), tmp_path, {}) as target:
+        for _ in range(10):
+            time.sleep(rng.uniform(0.01, 0.05))
+            with heap_of(str(target.pid)) as heap:
+                _visited, rows = held(tmp_path)
+                beyond.append(len(check_blocks(heap, rows)))
+                found = heap.allocator(OldmallocAllocator)
+                found.check()
+                assert [row for row in found.damage if not row.transient] == []
+    assert max(beyond) <= 3 * threads, beyond
+
+
+def test_damage(rng: random.Random, tmp_path: Path) -> None:
+    """A chunk's head that was overwritten is named where it is."""
+    with running(program((), 1, 20_000, rng, tmp_path), tmp_path) as target:
+        _visited, rows = held(tmp_path)
+        small = [pointer for pointer, usable, _requested in rows if usable < 10_000]
+        chunk = rng.choice(small) - 16
+        with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(chunk)
+            memory.write(b"\xff" * 8)
+        answer = ask("check", str(target.pid), status=1)
+        assert [row["address"] for row in answer["damage"]] == [chunk], answer["damage"]
