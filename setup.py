@@ -88,6 +88,7 @@ setup(
         "test": [
             "pytest>=7",
             "pytest-xdist>=3",
+            "pytest-timeout>=2",
             "hypothesis",
             "mypy",
             "ruff",

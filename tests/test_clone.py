@@ -78,6 +78,19 @@ def test_nothing_is_noticed(tmp_path: Path, rng: random.Random) -> None:
         target.unharmed()
 
 
+def test_two_copies(tmp_path: Path) -> None:
+    """Each is ended by its own order, the older one too while the other is there: neither keeps the other's line open."""
+    with busy.started("blocked", tmp_path) as target:
+        older = Frozen(target.pid)
+        older.let_go()
+        newer = Frozen(target.pid)
+        newer.let_go()
+        assert older.end()
+        assert [Path(f"/proc/{copy.pid}").exists() for copy in (older, newer)] == [False, True]
+        assert newer.end()
+        target.unharmed(but=("EINTR",))
+
+
 def test_it_dies_with_us(tmp_path: Path, rng: random.Random) -> None:
     """kill -9 at any moment of a copy: no copy is left, no zombie, and the process goes on."""
     with busy.started("blocked", tmp_path) as target:

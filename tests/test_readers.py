@@ -123,7 +123,7 @@ def test_devtools(written: Written, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     graph = json.loads(path.read_text())
     command = [node, "--inspect=127.0.0.1:0", "-e", "setInterval(() => {}, 1000)"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process, _tab() as tab:
+    with _tab() as tab, subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
             found = re.search(r"ws://(\S+)", process.stderr.readline())

@@ -1,4 +1,4 @@
-//! Descriptors that Python opened.
+//! Descriptors that Python opened, and those that a child of ours must not keep.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
@@ -6,4 +6,31 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 pub fn owned(number: RawFd) -> Option<OwnedFd> {
     // SAFETY: it is open, and the caller gives it away.
     (number >= 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Closes all descriptors of this process but those `kept`. For a child of ours that ends by _exit: somebody may wait for
+/// the end of what this process would keep open, another such child for one.
+pub(crate) fn close_others(mut kept: Vec<RawFd>) {
+    kept.sort_unstable();
+    let mut next = 0;
+    for end in kept.into_iter().chain([RawFd::MAX]) {
+        if next < end {
+            close(next, end - 1);
+        }
+        next = end.saturating_add(1);
+    }
+}
+
+fn close(first: RawFd, last: RawFd) {
+    // SAFETY: numbers only; what is closed belongs to this process alone.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    // Before Linux 5.9.
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<RawFd> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| (first..=last).contains(number)) {
+        // SAFETY: as above.
+        unsafe { libc::close(number) };
+    }
 }

@@ -7,7 +7,9 @@
 
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
+use crate::process::descriptor::close_others;
 use crate::process::injection::{self, Made};
+use crate::process::pipe::pipe;
 use crate::process::ptrace::{self, Waited};
 use crate::process::stat;
 use crate::process::stop::Thread;
@@ -288,17 +290,6 @@ impl Line {
     }
 }
 
-fn pipe() -> Result<(File, File), io::Error> {
-    let mut ends = [0; 2];
-    // SAFETY: the kernel writes two descriptors, which are ours from then on.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: as above.
-    let [from, to] = ends.map(|end| File::from(unsafe { OwnedFd::from_raw_fd(end) }));
-    Ok((from, to))
-}
-
 fn start_guardian(pid: i32, limit: Option<Duration>) -> Result<Line, io::Error> {
     let (their_from, our_to) = pipe()?;
     let (our_from, their_to) = pipe()?;
@@ -306,8 +297,8 @@ fn start_guardian(pid: i32, limit: Option<Duration>) -> Result<Line, io::Error> 
     // SAFETY: the child calls nothing of the program that we run in; glibc makes malloc usable in it.
     let guardian = unsafe { libc::fork() };
     if guardian == 0 {
-        drop((our_to, our_from));
-        guard(pid, limit, their_from, their_to);
+        close_others(vec![their_from.as_raw_fd(), their_to.as_raw_fd()]);
+        guard(pid, limit, their_from.into(), their_to.into());
         // SAFETY: ends the child without running anything of the parent's.
         unsafe { libc::_exit(0) };
     }
@@ -315,7 +306,7 @@ fn start_guardian(pid: i32, limit: Option<Duration>) -> Result<Line, io::Error> 
     if guardian < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Line { from: our_from, to: Some(our_to), guardian })
+    Ok(Line { from: our_from.into(), to: Some(our_to.into()), guardian })
 }
 
 /// A copy of a process that never runs, and the guardian that holds it.

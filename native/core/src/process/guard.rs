@@ -3,6 +3,7 @@
 //! It waits for the end of a pipe. What it does then needs no thread and no lock of this process: it was forked, and glibc
 //! keeps malloc usable in a child. It is in a session of its own, so that what ends a group of processes leaves it alone.
 
+use crate::process::descriptor::close_others;
 use crate::process::patch::{text, Left, Patch};
 use crate::process::pipe::pipe;
 use crate::process::stat;
@@ -61,13 +62,10 @@ impl Drop for Guard {
 
 /// Waits at the pipe with nothing else open, so that nobody waits for what this process would never write.
 fn watch(pipe: RawFd, act: impl FnOnce()) {
-    // SAFETY: numbers and buffers of this function; what is closed belongs to this process alone.
+    close_others(vec![pipe]);
+    // SAFETY: numbers and buffers of this function.
     unsafe {
         libc::setsid();
-        for fd in 0..pipe {
-            libc::close(fd);
-        }
-        libc::syscall(libc::SYS_close_range, pipe + 1, u32::MAX, 0);
         libc::prctl(libc::PR_SET_NAME, c"gdbheap guard".as_ptr());
         let mut word = [0u8; 1];
         let got = loop {
