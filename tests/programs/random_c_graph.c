@@ -9,7 +9,7 @@
  */
 #include "target.h"
 
-enum { LARGEST = 600, ROOTS = 64 };
+enum { LARGEST = 600, ROOTS = 64, NEAR = 16 };
 
 #define EMPTY ((char *)0x9191919191919191)
 
@@ -25,6 +25,14 @@ static uint8_t *is_root;
 static struct edge *drawn;
 static const char *path;
 
+/* A block's own address, in it, is a sign that something begins there, right behind it, or a few words before it, as with
+ * pages of SQLite and what was aligned by hand: a word that leads there is not a stray one. */
+static int is_sign(const struct edge *sign, const struct edge *edge)
+{
+    return sign->source == sign->target && edge->target == sign->target && edge->inside != 0 &&
+           edge->inside <= sign->place + 8 && sign->place <= edge->inside + 8 * NEAR;
+}
+
 static void connect(size_t source, size_t target)
 {
     /* Not in the last words: in them, behind what was asked for, something may be left over, and a chain avoids them. */
@@ -37,8 +45,11 @@ static void connect(size_t source, size_t target)
     struct edge edge = { source, 8 * between(&random_state, 0, words - 1), target, inside };
     char **word = (char **)(blocks[source] + edge.place);
     /* A word that is one already stays. */
-    if (*word != EMPTY)
+    if (*word != EMPTY || is_sign(&edge, &edge))
         return;
+    for (size_t i = 0; i < edges; i++)
+        if (is_sign(&drawn[i], &edge) || is_sign(&edge, &drawn[i]))
+            return;
     *word = blocks[target] + inside;
     drawn[edges++] = edge;
 }
