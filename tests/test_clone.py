@@ -79,7 +79,7 @@ def test_nothing_is_noticed(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_two_copies(tmp_path: Path) -> None:
-    """Each is ended by its own order, the older one too while the other is there: neither keeps the other's line open."""
+    """The older one ends while the other is there: neither keeps the other's line open."""
     with busy.started("blocked", tmp_path) as target:
         older = Frozen(target.pid)
         older.let_go()
