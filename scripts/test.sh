@@ -1,6 +1,7 @@
 #!/bin/sh
 # All checks, then all tests, a file to each core; pytest's own count is the last line. Of what is tried on each interpreter
-# some are tried, other ones each time (GDBHEAP_SEED repeats a choice). Arguments go to pytest.
+# and of tests with many cases some are tried, other ones each time (GDBHEAP_SEED repeats a choice; without --in-turn
+# pytest tries all, which takes twice as long). Arguments go to pytest.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh

@@ -29,20 +29,21 @@ for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGH
 
 # A CPython release, or a build of one, among a test's parameters; of so many of them a run of all tests takes some.
 BUILD = re.compile(r"((?:2\.7|3\.\d+)t?)(?:-\w+)?\Z")
-SOME = 4
+SOME = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What ``make test`` asks for."""
-    about = f"of tests for each interpreter run {SOME}, of those marked in_turn some, other ones each time"
+    about = f"of tests for each interpreter run {SOME}, of those marked in_turn or cases some, other ones each time"
     parser.addoption("--in-turn", action="store_true", help=about)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the markers."""
     config.addinivalue_line(
         "markers", "in_turn(name, count): a run of all tests takes so many of the parameter's values"
     )
+    config.addinivalue_line("markers", "cases(count): a run of all tests takes at most so many of each test's cases")
     config.pluginmanager.register(Failures(config))
 
 
@@ -79,9 +80,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         return _builds(item) <= taken[_name(item)] and all(chosen)
 
-    left_out = [item for item in items if not is_taken(item)]
-    items[:] = [item for item in items if is_taken(item)]
-    config.hook.pytest_deselected(items=left_out)
+    taken_by_both = set(_cases([item for item in items if is_taken(item)]))
+    config.hook.pytest_deselected(items=[item for item in items if item not in taken_by_both])
+    items[:] = [item for item in items if item in taken_by_both]
+
+
+def _cases(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of each test as many cases as its nearest marker says."""
+    found: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        found[_name(item)].append(item)
+    for name, cases in found.items():
+        marker = cases[0].get_closest_marker("cases")
+        if marker is None or len(cases) <= marker.args[0]:
+            yield from cases
+        else:
+            yield from random.Random(f"{SEED} cases {name}").sample(cases, marker.args[0])
 
 
 def _in_turn(item: pytest.Item) -> Iterator[tuple[tuple[str, str], object, int]]:

@@ -19,6 +19,8 @@ from support.nouns import GRAPHS, LIVE_ONLY, PLAIN
 from support.programs import gdbheap
 from support.users import NOBODY, own_process, run_as, unprivileged
 
+pytestmark = pytest.mark.cases(6)
+
 WRONG_USAGE, NOT_PERMITTED, NO_TARGET, UNSUPPORTED = 2, 3, 4, 5
 OF_CORES = (*PLAIN, *GRAPHS)
 NOUNS = (*OF_CORES, *LIVE_ONLY)

@@ -10,6 +10,8 @@ import pytest
 from support.library import heap_of
 from support.programs import FORMS, RELEASES, release_program, running, since
 
+pytestmark = pytest.mark.cases(5)
+
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("release", since("3.7"))

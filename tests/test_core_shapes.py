@@ -22,6 +22,8 @@ from test_target_core import make_core, prstatus
 
 from gdbheap.target.core import Core
 
+pytestmark = pytest.mark.cases(6)
+
 C_KINDS: dict[str, tuple[str, ...]] = {
     "stripped C": ("-s",),
     "static": ("-static",),

@@ -16,6 +16,8 @@ from support.programs import ask, c_program, running
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 
+pytestmark = pytest.mark.cases(20)
+
 WORD = struct.Struct("<Q")
 RECORD = struct.Struct("<4Q")
 # What is overwritten: in chunks of which state, how far into them, and with what it is mixed.

@@ -30,6 +30,8 @@ from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, table_
 from gdbheap.tables.export import check
 from gdbheap.tables.files import CSV, DATABASE, FORMATS, PARQUET, SQLITE
 
+pytestmark = pytest.mark.cases(2)
+
 SECRET = "a-secret-that-no-table-may-have"
 Row = dict[str, Any]
 READ = {INTEGER: int, TEXT: str, REAL: float, FLAG: lambda text: text == "true"}

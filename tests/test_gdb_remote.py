@@ -19,6 +19,8 @@ from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import _filled
 from gdbheap.target.machine import X86_64
 
+pytestmark = pytest.mark.cases(1)
+
 needs_server = pytest.mark.skipif(shutil.which("gdbserver") is None, reason="no gdbserver")
 ASKED = ("arenas", "holes --min=64K", "pools", "pyobjects --top=50", "trim", "map", "check", "")
 

@@ -23,6 +23,8 @@ from test_other_allocators import library
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 
+pytestmark = pytest.mark.cases(1)
+
 ADDRESS_SPACE = 3 << 30
 SECONDS = 60
 POOL = 16 * 1024
@@ -258,7 +260,7 @@ def test_arena_that_ends_within_a_pool(name: str, cores: dict[str, Path], rng: r
             check(noun, path, (0, 1, 5))
 
 
-@pytest.mark.in_turn("damage", 3)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("name", ["c", *KINDS])
 def test_damaged_core(name: str, damage: Damage, cores: dict[str, Path], rng: random.Random, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from gdbheap.answers.at import find_block
 from gdbheap.answers.check import check
 from gdbheap.heap import Heap
 
+pytestmark = pytest.mark.cases(20)
+
 
 def expected_arena(arena: Arena) -> dict[str, object]:
     """Return what malloc_stats and the states of its chunks say of an arena."""

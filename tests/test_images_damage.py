@@ -17,6 +17,8 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers.check import check
 from gdbheap.heap import Heap
 
+pytestmark = pytest.mark.cases(20)
+
 HEADERS = ("used", "free", "tcache", "fast")
 IMAGES_EACH = 5
 # Where damage may be reported: [low, high).

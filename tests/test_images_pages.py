@@ -25,6 +25,8 @@ from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.layout.facts import Facts
 from gdbheap.target.core import Core
 
+pytestmark = pytest.mark.cases(6)
+
 PAGES = (4096, 16384, 65536)
 AT_PAGESZ = 6
 HEAD = 48

@@ -12,6 +12,8 @@ from support.library import heap_of
 
 from gdbheap.answers.trim import MAX_PAD, trim
 
+pytestmark = pytest.mark.cases(20)
+
 PAGE = 4096
 HEAD = 48
 

@@ -32,6 +32,8 @@ from test_other_allocators import by_name, compiled, library
 
 from gdbheap.layout.tables import table
 
+pytestmark = pytest.mark.cases(4)
+
 MODES = ("pymalloc", "malloc")
 # The first release that publishes where its fields are.
 PUBLISHED = since("3.13")

@@ -15,6 +15,8 @@ from support.kernel import segments
 from support.library import chunks_at, heap_of
 from support.programs import FORMS, GCORE, KERNEL_CORE, PROCESS, Running, ask, c_program, running
 
+pytestmark = pytest.mark.cases(6)
+
 ARENA = re.compile(r"^Arena (\d+):\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)$", re.MULTILINE)
 TOTAL = re.compile(r"^Total \(incl\. mmap\):\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)$", re.MULTILINE)
 HEAP = re.compile(r'<heap nr="(\d+)">(.*?)</heap>', re.DOTALL)

@@ -11,6 +11,8 @@ import pytest
 from reference.blocks import Blocks
 from support.programs import KERNEL_CORE, PROCESS, c_program, gdbheap, running
 
+pytestmark = pytest.mark.cases(8)
+
 ASKED = 12
 
 

@@ -19,6 +19,8 @@ from support import kernel
 from support.programs import FORMS, PROCESS, Running, ask, c_program, gdbheap, python_program, running
 from test_oracle_arenas import CASES, HEAP, Table, recorder
 
+pytestmark = pytest.mark.cases(6)
+
 IS_MMAPPED, FLAGS = 2, 7
 TOTALS = re.compile(r'^<total type="(fast|rest)" count="(\d+)" size="(\d+)"/>$', re.MULTILINE)
 BIN = re.compile(r'^  <size from="(\d+)" to="(\d+)" total="\d+" count="(\d+)"/>$', re.MULTILINE)

@@ -14,6 +14,8 @@ from support.pool_figures import check_pools
 from support.populations import census, check_new_objects
 from support.programs import RELEASES, ask, release_program, running
 
+pytestmark = pytest.mark.cases(4)
+
 BUILDS = [f"{release}-dbg" for release in RELEASES]
 builds = pytest.mark.parametrize("build", BUILDS)
 

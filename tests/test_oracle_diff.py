@@ -25,6 +25,8 @@ from support.programs import (
     running,
 )
 
+pytestmark = pytest.mark.cases(3)
+
 MINIMUM_HOLE = 1 << 20
 
 

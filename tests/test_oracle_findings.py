@@ -38,6 +38,8 @@ from gdbheap.answers.findings import Finding, one_container
 from gdbheap.python.slack import find_slack
 from gdbheap.report.findings import advice_of
 
+pytestmark = pytest.mark.cases(8)
+
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}

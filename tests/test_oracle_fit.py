@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from support.programs import FORMS, GCORE, PROCESS, ask, c_program, running
 
+pytestmark = pytest.mark.cases(10)
+
 MAIN, THREAD = 0, 1
 PLAIN, FAST, BLOCKED = 0, 1, 2
 SMALL_CHUNK = 96

@@ -12,6 +12,8 @@ import pytest
 from support.library import heap_of
 from support.programs import FORMS, RELEASES, Running, release_program, running, since
 
+pytestmark = pytest.mark.cases(4)
+
 ROW = re.compile(r"^ *([\d,]+) free (?:\d+-sized )?Py(\w+?)Objects \*", re.MULTILINE)
 NAMES = {"CFunction": "builtin_function_or_method"}
 # A frame that is kept by its code is on no list; float's links stand where others have their type, up to 3.13.

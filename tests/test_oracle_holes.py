@@ -13,6 +13,8 @@ from reference.glibc import HEAP_MAX
 from support import kernel
 from support.programs import FORMS, GCORE, PROCESS, ask, c_program, python_program, running
 
+pytestmark = pytest.mark.cases(4)
+
 MAIN, THREAD, ENDED = PLACES = (0, 1, 2)
 NOTHING, TRIM, ADVISE = 0, 1, 2
 # glibc, sysmalloc(): what a heap that is full keeps at its end, two fence posts of 16 bytes.

@@ -13,6 +13,8 @@ from test_oracle_repr import CUT, every_python, program, same, truth, values
 
 from gdbheap.answers.instances import MAX_TEXTS
 
+pytestmark = pytest.mark.cases(3)
+
 OWN = "--type=__main__.*"
 CLASS = re.compile(r"<(__main__\.\w+) object at ")
 

@@ -11,6 +11,8 @@ import pytest
 from support import kernel
 from support.programs import GCORE, KERNEL_CORE, Running, ask, c_program, python_program, running
 
+pytestmark = pytest.mark.cases(3)
+
 COLUMNS = ("virtual", "resident", "swapped")
 
 

@@ -15,6 +15,8 @@ from support import planted
 from support.planted import BY_LAYOUT, CYCLE, DIRECT, IN_REGISTER, INTERIOR, LOST, ON_STACK, PROGRAMS, Planted
 from support.programs import KERNEL_CORE, PROCESS, ask, running
 
+pytestmark = pytest.mark.cases(10)
+
 # How many addresses a row has at most.
 LISTED = 1000
 

@@ -24,6 +24,8 @@ from gdbheap.answers.at import at
 from gdbheap.heap import Heap
 from gdbheap.target.core import Core
 
+pytestmark = pytest.mark.cases(2)
+
 # No module holds these: iterators in Python 2, cells up to 3.7.
 LEAST = {"2.7": 0.97, "3.6": 0.98, "3.7": 0.98}
 BUFFERS = ("dict", "list", "set", "collections.deque", "collections.OrderedDict", "array.array", "bytearray")

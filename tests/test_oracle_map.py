@@ -30,6 +30,8 @@ from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
 from gdbheap.report.heap_map import render
 from gdbheap.report.style import Style
 
+pytestmark = pytest.mark.cases(8)
+
 SVG = "{http://www.w3.org/2000/svg}"
 MEANINGS = ("in use", "in use and free", "free and resident", "free, given back", "top, resident", "top, not resident",
             "other, overhead", "not resident")  # fmt: skip

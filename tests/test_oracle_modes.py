@@ -14,6 +14,8 @@ from support.populations import DICT_OR_VALUES, VALUES, census, check_new_object
 from support.programs import KERNEL_CORE, ask, gdbheap, release_program, running, since
 from test_other_allocators import library
 
+pytestmark = pytest.mark.cases(3)
+
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
 MODES = [(r, m) for r in since("3.6") for m in ("malloc", "malloc_debug", "debug") if m != "debug" or r == "3.6"]
 HOOK = 16

@@ -30,6 +30,8 @@ from support.programs import (
     running,
 )
 
+pytestmark = pytest.mark.cases(5)
+
 MIN_NAMED = 0.97
 MAX_UNCLASSIFIED = 0.005
 STOPS, MANY_STOPS = 2, 20

@@ -12,6 +12,8 @@ from support.installed import python_with
 from support.library import heap_of
 from support.programs import FORMS, KINDS, SOURCES, ask, gdbheap, interpreter_of, running
 
+pytestmark = pytest.mark.cases(3)
+
 NUMPY = "with numpy"
 MIN_NAMED = 0.97
 MAX_UNCLASSIFIED = 0.005

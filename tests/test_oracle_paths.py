@@ -9,6 +9,8 @@ import pytest
 from support.graphs import BUILDS, THOROUGH, check_chains, explained, started, truth_of
 from support.programs import Running
 
+pytestmark = pytest.mark.cases(3)
+
 MILLION, FEW = 1_000_000, 3_000
 SOME = 100 if THOROUGH else 20
 # The two chains of a million: of links and of lists.

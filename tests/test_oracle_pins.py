@@ -24,6 +24,8 @@ from gdbheap.answers.ways import MAX_PATHS
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 
+pytestmark = pytest.mark.cases(3)
+
 IN_THREAD, BLOCKED, FOREIGN = 1, 2, 4
 # What freeing and malloc_trim() touch themselves: a stack, an arena for the thread that frees, chunks that are merged.
 OWN = 64 * 1024

@@ -9,6 +9,8 @@ import pytest
 from support.pool_figures import answered, told
 from support.programs import FORMS, KINDS, PROCESS, ask, c_program, gdbheap, python_program, running
 
+pytestmark = pytest.mark.cases(8)
+
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)

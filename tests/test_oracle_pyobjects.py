@@ -14,6 +14,8 @@ from support.programs import FORMS, KINDS, python_program, running
 
 from gdbheap.answers.at import at
 
+pytestmark = pytest.mark.cases(2)
+
 
 def population(kind: str, rng: random.Random, directory: Path, most: int, largest: int) -> Any:
     """Start population.py; its truth is ``directory``/truth."""

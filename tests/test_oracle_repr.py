@@ -16,6 +16,8 @@ from support.programs import FORMS, SOURCES, ask, interpreters, running, since
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.python.repr import BRIEF, Limits
 
+pytestmark = pytest.mark.cases(5)
+
 CUT = "…"
 WIDE = Limits(length=100_000, value=20_000, items=1000, depth=30, reads=100_000)
 LONGEST = 50_000

@@ -14,6 +14,8 @@ from gdbheap.answers.refs import refs
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 
+pytestmark = pytest.mark.cases(4)
+
 SIZES, ASKED = (10, 100, 1000, 10_000), 100
 Asked = list[tuple[int, list[int]]]
 

@@ -14,6 +14,8 @@ from test_oracle_repr import every_python, program
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 
+pytestmark = pytest.mark.cases(3)
+
 PERCENTS = (1, 10, 25, 50, 75, 100)
 
 

@@ -13,6 +13,8 @@ from support.pool_figures import answered, told
 from support.populations import census
 from support.programs import FORMS, KERNEL_CORE, ask, release_program, running, since
 
+pytestmark = pytest.mark.cases(1)
+
 SINCE = since("3.12")
 HEADLINE = "Small block threshold"
 # struct _obmalloc_state, which begins with usedpools: mgmt.raw_allocated_blocks.

@@ -25,6 +25,8 @@ from support.programs import (
     since,
 )
 
+pytestmark = pytest.mark.cases(3)
+
 FIRST = "3.6"
 LIVE = ("pending", "running")
 # tid, task id, task name, coroutine stack; what follows is about who awaits it.

@@ -10,6 +10,8 @@ import pytest
 from support import kernel
 from support.programs import GCORE, KERNEL_CORE, Running, ask, c_program, gdbheap, python_program, running
 
+pytestmark = pytest.mark.cases(14)
+
 FOREIGN, BLOCKED, LOCKED, FORKED, AGAIN, FAST = 1, 2, 4, 8, 16, 32
 # malloc_trim() itself may touch a little for the first time: its stack, a page of libc's data.
 OWN = 4 * kernel.PAGE

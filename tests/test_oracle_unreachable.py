@@ -14,6 +14,8 @@ from support.programs import Running, ask
 
 from gdbheap.answers.unreachable import unreachable
 
+pytestmark = pytest.mark.cases(3)
+
 
 @dataclass
 class Found:

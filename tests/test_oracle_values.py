@@ -18,6 +18,8 @@ from gdbheap.answers.groups import groups
 from gdbheap.answers.tallies import tallies
 from gdbheap.heap import Heap
 
+pytestmark = pytest.mark.cases(3)
+
 COUNT = 60
 BY = ("--by=line", "--by=length")
 

@@ -23,6 +23,8 @@ from support.programs import (
     stripped_library,
 )
 
+pytestmark = pytest.mark.cases(2)
+
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
 HOOKED = since("3.6")
 

@@ -24,6 +24,8 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.target import Target
 
+pytestmark = pytest.mark.cases(2)
+
 LIBRARIES = {"tcmalloc": ("tcmalloc_minimal", "tcmalloc")}
 FUNCTIONS = {"tcmalloc": "tc_malloc"}
 by_name = pytest.mark.parametrize("name", LIBRARIES)

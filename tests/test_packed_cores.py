@@ -31,6 +31,8 @@ from gdbheap.target import debuginfod
 from gdbheap.target.core import Core
 from gdbheap.target.unpacking import packed_by
 
+pytestmark = pytest.mark.cases(2)
+
 
 def by_tool(*command: str) -> Callable[[bytes], bytes]:
     """Return what packs bytes with a tool; skips the test where there is none."""

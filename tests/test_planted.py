@@ -10,6 +10,8 @@ import pytest
 from support import planted
 from support.planted import BY_LAYOUT, CYCLE, DIRECT, INDIRECT, INTERIOR, LOST, PROGRAMS, tally
 
+pytestmark = pytest.mark.cases(5)
+
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_leak_sanitizer_agrees(name: str, rng: random.Random, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ import pytest
 from support import kernel, programs
 from support.nouns import GRAPHS, PLAIN
 
+pytestmark = pytest.mark.cases(1)
+
 NOUNS = (*PLAIN, *GRAPHS)
 LIBRARY = """
 import sys
@@ -265,6 +267,7 @@ def test_the_target_dies_in_the_middle(counting: Counting) -> None:
     assert process.returncode in (0, 1, 4, 5) and "Traceback" not in errors and len(errors.splitlines()) <= 1, errors
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("noun", NOUNS)
 def test_forked_processes_still_share(noun: str, rng: random.Random, tmp_path: Path) -> None:
     """Reading what a fork left shared copies no page: what is shared stays so, here and in the child."""

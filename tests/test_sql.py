@@ -21,6 +21,8 @@ from gdbheap.tables.gathered import gather
 from gdbheap.tables.query import Answered, query
 from gdbheap.tables.source import Source
 
+pytestmark = pytest.mark.cases(8)
+
 pytest.importorskip("duckdb", reason="the extra gdbheap[sql] is not installed")
 pytest.importorskip("pyarrow", reason="the extra gdbheap[sql] is not installed")
 

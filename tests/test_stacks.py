@@ -19,6 +19,8 @@ from gdbheap.heap import Heap
 from gdbheap.target.stacks import Stack, live_parts
 from gdbheap.target.target import Target, Thread
 
+pytestmark = pytest.mark.cases(4)
+
 # What belongs to the stacks beside the first thread's: nothing, the stack, or the stack and its guard page.
 NOTHING, STACK, GUARDED = 0, 1, 2
 OF_MALLOC = ("block", "chunk", "given-block", "given-chunk")

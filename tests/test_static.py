@@ -15,6 +15,8 @@ from support.programs import FORMS, KERNEL_CORE, Running, ask, running
 from test_oracle_arenas import Case, Table, check_figures, check_states
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
+pytestmark = pytest.mark.cases(6)
+
 KINDS = {"static": ["-static"], "static-pie": ["-static-pie", "-fPIE"]}
 CASE = Case(4, 30_000)
 MODES = {"plain": 0, "foreign sbrk": 1, "blocked break": 2}

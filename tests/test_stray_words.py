@@ -15,6 +15,8 @@ from support.graphs import started
 from support.library import heap_of
 from support.programs import RELEASES, ask, interpreter_of_release, since
 
+pytestmark = pytest.mark.cases(3)
+
 MAX_FALSE = 0.001
 STARTS = 2
 SIZE, SMALL = 16 << 20, 4 << 20

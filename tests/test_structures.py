@@ -16,6 +16,8 @@ from support.programs import FORMS, PROCESS, SOURCES, ask, c_program, gdbheap, r
 from gdbheap.heap import Heap
 from gdbheap.structures.kinds import Libraries, Structures
 
+pytestmark = pytest.mark.cases(3)
+
 # A buffer says nothing of its holder: one to which other words point than its holder's is not named.
 BUFFERS = {"string", "vector"}
 COMPILERS = {"libstdc++": ("g++", ()), "static": ("g++", ("-static",)), "libc++": ("clang++", ("-stdlib=libc++",))}
