@@ -629,7 +629,8 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--order": "time", "--arena-max": "2", "--mmap-threshold": "1M", "--trim-threshold": "1M",
         "--tunables": "tcache_count=0", "--stop-at": "7", "--frames": "a", "--attach": "5",
         "--stacks": "1", "--at": "7", "--diff": "7..end", "--pprof": "c", "--calls": "d", "--growth": "5",
-        "--format": "csv", "--tables": "blocks,types", "--partition": "host=a,pid",
+        "--format": "csv", "--tables": "blocks,types", "--partition": "host=a,pid", "--prometheus": ":9100",
+        "--look-every": "10s",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text
