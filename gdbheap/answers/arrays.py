@@ -42,10 +42,10 @@ MAX_OBJECTS = 100_000
 # Pointers that are followed for sizes with the objects behind them.
 MAX_POINTERS = 1 << 20
 POINTERS_AT_ONCE = 1 << 13
-# Of other libraries: what they are is known, and what they hold is not read.
+# What they are is known; what they hold is read only where symbols say what it is, of the last one never.
 UNREAD = ("polars.DataFrame", "polars.Series", "polars.LazyFrame")
 # What uses such arrays has one of these loaded.
-LIBRARIES = ("_multiarray_umath", "libarrow.so", "libtorch_python.so")
+LIBRARIES = ("_multiarray_umath", "libarrow.so", "libtorch_python.so", "polars")
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,7 @@ class _Survey:
         self.frames = frames_of(heap)
         self.views: dict[int, int] = {}
         self.doubted = 0
+        self.unread: dict[str, int] = {}
         self._heap = heap
         self._covered = _Covered()
 
@@ -209,7 +210,11 @@ class _Survey:
 
     def _read(self, address: int, what: str) -> Frame | None:
         frame = self.frames.read(address, what)
-        self.doubted += frame is None
+        if frame is None:
+            kinds = self.frames.fields.kinds_of(address).intersection(UNREAD)
+            self.doubted += not kinds
+            for kind in kinds:
+                self.unread[kind] = self.unread.get(kind, 0) + 1
         return frame
 
     def _instances(self, wanted: tuple[str, ...]) -> list[tuple[int, str]]:
@@ -244,7 +249,7 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
     """All tables and arrays of at least ``minimum`` bytes. Raises NotAPython, or Unsupported."""
     survey = _Survey(heap)
     found = list(survey.rows())
-    _note_unread(heap, survey.frames)
+    _note_unread(heap, survey)
     if survey.doubted:
         heap.note(f"{survey.doubted:,} objects that look like arrays or tables are left out: their memory is not there")
     total = sum(_own(row) for row in found)
@@ -257,12 +262,13 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
     return Arrays(rows, len(found), total)
 
 
-def _note_unread(heap: Heap, frames: Frames) -> None:
-    """Says which frames of other libraries there are: their values are in no row."""
-    counts: dict[str, int] = {}
+def _note_unread(heap: Heap, survey: _Survey) -> None:
+    """Says which frames could not be read, or never are: their values are in no row."""
+    counts = dict(survey.unread)
     for row in heap.census().rows:
-        for kind in frames.fields.kinds(row.address).intersection(UNREAD):
-            counts[kind] = counts.get(kind, 0) + row.live.count
+        if survey.frames.what(row.address) is None:
+            for kind in survey.frames.fields.kinds(row.address).intersection(UNREAD):
+                counts[kind] = counts.get(kind, 0) + row.live.count
     told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
     if told:
         heap.note(f"values of these types are not read: {told} have no row")

@@ -15,6 +15,7 @@ from gdbheap.answers.ways import ways
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.python.ndarrays import KIND as NDARRAY
+from gdbheap.python.polars import HOLDERS as OF_POLARS
 from gdbheap.target.mappings import Mapping
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
     """Whether it may belong to an array: to list all of them takes long, and another object's buffer is none's."""
     if block is not None and block.state != "used":
         return False
-    return owner is None or owner.type in (None, NDARRAY)
+    return owner is None or owner.type in (None, NDARRAY, *OF_POLARS)
 
 
 def _allocated(heap: Heap, block: Block) -> Allocated | None:
