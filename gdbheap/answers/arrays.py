@@ -187,6 +187,20 @@ class _Survey:
             if frame is not None:
                 yield from self._surveyed(frame)
 
+    def frames_within(self, start: int, end: int) -> Iterator[Frame]:
+        """Those that may have values in this memory, in the same order. Of arrays, of which there may be very many,
+        those whose data begin there are read."""
+        for address, what in self._instances(TABLES):
+            frame = self._read(address, what)
+            if frame is not None:
+                yield frame
+        yield from self._tensors()
+        for address, what in self._instances((NDARRAY,)):
+            if self.frames.arrays.begins_within(address, start, end):
+                frame = self._array(address, what)
+                if frame is not None:
+                    yield frame
+
     def _tensors(self) -> Iterator[Frame]:
         """One tensor for each storage, the one with the most items, and not a transposed one; the others are its
         views."""
@@ -341,17 +355,18 @@ class _Deep:
                 yield from self._fields.words(piece.start + first * word, min(POINTERS_AT_ONCE, piece.count - first))
 
 
-def array_at(heap: Heap, address: int) -> InArray | None:
+def array_at(heap: Heap, address: int, within: tuple[int, int]) -> InArray | None:
     """The column or the array with ``address`` among its values; None where there is none, or nothing is known of such.
-    Of those that share memory the first."""
+    Of those that share memory the first. ``within``: the first byte, and the one after the last, of the block or
+    mapping that has the address, and so the array's values."""
     if not any(name in loaded.path for loaded in heap.target.objects for name in LIBRARIES):
         return None
     if heap.objects_or_none is None:
         return None
-    for row in _Survey(heap).rows():
-        for column in row.frame.columns:
+    for frame in _Survey(heap).frames_within(*within):
+        for column in frame.columns:
             if any(address in piece for piece in column.values.pieces):
-                return _in_array(row.frame, column)
+                return _in_array(frame, column)
     return None
 
 
