@@ -205,7 +205,7 @@ class Polars:
         words = self._fields.words(start, count * stride)
         slots = [words[at : at + stride] for at in range(0, len(words), stride)]
         are = [self._is_series(*slot[place : place + 2]) for slot in slots]
-        pairs = {number: slots[number][place : place + 2] for number in range(count) if are[number]}
+        pairs = {n: (slot[place], slot[place + 1]) for n, slot in enumerate(slots) if are[n]}
         rows = next(filter(None, (self._length(*pair) for pair in pairs.values())), None)
         found = {number: self._series(*pair, rows) for number, pair in pairs.items()}
         lengths = {series.values.length for series in found.values()}
