@@ -78,7 +78,7 @@ setup(
     ],
     options={"bdist_wheel": {"py_limited_api": "cp39"}},
     zip_safe=False,
-    install_requires=["pyelftools>=0.29,<0.33", "tabulate>=0.9"],
+    install_requires=["pyelftools>=0.29,<0.33"],
     extras_require={
         "plot": ["matplotlib>=3.5"],
         "parquet": ["pyarrow>=16"],
@@ -92,12 +92,15 @@ setup(
             "hypothesis",
             "mypy",
             "ruff",
+            "tabulate>=0.9",
             "types-tabulate",
             "types-gdb",
             "promql-parser",
         ],
     },
-    entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell.main:main"]},
+    # Not an entry point: the script that is made of one imports regular expressions first (pip 23), which take as long
+    # as the rest of a short command.
+    scripts=["packaging/script/gdbheap"],
     classifiers=[
         "Environment :: Console",
         "Operating System :: POSIX :: Linux",

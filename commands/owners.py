@@ -68,14 +68,14 @@ COMMAND = Command(
     what, count, bytes, path, parts, array}, where array is {what, shape, dtype, bytes, columns} of a variable that is a
     DataFrame, a table or an array, else null.
 
-    --by=array is a row for each pandas DataFrame, Series and Index, pyarrow Table, RecordBatch, ChunkedArray and Array,
-    numpy array, and torch tensor, with the columns below it: bytes as DataFrame.memory_usage() and nbytes count them,
-    of a tensor its storage's, wherever they lie, also in memory of Arrow's own allocator. What only shows memory of a
-    row before, as a view does, has no row. polars' frames are not read; a warning counts them. In JSON that is arrays,
-    a list of {what, type, name, shape, dtype, bytes, deep, shared, address, data, base, views, path, columns, device,
-    nbytes}, columns a list of {what, name, dtype, shape, bytes, deep, address}: deep is memory_usage(deep=True), shared
-    what rows before have too, views how many arrays show it; device and nbytes are a tensor's, else null. bytes over
-    all has no byte twice.
+    --by=array is a row for each DataFrame, Series and Index of pandas and polars, pyarrow Table, RecordBatch,
+    ChunkedArray and Array, numpy array, and torch tensor, with the columns below it: bytes as memory_usage(),
+    estimated_size() and nbytes count them, of a tensor its storage's, wherever they lie, also in memory of Arrow's own
+    allocator. What only shows memory of a row before, as a view does, has no row. What cannot be proven is left out; a
+    warning counts it. In JSON that is arrays, a list of {what, type, name, shape, dtype, bytes, deep, shared, address,
+    data, base, views, path, columns, device, nbytes}, columns a list of {what, name, dtype, shape, bytes, deep,
+    address}: deep is memory_usage(deep=True), shared what rows before have too, views how many arrays show it; device
+    and nbytes are a tensor's, else null. bytes over all has no byte twice.
 
     --folded, --svg, --speedscope and --pprof draw the holders, with what they hold above them.""",
     example="heap owners --top=10",

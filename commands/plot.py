@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap.commands.surface.declaration import Command, Shown
@@ -11,15 +10,13 @@ from gdbheap.commands.surface.needs import FILES
 from gdbheap.commands.surface.options import Common, valued
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import check_writable, write_bytes
-from gdbheap.history.curves import Plotted, ProcessCurves, curves_of, extents_of
+from gdbheap.history.curves import Plotted, curves_of, extents_of, largest
 from gdbheap.history.series import read
 from gdbheap.report.plot import FORMS, picture
 from gdbheap.report.plot_page import page
 from gdbheap.report.plot_table import notes_of, render
 
 __all__ = ["COMMAND"]
-
-MAX_PANELS = 12
 
 
 @dataclass
@@ -38,19 +35,13 @@ def _answer(files: tuple[str, ...], options: Options) -> Plotted:
     processes = [process for file, found in series.items() for process in curves_of(found, file) if process.curves]
     if not processes:
         raise UsageError(f"gdbheap plot: {one_line(files[0])} has no samples")
-    drawn = _largest(processes)
+    drawn = largest(processes)
     extents = [row for process in processes for row in extents_of(process)]
     cut = [file for file, found in series.items() if found.cut]
     answer = Plotted(options.file, 0, extents, len(processes) - len(drawn), cut)
     data = picture(drawn, "png" if form == "png" else "svg")
     write_bytes(options.file, data if form != "html" else page(data, extents, notes_of(answer)))
     return Plotted(options.file, os.stat(options.file).st_size, extents, answer.not_drawn, cut)
-
-
-def _largest(processes: Sequence[ProcessCurves]) -> list[ProcessCurves]:
-    """Those with the highest peaks, in their order."""
-    largest = sorted(processes, key=lambda process: -process.peak)[:MAX_PANELS]
-    return [process for process in processes if process in largest]
 
 
 def _render(shown: Shown[Plotted, Options]) -> str:

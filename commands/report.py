@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Union
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import REPORTED
 from gdbheap.commands.surface.options import Several, process_of_log, switch, valued
-from gdbheap.errors import NoTarget, UsageError, one_line
+from gdbheap.errors import NoTarget, Unsupported, UsageError, one_line
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.heap import Heap
 from gdbheap.report.style import Style
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "Page"]
 
 TARGET, SNAPSHOT, DIFFERENCE, CALLS, PROCESSES = "target", "snapshot", "difference", "calls", "processes"
-Reported = Union[Heap, "tuple[Look, ...]", "Programs", str]
+SERIES = "series"
+Reported = Union[Heap, "tuple[Look, ...]", "Programs", str, "list[str]"]
 
 
 @dataclass
@@ -42,8 +43,8 @@ class Options(Several):
 @dataclass(frozen=True)
 class Page:
     """The answer: where the page is, its bytes, and what it is about: a target, a snapshot, the difference of several,
-    the calls of a log, or processes. ``missing``: a line for each section that could not be answered; ``is_blind``:
-    nothing looked into the largest part of the memory, and there is no finding."""
+    the calls of a log, processes, or series. ``missing``: a line for each section that could not be answered;
+    ``is_blind``: nothing looked into the largest part of the memory, and there is no finding."""
 
     path: str
     size: int
@@ -80,6 +81,8 @@ def _made(subject: Reported, options: Options) -> _Made:
         return _of_looks(subject)
     if isinstance(subject, str):
         return _of_calls(subject, options)
+    if isinstance(subject, list):
+        return _of_series(subject)
     return _of_processes(subject, options)
 
 
@@ -122,6 +125,28 @@ def _of_calls(path: str, options: Options) -> _Made:
     return _Made(CALLS, calls_page(found, stacks, why), [f"stacks: {why}"] if why else [])
 
 
+def _of_series(paths: list[str]) -> _Made:
+    from gdbheap.history.curves import Plotted, curves_of, extents_of, largest
+    from gdbheap.history.series import read
+    from gdbheap.report.plot import picture
+    from gdbheap.report.plot_page import page
+    from gdbheap.report.plot_table import notes_of
+
+    series = {path: read(path) for path in paths}
+    processes = [process for path, found in series.items() for process in curves_of(found, path) if process.curves]
+    if not processes:
+        raise UsageError(f"gdbheap report: {one_line(paths[0])} has no samples")
+    drawn, missing = largest(processes), []
+    extents = [row for process in processes for row in extents_of(process)]
+    cut = [path for path, found in series.items() if found.cut]
+    try:
+        drawing = picture(drawn, "svg")
+    except Unsupported as error:
+        drawing, missing = None, [f"picture: {error}"]
+    notes = notes_of(Plotted("", 0, extents, len(processes) - len(drawn), cut))
+    return _Made(SERIES, page(drawing, extents, [*notes, *missing]), missing)
+
+
 def _of_processes(programs: Programs, options: Options) -> _Made:
     from gdbheap.processes.family import family
     from gdbheap.report.page.processes import processes_page
@@ -153,15 +178,17 @@ COMMAND = Command(
     Of a snapshot the page has what the snapshot keeps. Of several snapshots, processes or cores it says what changed
     from the first to the last, and what only rose. Of a log that gdbheap trace wrote it has what its calls add up to,
     and the stacks of what was in use when that was most. Of several processes it has what each has, what they share,
-    and by what their pages were written; so it does with --children, --name and --cgroup.
+    and by what their pages were written; so it does with --children, --name and --cgroup. Of series that gdbheap
+    record wrote it has the curves and their first, last and highest values, as gdbheap plot -o FILE.html.
 
     The page has at most 1 MiB, whatever the target's size: aggregates, and of long lists the first rows. It holds no
     contents of strings, bytes and keys, unless --with-contents is given; of that there are keys in paths. It forbids
     the browser to load anything. An older file is replaced once the new one is whole.
 
-    In JSON, path is the file, size its bytes, about what it is of (target, snapshot, difference, calls or processes),
-    missing a list of lines, one for each section that could not be answered, and is_blind whether nothing looked into
-    the largest part of the memory and there is no finding, which is status 5, as of heap. docs/report.md says more.""",
+    In JSON, path is the file, size its bytes, about what it is of (target, snapshot, difference, calls, processes or
+    series), missing a list of lines, one for each section that could not be answered, and is_blind whether nothing
+    looked into the largest part of the memory and there is no finding, which is status 5, as of heap. docs/report.md
+    says more.""",
     example="gdbheap report -o report.html",
     needs=REPORTED,
     options=Options,

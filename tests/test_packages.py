@@ -76,10 +76,10 @@ def test_what_is_installed() -> None:
 
 
 def test_what_is_required() -> None:
-    """Two libraries and no more, unless an extra is asked for."""
+    """One library and no more, unless an extra is asked for."""
     required = importlib.metadata.requires("gdbheap") or []
     plain = {re.split(r"[^\w-]", line)[0] for line in required if "extra ==" not in line}
-    assert plain == {"pyelftools", "tabulate"}
+    assert plain == {"pyelftools"}
     assert importlib.metadata.metadata("gdbheap")["Requires-Python"] == ">=3.9"
 
 

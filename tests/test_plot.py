@@ -109,6 +109,23 @@ def test_pictures(name: str, rng: random.Random, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
+def test_report_of_series(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """gdbheap report knows a series by its first line, and its page is that of gdbheap plot."""
+    pytest.importorskip("matplotlib", reason="the extra gdbheap[plot] is not installed")
+    paths = [str(tmp_path / f"{number}{name}") for number in range(2)]
+    for path in paths:
+        written(Path(path), rng, count=3)
+    done = gdbheap("report", *paths, "-o", str(tmp_path / "report.html"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["about"], json.loads(done.stdout)["missing"]) == ("series", [])
+    drawn = json.loads(gdbheap("plot", *paths, "-o", str(tmp_path / "plot.html"), "--json").stdout)
+    page, same = (Page((tmp_path / f"{one}.html").read_text()) for one in ("report", "plot"))
+    assert page.cells == same.cells and len(page.cells) >= len(drawn["extents"]) and "svg" in page.tags
+    (tmp_path / "empty.jsonl").write_text("{}\n")
+    assert gdbheap("report", str(tmp_path / "empty.jsonl"), "-o", str(tmp_path / "x.html")).returncode == 4
+
+
 def test_many_processes(rng: random.Random, tmp_path: Path) -> None:
     """The largest are drawn, all are in the table."""
     pytest.importorskip("matplotlib", reason="the extra gdbheap[plot] is not installed")

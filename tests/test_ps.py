@@ -22,7 +22,11 @@ from support import kernel
 from support.installed import python_with
 from support.programs import GDBHEAP, PATIENCE, c_program, gdbheap, interpreter_of, running
 
+from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.processes import accounts
+from gdbheap.processes.programs import is_python, summed
+from gdbheap.report.ps import render
+from gdbheap.report.style import Style
 
 SCRIPT = "import signal,sys\nkept = bytearray(int(sys.argv[1]))\nfor at in range(0, len(kept), 4096): kept[at] = 1\n"
 TRIES = 200
@@ -94,6 +98,32 @@ def test_one_line_a_program(programs: list[int]) -> None:
     assert only["total"]["ram"] == sum(row["ram"] for row in only["programs"])
     text = gdbheap("ps", "--filter=one.py|other.py", "--top=1").stdout
     assert "one.py (2)" in text and "1 more program" in text
+
+
+def test_the_same_without_a_parser() -> None:
+    """The line without options is answered from few modules: the program's own sums and its renderer's text are those
+    of the command, and neither regular expressions nor dataclasses are imported for it."""
+    rows = accounts.read([int(name) for name in os.listdir("/proc") if name.isdigit()])
+    quick, whole = summed(rows), accounts.by_program(rows)
+    assert render(quick, 0, False, Style()) == render(whole, 0, False, Style())
+    command = COMMANDS["ps"]
+    assert command.top is None and next(iter(command.sorts)) == "ram"
+    listed = subprocess.run([sys.executable, "-X", "importtime", GDBHEAP, "ps"], capture_output=True, text=True)
+    imported = {line.rpartition("|")[2].strip() for line in listed.stderr.splitlines()}
+    assert "gdbheap.processes.programs" in imported
+    assert not imported & {"argparse", "dataclasses", "enum", "inspect", "re", "typing"}
+
+
+def test_is_python() -> None:
+    """Names of programs, against the regular expression that says which are a Python's."""
+    rng, expected, starts = (
+        random.Random(),
+        re.compile(r"python[0-9.]*[a-z]?|pypy[0-9.]*"),
+        ["python", "pypy", "pytho", "xpython", ""],
+    )
+    for _ in range(2000):
+        name = rng.choice(starts) + "".join(rng.choices("3.1dm\né-", k=rng.randrange(5)))
+        assert is_python(name) == bool(expected.fullmatch(name)), name
 
 
 def test_with_heaps(programs: list[int]) -> None:

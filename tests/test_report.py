@@ -145,6 +145,19 @@ def test_table_is_aligned_and_cut() -> None:
     assert table(columns, [], Style()).splitlines()[0].split() == ["size", "type"]
 
 
+def test_tables_as_tabulate_lays_them_out(rng: random.Random) -> None:
+    """Random cells in columns of either alignment: the same lines, but for the second rule."""
+    from tabulate import tabulate
+
+    for _ in range(200):
+        columns = [Column("t" * rng.randrange(1, 9), rng.random() < 0.5) for _ in range(rng.randrange(1, 6))]
+        words = ["", "x", "3 B", "1.0 MiB", "a longer text", "ä→"]
+        rows = [[rng.choice(words) for _ in columns] for _ in range(rng.randrange(1, 6))]
+        titles, sides = [one.title for one in columns], ["left" if one.left else "right" for one in columns]
+        theirs = tabulate(rows, titles, tablefmt="simple", disable_numparse=True, colalign=sides)
+        assert table(columns, rows, Style()).splitlines() == [line.rstrip() for line in theirs.splitlines()]
+
+
 def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bold only on a terminal that takes it, and never with NO_COLOR."""
     import os
@@ -157,7 +170,8 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
         assert style_for(terminal, False, None).bold
         monkeypatch.setenv("NO_COLOR", "1")
         assert not style_for(terminal, False, None).bold
-    assert style_for(None, True, 5) == Style(exact=True, rss=5)
+    plain = style_for(None, True, 5)
+    assert (plain.exact, plain.rss, plain.width, plain.bold, plain.private) == (True, 5, None, False, False)
 
 
 def test_sentences_fit_the_terminal() -> None:

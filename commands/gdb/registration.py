@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import dataclasses
 import os
 import sys
 import time
@@ -224,7 +223,7 @@ def _style(options: Common, info: TargetInfo) -> Style:
     if not width or whole.width is None:
         return whole
     assert isinstance(width, int)
-    return dataclasses.replace(whole, width=width, bold=whole.bold and bool(gdb.parameter("style enabled")))
+    return whole.of_width(width, bold=whole.bold and bool(gdb.parameter("style enabled")))
 
 
 class _Words(gdb.Command):
@@ -345,7 +344,7 @@ def _ledger_text(width: int) -> str:
     command = COMMANDS[""]
     options, _, _ = parse(command, [], command.name)
     answered = _ask(command, options)
-    return present(answered, dataclasses.replace(_style(options, answered.info), width=width, bold=False))
+    return present(answered, _style(options, answered.info).of_width(width, bold=False))
 
 
 def _quiet_end(options: Common) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from gdbheap import __version__
 from gdbheap.commands.shell.subjects import answer, extra_options, meant, own_words
 from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.parser import wants_help
@@ -26,10 +25,6 @@ def run(words: Sequence[str]) -> tuple[str, int]:
         return VERBS[noun](rest), 0
     if wants_help(own_words(words)):
         return (_help(_known(noun)) if noun else _overview()), 0
-    if rest in (["--version"], ["--gdb-script"]) and not noun:
-        from gdbheap.loader import SCRIPT
-
-        return (f"gdbheap {__version__}" if rest == ["--version"] else str(SCRIPT)), 0
     return _answer(meant(_known(noun), rest), rest)
 
 

@@ -4,16 +4,23 @@ Everything else is imported inside, so that Ctrl-C ends in one line from the fir
 
 from __future__ import annotations
 
-import contextlib
-import signal
+# What the module signal wraps in enumerations, which take as long to import as a short command.
+import _signal as signal  # type: ignore[import-not-found]
+import os
 import sys
-from collections.abc import Sequence
 
-__all__ = ["main"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
 
-ENDING = (signal.SIGTERM, signal.SIGHUP)
+__all__ = ["main", "script"]
+
+ENDING = {signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 # The word of the command that looks at all processes: what takes it long is begun at once.
 READS_ALL = ["ps"]
+# Lines of one word that quick.py answers.
+QUICK = ("ps", "--version", "--gdb-script")
 # Seconds until a dropped signal is told again, somewhere else.
 SOON = 0.01
 NO_MEMORY = "there is not enough memory; a process that was stopped runs on"
@@ -23,8 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run ``gdbheap`` with ``argv`` (default: the process's own arguments) and return the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        with contextlib.suppress(ValueError):
+        try:
             _listen()
+        except ValueError:
+            pass
         return _run(words)
     except Ended as ended:
         return _fail(f"ended by {ended}; a process that was stopped runs on")
@@ -34,6 +43,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(NO_MEMORY)
     except (ImportError, OSError) as error:
         return _fail(f"gdbheap cannot be loaded: {error}")
+
+
+def script() -> NoReturn:
+    """What the command is in a shell: main(), and the end of the process.
+
+    After a line that needs no parser the process ends at once: Python's own end takes a fifth of the time of a start,
+    and there is nothing that it would have to end."""
+    words = sys.argv[1:]
+    status = main(words)
+    if len(words) == 1 and words[0] in QUICK:
+        os._exit(status)
+    sys.exit(status)
 
 
 class Ended(KeyboardInterrupt):
@@ -52,7 +73,7 @@ def _listen() -> None:
 
 
 def _end(number: int, _frame: object) -> None:
-    raise Ended(signal.Signals(number).name)
+    raise Ended(ENDING[number])
 
 
 # What was raised where Python can only drop it: in the callback of a weak reference, such as import's locks have.
@@ -85,12 +106,11 @@ def _run(words: list[str]) -> int:
 
 
 def _answered(words: list[str]) -> int:
-    from gdbheap.commands.shell.commands import run
     from gdbheap.commands.shell.streams import complain, fault, write
     from gdbheap.errors import GdbheapError
 
     try:
-        output, status = run(words)
+        output, status = _of_quick(words) or _of_any(words)
     except Exception as error:
         return complain(*fault(error, words))
     try:
@@ -100,6 +120,21 @@ def _answered(words: list[str]) -> int:
     except GdbheapError as error:
         return complain(str(error))
     return status
+
+
+def _of_quick(words: list[str]) -> tuple[str, int] | None:
+    """What a line comes to that is read without a parser; None for all others."""
+    if len(words) != 1 or words[0] not in QUICK:
+        return None
+    from gdbheap.commands.shell.quick import LINES
+
+    return LINES[words[0]](), 0
+
+
+def _of_any(words: list[str]) -> tuple[str, int]:
+    from gdbheap.commands.shell.commands import run
+
+    return run(words)
 
 
 def _fail(message: str) -> int:

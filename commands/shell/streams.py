@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["PARTIAL", "complain", "fault", "write"]
 
@@ -17,10 +19,12 @@ def complain(message: str, status: int = PARTIAL) -> int:
     from gdbheap.errors import one_line
     from gdbheap.report.style import encodable
 
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        start = "" if message.startswith("gdbheap") else "gdbheap: "
+    start = "" if message.startswith("gdbheap") else "gdbheap: "
+    try:
         sys.stderr.write(encodable(f"{start}{one_line(message)}\n", sys.stderr.encoding))
         sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass
     return status
 
 
@@ -60,5 +64,7 @@ def write(output: str) -> None:
 
 def _give_up_output() -> None:
     """What is still buffered would fail once more when Python exits."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        pass

@@ -292,12 +292,16 @@ def _programs(line: Line) -> Programs:
 
 
 def _about_reported(line: Line) -> Result:
-    """One target, looks, a log of calls, or processes: by what the words are."""
+    """One target, looks, a log of calls, series, or processes: by what the words are."""
     from gdbheap.events.log import is_call_log
     from gdbheap.history.file import is_snapshot, read
+    from gdbheap.history.series import is_series
 
     options, words = line.options, [os.path.expanduser(word) for word in line.words]
     picks = isinstance(options, Several) and (options.children or options.name or options.cgroup)
+    if words and line.extra.coredump is None and not picks and all(map(is_series, words)):
+        _refuse_clone(line)
+        return ask_of(line.command, words, [], options)
     if line.extra.coredump is not None or (len(words) == 1 and not picks and not is_snapshot(words[0])):
         if len(words) == 1 and is_call_log(words[0]):
             _refuse_clone(line)

@@ -88,10 +88,14 @@ STARTED: Needs[tuple[str, ...]] = Needs(
 # Its path: a command that shares its word with one about processes is meant where there is such a file.
 LOG: Needs[str] = Needs("a log of calls", "FILE", "calls.log", 0, shell_only=True)
 FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0, shell_only=True)
-# One target, looks (one of them a snapshot, or several), a log of calls by its path, or processes; the options are a
-# ``Several``.
-REPORTED: Needs[Heap | tuple[Look, ...] | str | Programs] = Needs(
-    "a process or a core, snapshots, a log of calls, or several processes", "TARGET…", "1234", 1, shell_only=True
+# One target, looks (one of them a snapshot, or several), a log of calls by its path, series by a list of theirs, or
+# processes; the options are a ``Several``.
+REPORTED: Needs[Heap | tuple[Look, ...] | str | list[str] | Programs] = Needs(
+    "a process or a core, snapshots, a log of calls, series, or several processes",
+    "TARGET…",
+    "1234",
+    1,
+    shell_only=True,
 )
 # It is kept from one command to the next.
 SESSION: Needs[Conversation] = Needs("a process or a core", "TARGET", "1234", 1, shell_only=True)

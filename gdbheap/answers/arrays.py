@@ -42,10 +42,10 @@ MAX_OBJECTS = 100_000
 # Pointers that are followed for sizes with the objects behind them.
 MAX_POINTERS = 1 << 20
 POINTERS_AT_ONCE = 1 << 13
-# Of other libraries: what they are is known, and what they hold is not read.
+# What they are is known; what they hold is read only where symbols say what it is, of the last one never.
 UNREAD = ("polars.DataFrame", "polars.Series", "polars.LazyFrame")
 # What uses such arrays has one of these loaded.
-LIBRARIES = ("_multiarray_umath", "libarrow.so", "libtorch_python.so")
+LIBRARIES = ("_multiarray_umath", "libarrow.so", "libtorch_python.so", "polars")
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,7 @@ class _Survey:
         self.frames = frames_of(heap)
         self.views: dict[int, int] = {}
         self.doubted = 0
+        self.unread: dict[str, int] = {}
         self._heap = heap
         self._covered = _Covered()
 
@@ -185,6 +186,20 @@ class _Survey:
             frame = self._array(address, what)
             if frame is not None:
                 yield from self._surveyed(frame)
+
+    def frames_within(self, start: int, end: int) -> Iterator[Frame]:
+        """Those that may have values in this memory, in the same order. Of arrays, of which there may be very many,
+        those whose data begin there are read."""
+        for address, what in self._instances(TABLES):
+            frame = self._read(address, what)
+            if frame is not None:
+                yield frame
+        yield from self._tensors()
+        for address, what in self._instances((NDARRAY,)):
+            if self.frames.arrays.begins_within(address, start, end):
+                frame = self._array(address, what)
+                if frame is not None:
+                    yield frame
 
     def _tensors(self) -> Iterator[Frame]:
         """One tensor for each storage, the one with the most items, and not a transposed one; the others are its
@@ -209,7 +224,11 @@ class _Survey:
 
     def _read(self, address: int, what: str) -> Frame | None:
         frame = self.frames.read(address, what)
-        self.doubted += frame is None
+        if frame is None:
+            kinds = self.frames.fields.kinds_of(address).intersection(UNREAD)
+            self.doubted += not kinds
+            for kind in kinds:
+                self.unread[kind] = self.unread.get(kind, 0) + 1
         return frame
 
     def _instances(self, wanted: tuple[str, ...]) -> list[tuple[int, str]]:
@@ -244,7 +263,7 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
     """All tables and arrays of at least ``minimum`` bytes. Raises NotAPython, or Unsupported."""
     survey = _Survey(heap)
     found = list(survey.rows())
-    _note_unread(heap, survey.frames)
+    _note_unread(heap, survey)
     if survey.doubted:
         heap.note(f"{survey.doubted:,} objects that look like arrays or tables are left out: their memory is not there")
     total = sum(_own(row) for row in found)
@@ -257,12 +276,13 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
     return Arrays(rows, len(found), total)
 
 
-def _note_unread(heap: Heap, frames: Frames) -> None:
-    """Says which frames of other libraries there are: their values are in no row."""
-    counts: dict[str, int] = {}
+def _note_unread(heap: Heap, survey: _Survey) -> None:
+    """Says which frames could not be read, or never are: their values are in no row."""
+    counts = dict(survey.unread)
     for row in heap.census().rows:
-        for kind in frames.fields.kinds(row.address).intersection(UNREAD):
-            counts[kind] = counts.get(kind, 0) + row.live.count
+        if survey.frames.what(row.address) is None:
+            for kind in survey.frames.fields.kinds(row.address).intersection(UNREAD):
+                counts[kind] = counts.get(kind, 0) + row.live.count
     told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
     if told:
         heap.note(f"values of these types are not read: {told} have no row")
@@ -335,17 +355,18 @@ class _Deep:
                 yield from self._fields.words(piece.start + first * word, min(POINTERS_AT_ONCE, piece.count - first))
 
 
-def array_at(heap: Heap, address: int) -> InArray | None:
+def array_at(heap: Heap, address: int, within: tuple[int, int]) -> InArray | None:
     """The column or the array with ``address`` among its values; None where there is none, or nothing is known of such.
-    Of those that share memory the first."""
+    Of those that share memory the first. ``within``: the first byte, and the one after the last, of the block or
+    mapping that has the address, and so the array's values."""
     if not any(name in loaded.path for loaded in heap.target.objects for name in LIBRARIES):
         return None
     if heap.objects_or_none is None:
         return None
-    for row in _Survey(heap).rows():
-        for column in row.frame.columns:
+    for frame in _Survey(heap).frames_within(*within):
+        for column in frame.columns:
             if any(address in piece for piece in column.values.pieces):
-                return _in_array(row.frame, column)
+                return _in_array(frame, column)
     return None
 
 

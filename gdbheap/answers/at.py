@@ -15,6 +15,7 @@ from gdbheap.answers.ways import ways
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.python.ndarrays import KIND as NDARRAY
+from gdbheap.python.polars import HOLDERS as OF_POLARS
 from gdbheap.target.mappings import Mapping
 
 if TYPE_CHECKING:
@@ -105,15 +106,27 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     way = ways(heap, [address]).get(address) if path else None
     refers, count = _refers(heap, block, found) if block is not None and block.state == "used" else ([], 0)
     traced = _allocated(heap, block) if block is not None and block.state == "used" else None
-    inside = array_at(heap, address) if found is None and _may_be_values(block, owner) else None
+    inside = None
+    if found is None and _may_be_values(block, owner):
+        inside = array_at(heap, address, _around(heap, mapping, block))
     return At(whose, block, found, owner, way, None, refers, count, traced, inside)
+
+
+def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int]:
+    """Where an array may begin that has a value in the block, or in the mapping: the kernel divides what was one."""
+    if block is not None:
+        return block.address, block.end or block.address + block.size
+    start = mapping.start
+    while (before := heap.target.mappings.find(start - 1)) is not None:
+        start = before.start
+    return start, mapping.end
 
 
 def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
     """Whether it may belong to an array: to list all of them takes long, and another object's buffer is none's."""
     if block is not None and block.state != "used":
         return False
-    return owner is None or owner.type in (None, NDARRAY)
+    return owner is None or owner.type in (None, NDARRAY, *OF_POLARS)
 
 
 def _allocated(heap: Heap, block: Block) -> Allocated | None:

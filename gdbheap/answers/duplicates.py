@@ -120,16 +120,15 @@ class _Looking:
         )  # fmt: skip
 
     def objects_of(self, rows: Sequence[_native.Equal]) -> dict[int, list[int]]:
-        """The addresses of the objects with these values, by the values' hashes; those whose other hash is not that of
-        most are another value, and left out."""
+        """The addresses of the objects with these values, by the values' hashes."""
         found = _native.equal_objects(
             self._objects.heaps, self._objects.layout, self.values, self.types, self.without,
             {row.hash for row in rows}, MAX_OBJECTS, self._heap.labelled("looking for copies"),
         )  # fmt: skip
-        groups: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        groups: dict[int, list[int]] = defaultdict(list)
         for one in found:
-            groups[one.hash][one.other].append(one.address)
-        return {number: max(parts.values(), key=len) for number, parts in groups.items()}
+            groups[one.hash].append(one.address)
+        return groups
 
     def text(self, address: int) -> str | None:
         """A short text of a value."""

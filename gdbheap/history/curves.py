@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Callable
 
 from gdbheap.history.sample import Event, Sample, Series
 
-__all__ = ["Curve", "Extent", "Plotted", "ProcessCurves", "curves_of", "extents_of"]
+__all__ = ["Curve", "Extent", "Plotted", "ProcessCurves", "curves_of", "extents_of", "largest"]
 
+MAX_PANELS = 12
 SHOWN = ("snapshot", "exec", "failed", "end")
 FIGURES: dict[str, Callable[[Sample], int | None]] = {
     "rss": lambda sample: sample.rss,
@@ -113,3 +114,9 @@ def extents_of(process: ProcessCurves) -> Iterator[Extent]:
         when = curve.times[curve.values.index(peak)]
         ends = curve.values[0], curve.values[-1]
         yield Extent(process.file, process.pid, process.exe, name, len(curve.values), *ends, peak, when)
+
+
+def largest(processes: Sequence[ProcessCurves]) -> list[ProcessCurves]:
+    """Those with the highest peaks, as many as a picture has panels, in their order."""
+    found = sorted(processes, key=lambda process: -process.peak)[:MAX_PANELS]
+    return [process for process in processes if process in found]

@@ -26,7 +26,7 @@ from gdbheap.history.sample import (
     Series,
 )
 
-__all__ = ["CSV", "JSONL", "STANDARD_OUTPUT", "SeriesFile", "form_of", "read"]
+__all__ = ["CSV", "JSONL", "STANDARD_OUTPUT", "SeriesFile", "form_of", "is_series", "read"]
 
 CSV, JSONL = FORMS = ("csv", "jsonl")
 FORMAT = "gdbheap series"
@@ -254,6 +254,19 @@ def _pools_of(row: Mapping[str, str], doubts: list[str]) -> PoolsSample | None:
 
 
 # Reading.
+
+
+def is_series(path: str) -> bool:
+    """Whether there is such a file, and it begins as a series does, in either form."""
+    try:
+        # A pipe would wait for somebody to write.
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as stream:
+            first = next(_documents(path, _Lines(stream)), None)
+    except (OSError, ValueError, UsageError):
+        return False
+    return first is not None and first[1].get("format") == FORMAT
 
 
 def read(path: str) -> Series:

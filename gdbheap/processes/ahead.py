@@ -4,8 +4,8 @@ needs no Python. Nothing is imported here that takes long."""
 from __future__ import annotations
 
 import _thread
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gdbheap._native import ProcessAccount
 

@@ -1,11 +1,11 @@
-"""Arrays, and tables with columns, of numpy, pandas, pyarrow and torch: which types are such, and what an object is."""
+"""Arrays, and tables, of numpy, pandas, polars, pyarrow and torch: which types are such, and what each is."""
 
 from __future__ import annotations
 
 import struct
 
 from gdbheap.errors import Fault, Unsupported
-from gdbheap.python import arrow, dataframes, ndarrays, tensors
+from gdbheap.python import arrow, dataframes, ndarrays, polars, tensors
 from gdbheap.python.arrow import Arrow
 from gdbheap.python.census import Objects
 from gdbheap.python.classes import Classes
@@ -13,10 +13,11 @@ from gdbheap.python.columns import NDARRAY, TENSOR, Fits, Frame, NotBelieved
 from gdbheap.python.dataframes import DataFrames
 from gdbheap.python.fields import Fields
 from gdbheap.python.ndarrays import Arrays
+from gdbheap.python.polars import Polars
 from gdbheap.python.tensors import Tensors
 
 # The kinds of fields.Fields, the more special first; of pandas and of pyarrow each has one of them.
-KINDS = {**dataframes.KINDS, **arrow.KINDS, ndarrays.KIND: NDARRAY, tensors.KIND: TENSOR}
+KINDS = {**dataframes.KINDS, **polars.KINDS, **arrow.KINDS, ndarrays.KIND: NDARRAY, tensors.KIND: TENSOR}
 BROKEN = (Fault, NotBelieved, Unsupported, OverflowError, ValueError, struct.error)
 
 
@@ -30,6 +31,7 @@ class Frames:
         self._arrow = Arrow(self.fields, classes, fits)
         self._tensors = Tensors(self.fields, classes, fits)
         self._pandas = DataFrames(self.fields, self.arrays, self._arrow)
+        self._polars = Polars(self.fields, objects.target, fits)
         self._kinds: dict[int, str | None] = {}
 
     def what(self, kind: int) -> str | None:
@@ -46,6 +48,8 @@ class Frames:
                 return self.arrays.frame(address)
             if what == TENSOR:
                 return self._tensors.frame(address)
+            if polars.KINDS.keys() & self.fields.kinds_of(address):
+                return self._polars.frame(address)
             reader = self._pandas if what in dataframes.KINDS.values() else self._arrow
             return reader.frame(address)
         except BROKEN:

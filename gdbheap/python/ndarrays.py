@@ -146,6 +146,13 @@ class Arrays:
         raw = self._fields.memory.read(start, count * machine.word) if count else b""
         return machine.structure(f"{count}N").unpack(raw) if count else ()
 
+    def begins_within(self, address: int, start: int, end: int) -> bool:
+        """Whether the data of the array at ``address`` begin in this memory: one word is read."""
+        try:
+            return start <= self._fields.memory.word(address + self._fields.release.at(DATA)) < end
+        except Fault:
+            return False
+
     def owner(self, address: int) -> int:
         """The array whose memory the one at ``address`` shows, through all that lie between: itself where it is its own
         or another object's."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
-from gdbheap.target.machine import LARGEST_ADDRESS
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
 
 __all__ = [
     "UNKNOWN", "address_text", "arena_text", "count_text", "counted", "duration_text", "parse_address",
@@ -14,11 +14,11 @@ __all__ = [
 UNKNOWN = "?"
 UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-SIZE = re.compile(r"([0-9]+)(\.[0-9]+)?([KMGT]?)(?:iB|B)?", re.IGNORECASE | re.ASCII)
-DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)", re.ASCII)
+SIZE = r"(?ai)([0-9]+)(\.[0-9]+)?([KMGT]?)(?:iB|B)?"
+DURATION = r"(?a)([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)"
 SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 MAX_SECONDS = 1e9
-ADDRESS = re.compile(r"0x[0-9a-f]+|[0-9]+", re.IGNORECASE | re.ASCII)
+ADDRESS = r"(?ai)0x[0-9a-f]+|[0-9]+"
 
 
 def size_text(size: int | None, exact: bool = False) -> str:
@@ -69,7 +69,7 @@ def arena_text(index: int | None) -> str:
 
 def parse_size(text: str) -> int:
     """Bytes of "4096", "64K", "1M", "1.5G" or "1MiB" (powers of 1024). Raises ValueError for anything else."""
-    found = SIZE.fullmatch(text.strip())
+    found = _matched(SIZE, text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a size: bytes, or a number with K, M, G or T")
     whole, fraction, suffix = found.group(1), found.group(2) or "", found.group(3).upper()
@@ -92,7 +92,7 @@ def duration_text(seconds: float) -> str:
 
 def parse_duration(text: str) -> float:
     """Seconds of "90", "90s", "500ms", "10m", "1.5h" or "2d". Raises ValueError for anything else."""
-    found = DURATION.fullmatch(text.strip())
+    found = _matched(DURATION, text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a duration: seconds, or a number with ms, s, m, h or d")
     seconds = float(found[1]) * SECONDS[found[2]]
@@ -103,12 +103,21 @@ def parse_duration(text: str) -> float:
 
 def parse_address(text: str) -> int:
     """An address in hexadecimal (0x…) or decimal. Raises ValueError for anything else, and past 64 bits."""
-    if ADDRESS.fullmatch(text) is None:
+    if _matched(ADDRESS, text) is None:
         raise ValueError(f"{text!r} is not an address: hexadecimal (0x7f00…) or decimal")
     return _bounded(text, int(text, 16 if text.lower().startswith("0x") else 10))
 
 
+def _matched(pattern: str, text: str) -> re.Match[str] | None:
+    # Imported here, as below: whoever only writes numbers starts faster.
+    import re
+
+    return re.fullmatch(pattern, text)
+
+
 def _bounded(text: str, value: int) -> int:
+    from gdbheap.target.machine import LARGEST_ADDRESS
+
     if not 0 <= value <= LARGEST_ADDRESS:
         raise ValueError(f"{text!r} does not fit into 64 bits")
     return value

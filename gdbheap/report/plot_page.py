@@ -27,15 +27,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def page(svg: bytes, extents: Sequence[Extent], notes: Sequence[str]) -> bytes:
-    """The whole page."""
-    text = svg.decode("utf-8")
+def page(svg: bytes | None, extents: Sequence[Extent], notes: Sequence[str]) -> bytes:
+    """The whole page; without a picture it has the table alone."""
+    text = (svg or b"").decode("utf-8")
     for name, colour in PALETTE.items():
         text = text.replace(colour, f"var(--{name})")
     said = "".join(map(paragraph, notes))
     rows = list(map(_row, extents))
     body = table("extents", "First, last and highest values", COLUMNS, rows, len(rows))
-    main = f"<main>\n<h1>{TITLE}</h1>\n{said}<figure>{text.strip()}</figure>\n{body}</main>\n"
+    figure = f"<figure>{text.strip()}</figure>\n" if svg else ""
+    main = f"<main>\n<h1>{TITLE}</h1>\n{said}{figure}{body}</main>\n"
     # matplotlib gives the parts of a picture styles of their own.
     return document(TITLE, main, schemes(PALETTE, DARK) + STYLE, has_styled_parts=True)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gdbheap.errors import one_line
 from gdbheap.report.numbers import UNKNOWN, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gdbheap.processes.accounts import Program, Table
+    from gdbheap.processes.programs import Summed, Sums
 
 __all__ = ["render"]
 
@@ -19,7 +19,7 @@ OF_HEAP = ("in use", "free", "trim gives")
 NAME_WIDTH = 60
 
 
-def render(answer: Table, left_out: int, with_heap: bool, style: Style) -> str:
+def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style) -> str:
     """The largest first, the total below."""
     columns = [*map(Column, NAMES), *(map(Column, OF_HEAP) if with_heap else ()), Column("program", True)]
     total = answer.total
@@ -32,7 +32,7 @@ def render(answer: Table, left_out: int, with_heap: bool, style: Style) -> str:
     return join(table(columns, rows, style, [*sums, *blank, "total"]), "\n".join(notes))
 
 
-def _row(row: Program, with_heap: bool, style: Style) -> list[str]:
+def _row(row: Program | Sums, with_heap: bool, style: Style) -> list[str]:
     sizes = [style.size(size) for size in (row.private, row.shared, row.ram, row.swapped)]
     heap: list[str] = []
     if with_heap:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
-from dataclasses import dataclass
-from typing import TextIO
 
 from gdbheap.report.numbers import share_text, size_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 __all__ = ["PLAIN", "Style", "encodable", "style_for"]
 
@@ -18,18 +19,29 @@ NARROWEST = 20
 BLOCK = "█"
 
 
-@dataclass(frozen=True)
 class Style:
     """``exact``: sizes in bytes with separators; ``width``: columns of the terminal or None (not cut); ``bold``:
     whether the terminal takes it; ``rss``: the target's RSS in bytes, or None when it is not known; ``private``: that
     is not all of it, but the resident private memory in a core; ``ascii``: whether it takes no block characters."""
 
-    exact: bool = False
-    width: int | None = None
-    bold: bool = False
-    rss: int | None = None
-    private: bool = False
-    ascii: bool = False
+    # Written out, as all that every report needs: a dataclass would import more than the rest of a short command.
+    __slots__ = ("ascii", "bold", "exact", "private", "rss", "width")
+
+    def __init__(
+        self,
+        exact: bool = False,
+        width: int | None = None,
+        bold: bool = False,
+        rss: int | None = None,
+        private: bool = False,
+        ascii: bool = False,
+    ) -> None:
+        self.exact, self.width, self.bold = exact, width, bold
+        self.rss, self.private, self.ascii = rss, private, ascii
+
+    def of_width(self, width: int, bold: bool) -> Style:
+        """The same for another width."""
+        return Style(self.exact, width, bold, self.rss, self.private, self.ascii)
 
     def size(self, size: int | None) -> str:
         """A size for a table's cell or a sentence."""
@@ -50,7 +62,11 @@ class Style:
 
     def filled(self, text: str) -> str:
         """A sentence, broken into lines where the terminal ends; on one line when there is no terminal."""
-        return text if self.width is None else textwrap.fill(text, max(self.width - 1, NARROWEST))
+        if self.width is None:
+            return text
+        import textwrap
+
+        return textwrap.fill(text, max(self.width - 1, NARROWEST))
 
     def heading(self, text: str) -> str:
         """``text`` in bold where the terminal takes it."""

@@ -1,27 +1,30 @@
-"""Tables for people, laid out by tabulate: a title line, a rule, the rows, a rule, and a total that adds up."""
+"""Tables for people: a title line, a rule, the rows, a rule, and a total that adds up."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gdbheap.errors import one_line
 from gdbheap.report.style import Style
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Row = Sequence[str]
+
 __all__ = ["SHARE", "Column", "join", "left_over", "table"]
 
-Row = Sequence[str]
 CELL_LIMIT = 300
 CUT = ">"
-BLANK = "\u2800"  # tabulate strips every kind of white space; this one only looks like it
+BETWEEN, LEAST = "  ", 2
 
 
-@dataclass(frozen=True)
 class Column:
     """A column's title; numbers are right-aligned (``left`` False), text is left-aligned."""
 
-    title: str
-    left: bool = False
+    __slots__ = ("left", "title")
+
+    def __init__(self, title: str, left: bool = False) -> None:
+        self.title, self.left = title, left
 
 
 SHARE = Column("%RSS")
@@ -42,32 +45,24 @@ def table(columns: Sequence[Column], rows: Sequence[Row], style: Style, total: R
 
 
 def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:
-    """The title, the rule and one line a row. Without rows tabulate ignores the alignment it is given."""
-    align = ["left" if column.left else "right" for column in columns]
-    # Imported here: it takes as long to load as all of gdbheap, and JSON has no tables.
-    from tabulate import tabulate
-
-    text = tabulate(
-        body,
-        headers=[column.title for column in columns],
-        tablefmt="simple",
-        disable_numparse=True,
-        colalign=align if body else None,
-    )
-    return [line.rstrip() for line in text.splitlines()]
+    """The title, the rule and one line a row; a column is at least a little wider than its title."""
+    cells = zip(*body) if body else ((),) * len(columns)
+    widths = [max(len(one.title) + LEAST, *map(len, cell), 0) for one, cell in zip(columns, cells)]
+    pads = [str.ljust if column.left else str.rjust for column in columns]
+    rows = [[column.title for column in columns], ["-" * width for width in widths], *body]
+    return [BETWEEN.join(pad(text, width) for pad, text, width in zip(pads, row, widths)).rstrip() for row in rows]
 
 
 def _cell(text: str) -> str:
     """One cell on one line; leading blanks, which indent a tree, stay."""
     indent = len(text) - len(text.lstrip(" "))
-    return BLANK * indent + one_line(text, CELL_LIMIT)
+    return " " * indent + one_line(text, CELL_LIMIT)
 
 
 def _cut(line: str, style: Style) -> str:
-    plain = line.replace(BLANK, " ")
-    if style.width is None or len(plain) <= style.width:
-        return plain
-    return plain[: max(style.width - 1, 0)] + CUT
+    if style.width is None or len(line) <= style.width:
+        return line
+    return line[: max(style.width - 1, 0)] + CUT
 
 
 def join(*parts: str) -> str:

@@ -5,6 +5,6 @@ import sys
 
 sys.path.insert(0, "/usr/lib/gdbheap")
 
-from gdbheap.commands.shell.main import main
+from gdbheap.commands.shell.main import script
 
-sys.exit(main())
+script()

@@ -24,6 +24,13 @@ def python_with(*modules: str) -> str:
     return str(PYTHON)
 
 
+def pythons_with_polars() -> list[str]:
+    """Return the Pythons of POLARS_PYTHONS (paths, a colon between them), or the one of build/packages; skip the test
+    where none can import polars."""
+    named = [path for path in os.environ.get("POLARS_PYTHONS", "").split(":") if path]
+    return named or [python_with("polars")]
+
+
 @functools.cache
 def python_with_torch() -> str:
     """Return a Python that can import torch: TORCH_PYTHON, one of build/packages, or the system's; skip the test where

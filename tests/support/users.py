@@ -47,7 +47,7 @@ def unprivileged(*rights: str) -> Iterator[list[str]]:
 
 def copy_packages(folder: Path) -> None:
     """Copy gdbheap and what it imports, readable by all."""
-    for name in ("gdbheap", "elftools", "tabulate"):
+    for name in ("gdbheap", "elftools"):
         found = installed(name)
         (shutil.copytree if found.is_dir() else shutil.copy)(found, folder / found.name)
     for path in (folder, *folder.rglob("*")):

@@ -107,7 +107,7 @@ answers! {
     struct Traces { rows: Vec<Traced>, entries: u64 }
 
     /// Equal objects: the hash of their value, their kind, their blocks' bytes, those of the largest, and the first of them.
-    struct Equal of python::Equal { hash: u64, kind: u8, count: u64, bytes: u64, largest: u64, address: u64 }
+    struct Equal of python::Equal { hash: u128, kind: u8, count: u64, bytes: u64, largest: u64, address: u64 }
 
     /// Over all values of a kind: objects and bytes; values that several have, those objects, and what one each would save.
     struct KindSum of python::KindSum { kind: u8, objects: u64, bytes: u64, values: u64, copies: u64, saved: u64 }
@@ -115,8 +115,8 @@ answers! {
     /// Values that several objects have: the first of them in order, sums by kind, and how many there are in all.
     struct EqualValues { rows: Vec<Equal>, sums: Vec<KindSum>, count: u64 }
 
-    /// One of equal objects: the hash of its value, another hash of it, its address and its block's size.
-    struct EqualObject { hash: u64, other: u64, address: u64, size: u64 }
+    /// One of equal objects: the hash of its value, its address and its block's size.
+    struct EqualObject { hash: u128, address: u64, size: u64 }
 
     /// Containers of one kind: how many, those without room, those whose table others share, the items of the rest and those
     /// they have room for, and how many are up to a tenth, two tenths and so on full.
@@ -383,7 +383,7 @@ pub fn equal_objects(
     values: Given<Values>,
     types: HashSet<u64>,
     without: HashSet<u64>,
-    hashes: HashSet<u64>,
+    hashes: HashSet<u128>,
     most: usize,
     progress: Option<Report>,
 ) -> PyResult<Vec<EqualObject>> {
@@ -392,7 +392,7 @@ pub fn equal_objects(
     let find = |watcher: &dyn gdbheap_core::Watcher| {
         python::equal_objects(watcher, heaps, &layout.0, &values.0, &wanted, &hashes, most)
     };
-    let row = |(hash, other, address, size): python::Copied| EqualObject { hash, other, address, size };
+    let row = |(hash, address, size): python::Copied| EqualObject { hash, address, size };
     Ok(watched(py, progress, find)?.into_iter().map(row).collect())
 }
 

@@ -11,9 +11,10 @@ use crate::python::layout::TypeLayout;
 use crate::python::sizing::{Sizing, STR_ASCII, STR_COMPACT};
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
-use std::collections::hash_map::DefaultHasher;
+use std::collections::hash_map::{DefaultHasher, RandomState};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::Hasher;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
 
 pub const STR: u8 = 1;
 pub const BYTES: u8 = 2;
@@ -54,7 +55,7 @@ pub struct Values {
 /// and the first of their addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Equal {
-    pub hash: u64,
+    pub hash: u128,
     pub kind: u8,
     pub count: u64,
     pub bytes: u64,
@@ -67,8 +68,28 @@ impl Equal {
         self.bytes - self.largest
     }
 
-    fn with(self, other: Equal) -> Equal {
-        Equal {
+    fn of((hash, found): (Key, Counted)) -> Equal {
+        let Counted { kind, count, bytes, largest, address } = found;
+        Equal { hash: u128::from(hash[0]) << 64 | u128::from(hash[1]), kind, count, bytes, largest, address }
+    }
+}
+
+/// The two halves of a hash: a number of 128 bits would have gaps beside it.
+type Key = [u64; 2];
+
+/// What is kept of each distinct value while they are counted, beside its hash.
+#[derive(Clone, Copy)]
+struct Counted {
+    kind: u8,
+    count: u64,
+    bytes: u64,
+    largest: u64,
+    address: u64,
+}
+
+impl Counted {
+    fn with(self, other: Counted) -> Counted {
+        Counted {
             count: self.count + other.count,
             bytes: self.bytes + other.bytes,
             largest: self.largest.max(other.largest),
@@ -90,8 +111,43 @@ pub struct KindSum {
     pub saved: u64,
 }
 
-/// One of the equal objects: the hash of its value, another hash of it, its address and the bytes of its block.
-pub type Copied = (u64, u64, u64, u64);
+/// One of the equal objects: the hash of its value, its address and the bytes of its block.
+pub type Copied = (u128, u64, u64);
+
+/// Two hashes at once, each with keys that no other run of ours has: what a target holds cannot have been chosen to have
+/// the same, and of a hundred million values no two do by chance (one in 10^22).
+struct Both(DefaultHasher, DefaultHasher);
+
+impl Both {
+    fn new() -> Both {
+        static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
+        let [one, other] = KEYS.get_or_init(Default::default);
+        Both(one.build_hasher(), other.build_hasher())
+    }
+
+    fn whole(&self) -> u128 {
+        u128::from(self.0.finish()) << 64 | u128::from(self.1.finish())
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+        self.1.write(bytes);
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write(&[number]);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0.write_u64(number);
+        self.1.write_u64(number);
+    }
+
+    fn write_hash(&mut self, hash: u128) {
+        self.0.write_u128(hash);
+        self.1.write_u128(hash);
+    }
+}
 
 /// The object in a block: where it begins in its first bytes, its kind.
 struct Found<'h> {
@@ -106,30 +162,23 @@ struct Reader<'a> {
     layout: &'a TypeLayout,
     values: &'a Values,
     kinds: HashMap<u64, u8>,
-    seed: u64,
-    remembered: Vec<(u64, u64)>,
+    remembered: Vec<(u64, u128)>,
     /// Items mostly lie near each other.
     near: reader::Reader<'a>,
     buffer: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(heaps: Heaps<'a>, layout: &'a TypeLayout, values: &'a Values, seed: u64) -> Reader<'a> {
+    fn new(heaps: Heaps<'a>, layout: &'a TypeLayout, values: &'a Values) -> Reader<'a> {
         let kinds = values.kinds.iter().copied().collect();
         let (near, remembered) = (reader::Reader::new(heaps.space), vec![(0, 0); REMEMBERED]);
-        Reader { heaps, layout, values, kinds, seed, remembered, near, buffer: Vec::new() }
-    }
-
-    fn hasher(&self, kind: u8) -> DefaultHasher {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(self.seed);
-        hasher.write_u8(kind);
-        hasher
+        Reader { heaps, layout, values, kinds, remembered, near, buffer: Vec::new() }
     }
 
     /// The hash of an object's value; None where it cannot be read, or is of no kind that has one.
-    fn hash(&mut self, found: &Found<'_>, depth: u32) -> Option<u64> {
-        let mut hasher = self.hasher(found.kind);
+    fn hash(&mut self, found: &Found<'_>, depth: u32) -> Option<u128> {
+        let mut hasher = Both::new();
+        hasher.write_u8(found.kind);
         let word = |at: u64| word_at(found.head, at as usize);
         let values = self.values;
         match found.kind {
@@ -153,7 +202,7 @@ impl<'a> Reader<'a> {
             TUPLE => self.items(&mut hasher, found, depth)?,
             _ => hasher.write_u64(found.address),
         }
-        Some(hasher.finish())
+        Some(hasher.whole())
     }
 
     /// Where a str's characters begin, counted from the object or (up to 3.11, elsewhere) from nothing, their bytes, and
@@ -174,7 +223,7 @@ impl<'a> Reader<'a> {
         Some((start, length.checked_mul(width.into())?, width))
     }
 
-    fn contents(&mut self, hasher: &mut DefaultHasher, found: &Found<'_>, start: u64, size: u64) -> Option<()> {
+    fn contents(&mut self, hasher: &mut Both, found: &Found<'_>, start: u64, size: u64) -> Option<()> {
         if size > MAX_CONTENTS {
             return None;
         }
@@ -200,7 +249,7 @@ impl<'a> Reader<'a> {
         (left == 0).then_some(())
     }
 
-    fn items(&mut self, hasher: &mut DefaultHasher, found: &Found<'_>, depth: u32) -> Option<()> {
+    fn items(&mut self, hasher: &mut Both, found: &Found<'_>, depth: u32) -> Option<()> {
         let (sizing, first) = (&self.values.sizing, self.values.tuple_items);
         let count = word_at(found.head, sizing.ob_size as usize)?;
         if depth >= MAX_DEPTH || count > MAX_ITEMS {
@@ -213,12 +262,12 @@ impl<'a> Reader<'a> {
                 Some(item) => item,
                 None => self.near.any_word(found.address.wrapping_add(place))?,
             };
-            hasher.write_u64(self.item(item, depth + 1)?);
+            hasher.write_hash(self.item(item, depth + 1)?);
         }
         Some(())
     }
 
-    fn item(&mut self, address: u64, depth: u32) -> Option<u64> {
+    fn item(&mut self, address: u64, depth: u32) -> Option<u128> {
         let slot = (address >> 4) as usize % REMEMBERED;
         if address != 0 && self.remembered[slot].0 == address {
             return Some(self.remembered[slot].1);
@@ -265,24 +314,23 @@ impl<S: Sink> Visitor for Finder<'_, S> {
 struct Counter {
     part: u64,
     slices: u64,
-    rows: HashMap<u64, Equal>,
+    rows: HashMap<Key, Counted>,
 }
 
 impl Sink for Counter {
     fn take(&mut self, reader: &mut Reader<'_>, found: &Found<'_>, size: u64) {
         let Some(hash) = reader.hash(found, 0) else { return };
-        if hash % self.slices != self.part {
+        if hash as u64 % self.slices != self.part {
             return;
         }
-        let one = Equal { hash, kind: found.kind, count: 1, bytes: size, largest: size, address: found.address };
-        self.rows.entry(hash).and_modify(|row| *row = row.with(one)).or_insert(one);
+        let one = Counted { kind: found.kind, count: 1, bytes: size, largest: size, address: found.address };
+        self.rows.entry([(hash >> 64) as u64, hash as u64]).and_modify(|row| *row = row.with(one)).or_insert(one);
     }
 }
 
 /// Collects the objects of some values.
 struct Collector<'a> {
-    hashes: &'a HashSet<u64>,
-    other: Reader<'a>,
+    hashes: &'a HashSet<u128>,
     rows: Vec<Copied>,
     most: usize,
 }
@@ -291,9 +339,7 @@ impl Sink for Collector<'_> {
     fn take(&mut self, reader: &mut Reader<'_>, found: &Found<'_>, size: u64) {
         let Some(hash) = reader.hash(found, 0).filter(|hash| self.hashes.contains(hash)) else { return };
         if self.rows.len() < self.most {
-            if let Some(other) = self.other.hash(found, 0) {
-                self.rows.push((hash, other, found.address, size));
-            }
+            self.rows.push((hash, found.address, size));
         }
     }
 }
@@ -314,7 +360,7 @@ fn walk<'a, S: Sink + Send>(
 ) -> Result<Vec<S>> {
     let Jobs { jobs, total } = heaps.jobs();
     let init = || {
-        let (types, reader) = (Types::new(heaps, layout), Reader::new(heaps, layout, values, 0));
+        let (types, reader) = (Types::new(heaps, layout), Reader::new(heaps, layout, values));
         let finder = Finder { types, reader, without: &wanted.without, wanted: &wanted.types, sink: sink() };
         (Walk::new(heaps), finder)
     };
@@ -350,10 +396,10 @@ pub fn equal_values(
         let counters = walk(watcher, heaps, layout, values, wanted, || Counter { part, slices, rows: HashMap::new() })?;
         let mut counters = counters.into_iter();
         let mut all = counters.next().map(|counter| counter.rows).unwrap_or_default();
-        for row in counters.flat_map(|counter| counter.rows.into_values()) {
-            all.entry(row.hash).and_modify(|old| *old = old.with(row)).or_insert(row);
+        for (hash, row) in counters.flat_map(|counter| counter.rows) {
+            all.entry(hash).and_modify(|old| *old = old.with(row)).or_insert(row);
         }
-        for row in all.into_values() {
+        for row in all.into_iter().map(Equal::of) {
             let sum = sums.entry(row.kind).or_insert(KindSum { kind: row.kind, ..KindSum::default() });
             (sum.objects, sum.bytes) = (sum.objects + row.count, sum.bytes + row.bytes);
             if row.count > 1 {
@@ -379,13 +425,13 @@ pub fn equal_objects(
     layout: &TypeLayout,
     values: &Values,
     wanted: &WantedValues,
-    hashes: &HashSet<u64>,
+    hashes: &HashSet<u128>,
     most: usize,
 ) -> Result<Vec<Copied>> {
-    let sink = || Collector { hashes, other: Reader::new(heaps, layout, values, 1), rows: Vec::new(), most };
+    let sink = || Collector { hashes, rows: Vec::new(), most };
     let found = walk(watcher, heaps, layout, values, wanted, sink)?;
     let mut rows: Vec<Copied> = found.into_iter().flat_map(|collector| collector.rows).collect();
-    rows.sort_unstable_by_key(|(_, _, address, _)| *address);
+    rows.sort_unstable_by_key(|(_, address, _)| *address);
     rows.truncate(most);
     Ok(rows)
 }

@@ -1,0 +1,33 @@
+"""Lines that need no parser, answered from as few modules as possible: their whole time is that of a start.
+
+Each answers what its command answers without options, from the same sums and by the same renderer."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["LINES"]
+
+
+def _ps() -> str:
+    from gdbheap.processes.programs import read, summed
+    from gdbheap.report.ps import render
+    from gdbheap.report.style import style_for
+
+    return render(summed(read()), 0, False, style_for(sys.stdout, False, None))
+
+
+def _version() -> str:
+    from gdbheap import __version__
+
+    return f"gdbheap {__version__}"
+
+
+def _gdb_script() -> str:
+    from gdbheap.loader import SCRIPT
+
+    return str(SCRIPT)
+
+
+LINES = {"ps": _ps, "--version": _version, "--gdb-script": _gdb_script}
+"""What is printed, by the only word of the line."""

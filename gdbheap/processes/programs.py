@@ -1,0 +1,168 @@
+"""Which program each process runs, and the sums over its processes, as ps_mem makes them.
+
+Nothing is imported here that takes long, no regular expressions and no dataclasses: ``gdbheap ps`` spends most of its
+own time on imports. ``accounts`` has the same as records, for everybody else."""
+
+from __future__ import annotations
+
+import os
+
+from gdbheap._native import process_accounts
+from gdbheap.processes import ahead
+from gdbheap.processes.ahead import PROC
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gdbheap._native import ProcessAccount, ProcessMemory
+
+__all__ = ["Summed", "Sums", "is_python", "name_of", "program_of", "read", "script_of", "summed"]
+
+CUT_OFF = 512
+DELETED = b" (deleted)"
+DIGITS = "0123456789."
+# Options of Python whose value is the next word unless it follows at once; two of these end the options
+# (Modules/main.c).
+WITH_VALUE, LAST = "WXcm", "cm"
+LONG_WITH_VALUE = "--check-hash-based-pycs"
+
+
+class Sums:
+    """A program's processes, in bytes; ``add`` one after the other, then ``end``."""
+
+    heap = None
+
+    def __init__(self, name: str = "", script: str | None = None) -> None:
+        self.name, self.script = name, script
+        self.private = self.shared = self.swapped = 0
+        self.pids: list[int] = []
+        self._shared_huge = 0
+        self._fingerprints: set[int] = set()
+
+    @property
+    def ram(self) -> int:
+        """The proportional share of all of them."""
+        return self.private + self.shared
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.pids)
+
+    def add(self, pid: int, memory: ProcessMemory) -> None:
+        """One more process."""
+        self.pids.append(pid)
+        self._fingerprints.add(memory.fingerprint)
+        share = memory.pss + CUT_OFF * memory.proportional - memory.private if memory.proportional else memory.shared
+        self.private += memory.private + memory.private_huge
+        self.shared += share
+        self._shared_huge = max(self._shared_huge, memory.shared_huge)
+        self.swapped += memory.swap if memory.swap_share is None else memory.swap_share
+
+    def end(self) -> None:
+        """All are added."""
+        # The very same figures of all: they have one address space together (clone(2), CLONE_VM).
+        if len(self._fingerprints) == 1 and len(self.pids) > 1:
+            self.private, self.shared = self.private // len(self.pids), self.shared // len(self.pids)
+        self.shared += self._shared_huge
+
+
+class Summed:
+    """The programs that have any memory, the largest first; ``total``, over all; how many processes were refused."""
+
+    def __init__(self, found: Iterable[Sums], refused: int) -> None:
+        self.programs: list[Sums] = []
+        self.total = Sums()
+        self.refused = refused
+        for one in found:
+            one.end()
+            self.total.private += one.private
+            self.total.shared += one.shared
+            self.total.swapped += one.swapped
+            if one.ram:
+                self.programs.append(one)
+        self.programs.sort(key=lambda program: -program.ram)
+
+
+def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAccount]:
+    """What the kernel says of these processes, or of all but ourselves; by pid. Raises OSError."""
+    if pids is not None:
+        return process_accounts(proc, list(pids))
+    known = ahead.take() if proc == PROC else None
+    rows, own = process_accounts(proc) if known is None else known, os.getpid()
+    return [row for row in rows if row.pid != own]
+
+
+def summed(rows: Iterable[ProcessAccount], is_meant: Callable[[str], object] | None = None) -> Summed:
+    """The programs; only those whose name, or script, ``is_meant``."""
+    rows = list(rows)
+    programs = {row.pid: program_of(row) for row in rows if row.memory is not None}
+    sums: dict[tuple[str, str | None], Sums] = {}
+    for row in rows:
+        if row.memory is not None:
+            key = name_of(row, programs), script_of(row, programs[row.pid])
+            if is_meant is None or any(is_meant(word) for word in key if word):
+                if key not in sums:
+                    sums[key] = Sums(*key)
+                sums[key].add(row.pid, row.memory)
+    return Summed(sums.values(), sum(row.memory is None for row in rows))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def _words(row: ProcessAccount) -> list[str]:
+    return _text(row.command).rstrip("\0").split("\0")
+
+
+def program_of(row: ProcessAccount) -> str:
+    """The file name of the program; one that was deleted, or replaced, says so."""
+    path = row.exe.partition(b"\0")[0]
+    if not path.endswith(DELETED):
+        return os.path.basename(_text(path))
+    path = path[: -len(DELETED)]
+    first = row.command.partition(b"\0")[0]
+    if os.path.exists(path):
+        return os.path.basename(_text(path) + " [updated]")
+    if first and os.path.exists(first):
+        return os.path.basename(_text(first) + " [updated]")
+    return os.path.basename(_text(path) + " [deleted]")
+
+
+def name_of(row: ProcessAccount, programs: dict[int, str]) -> str:
+    """As ps_mem names a process: the program, unless the process has another name and its parent another program."""
+    program, name = programs[row.pid], _text(row.name)
+    return program if program.startswith(name) or programs.get(row.parent) == program else name
+
+
+def is_python(name: str) -> bool:
+    """python, python3.11, python3d, pypy3.10."""
+    if name.startswith("pypy"):
+        return not name[len("pypy") :].strip(DIGITS)
+    letter = name[len("python") :].lstrip(DIGITS)
+    return name.startswith("python") and (not letter or (len(letter) == 1 and "a" <= letter <= "z"))
+
+
+def script_of(row: ProcessAccount, program: str) -> str | None:
+    """What a Python runs; None for other programs, and for one that runs no script."""
+    if not is_python(program.partition(" ")[0]):
+        return None
+    words = _words(row)
+    if words and not is_python(os.path.basename(words[0])) and (" " in words[0] or len(words) == 1):
+        # It calls itself something else, as gunicorn's workers do with setproctitle.
+        return words[0] or None
+    rest = iter(words[1:])
+    for word in rest:
+        if word == LONG_WITH_VALUE:
+            next(rest, None)
+        elif word == "-" or not word.startswith("-"):
+            return os.path.basename(word) or None
+        elif not word.startswith("--"):
+            letter = next((letter for letter in word[1:] if letter in WITH_VALUE), "")
+            value = word.partition(letter)[2] if letter else ""
+            value = next(rest, "") if letter and not value else value
+            if letter in LAST and letter:
+                return f"-m {value}" if letter == "m" else "-c"
+    return None
