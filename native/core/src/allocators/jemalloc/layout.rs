@@ -14,6 +14,8 @@ const BITMAP: usize = 64;
 /// Regions of a slab at most.
 pub(crate) const MAX_REGIONS: u64 = 512;
 pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
+/// The words of an extent, from the one at 64 on, that may lead to the stack of a sampled block.
+pub(crate) const SAMPLE_WORDS: usize = 3;
 /// The number of the arena of what belongs to none.
 const ARENA_MASK: u64 = 0xfff;
 const SLAB: u32 = 12;
@@ -171,10 +173,22 @@ impl Extent {
         }
     }
 
-    /// Whether it is of a build that lays out large blocks on any line of their first page.
-    pub(crate) fn is_shifted(&self) -> bool {
-        self.state == State::Active && !self.is_slab && self.address != self.start
+    /// Whether it is of a build that lays out large blocks on any line of their first page, and makes their extents a page longer
+    /// for that. A sampled one is as long, and its block begins with the page.
+    pub(crate) fn is_padded(&self, sizes: &[u64]) -> bool {
+        let longer = || sizes.get(self.class).is_some_and(|size| *size >= SMALLEST_LARGE && self.size() > *size);
+        self.state == State::Active && !self.is_slab && (self.address != self.start || longer())
     }
+}
+
+/// A block in use with an extent of its own: the number of its jemalloc, where it begins, its size, and the words behind
+/// its extent's links, one of which leads to what is known of its stack where it was sampled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Large {
+    pub(crate) root: u32,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) words: [u64; SAMPLE_WORDS],
 }
 
 /// Whether a block of so many bytes is of this class: of those that hold it, the smallest.
