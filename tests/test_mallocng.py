@@ -146,10 +146,12 @@ def test_answers_agree(emptied: tuple[Running, Path], rng: random.Random) -> Non
         inside = pointer + rng.randrange(usable)
         block = ask("at", pid, hex(inside))["block"]
         assert (block["allocator"], block["state"], block["address"]) == (NAME, "used", pointer)
+        assert block["asked"] == usable
     listed = ask("chunks", pid, "--state=used", "--sort=address", "--top=0")
-    assert {row["address"] for row in listed["chunks"]} == set(blocks) and listed["count"] == len(blocks)
+    assert {row["address"]: row["asked"] for row in listed["chunks"]} == blocks and listed["count"] == len(blocks)
     (sizes,) = ask("sizes", pid, "--top=0")["others"]
     assert (sizes["allocator"], sizes["total"]["used"]) == (NAME, len(blocks))
+    assert sizes["asked"] == sum(blocks.values()) and sizes["freed"] is None
     classes = ask("arenas", pid)["classes"]
     assert sum(row["used"] for row in classes) == len(blocks)
     assert sum(row["asked"] for row in classes) == sum(blocks.values())
