@@ -156,11 +156,17 @@ impl Extent {
             let words = self.regions(size).and_then(|count| self.bitmap(count));
             return words.is_some_and(|words| ones(words) == self.free_count);
         }
-        // One that is sampled keeps the class of a small block.
-        let class =
-            if size < SMALLEST_LARGE { sizes.partition_point(|size| *size < SMALLEST_LARGE) } else { self.class };
-        let fits = |own: u64| is_of_class(sizes, class, own);
+        if size < SMALLEST_LARGE {
+            return self.is_sampled_as(page, size, 0) || self.is_sampled_as(page, size, page.bytes());
+        }
+        let fits = |own: u64| is_of_class(sizes, self.class, own);
         fits(self.size()) || fits(self.size().saturating_sub(page.bytes()))
+    }
+
+    /// Whether it may be that of a sampled small block, which keeps its class: up to 5.3.0 it is as long as that of the smallest
+    /// large class, in 5.3.1 it has the pages that the block needs; and `pad`.
+    fn is_sampled_as(&self, page: PageSize, size: u64, pad: u64) -> bool {
+        [SMALLEST_LARGE, page.down(size + page.bytes() - 1)].into_iter().any(|own| own + pad == self.size())
     }
 
     /// Bytes of the block of an active one that is no slab: from 5.3.1 on a large block may have any number of pages. `pad`: how
@@ -174,10 +180,14 @@ impl Extent {
     }
 
     /// Whether it is of a build that lays out large blocks on any line of their first page, and makes their extents a page longer
-    /// for that. A sampled one is as long, and its block begins with the page.
-    pub(crate) fn is_padded(&self, sizes: &[u64]) -> bool {
-        let longer = || sizes.get(self.class).is_some_and(|size| *size >= SMALLEST_LARGE && self.size() > *size);
-        self.state == State::Active && !self.is_slab && (self.address != self.start || longer())
+    /// for that: those of sampled blocks too, which begin with the page.
+    pub(crate) fn is_padded(&self, page: PageSize, sizes: &[u64]) -> bool {
+        let longer = |size: u64| match size < SMALLEST_LARGE {
+            true => self.is_sampled_as(page, size, page.bytes()) && !self.is_sampled_as(page, size, 0),
+            false => self.size() > size,
+        };
+        let is_longer = || sizes.get(self.class).is_some_and(|size| longer(*size));
+        self.state == State::Active && !self.is_slab && (self.address != self.start || is_longer())
     }
 }
 

@@ -176,7 +176,7 @@ impl Gathered {
         let (sizes, page) = (form.sizes(), space.page());
         let mut pad = 0;
         show_extents(space, places, |at, bytes| {
-            if form.extent(page, at, bytes).is_padded(&sizes) {
+            if form.extent(page, at, bytes).is_padded(page, &sizes) {
                 pad = page.bytes();
             }
         });
