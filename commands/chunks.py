@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
-from gdbheap.answers import block_kinds, chunks
+from gdbheap.answers import block_kinds, chunks, sampled_stacks
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, valued
@@ -14,6 +14,7 @@ from gdbheap.heap import Heap
 from gdbheap.report.block_kinds import render as render_kinds
 from gdbheap.report.chunks import render
 from gdbheap.report.numbers import parse_size
+from gdbheap.report.sampled_stacks import render as render_stacks
 
 __all__ = ["COMMAND"]
 
@@ -35,8 +36,8 @@ def _arena(text: str) -> int:
 
 
 def _by(text: str) -> str:
-    if text != "type":
-        raise ValueError(f"{text!r} is not type")
+    if text not in ("type", "stack"):
+        raise ValueError(f"{text!r} is neither type nor stack")
     return text
 
 
@@ -60,32 +61,41 @@ class Options(Common):
         "program without Python: what is of a class, or said to be something, that matches",
         None, str,
     )  # fmt: skip
-    by: str | None = valued("--by", "WHAT", "type: a row for each kind of used block, not for each chunk", None, _by)
+    by: str | None = valued(
+        "--by", "WHAT",
+        "type: a row for each kind of used block, not for each chunk; stack: the stacks that jemalloc has sampled",
+        None, _by,
+    )  # fmt: skip
 
 
-Answer = Union[chunks.Chunks, block_kinds.BlockKinds]
+Answer = Union[chunks.Chunks, block_kinds.BlockKinds, sampled_stacks.SampledStacks]
 
 
 def _answer(heap: Heap, options: Options) -> Answer:
     if options.by is not None:
-        return _kinds(heap, options)
+        return _by_kind(heap, options)
     if options.sort not in chunks.ORDERS:
         raise UsageError(f"heap chunks: chunks cannot be sorted by {options.sort}, but by {', '.join(chunks.ORDERS)}")
     selection = chunks.Selection(options.states, options.minimum, options.maximum, options.arena, options.type)
     return chunks.chunks(heap, selection, options.sort, options.top)
 
 
-def _kinds(heap: Heap, options: Options) -> block_kinds.BlockKinds:
+def _by_kind(heap: Heap, options: Options) -> block_kinds.BlockKinds | sampled_stacks.SampledStacks:
+    by = f"--by={options.by}"
     if options.type is not None or options.arena is not None or options.minimum or options.maximum is not None:
-        raise UsageError("heap chunks: --by=type is about all used blocks; leave out --type, --arena, --min and --max")
+        raise UsageError(f"heap chunks: {by} is about all used blocks; leave out --type, --arena, --min and --max")
     if options.states != chunks.STATES:
-        raise UsageError("heap chunks: --by=type is about used blocks; leave out --state")
+        raise UsageError(f"heap chunks: {by} is about used blocks; leave out --state")
+    if options.by == "stack":
+        return sampled_stacks.sampled_stacks(heap, options.sort == "count", options.top)
     return block_kinds.block_kinds(heap, options.sort == "count", options.top)
 
 
 def _render(shown: Shown[Answer, Options]) -> str:
     if isinstance(shown.answer, block_kinds.BlockKinds):
         return render_kinds(shown.answer, shown.style)
+    if isinstance(shown.answer, sampled_stacks.SampledStacks):
+        return render_stacks(shown.answer, shown.style)
     return render(shown.answer, shown.style)
 
 
@@ -101,20 +111,28 @@ COMMAND = Command(
     switched off. A chunk with a mapping of its own is mmapped and in no arena.
 
     Where an allocator that is walked stands in for malloc, or is there beside it, its blocks in use are listed too,
-    without arena, list and header; allocator (in JSON) says whose each is. --type is about malloc's own.
+    without arena, list and header; allocator (in JSON) says whose each is, and asked how many bytes the program asked
+    for, where the allocator keeps that (musl's since 1.2.1, mimalloc's secure and debug builds), else null. --type is
+    about malloc's own.
 
     In a program without Python a used chunk is named where something proves what it is: a C++ object by its vtable, the
     nodes and buffers of the C++ library's containers by links that agree with what the container counts, those of
     Rust's likewise, with the objects of Box<dyn Trait> (a type needs symbols), OpenSSL's SSL_CTX and SSL, and blocks of
     PostgreSQL's memory contexts. --by=type has a row for each of these (in JSON: types, a list of {type, count, bytes};
     unclassified and total {count, bytes}; kinds: how many there are), the most bytes first, or with --sort=count the
-    most blocks.""",
+    most blocks.
+
+    --by=stack is for a jemalloc that samples allocations (MALLOC_CONF=prof:true): the stacks that sampled blocks in use
+    came from, the most bytes first. In JSON, stacks is a list of {addresses, frames, own, count, bytes, likely_count,
+    likely_bytes, address}: return addresses, innermost first; frames {name, file, line, kind}, outermost first; how
+    many of the innermost are jemalloc's own; the sampled blocks and their bytes; what they stand for by jemalloc's own
+    account (null before 5.3); the first block. kinds, count, bytes, likely_count, likely_bytes are those of all.""",
     example="heap chunks --state=used --min=1M",
     needs=TARGET,
     options=Options,
     answer=_answer,
     render=_render,
-    listed="chunks or kinds",
+    listed="chunks, kinds or stacks",
     sorts={key: lambda row: row for key in (*chunks.ORDERS, "count")},
     top=20,
 )

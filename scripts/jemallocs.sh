@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds of jemalloc for the tests, into build/jemallocs: releases 5.1.0 to 5.3.1, for addresses of 48 and of 57 bits, one with the
-# classes of redis's own copy, and one that can sample.
+# classes of redis's own copy, and some that can sample.
 #
 #   scripts/jemallocs.sh [NAME...]
 # The sources are those that crates of jemalloc carry; cargo fetches them, configure, make and gcc build them. What is there is
@@ -20,6 +20,8 @@ builds() {
 5.3.0-redis $NEW --with-lg-vaddr=57 --with-lg-quantum=3 --disable-cache-oblivious
 5.3.1-48 $NEWEST --with-lg-vaddr=48
 5.3.0-prof $NEW --with-lg-vaddr=48 --enable-prof
+5.2.1-prof $LATER --with-lg-vaddr=48 --enable-prof
+5.3.1-prof $NEWEST --with-lg-vaddr=48 --enable-prof
 5.2.1-48 $LATER --with-lg-vaddr=48
 5.3.1-57 $NEWEST --with-lg-vaddr=57
 5.1.0-57 $OLD --with-lg-vaddr=57

@@ -23,6 +23,7 @@ ALLOWED = {
     "answers.arenas": MALLOC, "answers.chunks": MALLOC, "answers.fit": MALLOC, "answers.sizes": MALLOC,
     "answers.trim": MALLOC, "answers.check_advice": MALLOC, "commands.calls.inferior_call": MALLOC,
     "commands.calls.malloc_stats_call": MALLOC, "commands.calls.native_caller": MALLOC,
+    "answers.sampled_stacks": "only jemalloc samples its own calls", "report.sampled_stacks": "the same",
     "answers.pools": "size classes of Python's allocators", "report.pools": "the same", "report.mimalloc": "the same",
     "events.growths": "whose arenas grow",
     "commands.replay": OTHERS, "events.settings": OTHERS, "events.what_if": OTHERS, "report.replay": OTHERS,
@@ -34,7 +35,7 @@ ALLOWED = {
         "thresholds",
     )), OWN_RULE),
     **dict.fromkeys((f"report.findings.{name}" for name in (
-        "__init__", "huge_pages", "jemalloc_unused", "mimalloc_empty", "musl_mappings", "pinned_pages",
+        "__init__", "fragmented", "huge_pages", "jemalloc_unused", "mimalloc_empty", "musl_mappings", "pinned_pages",
         "pymalloc_arenas",
     )), OWN_RULE),
     "report.check": "pages and arenas, in the words of the allocator that was checked",
@@ -44,7 +45,7 @@ ALLOWED = {
     ), "the release of the C library is a column of a look, and the arenas of its malloc are a table"),
     "python.interpreter": "the evidence by which it was found",
     **dict.fromkeys((f"commands.{name}" for name in (
-        "arenas", "check", "chunks", "heap", "heap_map", "pins", "pools", "trace", "trim",
+        "arenas", "check", "chunks", "heap", "heap_map", "pins", "pools", "sizes", "trace", "trim",
     )), TEXT),
 }  # fmt: skip
 # Of the core: the enum of stores, and the few places that match on it.

@@ -34,6 +34,7 @@ NAMES = ["the system's", *(path.stem.removeprefix("libjemalloc-") for path in BU
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # What a program has that is not in its table: of each thread a vector for thread-local data, and some others.
 BESIDE, OF_A_THREAD = 4, 3
+LARGEST_SMALL = 14 << 10
 # Blocks that a cache takes or gives back at once, at most.
 FILL = 100
 IN_A_MODULE = {
@@ -244,13 +245,23 @@ def test_given_back(emptied: Running) -> None:
     assert "jemalloc-unused" not in [row["id"] for row in ask("", str(emptied.pid))["findings"]]
 
 
+def other_class(size: int) -> int:
+    """Return the size of the class whose number has another last bit: 8, four to 64, then four to each doubling."""
+    sizes = [8, 16, 32, 48, 64]
+    while sizes[-1] < LARGEST_SMALL:
+        sizes += [sizes[-1] + sizes[-1] // 4 * step for step in (1, 2, 3, 4)]
+    return sizes[sizes.index(size) ^ 1]
+
+
 def test_damage(rng: random.Random, tmp_path: Path) -> None:
-    """A bit behind the last region of a slab: named, where it is."""
+    """The class of a slab, of whose blocks no whole number fits into it: named, where it is."""
     with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": newest()}) as target:
         with heap_of(str(target.pid)) as heap:
             found = heap.allocator(JemallocLibraries)
             (root,) = found.roots
-            size = rng.choice([row.size for row in found.store.class_use() if row.slabs and 4096 // row.size % 64])
+            rows = [row for row in found.store.class_use() if row.slabs]
+            bytes_of = {row.size: (row.used + row.cached + row.free) * row.size // row.slabs for row in rows}
+            size = rng.choice([size for size in bytes_of if bytes_of[size] % other_class(size)])
             slab = next(row for row in found.store.first_used(size, size, 1))
             extent = _extent_of(heap, root.address, root.bits, slab.address)
             (word,) = struct.unpack("<Q", heap.target.space.read(extent, 8))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import kernel
+from support import kernel, nouns
 from support.library import heap_of
 from support.musls import SYSTEM, built, python, with_mallocng
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
@@ -26,6 +26,8 @@ from gdbheap.allocators.mallocng.allocator import MOVING, MallocngAllocator
 from gdbheap.heap import Heap
 
 NAME = "mallocng"
+# About glibc's malloc alone.
+REFUSED = {"trim", "check-advice"}
 MESSAGES = (b"Symbol not found: ", b"Dynamic loading not supported")
 STATIC = ("-static", "-s")
 # A build, and how a program is linked with it.
@@ -146,10 +148,12 @@ def test_answers_agree(emptied: tuple[Running, Path], rng: random.Random) -> Non
         inside = pointer + rng.randrange(usable)
         block = ask("at", pid, hex(inside))["block"]
         assert (block["allocator"], block["state"], block["address"]) == (NAME, "used", pointer)
+        assert block["asked"] == usable
     listed = ask("chunks", pid, "--state=used", "--sort=address", "--top=0")
-    assert {row["address"] for row in listed["chunks"]} == set(blocks) and listed["count"] == len(blocks)
+    assert {row["address"]: row["asked"] for row in listed["chunks"]} == blocks and listed["count"] == len(blocks)
     (sizes,) = ask("sizes", pid, "--top=0")["others"]
     assert (sizes["allocator"], sizes["total"]["used"]) == (NAME, len(blocks))
+    assert sizes["asked"] == sum(blocks.values()) and sizes["freed"] is None
     classes = ask("arenas", pid)["classes"]
     assert sum(row["used"] for row in classes) == len(blocks)
     assert sum(row["asked"] for row in classes) == sum(blocks.values())
@@ -210,6 +214,30 @@ def test_python_above(mode: str, rng: random.Random, tmp_path: Path) -> None:
         assert "held" in str(ask("why", pid, hex(address)))
         assert ask("holes", pid, "--min=1")["damage"] == ask("info", pid)["damage"] == []
         assert ask("threads", pid)["damage"] == ask("unreachable", pid)["damage"] == []
+
+
+def test_every_command(rng: random.Random, tmp_path: Path) -> None:
+    """A CPython above musl, all of whose objects are blocks of its malloc: each command answers, or says in one line
+    that it is about glibc's malloc alone; objects are found by their type."""
+    count, kept = rng.randrange(2000, 9000), tmp_path / "kept.heap"
+    source = (
+        "import signal\n"
+        "class Marked: __slots__ = ('value',)\n"
+        f"kept = [Marked() for _ in range({count})]\n"
+        "signal.pause()\n"
+    )
+    with running([python(), "-c", source], tmp_path, {"PYTHONMALLOC": "malloc"}) as target:
+        pid = str(target.pid)
+        listed = ask("chunks", pid, "--type=__main__.Marked", "--top=0")
+        address = hex(rng.choice(listed["chunks"])["address"])
+        plain = [noun or "heap" for noun in (*nouns.PLAIN, *nouns.GRAPHS) if noun not in REFUSED]
+        lines = [*plain, *(f"{noun} {address}" for noun in nouns.ADDRESSED), f"snapshot {kept}"]
+        answered = gdbheap("shell", pid, input="\n".join(lines))
+        refused = [gdbheap(noun, pid) for noun in REFUSED]
+    assert (answered.returncode, answered.stderr) == (0, "") and kept.exists()
+    assert all(done.returncode == 5 and done.stdout == "" for done in refused)
+    assert all(len(done.stderr.splitlines()) == 1 and "musl" in done.stderr for done in refused), refused
+    assert listed["count"] == count and {row["asked"] for row in listed["chunks"]} <= {24, 32, 40}
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 from support import kernel, programs
+from support.installed import python_with
 from support.library import heap_of
-from support.programs import KERNEL_CORE, Running, ask, running
+from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.tables import busy, held, program
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
@@ -163,6 +164,33 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
     assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["blocks"]["count"] <= len(blocks)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("secure")] or [None])
+def test_asked_for(name: str | None, rng: random.Random, tmp_path: Path) -> None:
+    """What padded blocks say was asked for, block by block and in all, is what the program's table says; what an
+    aligned one has before its pointer was asked for too."""
+    if name is None:
+        pytest.skip("no mimalloc with padding (scripts/mimallocs.sh)")
+    with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+        _visited, rows = held(tmp_path)
+        pid = str(target.pid)
+        with heap_of(pid) as heap:
+            found = heap.allocator(MimallocLibraries)
+            blocks = {row: block for row in rows if (block := found.find(row[0])) is not None}
+        told = {block.address: usable + pointer - block.address for (pointer, usable, _), block in blocks.items()}
+        listed = ask("chunks", pid, "--state=used", "--top=0")["chunks"]
+        (sizes,) = ask("sizes", pid, "--top=0")["others"]
+        text = gdbheap("sizes", pid).stdout
+        pointer, usable, _requested = rng.choice(rows)
+        block = ask("at", pid, hex(pointer))["block"]
+    assert len(told) == len(rows) and block["asked"] == usable + pointer - block["address"]
+    own = {row["address"]: row["asked"] for row in listed if row["allocator"] == "libmimalloc"}
+    assert {address: own[address] for address in told} == told
+    assert sizes["asked"] == sum(own.values()) and "asked for" in text
+    # The library itself gives aligned blocks, and very small ones, a little more than the program asked for.
+    exact = sum(usable == requested for _pointer, usable, requested in rows)
+    assert all(usable >= requested for _pointer, usable, requested in rows) and exact > 0.9 * len(rows)
+
+
 def test_given_back(emptied: Running) -> None:
     """What the finding promises goes when the program does as the advice says, or it is doubtful."""
     (found,) = [row for row in ask("", str(emptied.pid))["findings"] if row["id"] == "mimalloc-empty"]
@@ -175,6 +203,26 @@ def test_given_back(emptied: Running) -> None:
     assert found["doubtful"] or 0.9 * found["bytes"] <= freed, (found, freed)
     left = [row["id"] for row in ask("", str(emptied.pid))["findings"]]
     assert found["doubtful"] or "mimalloc-empty" not in left
+
+
+def test_arrow_gives_back(tmp_path: Path) -> None:
+    """What is promised of Arrow's pool goes with release_unused(), as the advice says."""
+    source = (
+        "import pyarrow, sys\n"
+        "pool = pyarrow.mimalloc_memory_pool()\n"
+        "pyarrow.set_memory_pool(pool)\n"
+        "kept = [pyarrow.array(list(range(40_000))) for _ in range(150)][::40]\n"
+        "sys.stdin.readline()\n"
+        "pool.release_unused()\n"
+        "sys.stdin.readline()\n"
+    )
+    with running([python_with("pyarrow"), "-c", source], tmp_path) as target:
+        (found,) = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "mimalloc-empty"]
+        before = kernel.rollup(target.pid)[0]
+        target.go_on()
+        freed = before - kernel.rollup(target.pid)[0]
+    assert "release_unused()" in found["advice"]
+    assert 0.9 * found["bytes"] <= freed <= 1.1 * found["bytes"] + (1 << 20), (found, freed)
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Sizes are bytes, addresses those that the program sees. ``finding.py`` names the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -67,7 +68,8 @@ class Piece:
 class Block:
     """A block: the program's pointer, its size (with the header where there is one), its state, and the list it is on.
     ``end``: after its last byte; ``mappings``: in how many it lies: the kernel splits one where madvise or mprotect was
-    called for a part of it."""
+    called for a part of it. ``asked``: the bytes that the program asked for, None where the allocator does not keep
+    that; of an aligned block of mimalloc's with what lies before the program's pointer."""
 
     address: int
     size: int
@@ -77,6 +79,7 @@ class Block:
     list: str | None
     end: int = 0
     mappings: int = 1
+    asked: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,17 @@ class Kept:
 @dataclass(frozen=True)
 class SizeClassUse:
     """One size of blocks, with what the allocator needs for each: in how many groups they lie, how many are in use and
-    free, and the bytes that were asked for of those in use, None where nobody knows."""
+    free, and the bytes that were asked for of those in use, None where nobody knows. ``spare``: the groups that would
+    go if the blocks of the others had their places, and ``freed``: the resident bytes that would go with these; None
+    where groups are not packed so."""
 
     size: int
     groups: int
     used: int
     free: int
     asked: int | None = None
+    spare: int | None = None
+    freed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -301,8 +308,18 @@ class Allocator(ABC):
         return []
 
     def size_classes(self) -> list[SizeClassUse]:
-        """Its sizes of blocks, ascending, where it has groups of equal ones and no arenas."""
+        """Its sizes of blocks, ascending, where it has groups of equal ones."""
         return []
+
+    def packing(self) -> _native.Packing | None:
+        """What would go if the blocks in use of groups of equal ones were moved into as few groups as they need; None
+        where they do not lie in such groups."""
+        return None
+
+    @property
+    def tells_asked(self) -> bool:
+        """Whether ``find`` tells what was asked for."""
+        return False
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """(the program's pointer, size as in ``used_sizes``) of its ``most`` largest blocks in use, from ``least``
@@ -371,6 +388,20 @@ class StoreAllocator(Allocator):
     def free_sizes(self) -> list[tuple[int, int]]:
         """Those of the groups that have room for them, whether they were handed out before or not."""
         return [(row.block_size, row.free) for row in self.store.classes()]
+
+    def _packed_classes(self, packing: _native.Packing, asked: dict[int, int] | None = None) -> list[SizeClassUse]:
+        """By block size, with what packing would do; ``asked``: the bytes asked for, by size."""
+        spare: Counter[int] = Counter()
+        freed: Counter[int] = Counter()
+        for row in packing.sizes:
+            spare[row.size] += row.spare
+            freed[row.size] += row.freed
+        told = (lambda size: None) if asked is None else (lambda size: asked.get(size, 0))
+        return [
+            SizeClassUse(size, row.groups, row.used, row.free, told(size), spare[size], freed[size])
+            for row in self.store.classes()
+            for size in (row.block_size,)
+        ]
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """The blocks of what goes, or is empty, with the last of them."""

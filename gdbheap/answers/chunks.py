@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Union
@@ -73,7 +73,8 @@ class Selection:
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
 class Chunk:
     """One chunk: malloc's pointer, its size with the header, its state, the free list it is on, its arena (None: it
-    has a mapping of its own), and what a used one is in a few words. ``allocator``: whose it is."""
+    has a mapping of its own), and what a used one is in a few words. ``allocator``: whose it
+    is; ``asked``: the bytes that the program asked for, where the allocator keeps that."""
 
     address: int
     size: int
@@ -82,6 +83,7 @@ class Chunk:
     arena: int | None
     what: str | None
     allocator: str = GlibcAllocator.name
+    asked: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,8 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
     """The chunks that are meant, in one of ORDERS, the first ``top``.
 
     Raises UsageError for an arena that is not there and for a type of chunks that hold no object, Unsupported where
-    malloc is not known, and for types where it is not glibc's."""
-    if selection.type is None and not isinstance(heap.malloc, GlibcAllocator):
+    malloc is not known."""
+    if not isinstance(heap.malloc, GlibcAllocator):
         return _without_arenas(heap, selection, order, top)
     glibc = heap.allocator(GlibcAllocator)
     _check(glibc, selection)
@@ -121,11 +123,34 @@ def _without_arenas(heap: Heap, selection: Selection, order: str, top: int | Non
     """The blocks where malloc is not glibc's. Raises UsageError for an arena."""
     if selection.arena is not None:
         raise UsageError(f"there is no arena {selection.arena}: {heap.malloc.title} has none")
-    found, count, size = _standing_in(heap, selection, order, top)
+    if selection.type is not None:
+        _check_states(selection)
+        found = _matching(heap, _standing_in(heap, selection, "address", None)[0], selection.type)
+        count, size = len(found), sum(row.size for row in found)
+    else:
+        found, count, size = _standing_in(heap, selection, order, top)
     found.sort(key=ORDERS[order])
     words = describe_blocks(heap, [(row.address, row.size) for row in found[:top]]) if found else {}
     what = {address: str(each) for address, each in words.items()}
-    return Chunks([_chunk(row, None, what.get(row.address)) for row in found[:top]], count, size)
+    asked = _asked(heap, found[:top])
+    rows = [_chunk(row, None, what.get(row.address), asked.get(row.address)) for row in found[:top]]
+    return Chunks(rows, count, size)
+
+
+def _matching(heap: Heap, rows: list[OtherRow], pattern: str) -> list[OtherRow]:
+    """The blocks that hold a live object of a type that matches and are no object's buffer; without Python those that
+    are something that matches."""
+    try:
+        objects = heap.objects
+    except NotAPython:
+        kinds = _kinds_of(heap, pattern)
+        named = heap.structures.native.kinds_at([row.address for row in rows])
+        return [row for row, kind in zip(rows, named) if kind in kinds]
+    types = {row.address for row in heap.census().rows if fnmatchcase(objects.names.name(row.address), pattern)}
+    inside = objects.objects_in([(row.address, row.size) for row in rows])
+    rows = [row for row, found in zip(rows, inside) if found and found.alive and found.type_address in types]
+    owners = objects.owners_of([row.address for row in rows], heap.classifying)
+    return [row for row in rows if owners[row.address] is None]
 
 
 def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) -> tuple[list[OtherRow], int, int]:
@@ -157,6 +182,10 @@ def _check(glibc: GlibcAllocator, selection: Selection) -> None:
     arenas = len(glibc.malloc.arenas)
     if selection.arena is not None and selection.arena >= arenas:
         raise UsageError(f"there is no arena {selection.arena}: the last one is {arenas - 1}")
+    _check_states(selection)
+
+
+def _check_states(selection: Selection) -> None:
     if selection.type is not None and not set(OBJECT_STATES) & set(selection.states):
         raise UsageError("only used and mmapped chunks hold objects: leave out --state or --type")
 
@@ -175,16 +204,20 @@ def _of_type(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
 
 def _of_kind(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
     """The chunks of a program without Python that are something whose class, or whose words, match."""
-    structures = heap.structures
-    kinds = {
-        row.number
-        for row in structures.sums
-        if fnmatchcase(row.kind.text, pattern) or (row.kind.type is not None and fnmatchcase(row.kind.type, pattern))
-    }
+    structures, kinds = heap.structures, _kinds_of(heap, pattern)
     rows: list[Row] = [*structures.native.chunks_of(kinds, selection.wanted)]
     mapped = [row for row in _mapped(heap.allocator(GlibcAllocator)) if selection.takes_mapped(row.size)]
     found = structures.native.kinds_at([row.address + HEADER for row in mapped])
     return rows + [row for row, kind in zip(mapped, found) if kind in kinds]
+
+
+def _kinds_of(heap: Heap, pattern: str) -> set[int]:
+    """The numbers of what blocks are whose class, or whose words, match."""
+    return {
+        row.number
+        for row in heap.structures.sums
+        if fnmatchcase(row.kind.text, pattern) or (row.kind.type is not None and fnmatchcase(row.kind.type, pattern))
+    }
 
 
 def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
@@ -205,9 +238,18 @@ def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk
     words = {address: str(what) for address, what in found.items()}
     own = [row for row in rows if not isinstance(row, OtherRow)]
     lists = dict(zip((row.address for row in own), glibc.lists_of(own)))
-    return [_chunk(row, lists.get(row.address), words.get(_pointer(row))) for row in rows]
+    asked = _asked(heap, rows)
+    return [_chunk(row, lists.get(row.address), words.get(_pointer(row)), asked.get(row.address)) for row in rows]
 
 
-def _chunk(row: Row, name: str | None, what: str | None) -> Chunk:
-    found = Chunk(_pointer(row), row.size, row.state, name, row.arena, what)
+def _asked(heap: Heap, rows: Sequence[Row]) -> dict[int, int | None]:
+    """What was asked for of blocks, by their addresses, where their allocator tells that."""
+    telling = {allocator.name: allocator for allocator in heap.standing_in if allocator.tells_asked}
+    own = [row for row in rows if isinstance(row, OtherRow) and row.allocator in telling]
+    found = ((row.address, telling[row.allocator].find(row.address)) for row in own)
+    return {address: block.asked for address, block in found if block is not None}
+
+
+def _chunk(row: Row, name: str | None, what: str | None, asked: int | None = None) -> Chunk:
+    found = Chunk(_pointer(row), row.size, row.state, name, row.arena, what, asked=asked)
     return replace(found, allocator=row.allocator) if isinstance(row, OtherRow) else found

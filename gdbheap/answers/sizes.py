@@ -43,13 +43,29 @@ class SizeRange:
 
 
 @dataclass(frozen=True)
+class OtherSizeRow(SizeRow):
+    """The blocks of one size of another allocator, which have no headers: in how many ``groups`` they lie (slabs,
+    pages, mappings), and the bytes that were ``asked`` for of those in use. ``spare``: the groups that would go if the
+    blocks were moved into as few as they need, and the resident bytes ``freed`` by that. Each is None where nobody
+    knows."""
+
+    groups: int | None = None
+    asked: int | None = None
+    spare: int | None = None
+    freed: int | None = None
+
+
+@dataclass(frozen=True)
 class OtherSizes:
-    """The blocks of an allocator that stands in for malloc, by its own sizes, ascending, and their sum."""
+    """The blocks of an allocator that stands in for malloc, by its own sizes, ascending, and their sum. ``asked`` and
+    ``freed``: over all sizes, None where nobody knows."""
 
     allocator: str
     title: str
-    sizes: list[SizeRow]
+    sizes: list[OtherSizeRow]
     total: SizeTotal
+    asked: int | None = None
+    freed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -106,10 +122,18 @@ def _others(allocator: Allocator) -> OtherSizes:
     for counts, rows in ((used, allocator.used_sizes()), (free, allocator.free_sizes())):
         for size, count in rows:
             counts[size] += count
+    groups = {row.size: (row.groups, row.asked, row.spare, row.freed) for row in allocator.size_classes()}
     sized = [
-        SizeRow(size, used[size], free[size], size * used[size], size * free[size]) for size in sorted(used | free)
+        OtherSizeRow(size, used[size], free[size], size * used[size], size * free[size], *groups.get(size, ()))
+        for size in sorted(used | free)
     ]
-    return OtherSizes(allocator.name, allocator.title, sized, _total(sized))
+    asked, freed = (_sum(getattr(row, name) for row in sized) for name in ("asked", "freed"))
+    return OtherSizes(allocator.name, allocator.title, sized, _total(sized), asked, freed)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _total(rows: Iterable[SizeRow]) -> SizeTotal:

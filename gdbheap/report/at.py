@@ -94,10 +94,11 @@ def _block(block: Block, address: int, style: Style) -> str:
     arena = "" if block.arena is None else f", arena {block.arena}"
     free_list = f", on {block.list}" if block.list else ""
     inside = f", {address - block.address:,} bytes into it" if address > block.address else ""
+    asked = "" if block.asked is None else f", {style.bytes(block.asked)} asked for"
     parts = "" if block.mappings == 1 else f", up to {block.end:#x} in {block.mappings:,} mappings"
     return (
         f"{address_text(block.address)}, {style.bytes(block.size)}, {block.state}, {block.allocator}"
-        f"{arena}{free_list}{inside}{parts}"
+        f"{arena}{free_list}{asked}{inside}{parts}"
     )
 
 

@@ -19,17 +19,33 @@ COLUMNS = (
 )  # fmt: skip
 
 
+ASKED = Column("asked for")
+# It stands behind the size.
+ASKED_AT = 2
+
+
 def render(answer: Chunks, style: Style) -> str:
-    """A row a chunk, what is not listed as one row, the total; then a sentence."""
+    """A row a chunk, what is not listed as one row, the total; then a sentence. What was asked for has a column where
+    some chunk tells it."""
     if not answer.count:
         return style.filled("No chunk matches; 'heap sizes' shows which sizes there are.")
+    tells = any(chunk.asked is not None for chunk in answer.chunks)
     rows = [_row(chunk, style) for chunk in answer.chunks]
     left = answer.count - len(answer.chunks)
     if left:
         rest = answer.bytes - sum(chunk.size for chunk in answer.chunks)
         rows.append([f"{left:,} more", style.size(rest), *[""] * 4])
     total = ["total", style.size(answer.bytes), *[""] * 4]
-    return join(table(COLUMNS, rows, style, total), style.filled(_sentence(answer, style)))
+    columns: tuple[Column, ...] = COLUMNS
+    if tells:
+        asked = ["-" if chunk.asked is None else style.size(chunk.asked) for chunk in answer.chunks]
+        rows = [_with(row, cell) for row, cell in zip(rows, [*asked, *[""] * (len(rows) - len(asked))])]
+        total, columns = _with(total, ""), (*COLUMNS[:ASKED_AT], ASKED, *COLUMNS[ASKED_AT:])
+    return join(table(columns, rows, style, total), style.filled(_sentence(answer, style)))
+
+
+def _with(row: list[str], asked: str) -> list[str]:
+    return [*row[:ASKED_AT], asked, *row[ASKED_AT:]]
 
 
 def _row(chunk: Chunk, style: Style) -> list[str]:

@@ -19,6 +19,8 @@ COLUMNS = (
 
 # Of another allocator's sizes so many have a row.
 SHOWN = 20
+# What some allocators tell besides.
+MORE = {"asked": "asked for", "freed": "goes if packed"}
 
 
 def render(answer: Sizes, whole: Sizes, style: Style) -> str:
@@ -40,23 +42,41 @@ def render(answer: Sizes, whole: Sizes, style: Style) -> str:
 
 
 def _others(others: OtherSizes, style: Style) -> list[str]:
-    """A row for each of the sizes that hold the most, and the rest; a sentence."""
+    """A row for each of the sizes that hold the most, and the rest; a sentence. Columns that nobody knows are not
+    there."""
     most = sorted(others.sizes, key=lambda row: -row.used_bytes - row.free_bytes)[:SHOWN]
-    rows = [_row(count_text(row.size), row, style) for row in sorted(most, key=lambda row: row.size)]
+    more = [name for name in MORE if getattr(others, name) is not None]
+    rows = [
+        [*_row(count_text(row.size), row, style), *(style.size(getattr(row, name) or 0) for name in more)]
+        for row in sorted(most, key=lambda row: row.size)
+    ]
     total, left = others.total, len(others.sizes) - len(most)
     if left:
         names = ("used", "free", "used_bytes", "free_bytes")
         rest = (getattr(total, name) - sum(getattr(row, name) for row in most) for name in names)
-        rows.append(_row(f"{left:,} more", type(total)(*rest), style))
+        beside = (getattr(others, name) - sum(getattr(row, name) or 0 for row in most) for name in more)
+        rows.append([*_row(f"{left:,} more", type(total)(*rest), style), *map(style.size, beside)])
     columns = [
         Column(f"{others.title}'s size"),
         *(Column(column.title.replace("chunks", "blocks")) for column in COLUMNS[1:]),
+        *(Column(MORE[name]) for name in more),
     ]
-    sentence = (
+    last = [*_row("total", total, style), *(style.size(getattr(others, name)) for name in more)]
+    return [table(columns, rows, style, last), style.filled(_other_sentence(others, style))]
+
+
+def _other_sentence(others: OtherSizes, style: Style) -> str:
+    total = others.total
+    parts = [
         f"{total.used:,} blocks of {others.title} are used: {style.bytes(total.used_bytes)}. There is room for "
         f"{total.free:,} more in the pages of these sizes: {style.bytes(total.free_bytes)}."
-    )
-    return [table(columns, rows, style, _row("total", total, style)), style.filled(sentence)]
+    ]
+    if others.asked is not None:
+        slack = total.used_bytes - others.asked
+        parts.append(f"{style.bytes(others.asked)} of what is used was asked for; {style.bytes(slack)} is slack.")
+    if others.freed:
+        parts.append(f"{style.bytes(others.freed)} would go if the blocks of each size lay packed.")
+    return " ".join(parts)
 
 
 def _row(name: str, sums: SizeRow | SizeTotal, style: Style) -> list[str]:

@@ -11,7 +11,7 @@ from gdbheap.target.functions import Functions
 from gdbheap.target.target import Target, Thread
 from gdbheap.target.unwind_tables import DWARF, modules_of
 
-__all__ = ["Frame", "frames_of"]
+__all__ = ["Frame", "frames_of", "function_at"]
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,13 @@ def frames_of(target: Target, thread: Thread) -> list[Frame]:
     frames = []
     for place, (counter, start, end) in enumerate(pairs):
         # A return address is behind the call.
-        frames.append(Frame(start, end, _function(target, counter - bool(place), names)))
+        frames.append(Frame(start, end, function_at(target, counter - bool(place), names)))
     return frames
 
 
-def _function(target: Target, address: int, names: dict[int, Functions]) -> str:
+def function_at(target: Target, address: int, names: dict[int, Functions]) -> str:
+    """The function at an address: by name, as ``object+0x1234``, or as a number where no object is. ``names``: of
+    objects that were looked into, by where they begin; it is added to."""
     loaded = target.object_of(address)
     if loaded is None:
         return f"{address:#x}"

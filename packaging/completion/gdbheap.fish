@@ -34,7 +34,7 @@ complete -c gdbheap -n '__fish_seen_subcommand_from chunks' -l max -r -d 'leave 
 complete -c gdbheap -n '__fish_seen_subcommand_from chunks' -l arena -r -d 'only chunks of this arena'
 complete -c gdbheap -n '__fish_seen_subcommand_from chunks' -l type -r -d 'only chunks that hold a live Python object of a type whose whole name matches, with *, ?…'
 complete -c gdbheap -n '__fish_seen_subcommand_from chunks' -l by -r -d 'type'
-complete -c gdbheap -n '__fish_seen_subcommand_from chunks' -l top -r -d 'how many chunks or kinds to list'
+complete -c gdbheap -n '__fish_seen_subcommand_from chunks' -l top -r -d 'how many chunks, kinds or stacks to list'
 complete -c gdbheap -n '__fish_seen_subcommand_from chunks' -l sort -r -d 'what to order by, largest first'
 complete -c gdbheap -n __fish_use_subcommand -a pools -d 'What does pymalloc hold in each size class, as sys._debugmallocstats() counts?'
 complete -c gdbheap -n '__fish_seen_subcommand_from pools' -l detail -d 'also list what objects asked for, how full the arenas are, and what is in the emptiest'

@@ -1,8 +1,9 @@
 """elsewhere SEED COUNT TABLE [damage]
 
 Makes objects of many types whose blocks or buffers are larger than pymalloc's largest, and writes what the interpreter
-says of them: TABLE is {"types": {type: [count, bytes]}, "buffers": [[address of the object, address, bytes]]}, the
-bytes by sys.getsizeof(). With "damage" a byte array says at last that it has a quarter of all addresses.
+says of them: TABLE is {"types": {type: [count, bytes]}, "buffers": [[address of the object, address, bytes]],
+"damaged": bytes}, the bytes by sys.getsizeof(). With "damage" a byte array says at last that it has a quarter of all
+addresses; "damaged" is what it has.
 """
 
 import array
@@ -100,7 +101,7 @@ sums = {"__main__." + name: [len(made), sum(map(sys.getsizeof, made))] for name,
 sums["tuple"] = [1, sys.getsizeof(kept)]
 numbers = [[id(one), one.buffer_info()[0], one.itemsize * len(one)] for one in held["Numbers"]]
 with open(table, "w") as file:
-    json.dump({"types": sums, "buffers": numbers}, file)
+    json.dump({"types": sums, "buffers": numbers, "damaged": held["Data"][0].__alloc__()}, file)
 if sys.argv[4:] == ["damage"]:
     # ob_alloc, behind the head and ob_size.
     field = ctypes.c_ssize_t.from_address(id(held["Data"][0]) + 24)

@@ -17,6 +17,7 @@ from gdbheap.allocators.allocator import (
     Member,
     Piece,
     PinRow,
+    SizeClassUse,
     State,
     StoreAllocator,
     Surroundings,
@@ -163,6 +164,14 @@ class JemallocLibraries(StoreAllocator):
             for row in self.store.arena_use()
         ]  # fmt: skip
 
+    def packing(self) -> _native.Packing:
+        """Of the slabs of each arena; a block in a thread's cache keeps its place."""
+        return self.store.packing(self.target.pages)
+
+    def size_classes(self) -> list[SizeClassUse]:
+        """Of all, by size; blocks in threads' caches are free ones. A large block is a group of its own."""
+        return self._packed_classes(self.packing())
+
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """Of all."""
         return [(row.address, row.size) for row in self.store.largest_used(least, most)]
@@ -187,6 +196,11 @@ class JemallocLibraries(StoreAllocator):
         """All that is free: a slab stays while a block of it is in use, dirty and muzzy extents for a while."""
         why = "in slabs of jemalloc that hold blocks in use, in threads' caches, or in extents that it keeps for later"
         return [Kept(FREE, free, why)]
+
+    @cached_property
+    def samples(self) -> list[_native.SampledStack]:
+        """The stacks of blocks in use that were sampled (``prof:true``), those with the most bytes first."""
+        return self.store.samples(self.target.space)
 
     def check(self) -> Looked:
         """Every extent was looked at when it was read. A thread inside jemalloc leaves one slab half changed."""

@@ -147,7 +147,8 @@ class MallocngAllocator(StoreAllocator):
         found = self.store.find(address)
         if found is None:
             return None
-        return Block(found.address, found.size, found.state, self.name, None, found.list, found.end)
+        asked = found.end - found.address if found.state == "used" else None
+        return Block(found.address, found.size, found.state, self.name, None, found.list, found.end, asked=asked)
 
     def own_part(self, address: int) -> str | None:
         """What is left of slots, and what is in none."""
@@ -161,6 +162,11 @@ class MallocngAllocator(StoreAllocator):
         asked = {row.size: row.asked for row in self.store.asked_by_class()}
         rows = self.store.classes()
         return [SizeClassUse(row.block_size, row.groups, row.used, row.free, asked[row.block_size]) for row in rows]
+
+    @property
+    def tells_asked(self) -> bool:
+        """Each slot in use says how much of it is not the block's."""
+        return True
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """By the sizes of their slots."""

@@ -17,6 +17,7 @@ from gdbheap.allocators.allocator import (
     Member,
     Piece,
     PinRow,
+    SizeClassUse,
     State,
     StoreAllocator,
     Surroundings,
@@ -155,13 +156,29 @@ class MimallocLibraries(StoreAllocator):
         if found is None:
             return None
         end = found.address + found.size
-        return Block(found.address, found.size, found.state, self.name, None, found.list, end)
+        return Block(found.address, found.size, found.state, self.name, None, found.list, end, asked=found.asked)
 
     def own_part(self, address: int) -> str | None:
         """What a segment has beside blocks, and what is reserved."""
         if holds(self._reserved, address):
             return "reserve of mimalloc"
         return "overhead of mimalloc" if holds(self.ranges(), address) else None
+
+    @property
+    def tells_asked(self) -> bool:
+        """As secure and debug builds do."""
+        return any(root.padded for root in self.roots)
+
+    def packing(self) -> _native.Packing:
+        """Of the pages of each heap of a thread."""
+        return self.store.packing(self.target.pages)
+
+    def size_classes(self) -> list[SizeClassUse]:
+        """Of all, by size, with what was asked for where all of them tell that."""
+        asked = None
+        if all(root.padded for root in self.roots):
+            asked = {row.size: row.asked for row in self.store.asked_by_class(self.target.space)}
+        return self._packed_classes(self.packing(), asked)
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """Of the pages whose blocks are as large."""

@@ -9,6 +9,7 @@ from gdbheap.report.findings import (
     after_fork,
     contexts,
     cycles,
+    fragmented,
     free_chunks,
     free_lists,
     growing,
@@ -37,9 +38,9 @@ from gdbheap.report.numbers import size_text
 __all__ = ["WORDS", "advice_of", "keys_of", "text_of"]
 
 FILES = (
-    after_fork, contexts, cycles, free_chunks, free_lists, growing, growing_buffers, huge_pages, jemalloc_unused,
-    large_chunks, leak_like, lost_blocks, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator,
-    other_held, pinned_pages, pymalloc_arenas, runtimes, slack, stacks, thread_tops,
+    after_fork, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers, huge_pages,
+    jemalloc_unused, large_chunks, leak_like, lost_blocks, main_top, mappings, mimalloc_empty, musl_mappings,
+    other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack, stacks, thread_tops,
 )  # fmt: skip
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 

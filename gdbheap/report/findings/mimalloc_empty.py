@@ -7,8 +7,9 @@ from gdbheap.report.findings.words import Words
 from gdbheap.report.numbers import counted
 
 ADVICE = (
-    "call mi_collect(true) in the program, in each of its threads, after the load that needed this; a program that "
-    "goes on allocating gives it back itself once MIMALLOC_PURGE_DELAY (milliseconds) are over, unless that is negative"
+    "call mi_collect(true) in the program, in each of its threads, after the load that needed this (of Arrow's pool "
+    "pyarrow.default_memory_pool().release_unused()); a program that goes on allocating gives it back itself once "
+    "MIMALLOC_PURGE_DELAY (milliseconds) are over, unless that is negative; 0: at once"
 )
 
 

@@ -1,6 +1,7 @@
 //! jemalloc, whichever module brings it.
 
-use crate::memory::Space;
+use crate::memory::{Pages, Space};
+use crate::packing::{packed, Packing};
 use crate::rows::{all, answers, block, damage_rows, size_class, used, Damage, Hole, Member, Range, SizeClass};
 use crate::watch::watched;
 use gdbheap_core::allocators::jemalloc::{self, JemallocHole, JemallocRoot, Shape};
@@ -62,6 +63,19 @@ answers! {
     /// What was not as it is at rest: extents that a thread was just changing, blocks that are in a cache and free in a slab
     /// too, and entries of caches that lead to no block of their class.
     struct InMotion of jemalloc::InMotion { extents: u64, both: u64, astray: u64 }
+
+    /// A stack of the jemalloc at the place `root` among those that were read: its return addresses, the innermost first; how many
+    /// sampled blocks in use came from there, and their bytes; how many blocks these stand for, by what jemalloc says, and their
+    /// bytes (None before 5.3); the first of the blocks.
+    struct SampledStack of jemalloc::SampledStack {
+        root: u32,
+        frames: Vec<u64>,
+        blocks: u64,
+        bytes: u64,
+        likely_blocks: Option<u64>,
+        likely_bytes: Option<u64>,
+        first: u64,
+    }
 }
 
 fn hole(found: JemallocHole) -> Hole {
@@ -89,6 +103,18 @@ impl Jemalloc {
     /// By arena and block size.
     fn class_use(&self) -> Vec<JemallocClassUse> {
         all(self.0.class_use())
+    }
+
+    /// What would go if the blocks of slabs were moved into as few as they need; all pages count where `pages` is None.
+    #[pyo3(signature = (pages))]
+    fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
+        let pages = pages.map(|pages| pages.0.clone());
+        py.detach(|| packed(self.0.slabs(), pages.as_deref()))
+    }
+
+    /// The stacks of sampled blocks in use, those with the most bytes first; none where nothing is sampled.
+    fn samples(&self, py: Python<'_>, space: &Space) -> PyResult<Vec<SampledStack>> {
+        Ok(all(watched(py, None, |watcher| self.0.samples(watcher, &space.0))?))
     }
 
     /// By arena.

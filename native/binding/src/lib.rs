@@ -19,6 +19,7 @@ mod mimalloc;
 mod objects;
 mod oldmalloc;
 mod packed;
+mod packing;
 mod process;
 mod pymalloc;
 mod records;
@@ -133,6 +134,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         memory_use::Pin,
         memory_use::PinTotals,
         memory_use::Pins,
+        packing::PackedSize,
+        packing::Packing,
         memory_use::Copied,
         memory_use::Sweep,
         jemalloc::JemallocForm,
@@ -143,13 +146,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         jemalloc::JemallocArenaUse,
         jemalloc::JemallocClassUse,
         jemalloc::InMotion,
+        jemalloc::SampledStack,
         jemalloc::Jemalloc,
         mimalloc::Segment,
         mimalloc::FoundSegment,
         mimalloc::FoundMap,
         mimalloc::MimallocForm,
         mimalloc::FormFit,
-        mimalloc::AskedFor,
         mimalloc::TaggedHeap,
         mimalloc::PageBlock,
         mimalloc::Miscounted,

@@ -1,6 +1,8 @@
 //! mimalloc: CPython's own copy, and libraries.
 
-use crate::memory::Space;
+use crate::mallocng::AskedOfClass;
+use crate::memory::{Pages, Space};
+use crate::packing::{packed, Packing};
 use crate::rows::{all, answers, block, damage_rows, size_class, used, Damage, Hole, Member, Range, SizeClass};
 use crate::watch::watched;
 use gdbheap_core::allocators::mimalloc::{self, MimallocHole, MimallocRoot};
@@ -30,9 +32,6 @@ answers! {
     /// Of how many pages it was asked whether they are as a form says, how many are, and how many used blocks tell
     /// what was asked for, as those of secure and debug builds do: none where not most of them do.
     struct FormFit of mimalloc::Fit { pages: u64, fit: u64, padded: u64 }
-
-    /// Used blocks whose size that was asked for is known, their bytes, and the bytes that were asked for.
-    struct AskedFor of mimalloc::AskedFor { blocks: u64, bytes: u64, asked: u64 }
 
     /// What looks like a segment's header: the cookie xor the address, used pages, and whether its slices tile it. One that
     /// was given back keeps its header for a while, and has no used pages.
@@ -111,9 +110,17 @@ impl Mimalloc {
         Some(PageBlock { address, size, state, list, asked, root })
     }
 
-    /// What was asked for of the used blocks that say so.
-    fn asked_for(&self, py: Python<'_>, space: &Space) -> PyResult<AskedFor> {
-        Ok(watched(py, None, |watcher| self.0.asked_for(watcher, &space.0))?.into())
+    /// What was asked for, by block size, where blocks say so; one that does not say counts as wholly asked for.
+    fn asked_by_class(&self, py: Python<'_>, space: &Space) -> PyResult<Vec<AskedOfClass>> {
+        let rows = watched(py, None, |watcher| self.0.asked_by_class(watcher, &space.0))?;
+        Ok(rows.into_iter().map(|(size, used, asked)| AskedOfClass { size, used, asked }).collect())
+    }
+
+    /// What would go if the blocks of pages were moved into as few as they need; all pages count where `pages` is None.
+    #[pyo3(signature = (pages))]
+    fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
+        let pages = pages.map(|pages| pages.0.clone());
+        py.detach(|| packed(self.0.slabs(), pages.as_deref()))
     }
 
     /// The used blocks of the page whose slices hold `address`.

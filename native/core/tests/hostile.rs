@@ -12,6 +12,7 @@ use gdbheap_core::allocators::oldmalloc::{find_bins, read_oldmalloc, Given};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
 use gdbheap_core::memory::OwnedRange;
+use gdbheap_core::memory_use::packing;
 use gdbheap_core::python::{take_census, CensusRequest, TypeLayout};
 use std::sync::Arc;
 use support::{Chance, Heap, Memory, Unwatched};
@@ -151,7 +152,8 @@ fn segments_of_anything() {
         fit_of(&space, form, &places);
         let roots = [MimallocRoot { form, padded: chance.one_in(2), places }];
         let found = read_mimalloc(&Unwatched, &space, &roots).expect("not cancelled");
-        found.asked_for(&Unwatched, &space).expect("not cancelled");
+        found.asked_by_class(&Unwatched, &space).expect("not cancelled");
+        packing(found.slabs(), None);
         found.holes(&Unwatched, 1).expect("not cancelled");
         found.classes();
         found.heaps();
@@ -184,6 +186,8 @@ fn trees() {
             let found = read_jemalloc(&Unwatched, &space, &ranges, &[root]).expect("not cancelled");
             found.holes(&Unwatched, 1).expect("not cancelled");
             found.class_use();
+            found.samples(&Unwatched, &space).expect("not cancelled");
+            packing(found.slabs(), None);
             found.arena_use();
             (0..50).for_each(|_| _ = found.find(chance.hostile(START)));
         }

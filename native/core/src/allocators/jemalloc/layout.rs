@@ -14,6 +14,8 @@ const BITMAP: usize = 64;
 /// Regions of a slab at most.
 pub(crate) const MAX_REGIONS: u64 = 512;
 pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
+/// The words of an extent, from the one at 64 on, that may lead to the stack of a sampled block.
+pub(crate) const SAMPLE_WORDS: usize = 3;
 /// The number of the arena of what belongs to none.
 const ARENA_MASK: u64 = 0xfff;
 const SLAB: u32 = 12;
@@ -154,11 +156,17 @@ impl Extent {
             let words = self.regions(size).and_then(|count| self.bitmap(count));
             return words.is_some_and(|words| ones(words) == self.free_count);
         }
-        // One that is sampled keeps the class of a small block.
-        let class =
-            if size < SMALLEST_LARGE { sizes.partition_point(|size| *size < SMALLEST_LARGE) } else { self.class };
-        let fits = |own: u64| is_of_class(sizes, class, own);
+        if size < SMALLEST_LARGE {
+            return self.is_sampled_as(page, size, 0) || self.is_sampled_as(page, size, page.bytes());
+        }
+        let fits = |own: u64| is_of_class(sizes, self.class, own);
         fits(self.size()) || fits(self.size().saturating_sub(page.bytes()))
+    }
+
+    /// Whether it may be that of a sampled small block, which keeps its class: up to 5.3.0 it is as long as that of the smallest
+    /// large class, in 5.3.1 it has the pages that the block needs; and `pad`.
+    fn is_sampled_as(&self, page: PageSize, size: u64, pad: u64) -> bool {
+        [SMALLEST_LARGE, page.down(size + page.bytes() - 1)].into_iter().any(|own| own + pad == self.size())
     }
 
     /// Bytes of the block of an active one that is no slab: from 5.3.1 on a large block may have any number of pages. `pad`: how
@@ -171,10 +179,26 @@ impl Extent {
         }
     }
 
-    /// Whether it is of a build that lays out large blocks on any line of their first page.
-    pub(crate) fn is_shifted(&self) -> bool {
-        self.state == State::Active && !self.is_slab && self.address != self.start
+    /// Whether it is of a build that lays out large blocks on any line of their first page, and makes their extents a page longer
+    /// for that: those of sampled blocks too, which begin with the page.
+    pub(crate) fn is_padded(&self, page: PageSize, sizes: &[u64]) -> bool {
+        let longer = |size: u64| match size < SMALLEST_LARGE {
+            true => self.is_sampled_as(page, size, page.bytes()) && !self.is_sampled_as(page, size, 0),
+            false => self.size() > size,
+        };
+        let is_longer = || sizes.get(self.class).is_some_and(|size| longer(*size));
+        self.state == State::Active && !self.is_slab && (self.address != self.start || is_longer())
     }
+}
+
+/// A block in use with an extent of its own: the number of its jemalloc, where it begins, its size, and the words behind
+/// its extent's links, one of which leads to what is known of its stack where it was sampled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Large {
+    pub(crate) root: u32,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) words: [u64; SAMPLE_WORDS],
 }
 
 /// Whether a block of so many bytes is of this class: of those that hold it, the smallest.

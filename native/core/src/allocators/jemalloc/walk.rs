@@ -4,11 +4,13 @@ use crate::allocators::damage::{Damage, ABSENT, READABLE};
 use crate::allocators::jemalloc::areas::{Areas, Piece, Span};
 use crate::allocators::jemalloc::base::{blocks_of, find_blocks, led_into};
 use crate::allocators::jemalloc::caches::{Bin, Caches, Finder};
-use crate::allocators::jemalloc::layout::{is_of_class, ones, Extent, JemallocForm, State};
+use crate::allocators::jemalloc::layout::{is_of_class, ones, Extent, JemallocForm, Large, State, SAMPLE_WORDS};
 use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, Shape};
 use crate::allocators::runs::{Run, Runs};
+use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
 use crate::bits;
+use crate::bytes::range_at;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
@@ -98,6 +100,8 @@ pub struct Jemalloc {
     /// Blocks in which these caches keep their lists.
     pub(super) own: bits::Bits,
     pub(super) areas: Areas,
+    /// What has an extent of its own, by address.
+    pub(super) larges: Vec<Large>,
     /// How many caches of threads were found, by root.
     pub caches: Vec<usize>,
     pub moving: InMotion,
@@ -113,6 +117,7 @@ struct Gathered {
     /// By where a run begins.
     owners: BTreeMap<u64, (u32, u32, bool)>,
     pieces: Vec<Piece>,
+    larges: Vec<Large>,
     /// By bins of caches.
     cached: Vec<Vec<u64>>,
     lists: Vec<u64>,
@@ -139,7 +144,7 @@ pub fn read_jemalloc(
                 let named = named_extents(space, root.shape, root.root);
                 let places: Vec<u64> = named.into_iter().map(|(at, _)| at).collect();
                 let from = found.runs.len();
-                found.add_extents(space, root.form, number, &places);
+                found.add_extents(space, root.form, number, (&places, anonymous));
                 control.advance(0)?;
                 let tables = table_addresses(space, root.shape, root.root);
                 let mut own = blocks_of(space, &blocks, places.into_iter().chain(tables));
@@ -159,19 +164,27 @@ pub fn read_jemalloc(
 }
 
 impl Gathered {
-    /// The extents at some places: pieces of memory, and the blocks of the active ones.
-    fn add_extents(&mut self, space: &Space, form: &JemallocForm, root: u32, places: &[u64]) {
+    /// The extents at some places: pieces of memory, and the blocks of the active ones. `anonymous`: what is mapped: a core has
+    /// nothing of a mapping that nobody ever touched.
+    fn add_extents(
+        &mut self,
+        space: &Space,
+        form: &JemallocForm,
+        root: u32,
+        (places, anonymous): (&[u64], &[(u64, u64)]),
+    ) {
         let (sizes, page) = (form.sizes(), space.page());
         let mut pad = 0;
         show_extents(space, places, |at, bytes| {
-            if form.extent(page, at, bytes).is_shifted() {
+            if form.extent(page, at, bytes).is_padded(page, &sizes) {
                 pad = page.bytes();
             }
         });
         let absent = show_extents(space, places, |at, bytes| {
             let extent = form.extent(page, at, bytes);
             // What is only retained may be mapped so that nobody can read it.
-            let is_there = extent.state != State::Active || space.covers(extent.start, extent.size());
+            let is_mapped = range_at(anonymous, extent.start).is_some_and(|place| extent.end <= anonymous[place].1);
+            let is_there = extent.state != State::Active || is_mapped || space.covers(extent.start, extent.size());
             if extent.size() == 0 || extent.end > space.machine.user_end || !is_there {
                 self.report(at, "memory of an extent", "mapped memory", format!("{:#x}", extent.address));
             } else {
@@ -225,6 +238,8 @@ impl Gathered {
                 );
                 return Span::Unexplained;
             }
+            let words = std::array::from_fn::<u64, SAMPLE_WORDS, _>(|place| extent.free[place]);
+            self.larges.push(Large { root, address: extent.address, size: usable, words });
             (Run { start: extent.address, stride: usable, count: 1 }, vec![1])
         };
         self.owners.insert(run.start, (root, extent.arena, extent.is_slab));
@@ -298,8 +313,8 @@ impl Gathered {
                 runs.clear(number);
             }
         }
-        let Gathered { caches, moving, damage, miscounted, .. } = self;
-        Ok(Jemalloc { runs: Arc::new(runs), owners, cached, own, areas, caches, moving, damage, miscounted })
+        let Gathered { larges, caches, moving, damage, miscounted, .. } = self;
+        Ok(Jemalloc { runs: Arc::new(runs), owners, cached, own, areas, larges, caches, moving, damage, miscounted })
     }
 }
 
@@ -317,6 +332,20 @@ impl Jemalloc {
     /// How many slabs and large blocks there are.
     pub fn run_count(&self) -> usize {
         self.runs.runs.len()
+    }
+
+    /// The slabs; what is in a thread's cache is not free there.
+    pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
+        let all = self.runs.runs.iter().zip(&self.owners).enumerate();
+        all.filter(|(_, (_, owner))| owner.2).map(|(place, (run, (root, arena, _)))| BlockSlab {
+            root: *root,
+            keeper: u64::from(*arena),
+            size: run.stride,
+            start: run.start,
+            end: run.end(),
+            room: run.count,
+            live: self.runs.count_of(place) + ones(self.cached_of(place)),
+        })
     }
 
     /// Of each class of each arena, the blocks.

@@ -6,6 +6,7 @@ use crate::allocators::mimalloc::areas::{read_areas, some_pages};
 use crate::allocators::mimalloc::layout::{Head, MimallocForm, ENTRIES, HEAP_KEYS, MAX_SEGMENT_SLICES, SLICE};
 use crate::allocators::mimalloc::page::{decoded, Miscounted, Page};
 use crate::allocators::mimalloc::spans::{Read, Segment, Span};
+use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
@@ -212,14 +213,6 @@ pub fn owners_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Vec<u64>
     let Some(head) = form.head() else { return Vec::new() };
     let pages = spread(&few, SEGMENTS_ASKED).into_iter().flat_map(|(place, _)| pages_of(space, *place, form, head));
     pages.map(|page| page.heap).collect::<BTreeSet<u64>>().into_iter().collect()
-}
-
-/// Used blocks whose size that was asked for is known, their bytes, and the bytes that were asked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AskedFor {
-    pub blocks: u64,
-    pub bytes: u64,
-    pub asked: u64,
 }
 
 /// One mimalloc: its form, and its segments' addresses, or that of its map of pages.
@@ -470,23 +463,37 @@ impl Mimalloc {
         page.asked(space, page.number_at(address)?)
     }
 
-    /// What was asked for of the used blocks that say so.
-    pub fn asked_for(&self, watcher: &dyn Watcher, space: &Space) -> Result<AskedFor> {
+    /// `(block size, used blocks, bytes asked for of these)` of each block size of which blocks say what was asked for,
+    /// ascending. One that does not say counts as wholly asked for.
+    pub fn asked_by_class(&self, watcher: &dyn Watcher, space: &Space) -> Result<Vec<(u64, u64, u64)>> {
         let jobs: Vec<(usize, &Page)> = self.pages.iter().filter(|page| self.tells(page)).enumerate().collect();
-        let work = |sums: &mut Vec<AskedFor>, (_, page): &(usize, &Page), control: &Control| {
-            let mut sum = AskedFor::default();
-            page.show_asked(space, self.words_of(page), |asked| {
-                sum = AskedFor { blocks: sum.blocks + 1, bytes: sum.bytes + page.size, asked: sum.asked + asked };
-            });
-            sums.push(sum);
+        let work = |rows: &mut Vec<(u64, u64, u64)>, (_, page): &(usize, &Page), control: &Control| {
+            let (mut told, mut asked) = (0, 0);
+            page.show_asked(space, self.words_of(page), |size| (told, asked) = (told + 1, asked + size));
+            let used = self.count_of(page);
+            rows.push((page.size, used, asked + (used - told) * page.size));
             control.advance(0)
         };
-        let sums = space.task(watcher, None).run(&jobs, Vec::new, work)?;
-        Ok(sums.into_iter().flatten().fold(AskedFor::default(), |one, two| AskedFor {
-            blocks: one.blocks + two.blocks,
-            bytes: one.bytes + two.bytes,
-            asked: one.asked + two.asked,
-        }))
+        let found = space.task(watcher, None).run(&jobs, Vec::new, work)?;
+        let mut rows: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for (size, used, asked) in found.into_iter().flatten() {
+            let row = rows.entry(size).or_default();
+            *row = (row.0 + used, row.1 + asked);
+        }
+        Ok(rows.into_iter().map(|(size, (used, asked))| (size, used, asked)).collect())
+    }
+
+    /// The pages as slabs of the heap that has each.
+    pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
+        self.pages.iter().map(|page| BlockSlab {
+            root: page.root,
+            keeper: page.heap,
+            size: page.size,
+            start: page.start,
+            end: page.end,
+            room: page.reserved,
+            live: self.count_of(page),
+        })
     }
 
     /// All segments, by address.

@@ -1,0 +1,88 @@
+"""Which stacks allocated what is in use, where jemalloc samples allocations (``MALLOC_CONF=prof:true``)?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.answers.stacks import NATIVE, StackFrame
+from gdbheap.errors import Unsupported
+from gdbheap.heap import Heap
+from gdbheap.target.frames import function_at
+from gdbheap.target.functions import Functions
+
+NO_SAMPLES = (
+    "nothing is sampled here: a jemalloc that was configured with --enable-prof samples allocations in a program that "
+    "is started with MALLOC_CONF=prof:true; 'gdbheap trace --stacks' needs nothing prepared"
+)
+
+
+@dataclass(frozen=True)
+class SampledRow:
+    """A stack of return addresses, the innermost first, and its ``frames``, outermost first; ``own``: how many of the
+    innermost are jemalloc's. ``count`` sampled blocks in use came from there, of ``bytes``, the first at ``address``.
+    By jemalloc's own account they stand for ``likely_count`` blocks of ``likely_bytes``, None before 5.3."""
+
+    addresses: list[int]
+    frames: list[StackFrame]
+    own: int
+    count: int
+    bytes: int
+    likely_count: int | None
+    likely_bytes: int | None
+    address: int
+
+
+@dataclass(frozen=True)
+class SampledStacks:
+    """The answer of ``heap chunks --by=stack``; ``kinds``: how many stacks there are; the sums are over all."""
+
+    stacks: list[SampledRow]
+    kinds: int
+    count: int
+    bytes: int
+    likely_count: int | None
+    likely_bytes: int | None
+
+
+def sampled_stacks(heap: Heap, by_count: bool = False, top: int | None = None) -> SampledStacks:
+    """The stacks of sampled blocks in use, those with the most bytes (or blocks) first, the first ``top``. Raises
+    Unsupported where nothing is sampled."""
+    found = heap.find_allocator(JemallocLibraries)
+    rows = [] if found is None else list(found.samples)
+    if found is None or not rows:
+        raise Unsupported(NO_SAMPLES)
+    if by_count:
+        rows.sort(key=lambda row: -row.blocks)
+    names: dict[int, Functions] = {}
+    return SampledStacks(
+        [_row(heap, found, row, names) for row in rows[:top]],
+        len(rows),
+        sum(row.blocks for row in rows),
+        sum(row.bytes for row in rows),
+        _sum(row.likely_blocks for row in rows),
+        _sum(row.likely_bytes for row in rows),
+    )
+
+
+def _row(heap: Heap, found: JemallocLibraries, row: _native.SampledStack, names: dict[int, Functions]) -> SampledRow:
+    addresses, module = row.frames, found.roots[row.root].module
+    # A return address is behind the call.
+    objects = [heap.target.object_of(address - 1) for address in addresses]
+    frames = [
+        StackFrame(function_at(heap.target, address - 1, names), loaded.path if loaded else "", None, NATIVE)
+        for address, loaded in zip(addresses, objects)
+    ]
+    own = 0
+    while own < len(objects) and objects[own] is module and module.path != heap.target.exe:
+        own += 1
+    return SampledRow(
+        addresses, frames[::-1], own, row.blocks, row.bytes, row.likely_blocks, row.likely_bytes, row.first
+    )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,35 @@
+"""fragmented-*: slabs of jemalloc, or pages of mimalloc, whose blocks would fit into fewer of them."""
+
+from __future__ import annotations
+
+from gdbheap.answers.findings.fragmented import Fragmented
+from gdbheap.report.findings.words import Words
+from gdbheap.report.numbers import counted, size_text
+
+JEMALLOC = (
+    "in a redis with its own jemalloc CONFIG SET activedefrag yes moves them, where MEMORY PURGE gives back nothing of "
+    "this; elsewhere "
+)
+OWN = (
+    "copy what lives long into new blocks, all of it before any of the old blocks is freed (a container is made anew), "
+    "then give back what is empty ({call}); or make what lives long before the load that filled these {kind}. 'heap "
+    "pins' names blocks that keep much, 'heap sizes' has all sizes"
+)
+CALLS = {"jemalloc": 'mallctl("arena.4096.purge")'}
+
+
+def _text(figures: Fragmented) -> str:
+    return (
+        f"{figures.groups:,} of {figures.all_groups:,} {figures.kind} of {figures.title} would go if their "
+        f"{counted(figures.blocks, 'block')} lay in the free places of the others, {size_text(figures.free)} in all: "
+        f"blocks of {counted(figures.sizes, 'size')}, of which {figures.size:,} bytes keeps the most "
+        f"({size_text(figures.of_size)})"
+    )
+
+
+def _advice(figures: Fragmented) -> str:
+    own = OWN.format(call=CALLS.get(figures.title, "mi_collect(true)"), kind=figures.kind)
+    return (JEMALLOC if figures.title in CALLS else "") + own
+
+
+WORDS = Words(Fragmented, _text, _advice)

@@ -1,0 +1,139 @@
+//! What a jemalloc that samples allocations (`prof:true`) knows of blocks in use: the stack that each sampled one came from.
+//!
+//! A sampled block has an extent of its own, however small it is, and behind the extent's links lies a pointer to a
+//! `prof_tctx_t`, the counts of one stack in one thread. That leads to a `prof_gctx_t`, which ends with its stack: `{void **vec;
+//! unsigned len; void *vec[]}`, where `vec` is the address of the array behind it. Which word of an extent it is, and where a
+//! `prof_tctx_t` has its counts, differs by release (5.1, 5.2, 5.3): the right ones are those by which each counts as many
+//! blocks and bytes as there are.
+
+use crate::allocators::jemalloc::layout::{Large, SAMPLE_WORDS};
+use crate::allocators::jemalloc::tree::words_from;
+use crate::allocators::jemalloc::walk::Jemalloc;
+use crate::bytes::words;
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+use std::collections::BTreeMap;
+
+/// Where a `prof_tctx_t` has `curobjs`, `curbytes`, what these stand for (`curobjs_shifted_unbiased`, `curbytes_unbiased`; not
+/// before 5.3), and the address of its `prof_gctx_t`, in words.
+type Fields = (usize, usize, Option<(usize, usize)>, usize);
+const FIELDS: [Fields; 2] = [(4, 6, Some((5, 7)), 12), (3, 4, None, 7)];
+const CONTEXT_WORDS: usize = 13;
+/// Counts of objects are multiplied by eight before they are rounded (`SC_LG_TINY_MIN`).
+const SHIFT: u32 = 3;
+/// The array of a `prof_gctx_t` begins before this word.
+const MAX_STACK_AT: usize = 40;
+/// Frames of a stack at most (`PROF_BT_MAX` is 128; newer releases have an option).
+const MAX_FRAMES: u64 = 4 << 10;
+/// So many in ten stacks must count what there is: threads may stand inside.
+const ENOUGH: usize = 9;
+
+/// A stack of the jemalloc with the number `root`: its return addresses, the innermost first; how many sampled blocks in use
+/// came from there, and their bytes; by jemalloc's own account how many blocks these stand for (`likely_blocks`), and their
+/// bytes, None before 5.3; the first of the blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampledStack {
+    pub root: u32,
+    pub frames: Vec<u64>,
+    pub blocks: u64,
+    pub bytes: u64,
+    pub likely_blocks: Option<u64>,
+    pub likely_bytes: Option<u64>,
+    pub first: u64,
+}
+
+/// Blocks of one `prof_tctx_t`: how many, their bytes, the first.
+type Counted = BTreeMap<u64, (u64, u64, u64)>;
+
+impl Jemalloc {
+    /// The stacks of sampled blocks in use, those with the most bytes first; none of a jemalloc that samples nothing.
+    pub fn samples(&self, watcher: &dyn Watcher, space: &Space) -> Result<Vec<SampledStack>> {
+        let mut found = Vec::new();
+        for root in 0..self.caches.len() as u32 {
+            watcher.check()?;
+            let own = || self.larges.iter().filter(move |large| large.root == root && self.is_used(large));
+            let (mut best, mut most) = (Vec::new(), 0);
+            for word in 0..SAMPLE_WORDS {
+                let counted = counted(own().map(|large| (large.words[word], large.address, large.size)));
+                for fields in FIELDS {
+                    let (stacks, right) = stacks_of(watcher, space, root, &counted, fields)?;
+                    if right > most {
+                        (best, most) = (stacks, right);
+                    }
+                }
+            }
+            found.extend(best);
+        }
+        found.sort_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.frames.cmp(&two.frames)));
+        Ok(found)
+    }
+
+    fn is_used(&self, large: &Large) -> bool {
+        self.runs.block_at(large.address).is_some_and(|cell| cell.address == large.address)
+    }
+}
+
+/// The blocks by where a word of their extents leads: 0 and 1 stand for none.
+fn counted(blocks: impl Iterator<Item = (u64, u64, u64)>) -> Counted {
+    let mut found = Counted::new();
+    for (to, address, size) in blocks.filter(|(to, ..)| *to > 1 && to % 8 == 0) {
+        let row = found.entry(to).or_insert((0, 0, address));
+        *row = (row.0 + 1, row.1.saturating_add(size), row.2.min(address));
+    }
+    found
+}
+
+/// The stacks by contexts whose fields lie so, and how many of these contexts count what there is; none where too few do.
+fn stacks_of(
+    watcher: &dyn Watcher,
+    space: &Space,
+    root: u32,
+    counted: &Counted,
+    (objects, bytes, likely, stack): Fields,
+) -> Result<(Vec<SampledStack>, usize)> {
+    let (mut rows, mut right): (BTreeMap<Vec<u64>, SampledStack>, usize) = (BTreeMap::new(), 0);
+    for (context, (count, size, first)) in counted {
+        watcher.check()?;
+        let Some(fields) = words_from::<CONTEXT_WORDS>(space, *context) else { continue };
+        let Some(frames) = frames_of(space, fields[stack]) else { continue };
+        right += usize::from((fields[objects], fields[bytes]) == (*count, *size));
+        let new = SampledStack {
+            root,
+            frames: frames.clone(),
+            blocks: 0,
+            bytes: 0,
+            likely_blocks: likely.map(|_| 0),
+            likely_bytes: likely.map(|_| 0),
+            first: *first,
+        };
+        let row = rows.entry(frames).or_insert(new);
+        (row.blocks, row.bytes) = (row.blocks + count, row.bytes.saturating_add(*size));
+        let add = |sum: Option<u64>, value: u64| sum.map(|sum| sum.saturating_add(value));
+        if let Some((blocks, bytes)) = likely {
+            row.likely_blocks = add(row.likely_blocks, fields[blocks]);
+            row.likely_bytes = add(row.likely_bytes, fields[bytes]);
+        }
+        row.first = row.first.min(*first);
+    }
+    if right == 0 || right * 10 < counted.len() * ENOUGH {
+        return Ok((Vec::new(), 0));
+    }
+    let whole = |mut row: SampledStack| {
+        row.likely_blocks = row.likely_blocks.map(|shifted| shifted.saturating_add(1 << (SHIFT - 1)) >> SHIFT);
+        row
+    };
+    Ok((rows.into_values().map(whole).collect(), right))
+}
+
+/// The stack of the `prof_gctx_t` at `at`; None where none is there.
+fn frames_of(space: &Space, at: u64) -> Option<Vec<u64>> {
+    let head = words_from::<MAX_STACK_AT>(space, at).filter(|_| at % 8 == 0)?;
+    let place = (0..MAX_STACK_AT - 1).find(|place| {
+        let behind = at.wrapping_add(8 * (*place as u64 + 2));
+        head[*place] == behind && (1..=MAX_FRAMES).contains(&(head[*place + 1] & 0xffff_ffff))
+    })?;
+    let mut bytes = vec![0; 8 * (head[place + 1] & 0xffff_ffff) as usize];
+    let got = space.fill(head[place], &mut bytes);
+    (got == bytes.len()).then(|| words(&bytes))
+}

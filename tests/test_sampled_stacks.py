@@ -1,0 +1,75 @@
+"""What a jemalloc that samples knows: the stacks of sampled blocks in use, against the profile that it writes."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support import programs
+from support.programs import KERNEL_CORE, PROCESS, ask, gdbheap, running
+from test_jemalloc_library import BUILT, newest
+
+SAMPLING = [path for path in BUILT if path.stem.endswith("-prof")]
+# Each allocation of some thousand bytes is sampled, by the counts as they are.
+SETTINGS = "prof:true,lg_prof_sample:13,prof_unbias:false"
+Counts = Counter[tuple[tuple[int, ...], str]]
+
+
+def dumped(path: Path) -> Counts:
+    """Return (objects and bytes in use) by stack of a profile of jemalloc's."""
+    found: Counts = Counter()
+    for stack, rest in re.findall(r"^@((?: 0x[0-9a-f]+)+)\n((?:  .*\n)+)", path.read_text(), re.MULTILINE):
+        for count, size in re.findall(r"t\d+: (\d+): (\d+) \[", rest):
+            frames = tuple(int(frame, 16) for frame in stack.split())
+            found[frames, "count"] += int(count)
+            found[frames, "bytes"] += int(size)
+    return found
+
+
+def answered(target: str) -> Counts:
+    """Return the same by our answer."""
+    found: Counts = Counter()
+    for row in ask("chunks", target, "--by=stack", "--top=0")["stacks"]:
+        for name in ("count", "bytes"):
+            found[tuple(row["addresses"]), name] += row[name]
+    return found
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+@pytest.mark.parametrize("library", SAMPLING or [None], ids=lambda path: path.stem if path else "none")
+def test_profile(library: Path | None, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """The same stacks with the same blocks and bytes as in jemalloc's own file; functions have their names, and the
+    first block is where it is said to be."""
+    if library is None:
+        pytest.skip("no jemalloc that samples (scripts/jemallocs.sh)")
+    dump = tmp_path / "dump"
+    environment = {"LD_PRELOAD": str(library), "MALLOC_CONF": SETTINGS}
+    with running(programs.c_program("sampled", rng.getrandbits(30), dump), tmp_path, environment) as running_target:
+        target = running_target.as_form(form)
+        said, found = dumped(dump), answered(target)
+        assert len(said) > 10 and +found == +said
+        answer = ask("chunks", target, "--by=stack", "--top=3")
+        text = gdbheap("chunks", target, "--by=stack", "--top=3").stdout
+        first = ask("at", target, hex(answer["stacks"][0]["address"]))["block"]
+    assert answer["kinds"] == len({frames for frames, _ in +said}) and len(answer["stacks"]) == 3
+    assert answer["bytes"] == sum(value for (_, name), value in said.items() if name == "bytes")
+    names = {frame["name"] for row in answer["stacks"] for frame in row["frames"]}
+    assert {"deeper", "work", "large"} <= names and "deeper" in text and "prof_backtrace" not in text
+    assert (first["allocator"], first["state"]) == ("jemalloc", "used")
+    # What samples stand for; releases before 5.3 do not say.
+    told = answer["likely_bytes"] is not None
+    assert told == library.stem.startswith("libjemalloc-5.3")
+    assert not told or answer["bytes"] <= answer["likely_bytes"] and answer["count"] <= answer["likely_count"]
+
+
+def test_nothing_is_sampled(rng: random.Random, tmp_path: Path) -> None:
+    """Without prof:true there is no such answer, and one line says what to do."""
+    with running(
+        programs.c_program("sparse", rng.getrandbits(30), 100, 2), tmp_path, {"LD_PRELOAD": newest()}
+    ) as target:
+        done = gdbheap("chunks", str(target.pid), "--by=stack")
+    assert done.returncode == 5 and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and "prof:true" in done.stderr

@@ -1,0 +1,172 @@
+"""Slabs of jemalloc and pages of mimalloc with few blocks: what is promised if the blocks lay packed goes when a
+program moves them; redis's own figures of its fragmentation are explained by ours."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import test_jemalloc_library
+import test_mimalloc_library
+from support import kernel, programs
+from support.library import heap_of
+from support.programs import ask, gdbheap, running
+from test_runtimes import held, needed
+
+from gdbheap.allocators.jemalloc.allocator import CACHES, DIRTY, MUZZY, OVERHEAD, RETAINED, SLABS, JemallocLibraries
+
+LIBRARIES = {"jemalloc": test_jemalloc_library.newest, "libmimalloc": test_mimalloc_library.newest}
+# redis-server's figures are those of the last tenth of a second.
+SAMPLED = 0.5
+# A redis-server that was built with its own jemalloc, which can move blocks; none is installed by Debian.
+OWN_REDIS = os.environ.get("GDBHEAP_REDIS", "")
+
+
+def found_in(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the finding of that name."""
+    (found,) = [row for row in answer["findings"] if row["id"] == name]
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_moved_blocks(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """A program that moves what it has left gives back what was promised, within a tenth; nothing before."""
+    arguments = rng.getrandbits(30), 60_000, rng.randrange(15, 30)
+    environment = {"LD_PRELOAD": LIBRARIES[name](), "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1"}
+    with running(programs.c_program("sparse", *arguments), tmp_path, environment) as target:
+        target.go_on("purge")
+        found = found_in(ask("", str(target.pid)), f"fragmented-{name}")
+        (sizes,) = ask("sizes", str(target.pid), "--top=0")["others"]
+        text = gdbheap("sizes", str(target.pid)).stdout
+        before = kernel.rollup(target.pid)[0]
+        target.go_on("move")
+        freed = before - kernel.rollup(target.pid)[0]
+        left = ask("", str(target.pid))
+    assert 0.9 * found["bytes"] <= freed <= 1.1 * found["bytes"], (found, freed)
+    assert sizes["freed"] == sum(row["freed"] for row in sizes["sizes"]) == found["bytes"]
+    figures = found["figures"]
+    assert sum(row["spare"] for row in sizes["sizes"]) == figures["groups"] < figures["all_groups"]
+    assert max(sizes["sizes"], key=lambda row: row["freed"])["freed"] == figures["of_size"]
+    assert "goes if packed" in text and "would go if the blocks of each size lay packed" in text
+    assert f"fragmented-{name}" not in [row["id"] for row in left["findings"]]
+
+
+class Redis:
+    """A redis-server and its client."""
+
+    def __init__(self, server: str, pid: int, socket: str) -> None:
+        self.server, self.pid, self.socket = server, pid, socket
+
+    def ask(self, *words: str) -> str:
+        """Return what it answers."""
+        command = [needed("redis-cli"), "-s", self.socket, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def load(self, rng: random.Random) -> None:
+        """Values of many sizes, of which most are deleted again."""
+        for size in rng.sample(range(20, 3000), 6):
+            command = [needed("redis-benchmark"), "-s", self.socket, "-q", "-n", "12000", "-r", "1000000", "-P", "64",
+                       "-d", str(size), "set", f"key:{size}:__rand_int__", "x" * size]  # fmt: skip
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        fill = "for i=1,20000 do redis.call('set','k'..i,string.rep('x',i*7%1500)) end"
+        self.ask("eval", fill, "0")
+        drop = "for i,key in ipairs(redis.call('keys','*')) do if i%12>0 then redis.call('del',key) end end"
+        self.ask("eval", drop, "0")
+
+    def memory(self) -> dict[str, float]:
+        """Return the numbers of INFO memory, as they are when nothing has happened for a while."""
+        time.sleep(SAMPLED)
+        pairs = re.findall(r"^(\w+):([\d.]+)\r?$", self.ask("INFO", "memory"), re.MULTILINE)
+        return {name: float(value) for name, value in pairs}
+
+    def settle(self) -> dict[str, float]:
+        """Return the same once it does not change any more: its tables of keys shrink step by step."""
+        names = ("allocator_allocated", "allocator_active", "used_memory_rss")
+        deadline, last = time.monotonic() + programs.PATIENCE, self.memory()
+        while time.monotonic() < deadline:
+            before, last = last, self.memory()
+            if all(before[name] == last[name] for name in names):
+                return last
+        raise AssertionError("redis-server does not come to rest")
+
+
+def start(server: str, folder: Path, settings: str = "") -> Any:
+    """Start a redis-server that keeps nothing on disk, with MALLOC_CONF; return it with its socket."""
+    socket = str(folder / "socket")
+    command = ["env", f"MALLOC_CONF={settings}", server, "--port", "0", "--unixsocket", socket, "--save", ""]
+    return held(command, lambda pid: os.path.exists(socket)), socket
+
+
+def test_redis_explained(rng: random.Random, tmp_path: Path) -> None:
+    """After a load: what it says is allocated and active to the byte, and its ratios are sums of our lines, which make
+    up RSS to 1 %."""
+    server = needed("redis-server")
+    # What is dirty stays so between its look and ours.
+    starting, socket = start(server, tmp_path, "dirty_decay_ms:-1,muzzy_decay_ms:-1")
+    with starting as pid:
+        redis = Redis(server, pid, socket)
+        if "mem_allocator:jemalloc" not in redis.ask("INFO", "memory"):
+            pytest.skip("this redis-server has no jemalloc")
+        redis.load(rng)
+        redis.settle()
+        answer = ask("", str(pid), "--detail")
+        with heap_of(str(pid)) as heap:
+            arenas = heap.allocator(JemallocLibraries).store.arena_use()
+            packing = heap.allocator(JemallocLibraries).packing()
+        said = redis.memory()
+    sums = {name: sum(getattr(row, name) for row in arenas) for name in ("active", "dirty", "used", "cached", "own")}
+    assert sums["used"] + sums["cached"] + sums["own"] == said["allocator_allocated"]
+    assert sums["active"] == said["allocator_active"]
+    size = {line["id"]: line["resident"] or 0 for line in answer["ledger"]}
+    space = {line["id"]: line["virtual"] for line in answer["ledger"]}
+    # Of its own memory it counts all pages that it has ever handed out, whether they were written to or not.
+    resident = sums["active"] + sums["dirty"] + size[OVERHEAD]
+    assert resident == pytest.approx(said["allocator_resident"], rel=0.02)
+    # allocator_frag_ratio: free blocks of slabs, by size, and the padding of large blocks.
+    fragments = said["allocator_active"] - said["allocator_allocated"]
+    by_size = sum(row.free * row.size for row in packing.sizes)
+    assert by_size <= space[SLABS] <= fragments and by_size == pytest.approx(fragments, rel=0.01)
+    # mem_fragmentation_ratio: RSS, of which each part is a line.
+    parts = [size.get(name, 0) for name in ("jemalloc.used", CACHES, SLABS, DIRTY, MUZZY, RETAINED, OVERHEAD)]
+    rest = sum(
+        line["resident"] or 0 for line in answer["ledger"] if line["parent"] is None and line["id"] != "jemalloc"
+    )
+    assert sum(parts) + rest == pytest.approx(said["used_memory_rss"], rel=0.01)
+    ratio = said["mem_fragmentation_ratio"]
+    assert (sum(parts) + rest) / said["used_memory"] == pytest.approx(ratio, rel=0.01, abs=0.011)
+    assert "fragmented-jemalloc" in [row["id"] for row in answer["findings"]]
+
+
+def test_redis_defragmented(rng: random.Random, tmp_path: Path) -> None:
+    """A redis-server with its own jemalloc moves its blocks, and what was promised goes; MEMORY PURGE gives nothing of
+    it."""
+    if not shutil.which(OWN_REDIS):
+        pytest.skip("no redis-server with a jemalloc of its own (GDBHEAP_REDIS)")
+    starting, socket = start(OWN_REDIS, tmp_path)
+    with starting as pid:
+        redis = Redis(OWN_REDIS, pid, socket)
+        redis.load(rng)
+        redis.settle()
+        redis.ask("MEMORY", "PURGE")
+        found = found_in(ask("", str(pid)), "fragmented-jemalloc")
+        before = kernel.rollup(pid)[0]
+        redis.ask("MEMORY", "PURGE")
+        purged = before - kernel.rollup(pid)[0]
+        for name, value in {"ignore-bytes": "1", "threshold-lower": "1", "cycle-min": "50", "cycle-max": "90"}.items():
+            redis.ask("CONFIG", "SET", f"active-defrag-{name}", value)
+        assert "OK" in redis.ask("CONFIG", "SET", "activedefrag", "yes")
+        deadline, last, same = time.monotonic() + programs.PATIENCE, 0.0, 0
+        while same < 4 and time.monotonic() < deadline:
+            active = redis.memory()["allocator_active"]
+            same, last = (same + 1 if active == last else 0), active
+        redis.ask("MEMORY", "PURGE")
+        freed = before - kernel.rollup(pid)[0]
+    assert purged < found["bytes"] // 10
+    assert 0.9 * found["bytes"] <= freed <= 1.1 * found["bytes"], (found, freed)
