@@ -406,3 +406,24 @@ class StoreAllocator(Allocator):
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """The blocks of what goes, or is empty, with the last of them."""
         return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
+
+
+class ListingAllocator(Allocator):
+    """An allocator whose native store lists its blocks in use by their sizes, and its holes."""
+
+    @property
+    @abstractmethod
+    def store(self) -> _native.Mimalloc | _native.Jemalloc | _native.Mallocng | _native.Oldmalloc:
+        """Its blocks."""
+
+    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
+        """Of all."""
+        return [(row.address, row.size) for row in self.store.largest_used(least, most)]
+
+    def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
+        """Of all."""
+        return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
+
+    def holes(self, minimum: int) -> Iterable[HoleRow]:
+        """Inside of what it has from the kernel; what was never used, or is only reserved, is none."""
+        return self.store.holes(max(minimum, 1))

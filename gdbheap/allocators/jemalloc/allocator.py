@@ -10,9 +10,9 @@ from gdbheap.allocators.allocator import (
     Block,
     Drawn,
     ExtentArena,
-    HoleRow,
     Kept,
     LedgerLine,
+    ListingAllocator,
     Looked,
     Member,
     Piece,
@@ -36,7 +36,7 @@ RETAINED = f"{FREE}.retained"
 CAUGHT = "caught inside jemalloc"
 
 
-class JemallocLibraries(StoreAllocator):
+class JemallocLibraries(ListingAllocator, StoreAllocator):
     """Every jemalloc of one target; ``roots`` are what was located.
 
     Raises NotInUse where there is none."""
@@ -172,21 +172,9 @@ class JemallocLibraries(StoreAllocator):
         """Of all, by size; blocks in threads' caches are free ones. A large block is a group of its own."""
         return self._packed_classes(self.packing())
 
-    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Of all."""
-        return [(row.address, row.size) for row in self.store.largest_used(least, most)]
-
-    def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
-        """Of all."""
-        return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
-
     def give(self, blocks: WalkedBlocks) -> None:
         """The blocks of all."""
         blocks.general["slabs of malloc"] = self.store
-
-    def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Inside of areas; what is only retained is none."""
-        return self.store.holes(max(minimum, 1))
 
     def members(self, row: PinRow) -> list[Member]:
         """The blocks in use of a slab."""

@@ -13,9 +13,9 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
     Drawn,
-    HoleRow,
     Kept,
     LedgerLine,
+    ListingAllocator,
     Looked,
     Member,
     Piece,
@@ -65,7 +65,7 @@ def need_musl(around: Surroundings) -> None:
     raise NotInUse("the C library is glibc")
 
 
-class MallocngAllocator(StoreAllocator):
+class MallocngAllocator(ListingAllocator, StoreAllocator):
     """musl's malloc in one target; ``context`` is where ``__malloc_context`` was located.
 
     Raises NotInUse where it is not there, or was never called."""
@@ -168,21 +168,9 @@ class MallocngAllocator(StoreAllocator):
         """Each slot in use says how much of it is not the block's."""
         return True
 
-    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """By the sizes of their slots."""
-        return [(row.address, row.size) for row in self.store.largest_used(least, most)]
-
-    def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
-        """By the sizes of their slots."""
-        return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
-
     def give(self, blocks: WalkedBlocks) -> None:
         """All slots."""
         blocks.general["slots"] = self.store
-
-    def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Runs of free slots."""
-        return self.store.holes(max(minimum, 1))
 
     def members(self, row: PinRow) -> list[Member]:
         """The blocks in use of a mapping."""

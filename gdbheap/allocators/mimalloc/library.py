@@ -10,9 +10,9 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
     Drawn,
-    HoleRow,
     Kept,
     LedgerLine,
+    ListingAllocator,
     Looked,
     Member,
     Piece,
@@ -34,7 +34,7 @@ NAME = "libmimalloc"
 USED, RESERVE, OVERHEAD = f"{NAME}.used", f"{NAME}.free.reserve", f"{NAME}.overhead"
 
 
-class MimallocLibraries(StoreAllocator):
+class MimallocLibraries(ListingAllocator, StoreAllocator):
     """Every mimalloc of one target but CPython's own; ``roots`` are what was located.
 
     Raises NotInUse where there is none."""
@@ -180,21 +180,9 @@ class MimallocLibraries(StoreAllocator):
             asked = {row.size: row.asked for row in self.store.asked_by_class(self.target.space)}
         return self._packed_classes(self.packing(), asked)
 
-    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Of the pages whose blocks are as large."""
-        return [(row.address, row.size) for row in self.store.largest_used(least, most)]
-
-    def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
-        """Of all pages."""
-        return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
-
     def give(self, blocks: WalkedBlocks) -> None:
         """The pages of all."""
         blocks.general["pages of malloc"] = self.store
-
-    def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Inside of segments and arenas; what was never used is none."""
-        return self.store.holes(max(minimum, 1))
 
     def members(self, row: PinRow) -> list[Member]:
         """The blocks in use of a page."""

@@ -12,12 +12,11 @@ from functools import cached_property
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
-    Allocator,
     Block,
     Drawn,
-    HoleRow,
     Kept,
     LedgerLine,
+    ListingAllocator,
     Looked,
     Member,
     Piece,
@@ -57,7 +56,7 @@ def _is_newer(around: Surroundings) -> bool:
     return True
 
 
-class OldmallocAllocator(Allocator):
+class OldmallocAllocator(ListingAllocator):
     """The malloc of musl up to 1.2.0 in one target; ``mal`` is where its bins are.
 
     Raises NotInUse where it is not there, or was never called."""
@@ -140,21 +139,9 @@ class OldmallocAllocator(Allocator):
         """With their headers."""
         return [(row.size, row.free) for row in self.store.sizes() if row.free]
 
-    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """With their headers."""
-        return [(row.address, row.size) for row in self.store.largest_used(least, most)]
-
-    def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
-        """With their headers."""
-        return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
-
     def give(self, blocks: WalkedBlocks) -> None:
         """All chunks."""
         blocks.general["chunks of musl"] = self.store
-
-    def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Free chunks, which have no free neighbours."""
-        return self.store.holes(max(minimum, 1))
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """None of heaps, which never go back; of mappings nothing but their one block."""
