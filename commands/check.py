@@ -29,7 +29,8 @@ COMMAND = Command(
     caches with safe-linking, the arena and mmapped flags; in pymalloc every pool's header and list of free blocks; in
     mimalloc, CPython's own or a library, every segment's table of slices (of 3.x the map of pages), and every page's
     three lists against its count of used blocks; in jemalloc every extent that its tree leads to, and every slab's
-    bitmap against its count of free regions.
+    bitmap against its count of free regions; in tcmalloc every span that its map of pages leads to, and every one's
+    free blocks against its count of the others.
 
     A process may be stopped while a thread is inside malloc and has changed half of a list: such places are named
     "caught inside malloc" and do not count as damage. The exit status is 1 if there is damage.""",

@@ -133,7 +133,7 @@ COMMAND = Command(
     data, or a C++ object of a class (in JSON: unknown, a list of {address, size, looks}, at most 10,000 or as many as
     --top says).
 
-    Where malloc is an allocator that is not walked (tcmalloc), Python's objects in
+    Where malloc is an allocator that is not walked (a program's own), Python's objects in
     its memory are those that references reach, with the sizes in the objects' own fields; in JSON elsewhere {count,
     bytes}, a part of used.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from test_imports import BINDING, CORE, modules
 
-NAMED = re.compile("glibc|pymalloc|mimalloc|jemalloc|mallocng|oldmalloc", re.IGNORECASE)
+NAMED = re.compile("glibc|pymalloc|mimalloc|jemalloc|tcmalloc|mallocng|oldmalloc", re.IGNORECASE)
 OWN = ("allocators.", "layout.")
 MALLOC = "glibc's malloc is the one that is asked, tuned or called"
 TEXT = "the command's help names what it shows of each"
@@ -31,12 +31,13 @@ ALLOWED = {
     "answers.findings.finding": "what the rules about one allocator share",
     **dict.fromkeys((f"answers.findings.{name}" for name in (
         "__init__", "growing_buffers", "huge_pages", "jemalloc_unused", "large_chunks", "main_top", "mappings",
-        "mimalloc_empty", "musl_mappings", "pinned_pages", "pymalloc_arenas", "settings", "settlement", "thread_tops",
+        "mimalloc_empty", "musl_mappings", "pinned_pages", "pymalloc_arenas", "settings", "settlement",
+        "tcmalloc_unused", "thread_tops",
         "thresholds",
     )), OWN_RULE),
     **dict.fromkeys((f"report.findings.{name}" for name in (
         "__init__", "fragmented", "huge_pages", "jemalloc_unused", "mimalloc_empty", "musl_mappings", "pinned_pages",
-        "pymalloc_arenas",
+        "pymalloc_arenas", "tcmalloc_unused",
     )), OWN_RULE),
     "report.check": "pages and arenas, in the words of the allocator that was checked",
     "report.check_advice": "where a setting comes from",
@@ -57,6 +58,7 @@ RUST_OWN = (
     "allocators/pymalloc/",
     "allocators/mimalloc/",
     "allocators/jemalloc/",
+    "allocators/tcmalloc/",
     "allocators/mallocng/",
     "allocators/oldmalloc/",
 )
@@ -108,6 +110,7 @@ def test_the_binding_is_of_the_same_parts() -> None:
     assert named <= {
         "glibc.rs",
         "jemalloc.rs",
+        "tcmalloc.rs",
         "pymalloc.rs",
         "mimalloc.rs",
         "mallocng.rs",

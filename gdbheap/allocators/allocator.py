@@ -120,8 +120,8 @@ class SizeClassUse:
 
 @dataclass(frozen=True)
 class Looked:
-    """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages", "slabs"; ``unexplained``:
-    bytes that the walk could not read as blocks."""
+    """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages", "slabs", "spans";
+    ``unexplained``: bytes that the walk could not read as blocks."""
 
     counts: dict[str, int]
     unexplained: int = 0
@@ -373,7 +373,7 @@ class StoreAllocator(Allocator):
 
     @property
     @abstractmethod
-    def store(self) -> _native.Pools | _native.Mimalloc | _native.Jemalloc | _native.Mallocng:
+    def store(self) -> _native.Pools | _native.Mimalloc | _native.Jemalloc | _native.Tcmalloc | _native.Mallocng:
         """Its blocks."""
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
@@ -413,7 +413,7 @@ class ListingAllocator(Allocator):
 
     @property
     @abstractmethod
-    def store(self) -> _native.Mimalloc | _native.Jemalloc | _native.Mallocng | _native.Oldmalloc:
+    def store(self) -> _native.Mimalloc | _native.Jemalloc | _native.Tcmalloc | _native.Mallocng | _native.Oldmalloc:
         """Its blocks."""
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
+from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
 
 __all__ = ["KINDS", "MALLOC", "OF_C_LIBRARIES"]
 
@@ -20,6 +21,7 @@ KINDS: tuple[type[Allocator], ...] = (
     MallocngAllocator,
     OldmallocAllocator,
     JemallocLibraries,
+    TcmallocLibraries,
     MimallocLibraries,
     PymallocAllocator,
     MimallocAllocator,

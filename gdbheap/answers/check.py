@@ -12,8 +12,9 @@ from gdbheap.heap import Heap
 class Check:
     """The answer of ``heap check``: whether all is well, and how much was looked at. The damage is the heap's.
 
-    ``pages``: those of mimalloc; ``slabs``: those of jemalloc, and its large blocks. ``unexplained``: bytes of arenas
-    between a damaged block and the next one that the walk could go on from.
+    ``pages``: those of mimalloc; ``slabs``: those of jemalloc, and its large blocks; ``spans``: those of tcmalloc with
+    blocks in them. ``unexplained``: bytes of arenas between a damaged block and the next one that the walk could go on
+    from.
     """
 
     ok: bool
@@ -23,6 +24,7 @@ class Check:
     unexplained: int
     pages: int = 0
     slabs: int = 0
+    spans: int = 0
 
 
 def check(heap: Heap) -> Check:
@@ -36,8 +38,8 @@ def check(heap: Heap) -> Check:
         unexplained += looked.unexplained
     for kind, error in heap.unknown_allocators.items():
         heap.note(f"{error}: {kind.title} is not checked")
-    sizes = (counts["regions"], counts["chunks"], counts["pools"], unexplained, counts["pages"], counts["slabs"])
-    return Check(not heap.partial, *sizes)
+    looked_at = (counts[name] for name in ("pages", "slabs", "spans"))
+    return Check(not heap.partial, counts["regions"], counts["chunks"], counts["pools"], unexplained, *looked_at)
 
 
 def find_damage(heap: Heap) -> None:

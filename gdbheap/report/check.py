@@ -24,6 +24,7 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
     """The verdict, and a row for each place of ``damage``, which may be the first of ``count``."""
     pools = f"{answer.pages:,} pages of mimalloc" if answer.pages else f"{answer.pools:,} pools"
     slabs = f", {answer.slabs:,} slabs of jemalloc" if answer.slabs else ""
+    slabs += f", {answer.spans:,} spans of tcmalloc" if answer.spans else ""
     walked = f"{answer.regions:,} regions, {answer.chunks:,} chunks{slabs} and {pools} were walked"
     if not count:
         verdict = "nothing is damaged" if answer.ok else "not all of it could be read"

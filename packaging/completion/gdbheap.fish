@@ -20,7 +20,7 @@ complete -c gdbheap -n '__fish_seen_subcommand_from holes' -l top -r -d 'how man
 complete -c gdbheap -n '__fish_seen_subcommand_from holes' -l sort -r -d 'what to order by, largest first'
 complete -c gdbheap -n __fish_use_subcommand -a pins -d 'Which few blocks, if they were gone, would free the most pages?'
 complete -c gdbheap -n '__fish_seen_subcommand_from pins' -l min -r -d 'leave out what would free less'
-complete -c gdbheap -n '__fish_seen_subcommand_from pins' -l allocator -r -d 'only the pins of glibc, mallocng, oldmalloc, jemalloc, libmimalloc, pymalloc or mimalloc'
+complete -c gdbheap -n '__fish_seen_subcommand_from pins' -l allocator -r -d 'only the pins of glibc, mallocng, oldmalloc, jemalloc, tcmalloc, libmimalloc, pymalloc or…'
 complete -c gdbheap -n '__fish_seen_subcommand_from pins' -l path -d 'also show the paths from roots to the blocks that are listed, at most 2,000'
 complete -c gdbheap -n '__fish_seen_subcommand_from pins' -l top -r -d 'how many groups to list'
 complete -c gdbheap -n '__fish_seen_subcommand_from pins' -l sort -r -d 'what to order by, largest first'

@@ -5,7 +5,8 @@
  * standard input: a line with "collect" calls mi_collect(true), "drop" frees nine blocks in ten, and "empty" all.
  * OPERATIONS 0: it never ends.
  * Where jemalloc's mallctl() is, "collect" purges all arenas, and "stats" writes what jemalloc counts to the file TABLE.stats:
- * lines of "NAME VALUE", or of "NAME ARENA VALUE" and "NAME ARENA SIZE VALUE" where that is not 0.
+ * lines of "NAME VALUE", or of "NAME ARENA VALUE" and "NAME ARENA SIZE VALUE" where that is not 0. Where tcmalloc's
+ * extension is, "collect" releases its free memory, and "stats" writes its properties, "NAME VALUE" each.
  *
  * TABLE is a file that is mapped, {visited, bytes} of u64 each and then {pointer, usable, requested} of u64 each. A pointer
  * is there from after it was given until before it is freed, at any instant. visited: what mi_heap_visit_blocks() counts of
@@ -164,13 +165,42 @@ static void tell_stats(const char *path)
     close(stats_file);
 }
 
+/* What tcmalloc counts: it goes round its threads' caches for that, and allocates nothing. */
+static void tell_properties(int (*property)(const char *, size_t *), const char *path)
+{
+    static const char *const names[] = {
+        "generic.current_allocated_bytes", "generic.heap_size", "tcmalloc.central_cache_free_bytes",
+        "tcmalloc.transfer_cache_free_bytes", "tcmalloc.thread_cache_free_bytes", "tcmalloc.pageheap_free_bytes",
+        "tcmalloc.pageheap_unmapped_bytes",
+    };
+    char name[4096];
+    snprintf(name, sizeof name, "%s.stats", path);
+    stats_file = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t value = 0;
+        property(names[i], &value);
+        tell(names[i], -1, 0, value);
+    }
+    close(stats_file);
+}
+
 static void obey(const char *line, const char *path)
 {
     /* What is not found has a message on the heap: mimalloc's tests count every block. */
     void (*collect)(bool) = dlsym(RTLD_DEFAULT, "mi_collect");
     control = collect == NULL ? dlsym(RTLD_DEFAULT, "mallctl") : NULL;
+    int (*property)(const char *, size_t *) = NULL;
+    void (*release)(void) = NULL;
+    if (collect == NULL && control == NULL) {
+        property = dlsym(RTLD_DEFAULT, "MallocExtension_GetNumericProperty");
+        release = dlsym(RTLD_DEFAULT, "MallocExtension_ReleaseFreeMemory");
+    }
     if (strncmp(line, "stats", 5) == 0 && control != NULL)
         tell_stats(path);
+    if (strncmp(line, "stats", 5) == 0 && property != NULL)
+        tell_properties(property, path);
+    if (strncmp(line, "collect", 7) == 0 && release != NULL)
+        release();
     if (strncmp(line, "collect", 7) == 0 && control != NULL)
         control("arena.4096.purge", NULL, NULL, NULL, 0);
     bool drops = strncmp(line, "drop", 4) == 0, empties = strncmp(line, "empty", 5) == 0;

@@ -62,6 +62,19 @@ def build(name: str) -> Path:
     return executable
 
 
+@functools.cache
+def plain_malloc() -> Path:
+    """Return tests/programs/plain_malloc.c as a library to be preloaded, whose blocks nobody walks; it is called as
+    tcmalloc's are."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    library = Path(_built.name) / "libtcmalloc_plain.so"
+    flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-builtin", "-shared", "-fPIC"]
+    subprocess.run([compiler, *flags, str(SOURCES / "plain_malloc.c"), "-o", str(library)], check=True)
+    return library
+
+
 @dataclass
 class Running:
     """A started program; ``directory`` is its own, for its output ("stderr") and its cores."""

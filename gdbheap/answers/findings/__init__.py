@@ -30,6 +30,7 @@ from gdbheap.answers.findings import (
     runtimes,
     slack,
     stacks,
+    tcmalloc_unused,
     thread_tops,
 )
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding, Rule
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     pymalloc_arenas.find,
     mimalloc_empty.find,
     jemalloc_unused.find,
+    tcmalloc_unused.find,
     fragmented.find,
     musl_mappings.find,
     free_lists.find,

@@ -30,6 +30,7 @@ from gdbheap.report.findings import (
     runtimes,
     slack,
     stacks,
+    tcmalloc_unused,
     thread_tops,
 )
 from gdbheap.report.findings.words import Words
@@ -40,7 +41,8 @@ __all__ = ["WORDS", "advice_of", "keys_of", "text_of"]
 FILES = (
     after_fork, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers, huge_pages,
     jemalloc_unused, large_chunks, leak_like, lost_blocks, main_top, mappings, mimalloc_empty, musl_mappings,
-    other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack, stacks, thread_tops,
+    other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack, stacks, tcmalloc_unused,
+    thread_tops,
 )  # fmt: skip
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 

@@ -9,6 +9,7 @@ use crate::mimalloc::Mimalloc;
 use crate::oldmalloc::Oldmalloc;
 use crate::pymalloc::Pools;
 use crate::rows::{answers, Place};
+use crate::tcmalloc::Tcmalloc;
 use gdbheap_core::allocators::{self, SharedHeaps};
 use gdbheap_core::memory_use::{Owners, Sweep};
 use pyo3::prelude::*;
@@ -24,6 +25,7 @@ pub enum Store {
     Pools(Py<Pools>),
     Mimalloc(Py<Mimalloc>),
     Jemalloc(Py<Jemalloc>),
+    Tcmalloc(Py<Tcmalloc>),
     Mallocng(Py<Mallocng>),
     Oldmalloc(Py<Oldmalloc>),
     Chunks(Py<Chunks>),
@@ -36,6 +38,7 @@ impl Store {
         match self {
             Store::Pools(pools) => allocators::Store::Pools(pools.get().0.clone()),
             Store::Mimalloc(mimalloc) => allocators::Store::Mimalloc(mimalloc.get().0.clone()),
+            Store::Tcmalloc(tcmalloc) => allocators::Store::Runs(tcmalloc.get().0.runs.clone()),
             Store::Jemalloc(jemalloc) => allocators::Store::Runs(jemalloc.get().0.runs.clone()),
             Store::Mallocng(mallocng) => allocators::Store::Mallocng(mallocng.get().0.clone()),
             Store::Oldmalloc(old) => allocators::Store::Oldmalloc(old.get().0.clone()),
@@ -50,6 +53,7 @@ impl Store {
     /// Adds all parts of what begins at `start` to a sweep; returns where it ends.
     pub fn add_to(&self, sweep: &mut Sweep, space: &Space, start: u64, owners: Owners) -> gdbheap_core::Result<u64> {
         match self {
+            Store::Tcmalloc(tcmalloc) => sweep.add_parts(tcmalloc.get().0.as_ref(), start, owners),
             Store::Jemalloc(jemalloc) => sweep.add_parts(jemalloc.get().0.as_ref(), start, owners),
             _ => sweep.add_blocks(&space.0, &self.store(), start, owners),
         }

@@ -26,6 +26,7 @@ mod records;
 mod rows;
 mod stacks;
 mod structures;
+mod tcmalloc;
 mod watch;
 
 use pyo3::prelude::*;
@@ -148,6 +149,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         jemalloc::InMotion,
         jemalloc::SampledStack,
         jemalloc::Jemalloc,
+        tcmalloc::FoundSpanMap,
+        tcmalloc::TcmallocFit,
+        tcmalloc::TcmallocArea,
+        tcmalloc::TcmallocBlock,
+        tcmalloc::TcmallocUse,
+        tcmalloc::TcmallocSizeUse,
+        tcmalloc::TcmallocInMotion,
+        tcmalloc::Tcmalloc,
         mimalloc::Segment,
         mimalloc::FoundSegment,
         mimalloc::FoundMap,
@@ -260,6 +269,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         jemalloc::find_trees,
         jemalloc::jemalloc_fit,
         jemalloc::read_jemalloc,
+        tcmalloc::find_span_maps,
+        tcmalloc::tcmalloc_fit,
+        tcmalloc::read_tcmalloc,
         mimalloc::read_mimalloc,
         mimalloc::find_segments,
         mimalloc::find_page_maps,

@@ -112,7 +112,7 @@ impl Sweep {
     }
 
     /// All parts of what begins at `start` in a store (a region of chunks, an arena of pools, a segment, an area); `owners` maps the
-    /// names of parts to owners: used, free, cached, top, header, padding, `free run`, muzzy, reserved, foreign, unexplained. Returns where it
+    /// names of parts to owners: used, free, cached, waiting, top, header, padding, `free run`, muzzy, reserved, foreign, unexplained. Returns where it
     /// ends. Raises ValueError where nothing begins there, or a part that occurs has no owner.
     fn add_blocks(&mut self, space: &Space, store: Store, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
         let by_part = PARTS.map(|part| owners.get(part).copied());

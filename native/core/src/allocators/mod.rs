@@ -21,6 +21,7 @@ pub(crate) mod slab;
 pub(crate) mod spread;
 pub(crate) mod store;
 pub(crate) mod tally;
+pub mod tcmalloc;
 pub(crate) mod walk;
 
 pub use claimed::Claimed;

@@ -10,6 +10,8 @@ pub enum Part {
     Free,
     /// Free blocks in a thread's cache.
     Cached,
+    /// Free blocks on their way between threads' caches and where these fill up.
+    Waiting,
     /// What is free at the end of a heap that grows there.
     Top,
     /// The allocator's own data.
@@ -29,8 +31,20 @@ pub enum Part {
 }
 
 /// The names of parts, in the order of `Part`.
-pub const PARTS: [&str; 11] =
-    ["used", "free", "cached", "top", "header", "padding", "free run", "muzzy", "reserved", "foreign", "unexplained"];
+pub const PARTS: [&str; 12] = [
+    "used",
+    "free",
+    "cached",
+    "waiting",
+    "top",
+    "header",
+    "padding",
+    "free run",
+    "muzzy",
+    "reserved",
+    "foreign",
+    "unexplained",
+];
 
 /// Memory of an allocator beside its blocks too, part by part.
 pub trait Parts {
@@ -45,6 +59,6 @@ impl Part {
 
     /// Whether blocks can be handed out of it.
     pub(crate) fn is_free(self) -> bool {
-        matches!(self, Part::Free | Part::Cached | Part::FreeRun | Part::Muzzy)
+        matches!(self, Part::Free | Part::Cached | Part::Waiting | Part::FreeRun | Part::Muzzy)
     }
 }

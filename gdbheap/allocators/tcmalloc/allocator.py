@@ -1,0 +1,186 @@
+"""tcmalloc of gperftools, preloaded or linked into the program or a module: all those of a target as one of the
+allocators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import (
+    Block,
+    Drawn,
+    Kept,
+    LedgerLine,
+    ListingAllocator,
+    Looked,
+    Member,
+    Piece,
+    PinRow,
+    State,
+    StoreAllocator,
+    Surroundings,
+    WalkedBlocks,
+)
+from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
+from gdbheap.allocators.tcmalloc.roots import Root, find_roots, own_ranges
+from gdbheap.errors import NotInUse, one_line
+from gdbheap.target.ranges import Ranges
+from gdbheap.target.target import Damage
+
+NAME = "tcmalloc"
+USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"
+SPANS, TRANSFER, CACHES = f"{FREE}.spans", f"{FREE}.transfer", f"{FREE}.caches"
+PAGES, RETURNED = f"{FREE}.pages", f"{FREE}.returned"
+METADATA, REST = f"{OVERHEAD}.metadata", f"{OVERHEAD}.rest"
+CAUGHT = "caught inside tcmalloc"
+
+
+class TcmallocLibraries(ListingAllocator, StoreAllocator):
+    """Every tcmalloc of one target; ``roots`` are what was located.
+
+    Raises NotInUse where there is none."""
+
+    name = NAME
+    title = "tcmalloc"
+    walks = "tcmalloc"
+    lines = (
+        LedgerLine(USED, NAME, "blocks in use", None),
+        LedgerLine(FREE, NAME, "free blocks and pages, and pages that were given back", None),
+        LedgerLine(SPANS, FREE, "free blocks in their spans (central lists)", State.FREE, detail=True),
+        LedgerLine(TRANSFER, FREE, "free blocks in transfer caches", State.FREE, detail=True),
+        LedgerLine(CACHES, FREE, "free blocks in threads' caches", State.FREE, detail=True),
+        LedgerLine(PAGES, FREE, "free pages of the page heap, not given back yet", State.FREE, detail=True),
+        LedgerLine(RETURNED, FREE, "returned: pages that were given back, address space", State.RESERVED, detail=True),
+        LedgerLine(OVERHEAD, NAME, "metadata, and what is left over in spans", None),
+        LedgerLine(METADATA, OVERHEAD, "metadata", State.OVERHEAD, detail=True),
+        LedgerLine(REST, OVERHEAD, "left over in spans", State.OVERHEAD, detail=True),
+    )
+    shown_idle = False
+    parts = {
+        "free": SPANS,
+        "waiting": TRANSFER,
+        "cached": CACHES,
+        "free run": PAGES,
+        "reserved": RETURNED,
+        "header": METADATA,
+        "padding": REST,
+        "unexplained": "unexplained",
+    }
+    why_holes_stay = "tcmalloc gives back only spans without a block in use, and those not at once."
+    groups = ("span is", "spans are")
+    emptied = "would be empty, and go back some time later"
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.roots = list(find_roots(self.target))
+        if not self.roots:
+            raise NotInUse("no tcmalloc: no loaded object's data holds a map of pages that leads to spans")
+        for index, root in enumerate(self.roots):
+            self._tell(index, root)
+
+    def _tell(self, index: int, root: Root) -> None:
+        what = f"a map of pages at {root.address:#x} in {self.owner(index)}"
+        fit = f"{root.fit.fit} of {root.fit.spans} spans of a sample add up"
+        title = f"{self.title} of {self.owner(index)}" if len(self.roots) > 1 else self.title
+        self._around.facts.add(title, f"laid out as gperftools 2.7, pages of {root.page >> 10} KiB", what, fit)
+
+    def owner(self, index: int) -> str:
+        """The module that the tcmalloc with this number is in, in words."""
+        return one_line(file_name(self.roots[index].module.path), NAME_LIMIT)
+
+    @cached_property
+    def store(self) -> _native.Tcmalloc:
+        """The spans and blocks of all."""
+        given = [(root.address, root.page, root.module.writable_ranges()) for root in self.roots]
+        found = _native.read_tcmalloc(self.target.space, own_ranges(self.target), given)
+        for index, caches in enumerate(found.caches):
+            self._warn(self.owner(index), caches)
+        return found
+
+    def _warn(self, owner: str, caches: int | None) -> None:
+        if caches is None:
+            self._around.note(
+                f"no central lists of tcmalloc were found in {owner}: blocks in transfer caches count as used"
+            )
+
+    @cached_property
+    def damage(self) -> list[Damage]:
+        """What was damaged in spans."""
+        return list(map(Damage.of, self.store.damage))
+
+    @cached_property
+    def areas(self) -> list[_native.TcmallocArea]:
+        """Stretches without a gap of spans and of its own memory, ascending."""
+        return self.store.areas()
+
+    @cached_property
+    def _root_at(self) -> dict[int, int]:
+        return {area.start: area.root for area in self.areas}
+
+    def ranges(self) -> Ranges:
+        """All areas, pages that were given back included."""
+        return [(area.start, area.end) for area in self.areas]
+
+    def pieces(self) -> Iterable[Piece]:
+        """The areas."""
+        return (Piece(area.start, area.end, None) for area in self.areas)
+
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+        """The parts of an area; blocks in use count for the module whose they are."""
+        root = self._root_at[start]
+        owners = {part: number(line) for part, line in self.parts.items()}
+        owners["used"] = number(f"{USED}.{root}")
+        return sweep.add_blocks(self.target.space, self.store, start, owners)
+
+    def all_lines(self) -> Iterator[LedgerLine]:
+        """With a line for each module's blocks in use."""
+        for line in self.lines:
+            yield line
+            if line.id == USED:
+                for index in range(len(self.roots)):
+                    yield LedgerLine(f"{USED}.{index}", USED, f"of {self.owner(index)}", State.USED, detail=True)
+
+    def drawn(self) -> Iterable[Drawn]:
+        """Each area."""
+        return (Drawn(area.start, area.end, f"tcmalloc of {self.owner(area.root)}", self.name) for area in self.areas)
+
+    def find(self, address: int) -> Block | None:
+        """The block, with where a free one waits, or what else a span is."""
+        found = self.store.find(address)
+        if found is None:
+            return None
+        return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
+
+    def own_part(self, address: int) -> str | None:
+        """What a span is in which no block is, and its own memory."""
+        found = self.store.find(address)
+        return None if found is None else f"{found.state} of tcmalloc"
+
+    def give(self, blocks: WalkedBlocks) -> None:
+        """The blocks of all."""
+        blocks.general["spans of malloc"] = self.store
+
+    def members(self, row: PinRow) -> list[Member]:
+        """The blocks in use of a span."""
+        return self.store.used_in_run(row.start)
+
+    def kept(self, free: int, whole: int) -> list[Kept]:
+        """All that is free: a span stays while a block of it is in use or in a cache, free pages for a while."""
+        why = "in spans of tcmalloc that hold blocks in use, in its caches, or in pages that it keeps for later"
+        return [Kept(FREE, free, why)]
+
+    def check(self) -> Looked:
+        """Every span was looked at when it was read. A thread inside tcmalloc leaves one half changed."""
+        store, known = self.store, {damage.address for damage in self.damage}
+        off = [found for found in store.miscounted if found.address not in known]
+        passing = len(off) <= max(len(self.target.threads), 1)
+        self.damage.extend(Damage.of(found, transient=passing) for found in off)
+        moving = store.moving
+        if passing and off or moving.locked or moving.chains or moving.astray:
+            self._around.note(
+                f"{CAUGHT}: a thread was just changing a span or a cache ({moving.locked} central lists are locked, "
+                f"{moving.chains} lists of free blocks are not as long as they say, {moving.astray} of their entries "
+                f"lead to no block of theirs, {len(off)} spans whose count is off)"
+            )
+        return Looked({"spans": store.run_count})

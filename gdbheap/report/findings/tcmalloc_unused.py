@@ -1,0 +1,22 @@
+"""tcmalloc-unused: free pages of tcmalloc's page heap."""
+
+from __future__ import annotations
+
+from gdbheap.answers.findings.tcmalloc_unused import TcmallocUnused
+from gdbheap.report.findings.words import Words
+from gdbheap.report.numbers import counted
+
+ADVICE = (
+    "call MallocExtension_ReleaseFreeMemory() in the program, or start it with TCMALLOC_RELEASE_RATE=10: tcmalloc gives "
+    "such pages back a few at a time, and only while others are being freed"
+)
+
+
+def _text(figures: TcmallocUnused) -> str:
+    return (
+        f"tcmalloc keeps {counted(figures.stretches, 'stretch', 'stretches')} of free pages, in which no block is in "
+        "use, and which it has not given back"
+    )
+
+
+WORDS = Words(TcmallocUnused, _text, lambda figures: ADVICE)

@@ -1,0 +1,78 @@
+//! The memory of tcmalloc as stretches without a gap.
+
+/// What a piece of memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Blocks, or a single one.
+    Blocks,
+    Free,
+    Returned,
+    Metadata,
+    Unexplained,
+}
+
+/// A span, or metadata.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) of: Use,
+    pub(crate) root: u32,
+}
+
+/// [start, end) without a gap, of the tcmalloc with this number.
+#[derive(Clone, Copy, Debug)]
+pub struct Area {
+    pub start: u64,
+    pub end: u64,
+    pub root: u32,
+    first: usize,
+    last: usize,
+}
+
+/// All pieces, ascending and disjoint, and the areas that they make.
+pub(crate) struct Areas {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) areas: Vec<Area>,
+}
+
+impl Areas {
+    /// Of two pieces that claim the same bytes the first one has them, with all that it says.
+    pub(crate) fn of(mut all: Vec<Piece>) -> Areas {
+        all.sort_unstable_by_key(|piece| piece.start);
+        let (mut pieces, mut areas): (Vec<Piece>, Vec<Area>) = (Vec::with_capacity(all.len()), Vec::new());
+        for piece in all {
+            if pieces.last().is_some_and(|last| last.end > piece.start) {
+                continue;
+            }
+            let place = pieces.len();
+            match areas.last_mut().filter(|area| area.end == piece.start && area.root == piece.root) {
+                Some(area) => (area.end, area.last) = (piece.end, place + 1),
+                None => areas.push(Area {
+                    start: piece.start,
+                    end: piece.end,
+                    root: piece.root,
+                    first: place,
+                    last: place + 1,
+                }),
+            }
+            pieces.push(piece);
+        }
+        Areas { pieces, areas }
+    }
+
+    /// The piece that has `address`.
+    pub(crate) fn piece_at(&self, address: u64) -> Option<&Piece> {
+        let place = self.pieces.partition_point(|piece| piece.end <= address);
+        self.pieces.get(place).filter(|piece| piece.start <= address)
+    }
+
+    /// Whether a span of blocks begins at `start`.
+    pub(crate) fn has_blocks(&self, start: u64) -> bool {
+        self.piece_at(start).is_some_and(|piece| piece.of == Use::Blocks && piece.start == start)
+    }
+
+    pub(crate) fn pieces_of(&self, area: &Area) -> &[Piece] {
+        &self.pieces[area.first..area.last]
+    }
+}

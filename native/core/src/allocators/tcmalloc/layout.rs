@@ -1,0 +1,178 @@
+//! Where the fields of tcmalloc's structures lie, and its size classes.
+//!
+//! A span (`Span`, span.h) is `u64 start@0 (the number of its first page), length@8 (pages), next@16, prev@24, void *objects@32`,
+//! and from 40 on bits: 16 for how many blocks are handed out, 8 for the class, 2 for where it is. It is the same in the debug
+//! information of 2.10 and the sources of 2.7 to 2.18.1. Sizes of pages are those that configure offers.
+
+use crate::bytes::{u32_at, u64_at};
+
+pub(crate) const SPAN_BYTES: usize = 48;
+/// Addresses of spans and of tables are multiples of this.
+pub(crate) const ALIGNMENT: u64 = 8;
+const ADDRESS_BITS: u32 = 48;
+/// Classes at most, the one for none included; and at least, for a table of them to be one.
+pub(crate) const MAX_CLASSES: usize = 128;
+const FEWEST_CLASSES: usize = 30;
+/// The largest block of a class, and a span of blocks at most.
+const LARGEST: u64 = 256 << 10;
+const LARGEST_SPAN: u64 = 4 << 20;
+
+/// The sizes of pages, as bits: how addresses are taken apart follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub page_bits: u32,
+}
+
+/// Those of builds: 8 KiB unless configured otherwise.
+pub const SHAPES: [Shape; 7] = [
+    Shape { page_bits: 13 },
+    Shape { page_bits: 16 },
+    Shape { page_bits: 15 },
+    Shape { page_bits: 14 },
+    Shape { page_bits: 12 },
+    Shape { page_bits: 17 },
+    Shape { page_bits: 18 },
+];
+
+impl Shape {
+    /// The shape whose pages have so many bytes.
+    pub fn of(page: u64) -> Option<Shape> {
+        SHAPES.into_iter().find(|shape| 1 << shape.page_bits == page)
+    }
+
+    /// Bits of a page's number that choose the element of a leaf (`TCMalloc_PageMap2` of pagemap.h).
+    pub(crate) fn leaf_bits(self) -> u32 {
+        (ADDRESS_BITS - self.page_bits).div_ceil(2)
+    }
+
+    pub(crate) fn root_bytes(self) -> u64 {
+        8 << (ADDRESS_BITS - self.page_bits - self.leaf_bits())
+    }
+
+    pub(crate) fn leaf_bytes(self) -> u64 {
+        8 << self.leaf_bits()
+    }
+
+    /// Bits of addresses below an index of the root.
+    pub(crate) fn root_shift(self) -> u32 {
+        self.page_bits + self.leaf_bits()
+    }
+
+    /// The bytes of so many pages, or where a page begins; what no address is, for what is no number of pages.
+    pub(crate) fn bytes(self, pages: u64) -> u64 {
+        pages.saturating_mul(1 << self.page_bits)
+    }
+}
+
+/// Where a span is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Location {
+    InUse,
+    Free,
+    /// Free, and its pages were given back to the kernel.
+    Returned,
+    /// No location there is.
+    Unknown,
+}
+
+/// What a span says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// Where its structure is.
+    pub(crate) at: u64,
+    /// The number of its first page.
+    pub(crate) first: u64,
+    /// Its pages.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// The first of its free blocks.
+    pub(crate) objects: u64,
+    /// Blocks that are not among these.
+    pub(crate) handed_out: u64,
+    /// 0: one block of all its pages.
+    pub(crate) class: usize,
+    pub(crate) location: Location,
+}
+
+impl Span {
+    pub(crate) fn of(shape: Shape, at: u64, bytes: &[u8]) -> Span {
+        let (first, length, bits) = (u64_at(bytes, 0), u64_at(bytes, 8), u32_at(bytes, 40));
+        let start = shape.bytes(first);
+        Span {
+            at,
+            first,
+            start,
+            end: start.saturating_add(shape.bytes(length)),
+            objects: u64_at(bytes, 32),
+            handed_out: u64::from(bits & 0xffff),
+            class: (bits >> 16 & 0xff) as usize,
+            location: match bits >> 24 & 3 {
+                0 => Location::InUse,
+                1 => Location::Free,
+                2 => Location::Returned,
+                _ => Location::Unknown,
+            },
+        }
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.end - self.start
+    }
+
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.location == Location::InUse && self.class > 0
+    }
+
+    /// The size of its blocks, and how many it has; None where its class does not fit.
+    pub(crate) fn blocks(&self, sizes: &[u64]) -> Option<(u64, u64)> {
+        let size = sizes.get(self.class).copied().filter(|size| *size > 0)?;
+        let count = self.size() / size;
+        (count > 0 && self.handed_out <= count && self.size() <= LARGEST_SPAN).then_some((size, count))
+    }
+}
+
+/// The tables of the sizes of classes (`class_to_size_` of common.h, 32 bits for each) that static data has: 0, 8, 16 and
+/// on, ascending, and zeros behind the last one. Each has a 0 for what is in no class.
+pub(crate) fn size_tables(data: &[u8]) -> Vec<Vec<u64>> {
+    let size = |place: usize| u64::from(u32_at(data, 4 * place));
+    let mut found = Vec::new();
+    for place in (1..data.len() / 4).filter(|place| size(*place) == 8 && size(place - 1) == 0) {
+        let ascending = (place..place + MAX_CLASSES).take_while(|next| {
+            let value = size(*next);
+            value % 8 == 0 && value <= LARGEST && value > size(next - 1)
+        });
+        let last = ascending.last().unwrap_or(place);
+        if last + 1 - place >= FEWEST_CLASSES && size(last + 1) == 0 {
+            found.push((place - 1..=last).map(size).collect());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `PageMap` of pagemap.h has it: 2 MiB for 2 GiB, a root of 1 MiB; and 512 KiB for 4 GiB.
+    #[test]
+    fn shapes() {
+        let shape = SHAPES[0];
+        assert_eq!((shape.leaf_bytes(), 1u64 << shape.root_shift(), shape.root_bytes()), (2 << 20, 2 << 30, 1 << 20));
+        let shape = Shape::of(64 << 10).expect("one of them");
+        assert_eq!((shape.leaf_bytes(), shape.root_shift()), (512 << 10, 32));
+        assert_eq!(Shape::of(0), None);
+    }
+
+    #[test]
+    fn tables_of_sizes() {
+        let sizes: Vec<u32> =
+            std::iter::once(0).chain(std::iter::once(8)).chain((1..80).map(|size| 16 * size)).collect();
+        let bytes = |sizes: &[u32]| sizes.iter().flat_map(|size| size.to_le_bytes()).collect::<Vec<u8>>();
+        let mut data = bytes(&[7, 0]);
+        data.extend(bytes(&sizes));
+        data.extend([0; 64]);
+        let found = size_tables(&data);
+        assert_eq!(found, [sizes.iter().map(|size| u64::from(*size)).collect::<Vec<u64>>()]);
+        assert!(size_tables(&bytes(&sizes[..20])).is_empty());
+    }
+}

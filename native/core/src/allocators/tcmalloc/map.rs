@@ -1,0 +1,204 @@
+//! The map that leads from each page to its span: `PageHeap::pagemap_`, an array in static data that leads to leaves.
+
+use crate::allocators::tcmalloc::layout::{Shape, Span, ALIGNMENT, SHAPES, SPAN_BYTES};
+use crate::bytes::{range_at, words};
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+use std::collections::BTreeMap;
+
+/// Read at a time.
+const PIECE: usize = 256 << 10;
+const STRETCH: u64 = 4 << 10;
+/// Elements of a leaf that are asked whether it is one.
+const ELEMENTS_ASKED: usize = 32;
+/// Spans that are asked whether they have the page that names them.
+const SPANS_ASKED: usize = 5000;
+/// Spans that are read at once.
+const BATCH: usize = 4 << 10;
+/// Tables that are tried at most, for each range of static data.
+const MAX_TRIED: usize = 1 << 16;
+
+/// The root of a map in static data, and the bytes of a page.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundMap {
+    pub address: u64,
+    pub page: u64,
+}
+
+/// Shows the words of a table that are not zero, each with its index. Absent pages are zeros.
+fn show_words(space: &Space, start: u64, size: u64, mut show: impl FnMut(u64, u64)) {
+    let mut scratch = vec![0; PIECE.min(size as usize)];
+    space.show(start, start.saturating_add(size), &mut scratch, |at, piece| {
+        let indexed = words(piece).into_iter().zip((at - start) / 8..);
+        indexed.filter(|(word, _)| *word != 0).for_each(|(word, index)| show(index, word));
+    });
+}
+
+/// The roots of maps in `data` (ascending, joined), whose leaves and spans must lie in `anonymous` memory (the same).
+pub fn find_page_maps(
+    watcher: &dyn Watcher,
+    space: &Space,
+    data: &[(u64, u64)],
+    anonymous: &[(u64, u64)],
+) -> Result<Vec<FoundMap>> {
+    let mut found: Vec<FoundMap> = Vec::new();
+    for (start, end) in data.iter().copied() {
+        for shape in SHAPES.into_iter().filter(|shape| end - start >= shape.root_bytes()) {
+            let search = Search { space, shape, data: (start, end), anonymous };
+            let roots = search.roots(watcher)?;
+            found.extend(roots.into_iter().map(|address| FoundMap { address, page: shape.bytes(1) }));
+        }
+    }
+    Ok(found)
+}
+
+struct Search<'a> {
+    space: &'a Space,
+    shape: Shape,
+    data: (u64, u64),
+    anonymous: &'a [(u64, u64)],
+}
+
+impl Search<'_> {
+    /// A word at A that leads to the leaf of addresses whose upper bits are k has its root at A - 8k.
+    fn roots(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
+        let (start, end) = self.data;
+        let mut words = Vec::new();
+        show_words(self.space, start, end - start, |index, word| words.push((start + 8 * index, word)));
+        words.retain(|(at, word)| self.is_there(*word, self.shape.leaf_bytes()) && self.has_room(*at));
+        let (mut found, mut tried): (Vec<u64>, BTreeMap<u64, Option<u64>>) = (Vec::new(), BTreeMap::new());
+        for (at, word) in words.into_iter().take(MAX_TRIED) {
+            watcher.check()?;
+            let Some(upper) = *tried.entry(word).or_insert_with(|| self.upper_bits(word)) else { continue };
+            let Some(root) = upper.checked_mul(8).and_then(|offset| at.checked_sub(offset)) else { continue };
+            let fits = root >= start && root.saturating_add(self.shape.root_bytes()) <= end;
+            if fits && !found.contains(&root) {
+                found.push(root);
+            }
+        }
+        found.retain(|root| self.is_proven(*root));
+        Ok(found)
+    }
+
+    /// Whether the root of a map with a word at `at`, for addresses that are there, would lie in the static data.
+    fn has_room(&self, at: u64) -> bool {
+        let (start, end) = self.data;
+        let most = at.saturating_sub(start) / 8;
+        let least = (at + self.shape.root_bytes()).saturating_sub(end).div_ceil(8);
+        self.anonymous.iter().any(|(first, last)| {
+            let (low, high) = (first >> self.shape.root_shift(), (last - 1) >> self.shape.root_shift());
+            low.max(least) <= high.min(most)
+        })
+    }
+
+    fn is_there(&self, address: u64, size: u64) -> bool {
+        let place = range_at(self.anonymous, address).map(|place| self.anonymous[place]);
+        address % ALIGNMENT == 0 && place.is_some_and(|(_, end)| end - address >= size)
+    }
+
+    /// The index in the root by the first spans that a leaf leads to; None where it leads to none, or to anything else.
+    fn upper_bits(&self, leaf: u64) -> Option<u64> {
+        let elements = self.first_elements(leaf)?;
+        let mask = (1u64 << self.shape.leaf_bits()) - 1;
+        elements.into_iter().find_map(|(index, word)| {
+            let span = self.span_at(word)?;
+            let inside = index.checked_sub(span.first & mask)?;
+            let is_named = self.shape.bytes(inside) < span.size() && self.is_there(span.start, span.size());
+            is_named.then_some(span.first >> self.shape.leaf_bits())
+        })
+    }
+
+    /// The first elements of a leaf, each with its index; None where one can be no span's address. No more is read than
+    /// these take.
+    fn first_elements(&self, leaf: u64) -> Option<Vec<(u64, u64)>> {
+        let (mut found, mut at, end) = (Vec::new(), leaf, leaf + self.shape.leaf_bytes());
+        let mut bytes = [0; STRETCH as usize];
+        while found.len() < ELEMENTS_ASKED {
+            let Some(next) = self.space.next_backed(at).filter(|next| *next < end) else { break };
+            let from = leaf + (next - leaf) / STRETCH * STRETCH;
+            let got = self.space.fill(from, &mut bytes[..STRETCH.min(end - from) as usize]);
+            for (word, index) in words(&bytes[..got]).into_iter().zip((from - leaf) / 8..) {
+                if word != 0 && found.len() < ELEMENTS_ASKED {
+                    if !self.is_there(word, SPAN_BYTES as u64) {
+                        return None;
+                    }
+                    found.push((index, word));
+                }
+            }
+            at = from + STRETCH;
+        }
+        Some(found)
+    }
+
+    fn span_at(&self, at: u64) -> Option<Span> {
+        let mut bytes = [0; SPAN_BYTES];
+        self.space.exact(at, &mut bytes).ok()?;
+        Some(Span::of(self.shape, at, &bytes)).filter(|span| span.size() > 0 && span.end < u64::MAX)
+    }
+
+    /// Whether most of what pages lead to are spans that have that page. Elements inside of a span are left over, and may lead
+    /// to anything.
+    fn is_proven(&self, root: u64) -> bool {
+        let (mut right, mut wrong, mut behind) = (0u64, 0u64, 0);
+        let (named, _) = named_spans(self.space, self.shape, root);
+        for (page, at) in named.into_iter().take(SPANS_ASKED) {
+            let here = self.shape.bytes(page);
+            if here < behind {
+                continue;
+            }
+            match self.span_at(at).filter(|span| span.first <= page && here < span.end) {
+                Some(span) => (right, behind) = (right + 1, span.end),
+                None => wrong += 1,
+            }
+        }
+        right > 0 && wrong <= right
+    }
+}
+
+/// The leaves of a map, each with the number of the first page that it is for. What is no leaf must not be read again and
+/// again: they lie apart.
+pub(crate) fn leaves(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    show_words(space, root, shape.root_bytes(), |index, word| found.push((word, index << shape.leaf_bits())));
+    found.retain(|(leaf, _)| leaf % ALIGNMENT == 0 && space.covers(*leaf, shape.leaf_bytes()));
+    found.sort_unstable();
+    found.dedup_by(|next, kept| next.0 < kept.0.saturating_add(shape.leaf_bytes()));
+    found.sort_unstable_by_key(|(_, page)| *page);
+    found
+}
+
+/// What pages lead to: `(number of the page, address of a span)`, ascending, of neighbours that lead to the same one the
+/// first; and the leaves.
+pub(crate) fn named_spans(space: &Space, shape: Shape, root: u64) -> (Vec<(u64, u64)>, Vec<u64>) {
+    let leaves = leaves(space, shape, root);
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for (leaf, first) in &leaves {
+        show_words(space, *leaf, shape.leaf_bytes(), |index, word| {
+            if word % ALIGNMENT == 0 && found.last().is_none_or(|(_, last)| *last != word) {
+                found.push((first + index, word));
+            }
+        });
+    }
+    (found, leaves.into_iter().map(|(leaf, _)| leaf).collect())
+}
+
+/// The spans that begin at the page that names them, ascending, one behind the other: what is named inside of another one
+/// is left over.
+pub(crate) fn spans(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Span> {
+    let (mut found, mut bytes, mut behind): (Vec<Span>, Vec<u8>, u64) = (Vec::new(), Vec::new(), 0);
+    for batch in named.chunks(BATCH) {
+        let places: Vec<u64> = batch.iter().map(|(_, at)| *at).collect();
+        bytes.resize(places.len() * SPAN_BYTES, 0);
+        let good = space.many(&places, SPAN_BYTES, &mut bytes);
+        for (((page, at), is_there), bytes) in batch.iter().zip(good).zip(bytes.chunks_exact(SPAN_BYTES)) {
+            let span = Span::of(shape, *at, bytes);
+            let is_real = span.end > span.start && span.end <= space.machine.user_end;
+            if is_there && is_real && span.first == *page && span.start >= behind {
+                behind = span.end;
+                found.push(span);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,188 @@
+//! The areas of tcmalloc part by part; its blocks, its unused bytes.
+
+use crate::allocators::part::{Part, Parts};
+use crate::allocators::tcmalloc::areas::{Area, Piece, Use};
+use crate::allocators::tcmalloc::walk::Tcmalloc;
+use crate::bits;
+use crate::error::Result;
+use crate::work::Watcher;
+use std::cmp::Reverse;
+
+/// Unused bytes; the parts before and after them are `(address, size, what)`.
+#[derive(Clone, Copy, Debug)]
+pub struct TcmallocHole {
+    pub start: u64,
+    pub end: u64,
+    pub before: Neighbour,
+    pub after: Neighbour,
+}
+
+type Neighbour = Option<(u64, u64, &'static str)>;
+
+/// What lies at an address: where it begins, its size, what it is, and the list that a free block is on.
+#[derive(Clone, Copy, Debug)]
+pub struct TcmallocFound {
+    pub address: u64,
+    pub size: u64,
+    pub state: &'static str,
+    pub list: Option<&'static str>,
+    pub root: u32,
+}
+
+impl Parts for Tcmalloc {
+    /// Those of an area.
+    fn show_parts(&self, start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
+        let place = self.areas.areas.binary_search_by_key(&start, |area| area.start).ok()?;
+        let area = &self.areas.areas[place];
+        self.parts_of(area, &mut show);
+        Some(area.end)
+    }
+}
+
+impl Tcmalloc {
+    /// The stretches without a gap, ascending.
+    pub fn areas(&self) -> &[Area] {
+        &self.areas.areas
+    }
+
+    fn parts_of(&self, area: &Area, show: &mut impl FnMut(u64, u64, Part)) {
+        // The runs are in the order of their pieces.
+        let mut place = self.runs.runs.partition_point(|run| run.start < area.start);
+        for piece in self.areas.pieces_of(area) {
+            match plain(piece.of) {
+                Some((part, _)) => show(piece.start, piece.end, part),
+                None => {
+                    self.parts_of_run(piece, place, show);
+                    place += 1;
+                }
+            }
+        }
+    }
+
+    /// The blocks of a span, neighbours that are alike together, and what is left over behind them.
+    fn parts_of_run(&self, piece: &Piece, place: usize, show: &mut impl FnMut(u64, u64, Part)) {
+        let run = &self.runs.runs[place];
+        let mut from = 0;
+        while from < run.count {
+            let part = self.part_of(place, from);
+            let to = (from..run.count).find(|number| self.part_of(place, *number) != part).unwrap_or(run.count);
+            show(run.block(from), run.block(to), part);
+            from = to;
+        }
+        if run.end() < piece.end {
+            show(run.end(), piece.end, Part::Padding);
+        }
+    }
+
+    fn part_of(&self, place: usize, number: u64) -> Part {
+        let lists = [
+            (self.runs.used_of(place), Part::Used),
+            (self.cached_of(place), Part::Cached),
+            (self.transfer_of(place), Part::Waiting),
+        ];
+        lists.into_iter().find(|(list, _)| bits::get(list, number)).map_or(Part::Free, |(_, part)| part)
+    }
+
+    /// What holds `address`; None outside of all. The state is used, free, `free pages`, `returned pages`, metadata, padding or
+    /// unexplained.
+    pub fn find(&self, address: u64) -> Option<TcmallocFound> {
+        let piece = self.areas.piece_at(address)?;
+        let of = |(start, end): (u64, u64), state, list| {
+            Some(TcmallocFound { address: start, size: end - start, state, list, root: piece.root })
+        };
+        if let Some((_, word)) = plain(piece.of) {
+            return of((piece.start, piece.end), word, None);
+        }
+        let Some(place) = self.runs.run_at(address) else {
+            let end = self.runs.run_at(piece.start).map_or(piece.start, |place| self.runs.runs[place].end());
+            return of((end, piece.end), "padding", None);
+        };
+        let run = &self.runs.runs[place];
+        let number = (address - run.start) / run.stride;
+        let block = (run.block(number), run.block(number + 1));
+        match self.part_of(place, number) {
+            Part::Used => of(block, "used", None),
+            Part::Cached => of(block, "free", Some("thread cache")),
+            Part::Waiting => of(block, "free", Some("transfer cache")),
+            _ => of(block, "free", Some("span")),
+        }
+    }
+
+    /// Maximal runs of unused bytes, of at least `minimum`; pages that were given back are none.
+    pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<TcmallocHole>> {
+        let mut holes = Vec::new();
+        for area in self.areas() {
+            watcher.check()?;
+            self.holes_of(area, minimum.max(1), &mut holes);
+        }
+        Ok(holes)
+    }
+
+    fn holes_of(&self, area: &Area, minimum: u64, holes: &mut Vec<TcmallocHole>) {
+        let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
+        let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
+            if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
+                holes.push(TcmallocHole { start, end, before, after });
+            }
+        };
+        self.parts_of(area, &mut |start, end, part| {
+            if part.is_free() {
+                open = Some((open.map_or(start, |run| run.0), end));
+                return;
+            }
+            // Of neighbours that are used, the block that touches it.
+            let edge = |address: u64| match self.runs.block_at(address) {
+                Some(cell) if part == Part::Used => Some((cell.address, cell.size, part.name())),
+                _ => Some((start, end - start, part.name())),
+            };
+            close(open.take(), before, edge(start));
+            before = edge(end - 1);
+        });
+        close(open, before, None);
+    }
+
+    /// [start, end) of the free pages that were not given back, ascending.
+    pub fn unused(&self) -> Vec<(u64, u64)> {
+        let free = self.areas.pieces.iter().filter(|piece| piece.of == Use::Free);
+        free.map(|piece| (piece.start, piece.end)).collect()
+    }
+
+    /// The used blocks `(address, size)` of the run that has `address`.
+    pub fn used_in_run(&self, address: u64) -> Vec<(u64, u64)> {
+        let Some(place) = self.runs.run_at(address) else { return Vec::new() };
+        let run = &self.runs.runs[place];
+        bits::members(self.runs.used_of(place)).map(|number| (run.block(number), run.stride)).collect()
+    }
+
+    /// The used blocks `(address, size)` of `least` to `largest` bytes, ascending by address.
+    fn used_of_sizes(&self, least: u64, largest: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let meant = self.runs.runs.iter().enumerate().filter(move |(_, run)| (least..=largest).contains(&run.stride));
+        meant.flat_map(|(place, run)| {
+            bits::members(self.runs.used_of(place)).map(|number| (run.block(number), run.stride))
+        })
+    }
+
+    /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes.
+    pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
+        self.used_of_sizes(least, largest).take(most).collect()
+    }
+
+    /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
+    pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
+        let mut found: Vec<(u64, u64)> = self.used_of_sizes(least, u64::MAX).collect();
+        found.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
+        found.truncate(most);
+        found
+    }
+}
+
+/// What a piece without blocks is, and what it is called.
+fn plain(of: Use) -> Option<(Part, &'static str)> {
+    match of {
+        Use::Blocks => None,
+        Use::Free => Some((Part::FreeRun, "free pages")),
+        Use::Returned => Some((Part::Reserved, "returned pages")),
+        Use::Metadata => Some((Part::Header, "metadata")),
+        Use::Unexplained => Some((Part::Unexplained, "unexplained")),
+    }
+}

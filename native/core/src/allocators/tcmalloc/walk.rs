@@ -1,0 +1,435 @@
+//! Everything that some tcmallocs have: spans, their own memory, and which blocks are handed out and where free ones wait.
+
+use crate::allocators::damage::Damage;
+use crate::allocators::runs::{Run, Runs};
+use crate::allocators::spread::spread;
+use crate::allocators::tcmalloc::areas::{Areas, Piece, Use};
+use crate::allocators::tcmalloc::caches::{waiting, Waiting};
+use crate::allocators::tcmalloc::chains::{follow, Chain, Listed};
+use crate::allocators::tcmalloc::layout::{size_tables, Location, Shape, Span, SPAN_BYTES};
+use crate::allocators::tcmalloc::map::{named_spans, spans};
+use crate::allocators::tcmalloc::metadata::chunks;
+use crate::bits::{self, Bits};
+use crate::bytes::u64_at;
+use crate::error::{Cancelled, Result};
+use crate::memory::space::Space;
+use crate::work::{Control, Watcher};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const MAX_DAMAGE: usize = 1000;
+/// Of so many spans at most it is asked whether they are as a table of sizes says.
+const SPANS_ASKED: usize = 2048;
+/// Walked by one worker at a time.
+const SPANS_IN_JOB: usize = 256;
+/// Of a module's static data that much at most.
+const MAX_DATA: u64 = 64 << 20;
+
+/// Of how many spans with blocks it was asked whether their free ones and their count of others add up, and in how many
+/// they do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcmallocFit {
+    pub spans: u64,
+    pub fit: u64,
+}
+
+/// One tcmalloc: the root of its map, its pages, and the static data of the module that it is in.
+pub struct TcmallocRoot {
+    pub root: u64,
+    pub shape: Shape,
+    pub data: Vec<(u64, u64)>,
+}
+
+/// What a tcmalloc has, in bytes: used blocks, those that wait in their spans, in transfer caches and in threads' caches,
+/// what is left over in spans, free pages, those that were given back, and its own memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcmallocUse {
+    pub used: u64,
+    pub listed: u64,
+    pub transfer: u64,
+    pub cached: u64,
+    pub waste: u64,
+    pub free: u64,
+    pub returned: u64,
+    pub metadata: u64,
+}
+
+/// Blocks of one size: in how many spans, and how many of them are used, in their spans, in transfer caches and in threads'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeUse {
+    pub root: u32,
+    pub size: u64,
+    pub spans: u64,
+    pub used: u64,
+    pub listed: u64,
+    pub transfer: u64,
+    pub cached: u64,
+}
+
+/// What was not as it is at rest: a thread was inside tcmalloc. Locks of central lists that are held, chains that are not as
+/// they say, and blocks of chains that are free elsewhere, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InMotion {
+    pub locked: u64,
+    pub chains: u64,
+    pub astray: u64,
+}
+
+/// All of some tcmallocs, by address.
+pub struct Tcmalloc {
+    pub runs: Arc<Runs>,
+    /// Of each run, its root.
+    pub(super) owners: Vec<u32>,
+    /// Blocks in threads' caches and in transfer caches, by number.
+    pub(super) cached: Bits,
+    pub(super) transfer: Bits,
+    pub(super) areas: Areas,
+    /// How many caches of threads were found, by root; None where the central lists were not.
+    pub caches: Vec<Option<usize>>,
+    pub moving: InMotion,
+    pub damage: Vec<Damage>,
+    /// Spans whose free blocks and count of others differ.
+    pub miscounted: Vec<Damage>,
+}
+
+/// The static data of a module, each range with where it begins.
+fn read_data(space: &Space, data: &[(u64, u64)]) -> Vec<(u64, Vec<u8>)> {
+    let mut left = MAX_DATA;
+    let mut read = |(start, end): &(u64, u64)| {
+        let size = end.saturating_sub(*start).min(left);
+        left -= size;
+        let mut bytes = vec![0; size as usize];
+        let mut scratch = vec![0; 1 << 16];
+        space.show(*start, start + size, &mut scratch, |at, piece| {
+            let from = (at - start) as usize;
+            bytes[from..from + piece.len()].copy_from_slice(piece);
+        });
+        (*start, bytes)
+    };
+    data.iter().map(&mut read).collect()
+}
+
+/// What one span's free blocks are: bits for those that are not free, and whether these are as many as it says.
+struct Counted {
+    used: Vec<u64>,
+    fits: bool,
+}
+
+/// Reads the memory of a span of `count` blocks of `size` bytes, and follows its free ones. `scratch` is what it reads into.
+fn count_span(space: &Space, span: &Span, (size, count): (u64, u64), scratch: &mut Vec<u8>) -> Counted {
+    let mut used = vec![u64::MAX; count.div_ceil(64) as usize];
+    bits::clear_range(&mut used, count, count.next_multiple_of(64));
+    let (mut at, mut free) = (span.objects, 0);
+    if at != 0 {
+        scratch.resize((count * size) as usize, 0);
+        let got = space.fill(span.start, scratch);
+        scratch[got..].fill(0);
+    }
+    while at != 0 {
+        let inside = at.wrapping_sub(span.start);
+        let number = inside / size;
+        if inside % size != 0 || number >= count || !bits::get(&used, number) {
+            return Counted { used, fits: false };
+        }
+        bits::clear_range(&mut used, number, number + 1);
+        (free, at) = (free + 1, u64_at(scratch, inside as usize));
+    }
+    Counted { used, fits: free + span.handed_out == count }
+}
+
+/// The sizes of classes that fit most spans of a sample, and how many they fit.
+fn best_sizes(space: &Space, spans: &[Span], tables: Vec<Vec<u64>>) -> Option<(Vec<u64>, TcmallocFit)> {
+    let all: Vec<&Span> = spans.iter().filter(|span| span.has_blocks()).collect();
+    let asked = spread(&all, SPANS_ASKED);
+    let mut scratch = Vec::new();
+    let mut fit_of = |sizes: Vec<u64>| {
+        let mut fits = |span: &Span| {
+            let blocks = span.blocks(&sizes);
+            blocks.is_some_and(|blocks| count_span(space, span, blocks, &mut scratch).fits)
+        };
+        let fit = asked.iter().filter(|(span, _)| fits(span)).count() as u64;
+        (sizes, TcmallocFit { spans: asked.len() as u64, fit })
+    };
+    tables.into_iter().map(&mut fit_of).max_by_key(|(_, fit)| fit.fit)
+}
+
+fn tables_of(data: &[(u64, Vec<u8>)]) -> Vec<Vec<u64>> {
+    data.iter().flat_map(|(_, bytes)| size_tables(bytes)).collect()
+}
+
+/// How well the spans of a map fit the best of the tables of sizes in the module's static data.
+pub fn fit_of(space: &Space, root: &TcmallocRoot) -> TcmallocFit {
+    let (named, _) = named_spans(space, root.shape, root.root);
+    let tables = tables_of(&read_data(space, &root.data));
+    best_sizes(space, &spans(space, root.shape, &named), tables).map_or(TcmallocFit::default(), |(_, fit)| fit)
+}
+
+/// What is gathered of one tcmalloc after the other.
+#[derive(Default)]
+struct Gathered {
+    runs: Vec<(Run, Vec<u64>)>,
+    /// By where a run begins.
+    owners: BTreeMap<u64, u32>,
+    pieces: Vec<Piece>,
+    /// Of each root, the sizes of its classes and what waits outside of spans.
+    waiting: Vec<(Vec<u64>, Waiting)>,
+    damage: Vec<Damage>,
+    miscounted: Vec<Damage>,
+}
+
+/// Reads all of some tcmallocs. `anonymous`: where their own memory may lie, ascending.
+pub fn read_tcmalloc(
+    watcher: &dyn Watcher,
+    space: &Space,
+    anonymous: &[(u64, u64)],
+    roots: &[TcmallocRoot],
+) -> Result<Tcmalloc> {
+    let mut found = Gathered::default();
+    for (root, number) in roots.iter().zip(0..) {
+        watcher.check()?;
+        let (named, leaves) = named_spans(space, root.shape, root.root);
+        let spans = spans(space, root.shape, &named);
+        let data = read_data(space, &root.data);
+        let sizes = best_sizes(space, &spans, tables_of(&data)).map_or(Vec::new(), |(sizes, _)| sizes);
+        found.add_spans(watcher, space, (&spans, &sizes), number)?;
+        let waits = if sizes.is_empty() { Waiting::default() } else { waiting(space, &data, anonymous, &sizes) };
+        let mut known: Vec<(u64, u64)> = named.iter().map(|(_, at)| (*at, at + SPAN_BYTES as u64)).collect();
+        known.extend(leaves.iter().map(|leaf| (*leaf, leaf + root.shape.leaf_bytes())));
+        known.extend(waits.caches.iter().map(|cache| (*cache, cache + 32 * sizes.len() as u64)));
+        known.sort_unstable();
+        known.dedup();
+        let taken: Vec<(u64, u64)> = spans.iter().map(|span| (span.start, span.end)).collect();
+        let own = chunks(space.page(), anonymous, &taken, &known);
+        found.pieces.extend(own.iter().map(|(start, end)| Piece {
+            start: *start,
+            end: *end,
+            of: Use::Metadata,
+            root: number,
+        }));
+        found.waiting.push((sizes, waits));
+    }
+    found.finish(watcher, space)
+}
+
+/// What a worker found in some spans.
+#[derive(Default)]
+struct Walked {
+    pieces: Vec<Piece>,
+    runs: Vec<(Run, Vec<u64>)>,
+    damage: Vec<Damage>,
+    miscounted: Vec<Damage>,
+}
+
+impl Walked {
+    fn add(&mut self, space: &Space, span: &Span, sizes: &[u64], root: u32, scratch: &mut Vec<u8>) {
+        let of = match span.location {
+            Location::Free => Use::Free,
+            Location::Returned => Use::Returned,
+            Location::Unknown => self.odd(span, "place of a span", "in use, free or given back"),
+            Location::InUse if !space.covers(span.start, span.size()) => {
+                self.odd(span, "memory of a span", "mapped memory")
+            }
+            Location::InUse => self.add_used(space, span, sizes, scratch),
+        };
+        self.pieces.push(Piece { start: span.start, end: span.end, of, root });
+    }
+
+    fn odd(&mut self, span: &Span, what: &'static str, expected: &str) -> Use {
+        self.damage.push(Damage::new(span.at, what, expected, format!("{:#x}", span.start)));
+        Use::Unexplained
+    }
+
+    fn add_used(&mut self, space: &Space, span: &Span, sizes: &[u64], scratch: &mut Vec<u8>) -> Use {
+        if span.class == 0 {
+            self.runs.push((Run { start: span.start, stride: span.size(), count: 1 }, vec![1]));
+            return Use::Blocks;
+        }
+        let Some((size, count)) = span.blocks(sizes) else {
+            let (most, found) = (sizes.len(), format!("{}, {} blocks", span.class, span.handed_out));
+            let expected = format!("one of {most}, and no more blocks than have room");
+            self.damage.push(Damage::new(span.at, "class of a span", expected, found));
+            return Use::Unexplained;
+        };
+        let counted = count_span(space, span, (size, count), scratch);
+        if !counted.fits {
+            let free = count - counted.used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+            let expected = format!("{free} free, {} others of {count}", count - free);
+            let found = format!("{} others", span.handed_out);
+            self.miscounted.push(Damage::new(span.at, "blocks of a span", expected, found));
+        }
+        self.runs.push((Run { start: span.start, stride: size, count }, counted.used));
+        Use::Blocks
+    }
+}
+
+impl Gathered {
+    fn add_spans(
+        &mut self,
+        watcher: &dyn Watcher,
+        space: &Space,
+        (spans, sizes): (&[Span], &[u64]),
+        root: u32,
+    ) -> Result<()> {
+        let jobs: Vec<&[Span]> = spans.chunks(SPANS_IN_JOB).collect();
+        let walk = |(found, scratch): &mut (Walked, Vec<u8>), job: &&[Span], control: &Control<'_>| {
+            job.iter().for_each(|span| found.add(space, span, sizes, root, scratch));
+            control.advance(0)
+        };
+        let init = || (Walked::default(), Vec::new());
+        for (walked, _) in space.task(watcher, None).run(&jobs, init, walk)? {
+            self.owners.extend(walked.runs.iter().map(|(run, _)| (run.start, root)));
+            self.runs.extend(walked.runs);
+            self.pieces.extend(walked.pieces);
+            self.damage.extend(walked.damage);
+            self.miscounted.extend(walked.miscounted);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, watcher: &dyn Watcher, space: &Space) -> Result<Tcmalloc> {
+        let areas = Areas::of(std::mem::take(&mut self.pieces));
+        // A run whose span had to give way is in no area.
+        self.runs.retain(|(run, _)| areas.has_blocks(run.start));
+        self.runs.sort_unstable_by_key(|(run, _)| run.start);
+        let owners = self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start).copied()).collect();
+        let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
+        let follow_all = |control: &Control<'_>| {
+            let mut lists = Lists::new(&runs);
+            self.waiting.iter().try_for_each(|(sizes, waiting)| lists.add(space, control, sizes, waiting))?;
+            Ok((lists.cached, lists.transfer, lists.moving))
+        };
+        let (cached, transfer, moving) = space.task(watcher, None).alone(follow_all)?;
+        for list in [&cached, &transfer] {
+            bits::members(list.words()).for_each(|number| runs.clear(number));
+        }
+        let count = |(_, waiting): &(Vec<u64>, Waiting)| waiting.has_central.then_some(waiting.caches.len());
+        let caches = self.waiting.iter().map(count).collect();
+        self.damage.sort_by_key(|damage| damage.address);
+        self.miscounted.sort_by_key(|damage| damage.address);
+        self.damage.truncate(MAX_DAMAGE);
+        self.miscounted.truncate(MAX_DAMAGE);
+        let Gathered { damage, miscounted, .. } = self;
+        Ok(Tcmalloc { runs: Arc::new(runs), owners, cached, transfer, areas, caches, moving, damage, miscounted })
+    }
+}
+
+/// The blocks of chains, by number.
+struct Lists<'a> {
+    runs: &'a Runs,
+    cached: Bits,
+    transfer: Bits,
+    moving: InMotion,
+}
+
+impl<'a> Lists<'a> {
+    fn new(runs: &'a Runs) -> Lists<'a> {
+        let numbers = runs.block_numbers();
+        Lists { runs, cached: Bits::new(numbers), transfer: Bits::new(numbers), moving: InMotion::default() }
+    }
+
+    fn add(&mut self, space: &Space, control: &Control<'_>, sizes: &[u64], waiting: &Waiting) -> Result<(), Cancelled> {
+        let mut astray = 0;
+        let show = |block: u64, chain: &Chain| {
+            let is_taken = self.take(block, sizes[chain.class], chain.listed);
+            astray += u64::from(!is_taken);
+            is_taken
+        };
+        self.moving.chains += follow(space, control, &waiting.chains, show)?;
+        self.moving.astray += astray;
+        self.moving.locked += waiting.locked;
+        Ok(())
+    }
+
+    /// Whether a block of that size begins there, is not among the free ones of its span, and in no other chain.
+    fn take(&mut self, block: u64, size: u64, listed: Listed) -> bool {
+        let Some(cell) = self.runs.block_at(block).filter(|cell| cell.address == block && cell.size == size) else {
+            return false;
+        };
+        let is_new = !self.cached.get(cell.number) && !self.transfer.get(cell.number);
+        match listed {
+            Listed::ThreadCache => self.cached.set(cell.number),
+            Listed::Transfer if is_new => self.transfer.set(cell.number),
+            Listed::Transfer => (),
+        }
+        is_new
+    }
+}
+
+impl Tcmalloc {
+    fn words_of<'a>(&self, list: &'a Bits, place: usize) -> &'a [u64] {
+        let first = (self.runs.first_block(place) / 64) as usize;
+        &list.words()[first..first + self.runs.runs[place].count.div_ceil(64) as usize]
+    }
+
+    pub(super) fn cached_of(&self, place: usize) -> &[u64] {
+        self.words_of(&self.cached, place)
+    }
+
+    pub(super) fn transfer_of(&self, place: usize) -> &[u64] {
+        self.words_of(&self.transfer, place)
+    }
+
+    /// How many spans with blocks there are.
+    pub fn run_count(&self) -> usize {
+        self.runs.runs.len()
+    }
+
+    /// The blocks of each size, ascending.
+    pub fn sizes(&self) -> Vec<SizeUse> {
+        let mut rows: BTreeMap<(u32, u64), SizeUse> = BTreeMap::new();
+        for (place, (run, root)) in self.runs.runs.iter().zip(&self.owners).enumerate() {
+            let row = rows.entry((*root, run.stride)).or_default();
+            let (used, cached, transfer) =
+                (self.runs.count_of(place), ones(self.cached_of(place)), ones(self.transfer_of(place)));
+            *row = SizeUse {
+                root: *root,
+                size: run.stride,
+                spans: row.spans + 1,
+                used: row.used + used,
+                listed: row.listed + run.count - used - cached - transfer,
+                transfer: row.transfer + transfer,
+                cached: row.cached + cached,
+            };
+        }
+        rows.into_values().collect()
+    }
+
+    /// What each has in all.
+    pub fn sums(&self) -> Vec<TcmallocUse> {
+        let mut rows = vec![TcmallocUse::default(); self.caches.len()];
+        for piece in &self.areas.pieces {
+            let (row, size) = (&mut rows[piece.root as usize], piece.end - piece.start);
+            match piece.of {
+                Use::Blocks => row.waste += size,
+                Use::Free => row.free += size,
+                Use::Returned => row.returned += size,
+                Use::Metadata => row.metadata += size,
+                Use::Unexplained => (),
+            }
+        }
+        for size in self.sizes() {
+            let row = &mut rows[size.root as usize];
+            row.used += size.used * size.size;
+            row.listed += size.listed * size.size;
+            row.transfer += size.transfer * size.size;
+            row.cached += size.cached * size.size;
+            row.waste -= (size.used + size.listed + size.transfer + size.cached) * size.size;
+        }
+        rows
+    }
+
+    /// `(block size, runs, used blocks, free blocks)` of each block size, ascending; those that wait anywhere are free.
+    pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
+        let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+        for size in self.sizes() {
+            let row = rows.entry(size.size).or_default();
+            let free = size.listed + size.transfer + size.cached;
+            *row = (row.0 + size.spans, row.1 + size.used, row.2 + free);
+        }
+        rows.into_iter().map(|(size, (runs, used, free))| (size, runs, used, free)).collect()
+    }
+}
+
+fn ones(words: &[u64]) -> u64 {
+    words.iter().map(|word| u64::from(word.count_ones())).sum()
+}

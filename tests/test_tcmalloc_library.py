@@ -1,0 +1,235 @@
+"""tcmalloc of gperftools: every block against the program's own table of what it holds and ``malloc_usable_size``, and
+all that it counts itself (``MallocExtension_GetNumericProperty``).
+
+Of the libraries that are here: the system's two, and those that GDBHEAP_TCMALLOCS names, by their files.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes.util
+import os
+import random
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import kernel, programs
+from support.library import heap_of
+from support.programs import KERNEL_CORE, Running, ask, running
+from support.tables import busy, held, program
+from test_oracle_ledger import check_families, line_of, roots, virtual_size
+
+from gdbheap.allocators.tcmalloc.allocator import (
+    CACHES,
+    PAGES,
+    REST,
+    RETURNED,
+    SPANS,
+    TRANSFER,
+    USED,
+    TcmallocLibraries,
+)
+from gdbheap.heap import Heap
+
+NAMES = ["tcmalloc_minimal", "tcmalloc", *filter(None, os.environ.get("GDBHEAP_TCMALLOCS", "").split(":"))]
+PAGE = os.sysconf("SC_PAGE_SIZE")
+# What a program has that is not in its table: of each thread a vector for thread-local data, and some others.
+BESIDE, OF_A_THREAD = 8, 3
+# Blocks that go to a thread's cache, or from it, at once at most (kMaxDynamicFreeListLength).
+AT_ONCE = 8192
+every_library = pytest.mark.parametrize("name", NAMES)
+
+
+def library(name: str) -> str:
+    """Return the library of that name; skip the test where there is none."""
+    if programs.ROOT_FOLDER:
+        pytest.skip("what is installed here is not in the root folder")
+    found = name if "/" in name else ctypes.util.find_library(name)
+    if found is None:
+        pytest.skip(f"no lib{name} here")
+    return found
+
+
+def properties(target: Running, folder: Path) -> dict[str, int]:
+    """Return what tcmalloc counts now, by the last part of a property's name."""
+    target.go_on("stats")
+    lines = (folder / "table.stats").read_text().splitlines()
+    return {name.partition(".")[2]: int(value) for name, value in map(str.split, lines)}
+
+
+def check_held(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
+    """Every pointer is where a block in use begins, which has as many bytes as the library says; return how many blocks
+    are in use."""
+    found = heap.allocator(TcmallocLibraries)
+    for pointer, usable, _requested in rows:
+        block = found.find(pointer)
+        assert block is not None and (block.address, block.size, block.state) == (pointer, usable, "used"), (
+            hex(pointer), usable, block,
+        )  # fmt: skip
+    assert found.check().counts["spans"] > 0
+    return sum(count for _size, count in found.used_sizes())
+
+
+def check_counted(heap: Heap, said: dict[str, int]) -> None:
+    """All that tcmalloc counts; what is left over in spans counts as free in its central lists."""
+    (own,) = heap.allocator(TcmallocLibraries).store.sums()
+    assert own.used == said["current_allocated_bytes"]
+    assert own.listed + own.waste == said["central_cache_free_bytes"]
+    assert (own.transfer, own.cached) == (said["transfer_cache_free_bytes"], said["thread_cache_free_bytes"])
+    assert (own.free, own.returned) == (said["pageheap_free_bytes"], said["pageheap_unmapped_bytes"])
+    pages = own.used + own.listed + own.waste + own.transfer + own.cached + own.free + own.returned
+    assert pages == said["heap_size"]
+
+
+def check_ledger(target: Running, said: dict[str, int]) -> None:
+    """The ledger is the kernel's, and its lines are what tcmalloc counts."""
+    answer = ask("", str(target.pid), "--detail")
+    check_families(answer["ledger"])
+    assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
+    assert roots(answer["ledger"], "virtual") == virtual_size(target)
+    assert "other-allocator" not in [finding["id"] for finding in answer["findings"]]
+    size = {line["id"]: line["virtual"] for line in answer["ledger"]}
+    assert size[USED] == said["current_allocated_bytes"]
+    assert size.get(SPANS, 0) + size.get(REST, 0) == said["central_cache_free_bytes"]
+    expected = {TRANSFER: "transfer_cache", CACHES: "thread_cache", PAGES: "pageheap"}
+    assert {line: size.get(line, 0) for line in expected} == {
+        line: said[f"{name}_free_bytes"] for line, name in expected.items()
+    }
+    assert size.get(RETURNED, 0) == said["pageheap_unmapped_bytes"]
+
+
+@every_library
+def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Every block, and all that is counted."""
+    with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+        said = properties(target, tmp_path)
+        with heap_of(str(target.pid)) as heap:
+            _visited, rows = held(tmp_path)
+            assert len(rows) <= check_held(heap, rows) <= len(rows) + BESIDE
+            check_counted(heap, said)
+            assert not heap.allocator(TcmallocLibraries).damage and not heap.warnings
+        check_ledger(target, said)
+
+
+@every_library
+def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Eight threads that free each other's blocks, four of which are gone; then a core of it, where all is the same."""
+    with running(program(8, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+        said = properties(target, tmp_path)
+        _visited, rows = held(tmp_path)
+        with heap_of(str(target.pid)) as heap:
+            used = check_held(heap, rows)
+            assert len(rows) <= used <= len(rows) + BESIDE + OF_A_THREAD * 8
+            check_counted(heap, said)
+            sizes = heap.allocator(TcmallocLibraries).store.sizes()
+        core = target.as_form(KERNEL_CORE)
+    with heap_of(core) as heap:
+        assert check_held(heap, rows) == used
+        assert heap.allocator(TcmallocLibraries).store.sizes() == sizes
+
+
+@every_library
+def test_random_instants(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Threads that never rest, stopped anywhere: no block that is held is free, and those beyond are at most what each
+    thread may have in its hands."""
+    threads, most, stale = 4, 0, []
+    with busy(program(threads, 0, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+        for _ in range(6):
+            time.sleep(rng.uniform(0.01, 0.05))
+            with heap_of(str(target.pid)) as heap:
+                _visited, rows = held(tmp_path)
+                found = heap.allocator(TcmallocLibraries)
+                blocks = [(row, found.find(row[0])) for row in rows]
+                free = [row for row, block in blocks if block is not None and block.state != "used"]
+                used = check_held(heap, [row for row in rows if row not in free])
+                most = max(most, used - len(rows))
+                stale.append(len(free))
+                assert all(row.transient for row in heap.damage), heap.damage
+    # A thread that takes a block has read it before it has written where the list goes on.
+    assert most <= BESIDE + threads * (OF_A_THREAD + AT_ONCE) and max(stale) <= threads, (most, stale)
+
+
+@pytest.fixture
+def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
+    """Yield a program that has freed most of what it had; nothing of that goes back by itself."""
+    settings = {"LD_PRELOAD": library(NAMES[0]), "TCMALLOC_RELEASE_RATE": "0"}
+    with running(program(1, 20_000, rng, tmp_path), tmp_path, settings) as target:
+        target.go_on("drop")
+        yield target
+
+
+def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> None:
+    """What the answers say of one heap is what the table says: blocks, sizes, holes, pins, the map, and the graph."""
+    _visited, rows = held(tmp_path)
+    pid, blocks = str(emptied.pid), {pointer for pointer, *_ in rows}
+    for pointer, usable, _requested in rng.sample(rows, 5):
+        block = ask("at", pid, hex(pointer + usable // 2))["block"]
+        assert (block["allocator"], block["state"]) == ("tcmalloc", "used")
+        assert (block["address"], block["size"]) == (pointer, usable)
+    listed = ask("chunks", pid, "--state=used", "--sort=address", "--top=0")
+    own = {row["address"] for row in listed["chunks"] if row["allocator"] == "tcmalloc"}
+    assert blocks <= own and len(own) <= len(blocks) + BESIDE
+    (sizes,) = ask("sizes", pid, "--top=0")["others"]
+    assert sizes["total"]["used"] == len(own) and sizes["allocator"] == "tcmalloc"
+    check, drawn = ask("check", pid), ask("map", pid)
+    assert check["ok"] and check["spans"] > 0 and "tcmalloc" in {group["kind"] for group in drawn["groups"]}
+    holes = [row for row in ask("holes", pid, "--min=1", "--top=0")["holes"] if row["allocator"] == "tcmalloc"]
+    starts = sorted(own)
+    inside = [bisect.bisect_left(starts, row["address"] + row["size"]) for row in holes]
+    assert holes and all(not at or starts[at - 1] < row["address"] for at, row in zip(inside, holes)), (
+        "a block in use begins in a hole"
+    )
+    pins = ask("pins", pid, "--top=0")["pins"]
+    members = {row["address"] for pin in pins if pin["allocator"] == "tcmalloc" for row in pin["members"]}
+    assert members and members <= own
+    # The table is shared memory, from where nobody looks: only what a stack or tcmalloc still has is reached.
+    lost = ask("unreachable", pid, "--top=1", status=1)
+    assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["blocks"]["count"] <= len(own)
+
+
+def test_given_back(emptied: Running) -> None:
+    """What the finding promises goes when the program does as the advice says."""
+    (found,) = [row for row in ask("", str(emptied.pid))["findings"] if row["id"] == "tcmalloc-unused"]
+    before = kernel.rollup(emptied.pid)[0]
+    emptied.go_on("collect")
+    freed = before - kernel.rollup(emptied.pid)[0]
+    assert 0.9 * found["bytes"] <= freed <= 1.1 * found["bytes"] + (1 << 20), (found, freed)
+    assert "tcmalloc-unused" not in [row["id"] for row in ask("", str(emptied.pid))["findings"]]
+
+
+def test_damage(rng: random.Random, tmp_path: Path) -> None:
+    """A list of free blocks of a span that leads nowhere: that span is named, and no other."""
+    with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(NAMES[0])}) as target:
+        with heap_of(str(target.pid)) as heap:
+            store = heap.allocator(TcmallocLibraries).store
+            free = [row.start for row in store.holes(1) if (block := store.find(row.start)) and block.list == "span"]
+            place = rng.choice(free)
+        with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
+            os.pwrite(memory.fileno(), struct.pack("<Q", place + 1), place)
+        answer = ask("check", str(target.pid))
+        assert any("caught inside tcmalloc" in warning for warning in answer["warnings"]), answer["warnings"]
+
+
+def test_python_above(rng: random.Random, tmp_path: Path) -> None:
+    """Python's objects lie in its blocks, as many as the program counts; references lead from one to the other."""
+    counts = tmp_path / "counts"
+    environment = {"LD_PRELOAD": library(NAMES[0]), "PYTHONMALLOC": "malloc"}
+    source = (
+        "import gc, signal, sys\n"
+        "class Marked: __slots__ = ('value',)\n"
+        f"kept = [Marked() for _ in range({rng.randrange(2000, 9000)})]\n"
+        f"open({str(counts)!r}, 'w').write(str(len(kept)))\n"
+        "signal.pause()\n"
+    )
+    command = [programs.interpreter_of("stripped"), "-c", source]
+    with running(command, tmp_path, environment) as target:
+        answer = ask("pyobjects", str(target.pid), "--top=0")
+        (row,) = [row for row in answer["types"] if row["type"].endswith("Marked")]
+        assert row["count"] == int(counts.read_text())
+        owners = ask("retained", str(target.pid), "--top=3")
+        assert owners["damage"] == []
+        line = line_of(ask("", str(target.pid)), "tcmalloc.used")
+        assert line["resident"] > 0
