@@ -39,7 +39,10 @@ def found_in(answer: dict[str, Any], name: str) -> dict[str, Any]:
 def test_moved_blocks(name: str, rng: random.Random, tmp_path: Path) -> None:
     """A program that moves what it has left gives back what was promised, within a tenth; nothing before."""
     arguments = rng.getrandbits(30), 60_000, rng.randrange(15, 30)
-    environment = {"LD_PRELOAD": LIBRARIES[name](), "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1"}
+    environment = {
+        "LD_PRELOAD": LIBRARIES[name](), "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1",
+        "MIMALLOC_DECOMMIT_DELAY": "0", "MIMALLOC_PURGE_DELAY": "0",
+    }  # fmt: skip
     with running(programs.c_program("sparse", *arguments), tmp_path, environment) as target:
         target.go_on("purge")
         found = found_in(ask("", str(target.pid)), f"fragmented-{name}")

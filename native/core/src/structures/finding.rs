@@ -22,6 +22,8 @@ const BEFORE: usize = 2;
 const PIECE: u64 = 64 << 10;
 /// The longest string without a block of its own.
 const LOCAL_STRING: u64 = 15;
+/// Of glibc's malloc.
+const SMALLEST_CHUNK: u64 = 32;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Shape {
@@ -186,7 +188,9 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         let look = self.look;
         let held =
             |shape, pointers| Held { holder: at, id, block: block.address, shape, pointers, inside: 0, on_stack };
-        if libraries.libstdcxx && one <= two && two > LOCAL_STRING && two < u64::MAX && look.fits(block, two + 1) {
+        let before = offset.checked_sub(8).and_then(|offset| word_at(bytes, offset)).unwrap_or(0);
+        let has_room = one <= two && two > LOCAL_STRING && two < u64::MAX && look.fits(block, two + 1);
+        if libraries.libstdcxx && has_room && !is_left_over(before, one, two) {
             self.found.held.push(held(Shape::String(one), 1));
         }
         if libraries.libcxx && offset >= 16 {
@@ -197,7 +201,6 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
         // Four pointers into one block, as a file's or a split buffer's, are no vector's.
         let is_inside = |word: u64| (block.address..=block.end).contains(&word);
-        let before = offset.checked_sub(8).and_then(|offset| word_at(bytes, offset)).unwrap_or(0);
         let has_three = is_inside(one) && one <= two && two > block.address && look.fits(block, two - block.address);
         if has_three && !is_inside(three) && !is_inside(before) {
             let is_counted =
@@ -292,4 +295,11 @@ impl<const SHAPES: bool> Visitor for Finder<'_, SHAPES> {
     fn plain_block(&mut self, block: Block, head: &[u8]) {
         self.block(block, head);
     }
+}
+
+/// Whether a small chunk was free here, whose words nobody has overwritten: `fd`, `bk`, its size, and that of the next chunk
+/// with its flag for a previous one in use. What `bk` led to may be a block now.
+fn is_left_over(before: u64, one: u64, two: u64) -> bool {
+    let is_size = |word: u64| word & 8 == 0 && word >= SMALLEST_CHUNK;
+    before > LOWEST && before % 16 == 0 && one % 16 == 0 && (one == 0 || is_size(one)) && is_size(two) && two & 1 == 1
 }
