@@ -7,8 +7,8 @@ from gdbheap.report.findings.words import Words
 from gdbheap.report.numbers import counted
 
 ADVICE = (
-    "call MallocExtension_ReleaseFreeMemory() in the program, or start it with TCMALLOC_RELEASE_RATE=10: tcmalloc gives "
-    "such pages back a few at a time, and only while others are being freed"
+    "call MallocExtension_ReleaseFreeMemory() in the program, or start it with TCMALLOC_RELEASE_RATE=10: tcmalloc "
+    "gives such pages back a few at a time, and only while others are being freed"
 )
 
 
