@@ -3,7 +3,8 @@
 Builds a Python process of about 2 GB and a C process with millions of chunks, measures on the process and on a core of
 it, prints one table and writes it into docs/performance.md, between the two marks there.
 
-Usage: bench.py [--blocks=18000000] [--chunks=20000000] [--rounds=5] [--mimalloc=LIB] [--jemalloc=LIB] [--no-core]
+Usage: bench.py [--blocks=18000000] [--chunks=20000000] [--rounds=5] [--mimalloc=LIB] [--jemalloc=LIB] [--tcmalloc=LIB]
+                [--no-core]
        [--keep-page]
 """
 
@@ -31,6 +32,7 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
+from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
 from gdbheap.answers import arenas, check, holes, ledger, pyobjects, sizes
 from gdbheap.heap import Heap
 from gdbheap.history import file
@@ -46,7 +48,7 @@ BEGIN, END = "<!-- make bench writes from here -->", "<!-- to here -->"
 BIN = Path(sys.executable).parent
 PRESENT = 1
 PYTHON_PROCESS, C_PROCESS, ABOVE_MIMALLOC = "a Python process", "a C process", "the C process above mimalloc"
-ABOVE_JEMALLOC = "the C process above jemalloc"
+ABOVE_JEMALLOC, ABOVE_TCMALLOC = "the C process above jemalloc", "the C process above tcmalloc"
 OF_MUSL = "the C process built with musl"
 MIB = 1 << 20
 
@@ -73,6 +75,10 @@ ON_MIMALLOC: dict[str, Answer] = {
 ON_JEMALLOC: dict[str, Answer] = {
     **ON_MIMALLOC,
     "the walk over every block": lambda heap: heap.allocator(JemallocLibraries).store,
+}
+ON_TCMALLOC: dict[str, Answer] = {
+    **ON_MIMALLOC,
+    "the walk over every block": lambda heap: heap.allocator(TcmallocLibraries).store,
 }
 ON_MUSL: dict[str, Answer] = {
     "the walk over every slot": lambda heap: heap.allocator(MallocngAllocator).store,
@@ -306,6 +312,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--chunks", type=int, default=20_000_000, help="chunks of the C process, half of them freed")
     parser.add_argument("--mimalloc", metavar="LIB", help="the library of mimalloc; the system's if there is one")
     parser.add_argument("--jemalloc", metavar="LIB", help="the library of jemalloc; the system's if there is one")
+    parser.add_argument("--tcmalloc", metavar="LIB", help="the library of tcmalloc; the system's if there is one")
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured; medians are shown")
     parser.add_argument("--no-core", action="store_true", help="do not write and measure a core (2 GB on disk)")
     parser.add_argument("--no-growth", action="store_true", help="do not measure smaller processes beside it")
@@ -348,6 +355,7 @@ def main() -> None:
     above = (
         (ABOVE_MIMALLOC, ON_MIMALLOC, options.mimalloc or ctypes.util.find_library("mimalloc")),
         (ABOVE_JEMALLOC, ON_JEMALLOC, options.jemalloc or ctypes.util.find_library("jemalloc")),
+        (ABOVE_TCMALLOC, ON_TCMALLOC, options.tcmalloc or ctypes.util.find_library("tcmalloc_minimal")),
     )
     for name, answers, library in above:
         if library is not None:
