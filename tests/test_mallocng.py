@@ -19,7 +19,7 @@ from support import kernel, nouns
 from support.library import heap_of
 from support.musls import SYSTEM, built, python, with_mallocng
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
-from test_mimalloc_library import busy, held
+from support.tables import busy, held
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.mallocng.allocator import MOVING, MallocngAllocator
@@ -123,6 +123,22 @@ def test_random_instants(release: str, flags: tuple[str, ...], rng: random.Rando
                 assert bool(found.damage or found.store.moving) == any(MOVING in warning for warning in heap.warnings)
     # One that was taken, one on its way back, and one that realloc has just copied.
     assert max(beyond) <= 3 * threads, beyond
+
+
+@every_build
+def test_moved(release: str, flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
+    """Threads inside realloc, which moves mappings outside of mallocng's lock: that is no damage, and no other block is
+    lost by it."""
+    command = [built("moved", release, *flags), "4", str(rng.getrandbits(30)), str(tmp_path / "table")]
+    with busy(command, tmp_path, {}, lambda folder: (folder / "table").exists()) as target:
+        for _ in range(40):
+            time.sleep(rng.uniform(0.0, 0.01))
+            with heap_of(str(target.pid)) as heap:
+                found = heap.allocator(MallocngAllocator)
+                found.check()
+                assert [row for row in found.damage if not row.transient] == []
+                # 32 are held, of which each thread may have one in its hands.
+                assert 28 <= sum(count for size, count in found.used_sizes() if size > 131052)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from support import kernel
 from support.library import heap_of
 from support.musls import BUILT, built
 from support.programs import KERNEL_CORE, ask, running
-from test_mimalloc_library import busy, held
+from support.tables import busy, held
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator

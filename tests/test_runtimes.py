@@ -9,9 +9,10 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -40,11 +41,15 @@ def needed(name: str) -> str:
 
 
 @contextmanager
-def held(command: list[str], is_ready: Callable[[int], bool]) -> Iterator[int]:
+def held(
+    command: list[str], is_ready: Callable[[int], bool], environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[int]:
     """Yield the process id of a command once it is ready and its memory does not grow; it is ended by closing its
     input, or killed."""
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        # Not by `env`, whose exec has no memory to look at for a moment.
+        around = {**os.environ, **environment}
+        process = subprocess.Popen(command, cwd=folder, env=around, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         try:
             before = -1
             deadline = time.monotonic() + 120

@@ -103,8 +103,8 @@ class Redis:
 def start(server: str, folder: Path, settings: str = "") -> Any:
     """Start a redis-server that keeps nothing on disk, with MALLOC_CONF; return it with its socket."""
     socket = str(folder / "socket")
-    command = ["env", f"MALLOC_CONF={settings}", server, "--port", "0", "--unixsocket", socket, "--save", ""]
-    return held(command, lambda pid: os.path.exists(socket)), socket
+    command = [server, "--port", "0", "--unixsocket", socket, "--save", ""]
+    return held(command, lambda pid: os.path.exists(socket), {"MALLOC_CONF": settings}), socket
 
 
 def test_redis_explained(rng: random.Random, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import random
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from support import programs
@@ -31,13 +31,18 @@ def is_filled(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def busy(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a program that never rests, once it holds some blocks; it is ended whatever happens."""
+def busy(
+    command: list[str],
+    folder: Path,
+    environment: dict[str, str],
+    is_ready: Callable[[Path], bool] = is_filled,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a program that never rests, once it is ready in its folder; it is ended whatever happens."""
     environment = {**programs.plain_environment(), **environment}
     process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL)
     deadline = time.monotonic() + programs.PATIENCE
     try:
-        while not is_filled(folder):
+        while not is_ready(folder):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
         yield process

@@ -134,7 +134,7 @@ fn group_of(meta: &Meta) -> std::result::Result<Group, Damage> {
 fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Vec<(u8, u32)> {
     metas.sort_unstable_by_key(|meta| (meta.mem, meta.address));
     let (mut inside, mut classes): (Vec<usize>, Vec<(u8, u32)>) = (Vec::new(), Vec::new());
-    for meta in &metas {
+    for (index, meta) in metas.iter().enumerate() {
         let group = match group_of(meta) {
             Ok(group) => group,
             Err(damage) => {
@@ -147,11 +147,17 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
             inside.pop();
         }
         let place = found.groups.len();
+        if meta.class == MAPPED_CLASS && has_moved(space, &group, !inside.is_empty(), metas.get(index + 1)) {
+            found.misfits.push(misplaced(meta, true));
+            continue;
+        }
         match inside.last() {
             Some(parent) => match found.groups[*parent].take_in(&group, meta) {
                 true => found.groups.push(Group { parent: *parent as u32, ..group }),
                 false => {
-                    found.misfits.push(misplaced(meta, !meta.freeable));
+                    // A group goes back to the slot that it lies in before its structure does, without its first word.
+                    let leaving = meta.pages == 0 && space.word(group.start).ok() == Some(0);
+                    found.misfits.push(misplaced(meta, !meta.freeable || leaving));
                     continue;
                 }
             },
@@ -171,6 +177,16 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
         }
     }
     classes
+}
+
+/// Whether realloc, which does so outside of the lock, has moved a mapping of one block whose structure still has the old
+/// place or size: there is nothing any more, or another group.
+fn has_moved(space: &Space, group: &Group, is_inside: bool, next: Option<&Meta>) -> bool {
+    let names = |start: u64, meta: u64| space.word(start).ok() == Some(meta);
+    let is_there = || names(group.start, group.meta);
+    !space.covers(group.start, group.end - group.start)
+        || is_inside && !is_there()
+        || next.is_some_and(|next| next.mem < group.end && (!is_there() || names(next.mem, next.address)))
 }
 
 /// A group in a place where none can be. While one is made first its `freeable` and then the size of its mapping is not set.
