@@ -56,8 +56,8 @@ pub(super) struct Events {
     counts_lost: bool,
     rings: BTreeMap<usize, Sampler>,
     others: Vec<Counter>,
-    /// The thread that each event was opened for.
-    origins: HashMap<u64, i32>,
+    /// The thread and the processor that each event was opened for.
+    origins: HashMap<u64, (i32, usize)>,
     told_lost: u64,
 }
 
@@ -151,7 +151,7 @@ impl Events {
                 event
             }
         };
-        self.origins.insert(event, tid);
+        self.origins.insert(event, (tid, processor));
         Ok(())
     }
 
@@ -179,8 +179,8 @@ impl Events {
         }
     }
 
-    /// The thread that an event was opened for, which may have handed it on.
-    pub(super) fn origin(&self, event: u64) -> Option<i32> {
+    /// The thread that an event was opened for, which may have handed it on, and the processor.
+    pub(super) fn origin(&self, event: u64) -> Option<(i32, usize)> {
         self.origins.get(&event).copied()
     }
 

@@ -73,8 +73,8 @@ struct View {
     /// What was read and not told yet, by time; the number tells records of one time apart.
     order: BTreeMap<(u64, u64), Record>,
     read: u64,
-    /// Whose event tells of each thread.
-    tellers: HashMap<i32, i32>,
+    /// Whose event tells of each thread on each processor.
+    tellers: HashMap<i32, BTreeMap<usize, i32>>,
     /// When the mappings were read at the beginning.
     first: Range<u64>,
 }
@@ -182,14 +182,16 @@ impl View {
         false
     }
 
-    /// Once, where two events tell of a thread: both see all that follows, so that the first is enough.
+    /// Once, where two events tell of a thread on a processor: both see all that follows there, so that the first is enough.
+    /// A thread that starts while those of its parent are being opened inherits them on some processors only.
     fn tell_call(&mut self, teller: &Teller, record: Record, last: u64) {
         let (pid, tid) = (record.pid, record.tid);
         let doubtful = self.first.contains(&record.time) || record.time >= last;
         let What::Call { event, number, registers, stack } = record.what else { return };
-        let Some(origin) = self.events.origin(event) else { return };
+        let Some((origin, processor)) = self.events.origin(event) else { return };
         let place = self.traced.numbers.iter().position(|wanted| u64::from(*wanted) == number);
-        if place.is_some() && *self.tellers.entry(tid).or_insert(origin) == origin {
+        let teller_here = self.tellers.entry(tid).or_default().entry(processor).or_insert(origin);
+        if place.is_some() && *teller_here == origin {
             teller.pass_on(Hit { pid, tid, place, registers, stack, doubtful });
         }
     }
