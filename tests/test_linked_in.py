@@ -1,11 +1,12 @@
-"""jemalloc and mimalloc linked into a stripped program, dynamic or static: no name is left by which they could be
-found, and every block is as the program's own table says."""
+"""jemalloc, tcmalloc and mimalloc linked into a stripped program, dynamic or static: no name is left by which they
+could be found, and every block is as the program's own table says."""
 
 from __future__ import annotations
 
 import random
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,23 +16,35 @@ from support.programs import KERNEL_CORE, running
 from support.tables import held
 from test_jemalloc_library import OF_A_THREAD, check_held
 from test_mimalloc_library import check_blocks
+from test_tcmalloc_library import BESIDE
+from test_tcmalloc_library import check_held as check_spans
+
+from gdbheap.heap import Heap
 
 SOURCES = sorted(
     (Path(__file__).parents[1] / "build" / "mimallocs").glob("*/libmimalloc-sys/c_src/mimalloc*/**/static.c")
 )
 THREADS = 2
 FORMS = {"dynamic": (), "static": ("-static",)}
+Check = Callable[[Heap, list[tuple[int, int, int]]], int]
+CHECKS: dict[str, Check] = {"jemalloc": check_held, "tcmalloc": check_spans, "mimalloc": check_blocks}
+# A static library, what it needs beside it, and the package that has it.
+LIBRARIES = {
+    "jemalloc": ("libjemalloc.a", ["-lm", "-lstdc++"], "libjemalloc-dev"),
+    "tcmalloc": ("libtcmalloc_minimal.a", ["-lstdc++", "-lm"], "libgoogle-perftools-dev"),
+}
 
 
 def objects(name: str) -> list[str]:
     """Return what is to be linked with; skip the test where that is not here."""
     if programs.ROOT_FOLDER or not shutil.which("gcc"):
         pytest.skip("what is built here is not in the root folder" if programs.ROOT_FOLDER else "no gcc")
-    if name == "jemalloc":
-        done = subprocess.run(["gcc", "-print-file-name=libjemalloc.a"], capture_output=True, text=True, check=True)
+    if name in LIBRARIES:
+        file, beside, package = LIBRARIES[name]
+        done = subprocess.run(["gcc", f"-print-file-name={file}"], capture_output=True, text=True, check=True)
         if not Path(done.stdout.strip()).is_absolute():
-            pytest.skip("no libjemalloc.a (Debian: apt install libjemalloc-dev)")
-        return [done.stdout.strip(), "-lm", "-lstdc++"]
+            pytest.skip(f"no {file} (Debian: apt install {package})")
+        return [done.stdout.strip(), *beside]
     if not SOURCES:
         pytest.skip("no sources of mimalloc (scripts/mimallocs.sh)")
     newest = SOURCES[-1]
@@ -39,13 +52,13 @@ def objects(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", ["jemalloc", "mimalloc"])
+@pytest.mark.parametrize("name", CHECKS)
 def test_stripped(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
     """Live and in a core: each held block is one in use, of the right size, and few others are."""
     program, linked = tmp_path / "linked", objects(name)
     own = ["gcc", "-O2", "-s", "-pthread", *FORMS[form], str(programs.SOURCES / "held_now.c")]
     subprocess.run([*own, *linked, "-o", str(program)], check=True, capture_output=True)
-    check = check_held if name == "jemalloc" else check_blocks
+    check = CHECKS[name]
     # With one thread the program calls dlsym(), for which a static C library makes blocks of its own.
     command = [str(program), str(THREADS), str(rng.getrandbits(30)), "20000", str(tmp_path / "table")]
     with running(command, tmp_path) as target:
@@ -57,4 +70,5 @@ def test_stripped(name: str, form: str, rng: random.Random, tmp_path: Path) -> N
         core = target.as_form(KERNEL_CORE)
     with heap_of(core) as heap:
         assert check(heap, rows) == used
-    assert len(rows) <= used <= len(rows) + OF_A_THREAD * THREADS
+    beside = BESIDE if name == "tcmalloc" else 0
+    assert len(rows) <= used <= len(rows) + beside + OF_A_THREAD * THREADS

@@ -126,20 +126,20 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
 
     @cached_property
     def _ranges(self) -> Ranges:
-        return joined(sorted([*self.store.regions(), *self.store.areas()]))
+        return joined(sorted([*self.store.stretches(), *self.store.areas()]))
 
     def ranges(self) -> Ranges:
         """The mappings of groups, what the dynamic linker gave of modules' data, and the pages of metadata."""
         return self._ranges
 
     def pieces(self) -> Iterable[Piece]:
-        """The same, a piece each."""
-        yield from (Piece(start, end, None) for start, end in self.store.regions())
+        """The same: what touches is one piece, as there may be a million groups."""
+        yield from (Piece(start, end, None) for start, end in self.store.stretches())
         yield from (Piece(start, end, OVERHEAD) for start, end in self.store.areas())
 
     def drawn(self) -> Iterable[Drawn]:
         """Mappings that touch are one."""
-        return (Drawn(start, end, self.title, self.name) for start, end in joined(self.store.regions()))
+        return (Drawn(start, end, self.title, self.name) for start, end in self.store.stretches())
 
     def find(self, address: int) -> Block | None:
         """The block of a slot, with the mask that a free one is in; its size is that of the slot, and it ends where

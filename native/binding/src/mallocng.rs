@@ -42,6 +42,11 @@ impl Mallocng {
         self.0.regions()
     }
 
+    /// The same, those that touch as one.
+    fn stretches(&self) -> Vec<Range> {
+        self.0.stretches()
+    }
+
     /// The pages of metadata, ascending.
     fn areas(&self) -> Vec<Range> {
         self.0.areas().to_vec()

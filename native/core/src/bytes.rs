@@ -38,6 +38,14 @@ pub(crate) fn range_at(ranges: &[(u64, u64)], address: u64) -> Option<usize> {
     ranges.get(place).filter(|(start, _)| *start <= address).map(|_| place)
 }
 
+/// Adds [start, end) to ascending ranges, as one with the last of them where they touch.
+pub(crate) fn append(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
+    match ranges.last_mut().filter(|last| last.1 == start) {
+        Some(last) => last.1 = end,
+        None => ranges.push((start, end)),
+    }
+}
+
 /// Visits the parts of [start, end) that are in none of the ranges (ascending, disjoint).
 pub(crate) fn outside(start: u64, end: u64, ranges: &[(u64, u64)], mut visit: impl FnMut(u64, u64)) {
     let mut at = start;

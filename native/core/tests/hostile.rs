@@ -10,6 +10,7 @@ use gdbheap_core::allocators::mallocng::{find_contexts, read_mallocng};
 use gdbheap_core::allocators::mimalloc::{find_page_maps, find_segments, fit_of, read_mimalloc, MimallocRoot, FORMS};
 use gdbheap_core::allocators::oldmalloc::{find_bins, read_oldmalloc, Given};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
+use gdbheap_core::allocators::tcmalloc::{self, read_tcmalloc, TcmallocRoot};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
 use gdbheap_core::memory::OwnedRange;
 use gdbheap_core::memory_use::packing;
@@ -248,6 +249,71 @@ fn slots_of_anything() {
         found.asked_by_class();
         regions.iter().for_each(|(start, _)| _ = found.used_with(*start));
     }
+}
+
+/// A map of tcmalloc's with pages of 256 KiB, one leaf, a table of sizes, and spans that may be anywhere and of any kind.
+fn spans(chance: &mut Chance) -> (Memory, u64) {
+    let (leaf, table, own, page) = (START + 0x4_0000, START + 0x8_0000, START + 0x9_0000, 0x4_0000);
+    let first = (START + 0xa_0000).next_multiple_of(page);
+    let pages = chance.between(2, 6);
+    let end = first + pages * page;
+    let mut memory = Memory::of(START, vec![0; (end - START) as usize]);
+    memory.put(START + 8 * (START >> 33), leaf);
+    for pair in 0..32 {
+        memory.put(table + 0x100 + 8 * pair, (16 * pair) | (16 * pair + 8) << 32);
+    }
+    for number in 0..pages {
+        let (at, start) = (own + 48 * number, first + number * page);
+        let named = if chance.one_in(9) { chance.hostile(START) } else { at };
+        memory.put(leaf + 8 * (start >> 18 & 0x7fff), named);
+        let class = chance.below(70);
+        let free = start + 8 * class * chance.below(5000);
+        let objects = if chance.one_in(3) { 0 } else { free };
+        let length = if chance.one_in(5) { chance.below(4) } else { 1 };
+        let bits = chance.below(1 << 15) | class << 16 | chance.below(4) << 24;
+        for (place, word) in [(0, start >> 18), (8, length), (32, objects), (40, bits)] {
+            memory.put(at + place, if chance.one_in(30) { chance.hostile(START) } else { word });
+        }
+        for _ in 0..chance.below(300) {
+            let from = start + 8 * chance.below(page / 8);
+            let to = start + 8 * chance.below(page / 8);
+            memory.put(from, if chance.one_in(20) { chance.hostile(START) } else { to });
+        }
+    }
+    (memory, end)
+}
+
+#[test]
+fn spans_of_anything() {
+    let mut chance = Chance::new("spans_of_anything");
+    let mut walked = 0;
+    for _ in 0..INPUTS / 3 {
+        let (memory, end) = spans(&mut chance);
+        let (space, all, data) = (memory.space(), [(START, end)], [(START, START + 0x9_0000)]);
+        tcmalloc::find_page_maps(&Unwatched, &space, &data, &all).expect("not cancelled");
+        let shape = tcmalloc::Shape::of(1 << 18).expect("one of them");
+        let root = TcmallocRoot { root: START, shape, data: data.to_vec() };
+        tcmalloc::fit_of(&space, &root);
+        let found = read_tcmalloc(&Unwatched, &space, &all, &[root]).expect("not cancelled");
+        assert!(found.areas().windows(2).all(|pair| pair[0].end <= pair[1].start), "areas are apart");
+        let size: u64 = found.areas().iter().map(|area| area.end - area.start).sum();
+        let rows = found.sums();
+        let sums = rows.iter().map(|row| {
+            let blocks = row.used + row.listed + row.transfer + row.cached + row.waste;
+            blocks + row.free + row.returned + row.metadata
+        });
+        assert!(sums.sum::<u64>() <= size, "no byte is counted twice");
+        let holes = found.holes(&Unwatched, 1).expect("not cancelled");
+        assert!(holes.windows(2).all(|pair| pair[0].end <= pair[1].start), "holes are apart");
+        let used = found.first_used(0, u64::MAX, usize::MAX);
+        for (address, size) in &used {
+            let here = found.find(*address).expect("what is in use is there");
+            assert_eq!((here.address, here.size, here.state), (*address, *size, "used"));
+        }
+        walked += used.len();
+        (0..50).for_each(|_| _ = found.find(chance.hostile(START)));
+    }
+    assert!(walked > 0, "no input had a block");
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl Store {
         match self {
             Store::Pools(pools) => pools.arenas.iter().for_each(|arena| show(arena.address, arena.end)),
             Store::Mimalloc(mimalloc) => mimalloc.segments.iter().for_each(|one| show(one.address, one.end)),
-            Store::Mallocng(mallocng) => mallocng.regions().into_iter().for_each(|(start, end)| show(start, end)),
+            Store::Mallocng(mallocng) => mallocng.stretches().into_iter().for_each(|(start, end)| show(start, end)),
             Store::Oldmalloc(old) => old.regions().into_iter().for_each(|(start, end)| show(start, end)),
             Store::Chunks(chunks) => {
                 chunks.regions.iter().for_each(|region| show(region.stretch.start, region.stretch.end));

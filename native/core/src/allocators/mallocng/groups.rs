@@ -5,6 +5,7 @@ use crate::allocators::damage::Damage;
 use crate::allocators::mallocng::layout::{IN_BAND, UNIT};
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
+use crate::bytes::append;
 use crate::memory::space::Space;
 use crate::memory::window::Window;
 use std::cmp::Reverse;
@@ -275,6 +276,13 @@ impl Mallocng {
     /// [start, end) of the mappings and of what the dynamic linker gave, ascending; one such after the other.
     pub fn regions(&self) -> Vec<(u64, u64)> {
         self.outer.iter().map(|place| &self.groups[*place as usize]).map(|group| (group.start, group.end)).collect()
+    }
+
+    /// The same, those that touch as one.
+    pub fn stretches(&self) -> Vec<(u64, u64)> {
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        self.regions().into_iter().for_each(|(start, end)| append(&mut found, start, end));
+        found
     }
 
     /// [start, end) of the pages of metadata.

@@ -1,6 +1,6 @@
 //! A mapping of mallocng part by part, and its unused bytes.
 
-use crate::allocators::mallocng::groups::{Group, Mallocng};
+use crate::allocators::mallocng::groups::Mallocng;
 use crate::allocators::part::Part;
 use crate::error::Result;
 use crate::work::Watcher;
@@ -17,12 +17,15 @@ pub struct SlotHole {
 }
 
 impl Mallocng {
-    /// Shows the parts of the region that begins at `start`, in order; returns where it ends, None where none begins there.
+    /// Shows the parts of the regions from the one at `start` on, up to the first gap, in order; returns where that is, None
+    /// where no region begins there.
     pub(crate) fn show_parts(&self, start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
-        let place = self.groups.binary_search_by_key(&start, |group| group.start).ok()?;
-        let mut next = place;
-        self.parts_of(&mut next, &mut show);
-        Some(self.groups[place].end)
+        let (mut next, mut end) = (self.groups.binary_search_by_key(&start, |group| group.start).ok()?, start);
+        while let Some(region) = self.groups.get(next).filter(|region| region.start == end) {
+            end = region.end;
+            self.parts_of(&mut next, &mut show);
+        }
+        Some(end)
     }
 
     /// The parts of the group at `next`, and of those that lie in it, which follow it; `next` is then behind them.
@@ -58,19 +61,20 @@ impl Mallocng {
         let mut holes = Vec::new();
         for (place, _) in self.outermost() {
             watcher.check()?;
-            self.holes_of(&self.groups[place], minimum.max(1), &mut holes);
+            self.holes_of(place, minimum.max(1), &mut holes);
         }
         Ok(holes)
     }
 
-    fn holes_of(&self, region: &Group, minimum: u64, holes: &mut Vec<SlotHole>) {
+    /// Those of the region at `place` among the groups.
+    fn holes_of(&self, place: usize, minimum: u64, holes: &mut Vec<SlotHole>) {
         let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
         let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
             if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
                 holes.push(SlotHole { start, end, before, after });
             }
         };
-        self.show_parts(region.start, |start, end, part| {
+        self.parts_of(&mut { place }, &mut |start, end, part: Part| {
             if part.is_free() {
                 open = Some((open.map_or(start, |run| run.0), end));
                 return;

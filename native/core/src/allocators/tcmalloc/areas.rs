@@ -39,7 +39,7 @@ pub(crate) struct Areas {
 impl Areas {
     /// Of two pieces that claim the same bytes the first one has them, with all that it says.
     pub(crate) fn of(mut all: Vec<Piece>) -> Areas {
-        all.sort_unstable_by_key(|piece| piece.start);
+        all.sort_by_key(|piece| piece.start);
         let (mut pieces, mut areas): (Vec<Piece>, Vec<Area>) = (Vec::with_capacity(all.len()), Vec::new());
         for piece in all {
             if pieces.last().is_some_and(|last| last.end > piece.start) {
@@ -67,9 +67,9 @@ impl Areas {
         self.pieces.get(place).filter(|piece| piece.start <= address)
     }
 
-    /// Whether a span of blocks begins at `start`.
-    pub(crate) fn has_blocks(&self, start: u64) -> bool {
-        self.piece_at(start).is_some_and(|piece| piece.of == Use::Blocks && piece.start == start)
+    /// Where spans of blocks begin, ascending.
+    pub(crate) fn with_blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.pieces.iter().filter(|piece| piece.of == Use::Blocks).map(|piece| piece.start)
     }
 
     pub(crate) fn pieces_of(&self, area: &Area) -> &[Piece] {

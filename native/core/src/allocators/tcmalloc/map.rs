@@ -4,6 +4,7 @@ use crate::allocators::tcmalloc::layout::{Shape, Span, ALIGNMENT, SHAPES, SPAN_B
 use crate::bytes::{range_at, words};
 use crate::error::Result;
 use crate::memory::space::Space;
+use crate::memory::window::Window;
 use crate::work::Watcher;
 use std::collections::BTreeMap;
 
@@ -14,8 +15,6 @@ const STRETCH: u64 = 4 << 10;
 const ELEMENTS_ASKED: usize = 32;
 /// Spans that are asked whether they have the page that names them.
 const SPANS_ASKED: usize = 5000;
-/// Spans that are read at once.
-const BATCH: usize = 4 << 10;
 /// Tables that are tried at most, for each range of static data.
 const MAX_TRIED: usize = 1 << 16;
 
@@ -186,19 +185,25 @@ pub(crate) fn named_spans(space: &Space, shape: Shape, root: u64) -> (Vec<(u64, 
 /// The spans that begin at the page that names them, ascending, one behind the other: what is named inside of another one
 /// is left over.
 pub(crate) fn spans(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Span> {
-    let (mut found, mut bytes, mut behind): (Vec<Span>, Vec<u8>, u64) = (Vec::new(), Vec::new(), 0);
-    for batch in named.chunks(BATCH) {
-        let places: Vec<u64> = batch.iter().map(|(_, at)| *at).collect();
-        bytes.resize(places.len() * SPAN_BYTES, 0);
-        let good = space.many(&places, SPAN_BYTES, &mut bytes);
-        for (((page, at), is_there), bytes) in batch.iter().zip(good).zip(bytes.chunks_exact(SPAN_BYTES)) {
-            let span = Span::of(shape, *at, bytes);
-            let is_real = span.end > span.start && span.end <= space.machine.user_end;
-            if is_there && is_real && span.first == *page && span.start >= behind {
-                behind = span.end;
-                found.push(span);
-            }
+    let (mut found, mut behind): (Vec<Span>, u64) = (Vec::new(), 0);
+    for ((page, _), span) in named.iter().zip(named_in(space, shape, named)) {
+        let real = span.filter(|span| span.end > span.start && span.end <= space.machine.user_end);
+        if let Some(span) = real.filter(|span| span.first == *page && span.start >= behind) {
+            behind = span.end;
+            found.push(span);
         }
+    }
+    found
+}
+
+/// What is at the addresses that pages name, in their order; None where nothing can be read. They are read as they lie, since
+/// neighbours are many.
+fn named_in(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Option<Span>> {
+    let mut order: Vec<(u64, usize)> = named.iter().enumerate().map(|(place, (_, at))| (*at, place)).collect();
+    order.sort_unstable();
+    let (mut found, mut window) = (vec![None; named.len()], Window::new(space, u64::MAX));
+    for (at, place) in order {
+        found[place] = window.bytes(at, SPAN_BYTES).ok().map(|bytes| Span::of(shape, at, bytes));
     }
     found
 }

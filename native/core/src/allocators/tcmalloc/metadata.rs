@@ -1,7 +1,7 @@
 //! tcmalloc's own memory: chunks of 8 MiB in which spans, leaves of the map and threads' caches lie (`MetaDataAlloc`,
 //! common.cc). Nothing leads to a chunk; what is known to lie in it tells where it is.
 
-use crate::bytes::outside;
+use crate::bytes::{append, outside};
 use crate::machine::PageSize;
 
 const CHUNK: u64 = 8 << 20;
@@ -36,10 +36,7 @@ fn add_chunks(page: PageSize, (from, to): (u64, u64), known: &[(u64, u64)], foun
         if *end > behind {
             let start = if *start < behind { behind } else { page.down(*start).max(from) };
             behind = start.saturating_add(CHUNK).max(page.up(*end).unwrap_or(*end)).min(to);
-            match found.last_mut().filter(|last| last.1 == start) {
-                Some(last) => last.1 = behind,
-                None => found.push((start, behind)),
-            }
+            append(found, start, behind);
         }
     }
 }

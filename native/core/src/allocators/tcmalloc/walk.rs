@@ -10,9 +10,10 @@ use crate::allocators::tcmalloc::layout::{size_tables, Location, Shape, Span, SP
 use crate::allocators::tcmalloc::map::{named_spans, spans};
 use crate::allocators::tcmalloc::metadata::chunks;
 use crate::bits::{self, Bits};
-use crate::bytes::u64_at;
+use crate::bytes::word_at;
 use crate::error::{Cancelled, Result};
 use crate::memory::space::Space;
+use crate::memory::window::Window;
 use crate::work::{Control, Watcher};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +21,10 @@ use std::sync::Arc;
 const MAX_DAMAGE: usize = 1000;
 /// Of so many spans at most it is asked whether they are as a table of sizes says.
 const SPANS_ASKED: usize = 2048;
+/// And of so many elements of the map which spans they lead to; many are left over, or lead to free ones.
+const NAMED_ASKED: usize = 8 * SPANS_ASKED;
 /// Walked by one worker at a time.
-const SPANS_IN_JOB: usize = 256;
+const SPANS_IN_JOB: usize = 1024;
 /// Of a module's static data that much at most.
 const MAX_DATA: u64 = 64 << 20;
 
@@ -115,24 +118,21 @@ struct Counted {
     fits: bool,
 }
 
-/// Reads the memory of a span of `count` blocks of `size` bytes, and follows its free ones. `scratch` is what it reads into.
-fn count_span(space: &Space, span: &Span, (size, count): (u64, u64), scratch: &mut Vec<u8>) -> Counted {
+/// Follows the free ones of a span of `count` blocks of `size` bytes; what cannot be read are zeros.
+fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -> Counted {
     let mut used = vec![u64::MAX; count.div_ceil(64) as usize];
     bits::clear_range(&mut used, count, count.next_multiple_of(64));
     let (mut at, mut free) = (span.objects, 0);
-    if at != 0 {
-        scratch.resize((count * size) as usize, 0);
-        let got = space.fill(span.start, scratch);
-        scratch[got..].fill(0);
-    }
+    let bytes = if at == 0 { &[] } else { window.available(span.start, (count * size) as usize) };
     while at != 0 {
         let inside = at.wrapping_sub(span.start);
-        let number = inside / size;
-        if inside % size != 0 || number >= count || !bits::get(&used, number) {
+        // Dividing 32 bits takes half as long.
+        let number = u32::try_from(inside).map_or(u64::MAX, |inside| u64::from(inside / size as u32));
+        if number >= count || number * size != inside || !bits::get(&used, number) {
             return Counted { used, fits: false };
         }
         bits::clear_range(&mut used, number, number + 1);
-        (free, at) = (free + 1, u64_at(scratch, inside as usize));
+        (free, at) = (free + 1, word_at(bytes, inside as usize).unwrap_or(0));
     }
     Counted { used, fits: free + span.handed_out == count }
 }
@@ -141,11 +141,11 @@ fn count_span(space: &Space, span: &Span, (size, count): (u64, u64), scratch: &m
 fn best_sizes(space: &Space, spans: &[Span], tables: Vec<Vec<u64>>) -> Option<(Vec<u64>, TcmallocFit)> {
     let all: Vec<&Span> = spans.iter().filter(|span| span.has_blocks()).collect();
     let asked = spread(&all, SPANS_ASKED);
-    let mut scratch = Vec::new();
+    let mut window = Window::new(space, space.machine.user_end);
     let mut fit_of = |sizes: Vec<u64>| {
         let mut fits = |span: &Span| {
             let blocks = span.blocks(&sizes);
-            blocks.is_some_and(|blocks| count_span(space, span, blocks, &mut scratch).fits)
+            blocks.is_some_and(|blocks| count_span(&mut window, span, blocks).fits)
         };
         let fit = asked.iter().filter(|(span, _)| fits(span)).count() as u64;
         (sizes, TcmallocFit { spans: asked.len() as u64, fit })
@@ -157,19 +157,20 @@ fn tables_of(data: &[(u64, Vec<u8>)]) -> Vec<Vec<u64>> {
     data.iter().flat_map(|(_, bytes)| size_tables(bytes)).collect()
 }
 
-/// How well the spans of a map fit the best of the tables of sizes in the module's static data.
+/// How well a sample of the spans of a map fits the best of the tables of sizes in the module's static data.
 pub fn fit_of(space: &Space, root: &TcmallocRoot) -> TcmallocFit {
     let (named, _) = named_spans(space, root.shape, root.root);
+    let all: Vec<&(u64, u64)> = named.iter().collect();
+    let some: Vec<(u64, u64)> = spread(&all, NAMED_ASKED).into_iter().map(|(named, _)| *named).collect();
     let tables = tables_of(&read_data(space, &root.data));
-    best_sizes(space, &spans(space, root.shape, &named), tables).map_or(TcmallocFit::default(), |(_, fit)| fit)
+    best_sizes(space, &spans(space, root.shape, &some), tables).map_or(TcmallocFit::default(), |(_, fit)| fit)
 }
 
 /// What is gathered of one tcmalloc after the other.
 #[derive(Default)]
 struct Gathered {
-    runs: Vec<(Run, Vec<u64>)>,
-    /// By where a run begins.
-    owners: BTreeMap<u64, u32>,
+    /// Each with its root and a bit for each used block.
+    runs: Vec<(u32, Run, Vec<u64>)>,
     pieces: Vec<Piece>,
     /// Of each root, the sizes of its classes and what waits outside of spans.
     waiting: Vec<(Vec<u64>, Waiting)>,
@@ -193,7 +194,8 @@ pub fn read_tcmalloc(
         let sizes = best_sizes(space, &spans, tables_of(&data)).map_or(Vec::new(), |(sizes, _)| sizes);
         found.add_spans(watcher, space, (&spans, &sizes), number)?;
         let waits = if sizes.is_empty() { Waiting::default() } else { waiting(space, &data, anonymous, &sizes) };
-        let mut known: Vec<(u64, u64)> = named.iter().map(|(_, at)| (*at, at + SPAN_BYTES as u64)).collect();
+        let mut known: Vec<(u64, u64)> =
+            named.iter().map(|(_, at)| (*at, at.saturating_add(SPAN_BYTES as u64))).collect();
         known.extend(leaves.iter().map(|leaf| (*leaf, leaf + root.shape.leaf_bytes())));
         known.extend(waits.caches.iter().map(|cache| (*cache, cache + 32 * sizes.len() as u64)));
         known.sort_unstable();
@@ -221,7 +223,7 @@ struct Walked {
 }
 
 impl Walked {
-    fn add(&mut self, space: &Space, span: &Span, sizes: &[u64], root: u32, scratch: &mut Vec<u8>) {
+    fn add(&mut self, space: &Space, span: &Span, sizes: &[u64], root: u32, window: &mut Window<'_>) {
         let of = match span.location {
             Location::Free => Use::Free,
             Location::Returned => Use::Returned,
@@ -229,7 +231,7 @@ impl Walked {
             Location::InUse if !space.covers(span.start, span.size()) => {
                 self.odd(span, "memory of a span", "mapped memory")
             }
-            Location::InUse => self.add_used(space, span, sizes, scratch),
+            Location::InUse => self.add_used(span, sizes, window),
         };
         self.pieces.push(Piece { start: span.start, end: span.end, of, root });
     }
@@ -239,7 +241,7 @@ impl Walked {
         Use::Unexplained
     }
 
-    fn add_used(&mut self, space: &Space, span: &Span, sizes: &[u64], scratch: &mut Vec<u8>) -> Use {
+    fn add_used(&mut self, span: &Span, sizes: &[u64], window: &mut Window<'_>) -> Use {
         if span.class == 0 {
             self.runs.push((Run { start: span.start, stride: span.size(), count: 1 }, vec![1]));
             return Use::Blocks;
@@ -250,7 +252,7 @@ impl Walked {
             self.damage.push(Damage::new(span.at, "class of a span", expected, found));
             return Use::Unexplained;
         };
-        let counted = count_span(space, span, (size, count), scratch);
+        let counted = count_span(window, span, (size, count));
         if !counted.fits {
             let free = count - counted.used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
             let expected = format!("{free} free, {} others of {count}", count - free);
@@ -271,14 +273,13 @@ impl Gathered {
         root: u32,
     ) -> Result<()> {
         let jobs: Vec<&[Span]> = spans.chunks(SPANS_IN_JOB).collect();
-        let walk = |(found, scratch): &mut (Walked, Vec<u8>), job: &&[Span], control: &Control<'_>| {
-            job.iter().for_each(|span| found.add(space, span, sizes, root, scratch));
+        let walk = |(found, window): &mut (Walked, Window<'_>), job: &&[Span], control: &Control<'_>| {
+            job.iter().for_each(|span| found.add(space, span, sizes, root, window));
             control.advance(0)
         };
-        let init = || (Walked::default(), Vec::new());
+        let init = || (Walked::default(), Window::new(space, space.machine.user_end));
         for (walked, _) in space.task(watcher, None).run(&jobs, init, walk)? {
-            self.owners.extend(walked.runs.iter().map(|(run, _)| (run.start, root)));
-            self.runs.extend(walked.runs);
+            self.runs.extend(walked.runs.into_iter().map(|(run, used)| (root, run, used)));
             self.pieces.extend(walked.pieces);
             self.damage.extend(walked.damage);
             self.miscounted.extend(walked.miscounted);
@@ -288,11 +289,17 @@ impl Gathered {
 
     fn finish(mut self, watcher: &dyn Watcher, space: &Space) -> Result<Tcmalloc> {
         let areas = Areas::of(std::mem::take(&mut self.pieces));
+        self.runs.sort_by_key(|(_, run, _)| run.start);
         // A run whose span had to give way is in no area.
-        self.runs.retain(|(run, _)| areas.has_blocks(run.start));
-        self.runs.sort_unstable_by_key(|(run, _)| run.start);
-        let owners = self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start).copied()).collect();
-        let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
+        let mut there = areas.with_blocks().peekable();
+        self.runs.retain(|(_, run, _)| {
+            while there.next_if(|start| *start < run.start).is_some() {}
+            there.peek() == Some(&run.start)
+        });
+        drop(there);
+        let owners = self.runs.iter().map(|(root, ..)| *root).collect();
+        let runs = std::mem::take(&mut self.runs).into_iter().map(|(_, run, used)| (run, used)).collect();
+        let mut runs = Runs::new(runs)?;
         let follow_all = |control: &Control<'_>| {
             let mut lists = Lists::new(&runs);
             self.waiting.iter().try_for_each(|(sizes, waiting)| lists.add(space, control, sizes, waiting))?;
