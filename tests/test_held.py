@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
 from support.library import heap_of
 from support.programs import ask, c_program, running
+
+from gdbheap.allocators.library_memory import MIN_RANGE_BYTES, find_held
 
 
 def test_mappings_by_who_leads_there(rng: random.Random, tmp_path: Path) -> None:
@@ -25,3 +28,19 @@ def test_mappings_by_who_leads_there(rng: random.Random, tmp_path: Path) -> None
     assert finding["bytes"] == sum(end - start for start, end in kept) and "keeper" in finding["text"]
     expected = {at: "other, led to from keeper" if is_kept else "other" for at, _size, is_kept in asked}
     assert words == expected
+
+
+def test_what_the_dynamic_linker_leads_to(rng: random.Random, tmp_path: Path) -> None:
+    """A mapping that touches a thread's block, or what the dynamic linker made for itself, is not its own by that."""
+    with running(c_program("keeper", rng.getrandbits(30), 20), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        linkers = [loaded for loaded in heap.target.objects if loaded.is_dynamic_linker]
+        if not linkers:
+            pytest.skip("no dynamic linker apart from the C library")
+        data = [pair for loaded in linkers for pair in loaded.writable_ranges()]
+        words = {heap.target.space.word(at) for start, end in data for at in range(start, end, 8)}
+        anonymous = [one for one in heap.target.mappings if one.anonymous and one.writable and not one.path]
+        led_to = [one for one in anonymous if any(one.start <= word < one.end for word in words)]
+        assert led_to
+        for mapping in led_to:
+            reached = (mapping.start, max(mapping.end, mapping.start + MIN_RANGE_BYTES))
+            assert not [held for held in find_held(heap.target, [reached]) if held.path == linkers[0].path]

@@ -1,7 +1,9 @@
 """Anonymous memory outside every heap, by the library whose static data points to it: the pool of its own allocator,
 as with Arrow, or its working space, as with OpenBLAS.
 
-That says no more than this: of the pointers in static data that point into the memory, most are this library's.
+That says no more than this: of the pointers in static data that point into the memory, most are this library's. The
+dynamic linker's do not count: they lead to threads' blocks and to what it made before there was a malloc, which are
+small mappings that the kernel may have joined with a neighbour of any size.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ def find_held(target: Target, ranges: Ranges) -> list[Held]:
     together."""
     large = [(start, end) for start, end in joined(ranges) if end - start >= MIN_RANGE_BYTES]
     sources = [
-        OwnedRange(number, *pair) for number, loaded in enumerate(target.objects) for pair in loaded.writable_ranges()
+        OwnedRange(number, *pair)
+        for number, loaded in enumerate(target.objects)
+        if not loaded.is_dynamic_linker
+        for pair in loaded.writable_ranges()
     ]
     counts = _native.count_pointers(target.space, sources, large) if large else []
     holders: dict[int, Ranges] = {}

@@ -5,7 +5,6 @@ The patches themselves are native (native/core/src/process/patch). x86-64 alone.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from typing import NamedTuple
 from gdbheap import _native
 from gdbheap.errors import Unsupported
 from gdbheap.target import image
-from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Target
 from gdbheap.target.unwind_tables import modules_of
 
@@ -25,7 +23,6 @@ ENDBR64 = bytes.fromhex("f30f1efa")
 UNKNOWN_SIZE = 64
 LARGEST_FUNCTION = 64 << 10
 FUNCTION_ALIGNMENT = 16
-DYNAMIC_LINKERS = ("ld-linux", "ld.so", "ld-2", "ld64")
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ def function_places(target: Target, name: str, conditions: Sequence[Condition]) 
     found = []
     for loaded in target.objects:
         value = loaded.symbols().get(name)
-        if value is None or not loaded.exported(name) or _is_linker(loaded):
+        if value is None or not loaded.exported(name) or loaded.is_dynamic_linker:
             continue
         start, size = value
         code = _function(target, start, start + min(size or UNKNOWN_SIZE, LARGEST_FUNCTION))
@@ -161,7 +158,3 @@ def _function(target: Target, start: int, end: int) -> bytes:
 
 def _read(target: Target, start: int, end: int) -> bytes:
     return target.space.read_available(start, end - start)
-
-
-def _is_linker(loaded: LoadedObject) -> bool:
-    return os.path.basename(loaded.path).startswith(DYNAMIC_LINKERS)

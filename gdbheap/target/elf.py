@@ -38,6 +38,7 @@ SYMBOL = struct.Struct("<IBBHQQ")
 _GLOBAL_BINDINGS = (1, 2, 10)
 _ADDRESS_TYPES = (0, 1, 2, 5, 10)
 _THREAD_LOCAL = 6
+DYNAMIC_LINKERS = ("ld-linux", "ld.so", "ld-2", "ld64")
 
 
 class ElfFile:
@@ -165,6 +166,11 @@ class LoadedObject:
     def file(self) -> str | None:
         """The same file on this machine, by its build-id or by the data in memory (``agreed``), or None."""
         return self.elf.path if self.elf else None
+
+    @property
+    def is_dynamic_linker(self) -> bool:
+        """Whether it is glibc's dynamic linker; musl's is its C library."""
+        return os.path.basename(self.path).startswith(DYNAMIC_LINKERS)
 
     @property
     def end(self) -> int:
