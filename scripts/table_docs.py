@@ -1,4 +1,4 @@
-"""Print docs/data.md, or with --write put it in place, from the one declaration of the tables.
+"""Print docs/data.md and deploy/trino.sql, or with --write put them in place, from the one declaration of the tables.
 
 Run it with the Python that gdbheap is installed in.
 """
@@ -13,7 +13,9 @@ from gdbheap.tables.declaration import TABLES, Column, Table
 from gdbheap.tables.files import SQL_TYPES
 from gdbheap.tables.query import TYPES
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "data.md"
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "data.md"
+STATEMENTS = ROOT / "deploy" / "trino.sql"
 INTRODUCTION = """# The tables
 
 What `gdbheap export` writes and `gdbheap sql` asks. This page is written by `scripts/table_docs.py --write` from the
@@ -47,6 +49,15 @@ and left alone otherwise. On a full disk, or with Ctrl-C, one line says so and n
 | kind | Parquet | SQLite | DuckDB |
 | --- | --- | --- | --- |
 """
+TRINO_INTRODUCTION = """-- Trino's tables, by its Hive connector, over what was exported with
+-- --partition=host,release=NAME,day,pid (docs/fleet.md); written by scripts/table_docs.py from the declaration of the
+-- tables. Put your own place for s3://memory/heaps, and leave out tables that were not exported. The CALLs are needed
+-- again after each export.
+CREATE SCHEMA IF NOT EXISTS hive.heaps;
+"""
+TRINO = {"integer": "bigint", "text": "varchar", "real": "double", "flag": "boolean"}
+# By what the folders are called.
+KEYS = {"host": "varchar", "release": "varchar", "day": "varchar", "pid": "bigint"}
 PARQUET = {"integer": "INT64", "text": "BYTE_ARRAY (string)", "real": "DOUBLE", "flag": "BOOLEAN"}
 
 
@@ -75,14 +86,32 @@ def page() -> str:
     return "".join([INTRODUCTION, *kinds(), *map(section, TABLES)])
 
 
+def created(table: Table) -> str:
+    """Return the statements that tell Trino of one table's folder of partitions."""
+    own = [(column.name, TRINO[column.kind]) for column in table.columns if column.name not in KEYS]
+    columns = ",\n".join(f'  "{name}" {kind}' for name, kind in [*own, *KEYS.items()])
+    keys = ", ".join(f"'{name}'" for name in KEYS)
+    return (
+        f"\nCREATE TABLE hive.heaps.{table.name} (\n{columns}\n) WITH (format = 'PARQUET', "
+        f"external_location = 's3://memory/heaps/{table.name}',\n  partitioned_by = ARRAY[{keys}]);\n"
+        f"CALL hive.system.sync_partition_metadata('heaps', '{table.name}', 'FULL');\n"
+    )
+
+
+def statements() -> str:
+    """Return what Trino has to be told of all tables."""
+    return TRINO_INTRODUCTION + "".join(map(created, TABLES))
+
+
 def main() -> None:
-    """Print the page, or write it."""
+    """Print both, or write them."""
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(page(), encoding="utf-8")
+        STATEMENTS.write_text(statements(), encoding="utf-8")
     elif sys.argv[1:]:
         raise SystemExit("usage: table_docs.py [--write]")
     else:
-        sys.stdout.write(page())
+        sys.stdout.write(page() + statements())
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""The ten questions of docs/fleet.md, over hundreds of exported processes, by DuckDB and by Spark: the answers must be
-the same, and those that were planted.
+"""The ten questions of docs/fleet.md, over hundreds of exported processes, by DuckDB, by Spark and by Trino: the
+answers must be the same, and those that were planted.
 
     .venv/bin/python tests/fleet.py [--hosts=10] [--workers=15] [--folder=FOLDER]
 
 Each process is exported on two days, so that the default is 300. Spark runs on this machine, from build/packages
-(scripts/packages.sh many) or $GDBHEAP_SPARK_PYTHON; without it, or without a Java, that half is skipped and said to be.
+(scripts/packages.sh many) or $GDBHEAP_SPARK_PYTHON, Trino from $GDBHEAP_TRINO (support/trino.py); without one, or
+without a Java, that part is skipped and said to be.
 It prints a line for each question.
 """
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from support.installed import PYTHON
+from support.trino import server, trino, written_for_trino
 from test_fleet import QUERIES, asked, check, fleet
 
 SPARK = """
@@ -61,6 +63,12 @@ def by_spark(python: str, folder: Path) -> dict[str, list[list[Any]]]:
     return found
 
 
+def by_trino(program: tuple[Path, str], folder: Path) -> dict[str, list[list[Any]]]:
+    """Return the answers to all questions."""
+    with trino(program, folder) as found:
+        return {title: found.ask(written_for_trino(text)) for title, text in QUERIES.items()}
+
+
 def main() -> None:
     """Export, ask, compare."""
     parser = argparse.ArgumentParser()
@@ -78,17 +86,25 @@ def main() -> None:
             answers = {title: asked(found.folder, title) for title in QUERIES}
             print(f"DuckDB answered in {time.monotonic() - began:.1f} s")
             check(found, answers)
-            began = time.monotonic()
-            others = by_spark(python, found.folder) if python else {}
-            print(f"Spark answered in {time.monotonic() - began:.1f} s" if python else "Spark was not asked")
+            others = {}
+            if python:
+                began = time.monotonic()
+                others["Spark"] = by_spark(python, found.folder)
+                print(f"Spark answered in {time.monotonic() - began:.1f} s")
+            if program := server():
+                began = time.monotonic()
+                others["Trino"] = by_trino(program, found.folder)
+                print(f"Trino answered in {time.monotonic() - began:.1f} s")
     finally:
         if words.folder is None:
             shutil.rmtree(folder)
-    wrong = [title for title, rows in others.items() if rows != answers[title]]
+    wrong = 0
     for title, rows in answers.items():
-        print(f"{'differs' if title in wrong else 'same' if others else 'one answer'}: {title} ({len(rows)} rows)")
-        if title in wrong:
-            print(f"  DuckDB: {answers[title][:3]}\n  Spark:  {others[title][:3]}")
+        differ = {name: found[title] for name, found in others.items() if found[title] != rows}
+        wrong += len(differ)
+        print(f"{'differs' if differ else 'same' if others else 'one answer'}: {title} ({len(rows)} rows)")
+        for name, found in {"DuckDB": rows, **differ}.items() if differ else ():
+            print(f"  {name}: {found[:3]}")
     sys.exit(bool(wrong))
 
 

@@ -278,8 +278,10 @@ def test_interrupted(rng: random.Random, target: Running, tmp_path: Path) -> Non
 
 
 def test_schemas(folders: dict[str, Path]) -> None:
-    """Every format has the columns of the declaration, and the page describes them."""
-    assert script("table_docs").page() == (Path(__file__).parent.parent / "docs" / "data.md").read_text()
+    """Every format has the columns of the declaration; the page describes them, and Trino's statements name them."""
+    root, written = Path(__file__).parent.parent, script("table_docs")
+    assert written.page() == (root / "docs" / "data.md").read_text()
+    assert written.statements() == (root / "deploy" / "trino.sql").read_text()
     with closing(sqlite3.connect(folders[SQLITE] / DATABASE)) as database:
         for table in TABLES:
             found = database.execute(f'PRAGMA table_info("{table.name}")').fetchall()

@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 from support.installed import python_with
+from support.ports import free_port
 from support.programs import KINDS, PATIENCE, ask, gdbheap, interpreter_of
 
 from gdbheap.commands.surface.parser import parse
@@ -194,12 +194,6 @@ def test_names_of_folders() -> None:
             parse_partition(wrong)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_bucket(small: Fleet, tmp_path: Path) -> None:
     """What is put into a bucket of S3 is what is put into a folder."""
     pytest.importorskip("fsspec", reason="the extra gdbheap[remote] is not installed")
@@ -208,7 +202,7 @@ def test_bucket(small: Fleet, tmp_path: Path) -> None:
         [python, "-c", "import s3fs, os; print(os.path.dirname(os.path.dirname(s3fs.__file__)))"],
         capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     settings = {
         "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_ENDPOINT_URL": url,

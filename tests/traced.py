@@ -15,7 +15,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,8 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from support.ports import free_port
 
 HERE = Path(__file__).resolve().parent
 GDBHEAP = Path(sys.executable).with_name("gdbheap")
@@ -159,9 +160,7 @@ def gunicorn(executable: str, workers: int, requests: int, seed: int) -> Run:
 
     def run(before: list[str], folder: Path) -> Outcome:
         (folder / "application.py").write_text(APPLICATION)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         quick = ["--workers", str(workers), "--bind", f"127.0.0.1:{port}", "--max-requests", str(requests // 5)]
         words = [*before, executable, "-m", "gunicorn", *quick, "application:app"]
         began = time.monotonic()

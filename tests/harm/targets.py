@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support import programs
+from support.ports import free_port
 
 from harm.table import Line, Table
 
@@ -111,7 +112,7 @@ def web(folder: Path) -> Target:
 
 def redis(folder: Path) -> Target:
     """Start redis-server, which keeps nothing on disk, with its client."""
-    port = _free_port()
+    port = free_port()
     command = [_found("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     server = subprocess.Popen(command, cwd=folder, stdout=DEVNULL)
     wait_for(lambda: _listens(port), "redis-server did not start")
@@ -126,7 +127,7 @@ def postgres(folder: Path) -> Target:
         raise LookupError("PostgreSQL is not installed")
     user = pwd.getpwnam(POSTGRES) if os.geteuid() == 0 else None
     as_user = {"user": user.pw_uid, "group": user.pw_gid} if user else {}
-    data, port = folder / "data", _free_port()
+    data, port = folder / "data", free_port()
     data.mkdir()
     if user:
         os.chown(data, user.pw_uid, user.pw_gid)
@@ -172,12 +173,6 @@ def _found(program: str) -> str:
     if path is None:
         raise LookupError(f"{program} is not installed")
     return path
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _listens(port: int) -> bool:
