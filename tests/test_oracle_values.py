@@ -100,6 +100,12 @@ def test_values_of_a_process(release: str, rng: random.Random, tmp_path: Path) -
     assert by_size.count == count
 
 
+def has_texts(truth: dict[str, Any]) -> bool:
+    """Whether the program gave a text to any of its instances of Plain; there may be very few of these."""
+    counts, _ = truth["groups"]["Plain"]
+    return any(count and text.startswith("'") for text, count in zip(truth["texts"], counts))
+
+
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
     """The commands say the same of a core, name holders, and show no contents where none are wanted."""
@@ -116,7 +122,7 @@ def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> No
     for row in answer["duplicates"]:
         assert row["held_by"] and row["held_by"][0]["type"]
     own = next(text[1:9] for text in truth["texts"] if text.startswith("'"))
-    assert [own in text for text in shown] == [True, True, True, False]
+    assert [own in text for text in shown] == [True, True, has_texts(truth), False]
     assert not any(own in text for text in hidden)
     assert sum(row["count"] for row in grouped["groups"]) == grouped["count"]
 

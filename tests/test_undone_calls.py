@@ -145,10 +145,17 @@ def test_no_time_is_left(target: Running) -> None:
     assert goes_on(target.pid, Words(target.pid, own))
 
 
-def _free_chunk(pid: int) -> int:
-    """Return a chunk in a bin of the main arena."""
-    chunks = ask("chunks", str(pid), "--state=free", "--min=4K", "--arena=0")["chunks"]
-    return next(int(chunk["address"]) for chunk in chunks if chunk["list"] and "large" in chunk["list"])
+@contextlib.contextmanager
+def _with_large_chunk(rng: random.Random, folder: Path) -> Iterator[tuple[Running, int]]:
+    """Yield a program and a chunk in a bin of large ones of its main arena: not every seed leaves one."""
+    for _ in range(20):
+        with running(c_program("trim", rng.getrandbits(30), 1, 3000, 300, 20_000, 0), folder) as target:
+            chunks = ask("chunks", str(target.pid), "--state=free", "--arena=0", "--top=all")["chunks"]
+            found = [int(chunk["address"]) for chunk in chunks if chunk["list"] and "large" in chunk["list"]]
+            if found:
+                yield target, found[0]
+                return
+    raise AssertionError("no program left a chunk in a large bin")
 
 
 def _write(pid: int, address: int, word: int) -> None:
@@ -160,8 +167,7 @@ def _write(pid: int, address: int, word: int) -> None:
 @pytest.mark.parametrize("limit", ["1.5", "5"])
 def test_statistics_that_never_end(limit: str, rng: random.Random, tmp_path: Path) -> None:
     """A bin that leads back into itself: malloc_stats() is undone, and no mutex stays locked, whatever limit it was."""
-    with running(c_program("trim", rng.getrandbits(30), 1, 3000, 300, 20_000, 0), tmp_path) as target:
-        chunk = _free_chunk(target.pid)
+    with _with_large_chunk(rng, tmp_path) as (target, chunk):
         main_arena = ask("arenas", str(target.pid))["arenas"][0]["address"]
         # bk, which malloc_stats() follows.
         _write(target.pid, chunk + 8, chunk - 16)
@@ -178,8 +184,7 @@ def test_statistics_that_never_end(limit: str, rng: random.Random, tmp_path: Pat
 
 def test_trim_follows_the_bins_first(rng: random.Random, tmp_path: Path) -> None:
     """malloc_trim() would follow a link that was overwritten, and release what it finds there."""
-    with running(c_program("trim", rng.getrandbits(30), 1, 3000, 300, 20_000, 0), tmp_path) as target:
-        chunk = _free_chunk(target.pid)
+    with _with_large_chunk(rng, tmp_path) as (target, chunk):
         _write(target.pid, chunk + 8, chunk + 4096)
         done = gdbheap("trim", str(target.pid), "--yes")
         assert done.returncode == 1 and "damaged" in done.stderr and len(done.stderr.splitlines()) == 1, done
