@@ -1,7 +1,9 @@
 //! The kernel's events of a tracepoint, one for each thread on each processor, and a ring of records for each processor.
 //!
 //! Threads that start later inherit the events of those that start them, which takes one ring for each processor
-//! (perf_event_open(2)). A thread may be listed and inherit: then two events tell of it.
+//! (perf_event_open(2)). A thread may be listed and inherit: then two events tell of it. One that is being started while its
+//! parent's are opened inherits some of them, or none, and may not be listed yet: it is the first that its parent starts
+//! once they are open, which a record tells.
 
 use super::record::{Reader, Record, What};
 use crate::process::registers::PERF_MASK;
@@ -12,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::CString;
 use std::io::{Error, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Of a stack; what lies further out is not known.
 const STACK_BYTES: u32 = 8 << 10;
@@ -20,6 +22,8 @@ const RING: usize = 1 << 20;
 const RING_WITH_STACKS: usize = 4 << 20;
 const ALL_RINGS: usize = 128 << 20;
 const LEAST_RING: usize = 64 << 10;
+/// For how long a thread may be on its way to start another one, at most.
+const START: Duration = Duration::from_secs(1);
 /// What else is open.
 const OTHER_FILES: u64 = 256;
 
@@ -49,6 +53,8 @@ pub struct Traced {
 
 /// The events of a process, and their rings.
 pub(super) struct Events {
+    pid: i32,
+    processors: Vec<usize>,
     builder: Builder<'static>,
     filter: CString,
     reader: Reader,
@@ -56,9 +62,14 @@ pub(super) struct Events {
     counts_lost: bool,
     rings: BTreeMap<usize, Sampler>,
     others: Vec<Counter>,
+    /// Threads that have events of their own.
+    known: BTreeSet<i32>,
+    /// Those of which none was seen to start another one since, and when that was.
+    fresh: HashMap<i32, Instant>,
     /// The thread and the processor that each event was opened for.
     origins: HashMap<u64, (i32, usize)>,
     told_lost: u64,
+    refused: u64,
 }
 
 impl Events {
@@ -81,48 +92,68 @@ impl Events {
         let most = if traced.stacks { RING_WITH_STACKS } else { RING };
         let terms: Vec<String> = traced.numbers.iter().map(|number| format!("id == {number}")).collect();
         let mut events = Events {
+            pid: traced.pid,
             builder: builder(traced, features),
             filter: CString::new(terms.join(" || "))?,
             reader: Reader { number_at: traced.tracepoint.number_at },
             ring_size: (ALL_RINGS / processors.len().max(1)).clamp(LEAST_RING, most),
+            processors,
             counts_lost: features.lost,
             rings: BTreeMap::new(),
             others: Vec::new(),
+            known: BTreeSet::new(),
+            fresh: HashMap::new(),
             origins: HashMap::new(),
             told_lost: 0,
+            refused: 0,
         };
-        events.open_threads(traced.pid, &processors)?;
-        for counter in events.rings.values_mut().map(Sampler::as_counter_mut).chain(&mut events.others) {
-            counter.enable()?;
+        events.open_threads()?;
+        if events.rings.is_empty() {
+            return Err(Error::from_raw_os_error(libc::ESRCH));
         }
         Ok(events)
     }
 
-    /// Until none is new: whoever starts one by then has it inherit.
-    fn open_threads(&mut self, pid: i32, processors: &[usize]) -> Result<(), Error> {
-        let mut known = BTreeSet::new();
+    /// Of all threads that have none of their own, until none is new: whoever starts one by then has it inherit.
+    fn open_threads(&mut self) -> Result<(), Error> {
         loop {
-            let threads = threads(pid)?;
-            let new: Vec<i32> = threads.difference(&known).copied().collect();
+            let threads = threads(self.pid);
+            let new: Vec<i32> = threads.difference(&self.known).copied().collect();
             if new.is_empty() {
-                break;
+                return Ok(());
             }
-            let files = (known.len() + new.len()) * processors.len();
+            let files = self.others.len() + self.rings.len() + new.len() * self.processors.len();
             raise_file_limit(files as u64 + OTHER_FILES);
-            for tid in &new {
-                self.open_thread(*tid, processors)?;
-            }
-            known.extend(new);
+            self.open_each(&new)?;
         }
-        if self.rings.is_empty() {
-            return Err(Error::from_raw_os_error(libc::ESRCH));
+    }
+
+    fn open_each(&mut self, new: &[i32]) -> Result<(), Error> {
+        let enabled = self.others.len();
+        for tid in new {
+            self.open_thread(*tid)?;
         }
+        let rings = self.rings.values_mut().map(Sampler::as_counter_mut);
+        for counter in rings.chain(&mut self.others[enabled..]) {
+            counter.enable()?;
+        }
+        self.known.extend(new);
+        self.fresh.extend(new.iter().map(|tid| (*tid, Instant::now())));
         Ok(())
     }
 
-    fn open_thread(&mut self, tid: i32, processors: &[usize]) -> Result<(), Error> {
-        for processor in processors {
-            match self.open_event(tid, *processor) {
+    /// Opens those of threads that may lack some, where `parent` has started one that was on its way when its own were opened.
+    /// What it does where that is refused counts as one call that is lost.
+    pub(super) fn see_start(&mut self, parent: i32) {
+        let opened = self.fresh.remove(&parent);
+        if opened.is_some_and(|opened| opened.elapsed() < START) && self.open_threads().is_err() {
+            self.refused += 1;
+        }
+    }
+
+    fn open_thread(&mut self, tid: i32) -> Result<(), Error> {
+        for number in 0..self.processors.len() {
+            match self.open_event(tid, self.processors[number]) {
                 // It has ended.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
                 // Somebody has switched the processor off.
@@ -203,11 +234,11 @@ impl Events {
     /// How many records found no room, as far as that is known.
     pub(super) fn lost(&mut self) -> u64 {
         if !self.counts_lost {
-            return self.told_lost;
+            return self.told_lost + self.refused;
         }
         let counters = self.rings.values_mut().map(Sampler::as_counter_mut).chain(&mut self.others);
         let counted = counters.filter_map(|counter| counter.read_full().ok()?.lost()).sum();
-        self.told_lost.max(counted)
+        self.told_lost.max(counted) + self.refused
     }
 
     /// Until a ring is filled to a quarter, a signal comes, or for as long as `limit`.
@@ -240,9 +271,10 @@ fn builder(traced: &Traced, features: Features) -> Builder<'static> {
     builder
 }
 
-fn threads(pid: i32) -> Result<BTreeSet<i32>, Error> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task"))?;
-    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+/// None of a process that is gone.
+fn threads(pid: i32) -> BTreeSet<i32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The processors that are switched on: of `0-3,8` five.

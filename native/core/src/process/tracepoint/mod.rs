@@ -53,7 +53,7 @@ impl Trace for Tracing {
             teller.shared.ending.store(true, Ordering::SeqCst);
         }
         let finish = view.follow(&teller);
-        teller.shared.lost.store(view.events.lost(), Ordering::SeqCst);
+        teller.shared.lost.store(view.lost(), Ordering::SeqCst);
         finish
     }
 }
@@ -77,19 +77,26 @@ struct View {
     tellers: HashMap<i32, BTreeMap<usize, i32>>,
     /// When the mappings were read at the beginning.
     first: Range<u64>,
+    /// How many records were lost before.
+    lost_before: u64,
 }
 
 impl View {
     fn new(traced: Traced, events: Events) -> View {
-        View { traced, events, order: BTreeMap::new(), read: 0, tellers: HashMap::new(), first: 0..0 }
+        View { traced, events, order: BTreeMap::new(), read: 0, tellers: HashMap::new(), first: 0..0, lost_before: 0 }
     }
 
     /// Reads the mappings from which on calls count.
     fn begin(&mut self, teller: &Teller) -> Result<(), Error> {
+        self.lost_before = self.events.lost();
         let found = self.mappings()?;
         self.first = found.from..found.until;
         teller.shared.keep_maps(0, found.text);
         Ok(())
+    }
+
+    fn lost(&mut self) -> u64 {
+        self.events.lost() - self.lost_before
     }
 
     /// The mappings, with no call of the process while they are read and a while after, if there is such a time.
@@ -115,16 +122,19 @@ impl View {
         match record.what {
             What::Call { .. } => record.pid == self.traced.pid,
             What::Lost(_) => true,
-            What::Started | What::Exec => false,
+            What::Started { .. } | What::Exec => false,
         }
     }
 
     fn drain(&mut self) {
-        let View { events, order, read, .. } = self;
+        let View { traced, events, order, read, .. } = self;
+        let mut starters = Vec::new();
         events.drain(|record| {
             *read += 1;
+            starters.extend(record.starter().filter(|_| record.pid == traced.pid));
             order.insert((record.time, *read), record);
         });
+        starters.into_iter().for_each(|parent| events.see_start(parent));
     }
 
     /// Until it is told to end, or there is nothing more to see. What was read is told a round later: other rings may have
@@ -172,7 +182,7 @@ impl View {
             }
             match record.what {
                 What::Exec if record.pid == self.traced.pid => return true,
-                What::Started => {
+                What::Started { .. } => {
                     self.tellers.remove(&record.tid);
                 }
                 What::Call { .. } if record.pid == self.traced.pid => self.tell_call(teller, record, last),

@@ -14,11 +14,21 @@ pub(super) struct Record {
     pub(super) what: What,
 }
 
+impl Record {
+    /// Who has started a thread.
+    pub(super) fn starter(&self) -> Option<i32> {
+        match self.what {
+            What::Started { parent } => Some(parent),
+            _ => None,
+        }
+    }
+}
+
 pub(super) enum What {
     /// It came by the tracepoint, which `event` has told.
     Call { event: u64, number: u64, registers: Vec<u64>, stack: Option<Vec<u8>> },
-    /// It is new.
-    Started,
+    /// It is new, started by the thread `parent`.
+    Started { parent: i32 },
     /// Its process runs another program from now on.
     Exec,
     /// So many records found no room.
@@ -67,7 +77,8 @@ impl<'a> Visitor<'a> for &Reader {
     }
 
     fn visit_fork(self, fork: Fork, _: RecordMetadata) -> Option<Record> {
-        Some(Record { time: fork.time, pid: fork.pid as i32, tid: fork.tid as i32, what: What::Started })
+        let what = What::Started { parent: fork.ptid as i32 };
+        Some(Record { time: fork.time, pid: fork.pid as i32, tid: fork.tid as i32, what })
     }
 
     fn visit_comm(self, comm: Comm<'a>, about: RecordMetadata) -> Option<Record> {
