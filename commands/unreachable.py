@@ -35,8 +35,11 @@ COMMAND = Command(
     stacks, of registers, of memory that the program mapped itself, and of blocks that these lead to. First come the
     heads of what is lost: blocks to which no other lost block leads, or one of a circle, with how many blocks hang on
     each and how much would be free with it. Blocks to which only words into their middle lead are apart: a program may
-    count from there. In JSON, heads is a list of at most 1,000 of head_count heads: {address, size, type, count,
-    retained, in_circle}.""",
+    count from there. Blocks without a type have what most of them look like (text, zeros, pointers, data). A core that
+    is cut short lacks memory that may lead to all of them: then none is said to be lost.
+
+    In JSON, heads is a list of at most 1,000 of head_count heads: {address, size, type, count, retained, in_circle,
+    content}; lacking is how many bytes of the program's memory the core lacks.""",
     example="heap unreachable",
     needs=TARGET,
     options=Common,

@@ -500,8 +500,9 @@ class Heap:
 
     def _unseen(self) -> list[str]:
         """Which files are not to be seen, unless that is why malloc is not known, whose error says so."""
-        known = not self.target.unseen or MALLOC.name in self._failures
-        return [] if known else [f"{about(self.target.unseen)}: what is in their data is not known"]
+        if not self.target.unseen or MALLOC.name in self._failures:
+            return []
+        return [f"{about(self.target.unseen)}: what their data point to is known, and their symbols are not"]
 
     @property
     def damage(self) -> list[Damage]:

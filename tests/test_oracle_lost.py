@@ -6,14 +6,15 @@ has for itself (the buffers of stdio, thread caches, the vectors of thread-local
 from __future__ import annotations
 
 import random
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import planted
+from support import kernel, planted
 from support.planted import BY_LAYOUT, CYCLE, DIRECT, IN_REGISTER, INTERIOR, LOST, ON_STACK, PROGRAMS, Planted
-from support.programs import KERNEL_CORE, PROCESS, ask, running
+from support.programs import KERNEL_CORE, PROCESS, ask, gdbheap, running
 
 pytestmark = pytest.mark.cases(10)
 
@@ -35,6 +36,44 @@ def test_lost_blocks_are_those_of_the_program(name: str, form: str, rng: random.
     check_rows(certain, lost)
     check_stray([row for row in answer["rows"] if row["by_stray"]], table)
     check_heads(answer["heads"], lost)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_without_the_programs_file(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """A core that lacks the headers of a program which is not here: its data keep what they kept."""
+    own, *arguments = planted.command(name, rng.getrandbits(31), tmp_path / "table")
+    program = Path(shutil.copy(own, tmp_path / "program"))
+    with running([str(program), *arguments], tmp_path) as target:
+        table = planted.table_of(tmp_path / "table")
+        Path(f"/proc/{target.pid}/coredump_filter").write_text("0x21")
+        core = target.kernel_core()
+    program.unlink()
+    answer = ask("unreachable", str(core))
+    assert any("(program)" in warning for warning in answer["warnings"])
+    check_rows([row for row in answer["rows"] if not row["by_stray"]], [row for row in table if row.kind in LOST])
+    check_stray([row for row in answer["rows"] if row["by_stray"]], table)
+
+
+def test_a_core_that_lacks_memory(rng: random.Random, tmp_path: Path) -> None:
+    """What a core that is cut short lacks may lead to each block: nothing is said to be lost."""
+    with running(planted.command("lists.c", rng.getrandbits(31), tmp_path / "table"), tmp_path) as target:
+        core = target.kernel_core()
+    stack = last_written(core)
+    cut = tmp_path / "cut"
+    cut.write_bytes(core.read_bytes()[: stack.offset])
+    found = ask("unreachable", str(cut), status=1)
+    assert found["lacking"] >= stack.file_size and found["rows"]
+    shown = gdbheap("unreachable", str(cut)).stdout
+    assert "cannot free" not in shown and "whether they are lost is not known" in " ".join(shown.split())
+    whole = ask("", str(cut), "--detail", status=1)
+    assert not any(finding["id"] == "lost-blocks" for finding in whole["findings"])
+    address = found["rows"][0]["addresses"][0]
+    assert "garbage" not in gdbheap("why", str(cut), hex(address)).stdout
+
+
+def last_written(core: Path) -> kernel.Segment:
+    """Return the last segment of a process's own that has bytes in the file."""
+    return [one for one in kernel.segments(core) if one.file_size and one.start < 1 << 63][-1]
 
 
 def check_rows(rows: list[dict[str, Any]], lost: list[Planted]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gdbheap.answers.why import Holder, Why
 from gdbheap.graph.paths import Step
-from gdbheap.report.folding import ROWS_AT_EACH_END, folded
+from gdbheap.report.folding import NO_GAP, ROWS_AT_EACH_END, Gap, folded
 from gdbheap.report.style import Style
 from gdbheap.report.why import render
 
@@ -18,9 +18,9 @@ def more(left: int, types: set[str]) -> list[str]:
     return [f"+{left}", ",".join(sorted(types)), ""]
 
 
-def shown(rows: list[list[str]]) -> list[list[str]]:
+def shown(rows: list[list[str]], gap: Gap = NO_GAP) -> list[list[str]]:
     """Return the rows folded by type and edge."""
-    return folded(rows, lambda row: (row[2], row[1]), more)
+    return folded(rows, lambda row: (row[2], row[1]), more, gap)
 
 
 @pytest.mark.parametrize("period", [1, 2, 3])
@@ -48,6 +48,17 @@ def test_nothing_is_lost(rng: random.Random) -> None:
         assert own == sorted(own, key=rows.index) and len(own) + left == len(rows)
 
 
+def test_a_gap_counts_once(rng: random.Random) -> None:
+    """What is lacking is counted in the run around it, or has a row of its own, and nothing else changes."""
+    for _ in range(300):
+        rows = [[str(place), "a", rng.choice("xxxxy")] for place in range(rng.randrange(1, 2 * ROWS_AT_EACH_END))]
+        gap = Gap(rng.randrange(len(rows)), rng.randrange(1, 10**6))
+        found = shown(rows, gap)
+        own = [row for row in found if row in rows]
+        left = sum(int(row[0]) for row in found if row not in rows)
+        assert own == sorted(own, key=rows.index) and len(own) + left == len(rows) + gap.count
+
+
 def test_names_are_not_numbers() -> None:
     """Attributes that end with digits are different ones."""
     rows = [[str(place), f".field{place}", "Record"] for place in range(10)]
@@ -61,11 +72,15 @@ def test_why_folds_blocks_and_says_what_it_lacks() -> None:
     assert "18 more such blocks" in text and text.count("a block of") == 2
     steps = [Step(64 * place, "Node", ".next") for place in range(200)]
     text = render(why(steps, 1_000_000), Style())
-    assert text.count(".next") == 4 and "999,800 more steps" in text and text.count("98 more such steps") == 2
-    assert "198 more  such objects" in text
+    assert text.count(".next") == 2 and "999,998 more such steps" in text and "more steps" not in text
+    assert "999,998 more  such objects" in text
+    steps = [Step(64 * place, "ab"[place < 100], ".next") for place in range(200)]
+    text = render(why(steps, 1_000_000), Style())
+    assert "999,800 more steps" in text and text.count("98 more such steps") == 2
+    assert "999,800 more  objects" in text
 
 
 def why(steps: list[Step], length: int) -> Why:
     """Return an answer with that chain; each step is a dominator too."""
     holders = [Holder(step.address, step.type, 100) for step in steps]
-    return Why(1, "object", steps, length, None, True, holders, 100)
+    return Why(1, "object", steps, length, None, True, holders, length, 100, 0)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.answers.describing import looks
 from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
 
 MAX_ADDRESSES = 1000
+# Blocks of a row whose contents are looked at, and what the allocator may have of a block's size.
+ASKED = 32
+HEADER = 16
 
 
 @dataclass(frozen=True)
 class Lost:
     """Objects of one type (None: blocks that are not objects, or whose type is not known) in blocks of one size.
+    ``content``: what most blocks without a type look like, None where they differ, or there is a type.
     ``by_stray``: whether stray words point to the blocks: on stacks, in registers, or into the middle; without Python
     only those into the middle are stray. ``buffers``: bytes of the blocks that they own; ``addresses``: of the objects
     or blocks, the first 1,000."""
@@ -25,11 +32,13 @@ class Lost:
     bytes: int
     buffers: int
     addresses: list[int]
+    content: str | None = None
 
 
 @dataclass(frozen=True)
 class Head:
-    """A lost block to which no other lost block leads; ``in_circle``: one of a circle to which nothing else does.
+    """A lost block to which no other lost block leads; ``in_circle``: one of a circle to which nothing else does;
+    ``content``: what it looks like, where its type is not known.
     ``count`` blocks, itself included, would be free with it, ``retained`` bytes."""
 
     address: int
@@ -38,6 +47,7 @@ class Head:
     count: int
     retained: int
     in_circle: bool
+    content: str | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,8 @@ class Unreachable:
     ``blocks``, to which nothing points, and ``by_stray``, blocks to which only stray words point: a running function
     uses them, or such a word is left over, or a number, and they are lost too. ``heads``: of lost structures
     those that retain most, at most 1,000 of ``head_count``; none where there is Python. ``is_python``: whether there
-    is."""
+    is; ``lacking``: bytes of the program's memory that a core which is cut short lacks, and which may lead to what is
+    listed."""
 
     rows: list[Lost]
     objects: Sum
@@ -64,29 +75,50 @@ class Unreachable:
     heads: list[Head]
     head_count: int
     is_python: bool
+    lacking: int
 
 
 def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     """``listed``: at most how many addresses a row has, and how many heads there are. Raises Unsupported."""
     references, is_python = heap.references, heap.is_python
-    rows = [_row(heap, references, row) for row in references.graph.unreachable(listed)]
+    raw, found = references.graph.unreachable(listed), None if is_python else references.graph.lost_heads(listed)
+    contents = _Contents(heap, raw, found.rows if found is not None else [])
+    rows = [_row(heap, references, row, contents.of_row(row)) for row in raw]
     rows.sort(key=lambda row: (row.by_stray, -row.bytes - row.buffers, row.type or "", row.size))
     objects = [row for row in rows if row.type is not None and is_python]
     others = [row for row in rows if row.type is None or not is_python]
     blocks, doubtful = ([row for row in others if row.by_stray == of] for of in (False, True))
-    found = None if is_python else references.graph.lost_heads(listed)
-    heads = [_head(heap, row) for row in found.rows] if found is not None else []
+    heads = [_head(heap, row, contents.of_head(row)) for row in found.rows] if found is not None else []
     count = found.count if found is not None else 0
-    return Unreachable(rows, _sum(objects), _sum(blocks), _sum(doubtful), heads, count, is_python)
+    sums = _sum(objects), _sum(blocks), _sum(doubtful)
+    return Unreachable(rows, *sums, heads, count, is_python, heap.target.lacking)
 
 
-def _row(heap: Heap, references: Nodes, row: _native.Lost) -> Lost:
+def _row(heap: Heap, references: Nodes, row: _native.Lost, content: str | None) -> Lost:
     kind, addresses = _type(heap, row.type_address), _addresses(references, row.addresses)
-    return Lost(kind, row.by_stray, row.size, row.count, row.bytes, row.buffers, addresses)
+    return Lost(kind, row.by_stray, row.size, row.count, row.bytes, row.buffers, addresses, content)
 
 
-def _head(heap: Heap, row: _native.Head) -> Head:
-    return Head(row.address, row.size, _type(heap, row.type_address), row.count, row.retained, row.in_circle)
+def _head(heap: Heap, row: _native.Head, content: str | None) -> Head:
+    return Head(row.address, row.size, _type(heap, row.type_address), row.count, row.retained, row.in_circle, content)
+
+
+class _Contents:
+    """What blocks without a type look like, some of each row, all of them looked at together."""
+
+    def __init__(self, heap: Heap, rows: Sequence[_native.Lost], heads: Sequence[_native.Head]) -> None:
+        nameless = [(address, row.size) for row in rows if not row.type_address for address in row.addresses[:ASKED]]
+        nameless += [(head.address, head.size) for head in heads if not head.type_address]
+        blocks = [(address, max(size - HEADER, 0)) for address, size in dict.fromkeys(nameless)]
+        self._known = dict(zip((address for address, _size in blocks), looks(heap, blocks)))
+
+    def of_row(self, row: _native.Lost) -> str | None:
+        """What more than half of them look like."""
+        known = Counter(self._known[address] for address in row.addresses[:ASKED] if address in self._known)
+        return next((look for look, count in known.items() if 2 * count > sum(known.values())), None)
+
+    def of_head(self, head: _native.Head) -> str | None:
+        return self._known.get(head.address)
 
 
 def _type(heap: Heap, address: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ from gdbheap.heap import Heap
 
 if TYPE_CHECKING:
     from gdbheap.answers.stacks import Made
+
+MAX_DOMINATORS = 2 * STEPS_AT_EACH_END
+"""Of a long chain of them so many at each end are looked at."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,10 @@ class Why:
     ``chain``: a shortest one from a root to the object, over known references where there are any, ``length`` steps
     long; of more than a few hundred steps the first and the last hundred. ``certain``: whether all of it is known.
     ``expression``: the chain as Python, or None. ``dominators``: the objects without any one of which it would be free,
-    the outermost first, itself last; of many those at both ends. ``retained``: bytes that only it keeps. ``made``: the
-    recorded call that gave its block, if that was looked for and has a stack.
+    the outermost first, itself last; of many those at both ends; ``dominator_count``: all of them, with the buffers
+    between those that are named. ``retained``: bytes that only it keeps.
+    ``lacking``: bytes of the program's memory that a core which is cut short lacks. ``made``: the recorded call that
+    gave its block, if that was looked for and has a stack.
     """
 
     address: int
@@ -41,7 +47,9 @@ class Why:
     expression: str | None
     certain: bool
     dominators: list[Holder]
+    dominator_count: int
     retained: int
+    lacking: int
     made: Made | None = None
 
 
@@ -54,12 +62,32 @@ def why(heap: Heap, address: int) -> Why:
     numbers = references.graph.chain(node.id)
     path = paths.path(numbers)
     certain = bool(numbers) and references.is_certain(node.id)
-    above = references.nodes(references.graph.dominator_chain(node.id, 2 * STEPS_AT_EACH_END)) if numbers else []
-    kept = [holder for holder in above if holder.kind != "buffer" and holder.root is None]
-    sizes = references.graph.retained([holder.id for holder in kept])
-    holders = [Holder(holder.address, paths.type_name(holder), size) for holder, size in zip(kept, sizes)]
+    holders, count = _dominators(heap, node) if numbers else ([], 0)
     (own,) = references.graph.retained([node.id])
-    return Why(node.address, paths.type_name(node), path.steps, path.length, path.expression, certain, holders, own)
+    found = path.steps, path.length, path.expression, certain, holders, count, own, heap.target.lacking
+    return Why(node.address, paths.type_name(node), *found)
+
+
+def _dominators(heap: Heap, node: Node) -> tuple[list[Holder], int]:
+    """The objects without any one of which it would be free, of many as many at one end as at the other, and how many
+    there are."""
+    graph, paths = heap.references.graph, heap.paths
+    chain = graph.dominator_chain(node.id)
+    if len(chain) <= 2 * MAX_DOMINATORS:
+        kept = _named(heap, chain)
+        count = len(kept)
+    else:
+        first, last = _named(heap, chain[:MAX_DOMINATORS]), _named(heap, chain[-MAX_DOMINATORS:])
+        each = min(len(first), len(last))
+        kept = [*first[:each], *last[len(last) - each :]]
+        count = len(first) + len(last) + len(chain) - 2 * MAX_DOMINATORS
+    sizes = graph.retained([holder.id for holder in kept])
+    return [Holder(holder.address, paths.type_name(holder), size) for holder, size in zip(kept, sizes)], count
+
+
+def _named(heap: Heap, numbers: Sequence[int]) -> list[Node]:
+    """Without roots, and without what an object owns, which goes with it."""
+    return [node for node in heap.references.nodes(numbers) if node.kind != "buffer" and node.root is None]
 
 
 def find_node(heap: Heap, address: int, noun: str) -> Node:

@@ -87,6 +87,7 @@ def block_roots(
     own = sorted(thread_data(target, tls_size(target)))
     given = given_data(target, heaps)
     found: list[Root] = [root for loaded in target.objects for root in _globals(target, loaded, bounds, given)]
+    found += _unseen(target, bounds)
     found += (_data_root(thread, own) for thread in target.threads)
     found += (_other(target, start, end) for start, end in subtract(others, own))
     threads = {thread.tid: thread for thread in target.threads}
@@ -169,32 +170,38 @@ def _globals(target: Target, loaded: LoadedObject, bounds: tuple[int, int], give
         parts = aligned(target, intersect([(start, end)], ranges))
         if parts:
             named.append((start, end))
-            yield _global(loaded, readable(name), parts)
+            yield _global(loaded.path, readable(name), parts)
     rest = subtract(ranges, named)
     for name, start, end in loaded.sections():
         parts = aligned(target, intersect(rest, [(start, end)]))
         if parts:
             rest = subtract(rest, [(start, end)])
-            yield from _unnamed(target, loaded, (name, start), parts, bounds)
+            yield from _unnamed(target, loaded.path, (name, start), parts, bounds)
     if rest:
-        yield from _unnamed(target, loaded, ("data", low), aligned(target, rest), bounds)
+        yield from _unnamed(target, loaded.path, ("data", low), aligned(target, rest), bounds)
+
+
+def _unseen(target: Target, bounds: tuple[int, int]) -> Iterator[BlockRoot]:
+    """Those of files whose headers are nowhere, by the distance from where they are mapped."""
+    for file, ranges in target.unseen_data():
+        yield from _unnamed(target, file.path, ("data", file.base), aligned(target, ranges), bounds)
 
 
 def _unnamed(
-    target: Target, loaded: LoadedObject, section: tuple[str, int], parts: Ranges, bounds: tuple[int, int]
+    target: Target, path: str, section: tuple[str, int], parts: Ranges, bounds: tuple[int, int]
 ) -> Iterator[BlockRoot]:
     name, start = section
     runs = _native.find_pointer_runs(target.space, parts, *bounds, MAX_RUNS)
     if len(runs) == MAX_RUNS:
-        yield _global(loaded, name, parts)
+        yield _global(path, name, parts)
         return
     for run in runs:
-        yield _global(loaded, f"{name}{run[0] - start:+#x}", [run])
+        yield _global(path, f"{name}{run[0] - start:+#x}", [run])
 
 
-def _global(loaded: LoadedObject, part: str, parts: Ranges) -> BlockRoot:
-    name = f"{part} of {loaded.path.rsplit('/', 1)[-1]}"
-    return BlockRoot(name, BY_STATIC, [], parts, GLOBAL, loaded.path, part)
+def _global(path: str, part: str, parts: Ranges) -> BlockRoot:
+    name = f"{part} of {path.rsplit('/', 1)[-1]}"
+    return BlockRoot(name, BY_STATIC, [], parts, GLOBAL, path, part)
 
 
 def _plainness(name: str) -> tuple[int, int, str]:
@@ -222,7 +229,9 @@ def linked(target: Target, loaded: LoadedObject) -> Ranges:
 
 
 def tls_size(target: Target) -> int:
-    """Static thread-local data of all loaded objects, each rounded up."""
+    """Static thread-local data of all loaded objects, each rounded up; the most there can be if some are not seen."""
+    if target.unseen:
+        return MAX_TLS
     parts = [part for loaded in target.objects for part in loaded.segments if part.type == PT_TLS]
     return min(sum(part.memory_size + part.align for part in parts), MAX_TLS)
 

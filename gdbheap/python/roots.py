@@ -39,6 +39,8 @@ class Roots:
         for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
             name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
             self._add(target, name, subtract(loaded.writable_ranges(), sorted([*given, *linked(target, loaded)])))
+        for file, ranges in target.unseen_data():
+            self._add(target, file.name, ranges)
         live = joined(sorted(live + loose))
         self._add(target, THREADS, live)
         self._add(target, THREADS, thread_data(target, MAX_TLS))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-__all__ = ["folded"]
+__all__ = ["NO_GAP", "Gap", "folded"]
 
 Row = list[str]
 # A step may be two or three rows: an instance, its dict, its values.
@@ -15,19 +16,40 @@ ROWS_AT_EACH_END = 20
 _NUMBER = re.compile(r"(?<![A-Za-z_])\d[\d,]*")
 
 
+@dataclass(frozen=True)
+class Gap:
+    """Rows that nobody has: ``count`` of them, before the row ``at``."""
+
+    at: int = 0
+    count: int = 0
+
+    def between(self, start: int, end: int) -> int:
+        """How many are lacking between the first and the last of the rows [start, end)."""
+        return self.count if start < self.at < end else 0
+
+
+NO_GAP = Gap()
+
+
 def folded(
-    rows: Sequence[Row], key: Callable[[Row], tuple[str, ...]], more: Callable[[int, set[str]], Row]
+    rows: Sequence[Row],
+    key: Callable[[Row], tuple[str, ...]],
+    more: Callable[[int, set[str]], Row],
+    gap: Gap = NO_GAP,
 ) -> list[Row]:
     """``rows`` with one of ``more`` (how many are left out, the first words of their keys) for the middle of each run
-    whose keys repeat, one by one or by twos and threes; numbers in them may differ. Of what is still long the first and
-    the last ROWS_AT_EACH_END."""
+    whose keys repeat, one by one or by twos and threes; numbers in them may differ. What a ``gap`` lacks is like what
+    is before and after it where these are one run, else it is of no kind. Of what is still long the first and the last
+    ROWS_AT_EACH_END."""
     keys = [tuple(_NUMBER.sub("#", word) for word in key(row)) for row in rows]
     shown: list[Row] = []
     at = 0
     while at < len(rows):
+        if gap.count and at == gap.at:
+            shown.append(more(gap.count, set()))
         period, length = _run(keys, at)
-        left = length - 2 * period
-        if left < MIN_LEFT_OUT:
+        left = length - 2 * period + gap.between(at, at + length)
+        if left < MIN_LEFT_OUT or length < 2 * period:
             shown.append(rows[at])
             at += 1
             continue

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.owners import HeldTogether, Owners
     from gdbheap.answers.retained import Kept, Retained
     from gdbheap.answers.threads import PythonThread, Running, ThreadLines, Threads
-    from gdbheap.answers.unreachable import Head, Unreachable
+    from gdbheap.answers.unreachable import Head, Lost, Unreachable
 
 __all__ = [
     "held_at", "render_owners", "render_retained", "render_threads", "render_unreachable", "thread_name",
@@ -102,12 +102,17 @@ def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     if left_out:
         rows.append(["", "", "", "", "", f"({left_out:,} more rows)"])
     total = [count_text(count), "", style.size(size), style.size(objects.buffers), style.share(both), "total"]
+    lacking = (
+        f" The core lacks {style.bytes(answer.lacking)} of the program's memory, which may lead to the blocks."
+        if answer.lacking
+        else ""
+    )
     told = (
         f"{objects.count:,} objects with {style.bytes(objects.bytes + objects.buffers)} are kept by nothing but one "
         f"another; to {blocks.count:,} other blocks with {style.bytes(blocks.bytes)} nothing points, and "
         f"to {doubtful.count:,} with {style.bytes(doubtful.bytes)} only stray words: a function that runs has them, or "
         "the words are left over, or numbers, and the blocks lost."
-    )
+    ) + lacking
     return join(table(LOST, rows, style, total), style.filled(told))
 
 
@@ -115,37 +120,56 @@ def _lost_blocks(answer: Unreachable, style: Style, left_out: int) -> str:
     groups = _alike(answer.heads)
     heads = [
         [count_text(len(group)), style.size(group[0].size), *_together(group, style), address_text(group[0].address),
-         group[0].type or "", "one of a circle" if group[0].in_circle else ""]
+         _what(group[0]), "one of a circle" if group[0].in_circle else ""]
         for group in groups[:SHOWN_HEADS]
     ]  # fmt: skip
     more = answer.head_count - sum(map(len, groups[:SHOWN_HEADS]))
     if heads and more > 0:
         heads.append([count_text(more), "", "", "", "", "", "(more)", ""])
     rows = [
-        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.share(row.bytes), row.type or "",
+        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.share(row.bytes), _what(row),
          "only words into the middle" if row.by_stray else "nothing"]
         for row in answer.rows
     ]  # fmt: skip
     if left_out:
         rows.append(["", "", "", "", f"({left_out:,} more rows)", ""])
     blocks, doubtful = answer.blocks, answer.by_stray
-    told = (
-        f"Nothing leads to {counted(blocks.count, 'block')} with {style.bytes(blocks.bytes)}, which hang on "
-        f"{counted(answer.head_count, 'head')}: the program cannot free them any more. To "
-        f"{counted(doubtful.count, 'other block')} with {style.bytes(doubtful.bytes)} only words into the middle lead: "
-        "the program counts from there, or they are lost too."
-    )
     count, size = blocks.count + doubtful.count, blocks.bytes + doubtful.bytes
     total = [count_text(count), "", style.size(size), style.share(size), "total", ""]
     shown = table(HEADS, heads, style) if heads else ""
-    return join(shown, table(LOST_BLOCKS, rows, style, total), style.filled(told))
+    return join(shown, table(LOST_BLOCKS, rows, style, total), style.filled(_told_of_lost(answer, style)))
+
+
+def _told_of_lost(answer: Unreachable, style: Style) -> str:
+    blocks, doubtful, told = answer.blocks, answer.by_stray, []
+    if blocks.count:
+        end = "." if answer.lacking else ": the program cannot free them any more."
+        what = f"{counted(blocks.count, 'block')} with {style.bytes(blocks.bytes)}"
+        told.append(f"Nothing leads to {what}, which hang on {counted(answer.head_count, 'head')}{end}")
+    if doubtful.count:
+        what = f"{counted(doubtful.count, 'block')} with {style.bytes(doubtful.bytes)}"
+        told.append(
+            f"Only words into the middle lead to {what}: the program counts from there, or they are lost"
+            f"{' too' if told else ''}."
+        )
+    if answer.lacking:
+        told.append(
+            f"The core lacks {style.bytes(answer.lacking)} of the program's memory, which may lead to them: whether"
+            " they are lost is not known."
+        )
+    return " ".join(told)
+
+
+def _what(row: Lost | Head) -> str:
+    """Its type, else what it looks like."""
+    return row.type or (f"({row.content})" if row.content else "")
 
 
 def _alike(heads: Sequence[Head]) -> list[list[Head]]:
     """Those of one size and type that retain the same put together, those first that retain most."""
     groups: dict[tuple[object, ...], list[Head]] = {}
     for row in heads:
-        groups.setdefault((row.type, row.size, row.count, row.retained, row.in_circle), []).append(row)
+        groups.setdefault((row.type, row.content, row.size, row.count, row.retained, row.in_circle), []).append(row)
     return sorted(groups.values(), key=lambda group: -sum(row.retained for row in group))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.graph.paths import BLOCK, STEPS_AT_EACH_END
+from gdbheap.graph.paths import BLOCK
 from gdbheap.report.at import maker_lines
-from gdbheap.report.folding import folded
+from gdbheap.report.folding import NO_GAP, Gap, folded
 from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
@@ -32,33 +32,51 @@ def render(answer: Why, style: Style, with_maker: bool = False) -> str:
 def _way(answer: Why, style: Style) -> str:
     name = f"{address_text(answer.address)} ({answer.type})"
     if not answer.chain:
-        return style.filled(f"Nothing leads to {name}: it is garbage, or lost. 'heap unreachable' lists what is.")
-    rows = folded(_steps(answer), lambda row: (row[2], row[1]), _more_steps)
+        return style.filled(_not_led_to(answer, name, style))
     told = [f"{name} retains {style.bytes(answer.retained)}{style.of_rss(answer.retained)}."]
     if answer.expression:
         told.append(f"As Python: {answer.expression}")
     if not answer.certain:
         told.append("Not all of this chain is known: a word that looks like a reference may be left over.")
-    above = [[address_text(one.address), style.size(one.retained), one.type] for one in answer.dominators]
-    above = folded(above, lambda row: (row[2],), lambda left, _types: ["…", f"{left:,} more", "such objects"])
-    shown = table(HOLDERS, above, style) if len(above) > 1 else ""
+    shown = _dominators(answer, style)
     lead = "Without any one of these it would be free:" if shown else ""
-    return join(table(STEPS, rows, style), *told, lead, shown)
+    return join(table(STEPS, _steps(answer), style), *told, lead, shown)
+
+
+def _not_led_to(answer: Why, name: str, style: Style) -> str:
+    if answer.lacking:
+        return (
+            f"Nothing that is here leads to {name}; the core lacks {style.bytes(answer.lacking)} of the program's"
+            " memory, which may."
+        )
+    return f"Nothing leads to {name}: it is garbage, or lost. 'heap unreachable' lists what is."
 
 
 def _steps(answer: Why) -> list[list[str]]:
-    """A row for each step, and one for those that a long chain lacks in its middle."""
     rows = [[address_text(step.address), step.edge, step.type] for step in answer.chain]
-    lacking = answer.length - len(rows)
-    return (
-        rows
-        if lacking <= 0
-        else [*rows[:STEPS_AT_EACH_END], ["…", f"{lacking:,} more steps", ""], *rows[STEPS_AT_EACH_END:]]
-    )
+    return folded(rows, lambda row: (row[2], row[1]), _more_steps, _gap(len(rows), answer.length))
+
+
+def _dominators(answer: Why, style: Style) -> str:
+    rows = [[address_text(one.address), style.size(one.retained), one.type] for one in answer.dominators]
+    if len(rows) < 2:
+        return ""
+    gap = _gap(len(rows), answer.dominator_count)
+    return table(HOLDERS, folded(rows, lambda row: (row[2],), _more_holders, gap), style)
+
+
+def _gap(shown: int, count: int) -> Gap:
+    """Of a long chain both ends are known."""
+    return Gap(shown // 2, count - shown) if count > shown else NO_GAP
 
 
 def _more_steps(left: int, types: set[str]) -> list[str]:
-    return ["…", f"{left:,} more such {'blocks' if types == {BLOCK} else 'steps'}", ""]
+    kind = "such blocks" if types == {BLOCK} else "such steps" if types else "steps"
+    return ["…", f"{left:,} more {kind}", ""]
+
+
+def _more_holders(left: int, types: set[str]) -> list[str]:
+    return ["…", f"{left:,} more", "such objects" if types else "objects"]
 
 
 def render_refs(answer: Refs, style: Style) -> str:

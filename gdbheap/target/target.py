@@ -150,6 +150,20 @@ class Target:
         too (after fork()); None where nobody knows."""
         return None
 
+    def unseen_data(self) -> list[tuple[UnseenFile, Ranges]]:
+        """Where the data of the files lie whose headers are nowhere, as far as their mappings tell: all that may not be
+        run. What follows the last of them, their .bss, is anonymous memory."""
+        found = []
+        for file in self.unseen:
+            own = (mapping for mapping in self.mappings if mapping.path == file.path)
+            found.append((file, joined([(one.start, one.end) for one in own if one.readable and not one.executable])))
+        return found
+
+    @property
+    def lacking(self) -> int:
+        """Bytes that the program may have pointers in and that are not here, because a core is cut short."""
+        return sum(end - start for start, end in self.missing)
+
     def object_of(self, address: int) -> LoadedObject | None:
         """The ELF object whose file mappings or .bss hold ``address``, or None."""
         index = bisect_right([owner.base for owner in self.objects], address) - 1

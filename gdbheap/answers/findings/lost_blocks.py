@@ -19,9 +19,10 @@ class LostBlocks(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """All of them together, by the graph of blocks: of few blocks, or in detail."""
+    """All of them together, by the graph of blocks: of few blocks, or in detail. None where memory is lacking that
+    may lead to them."""
     references = evidence.block_references
-    if references is None:
+    if references is None or evidence.heap.target.lacking:
         return []
     rows = [row for row in references.graph.unreachable(0) if not row.by_stray]
     size = sum(row.bytes for row in rows)
