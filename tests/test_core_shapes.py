@@ -40,7 +40,7 @@ signal.pause()
 """
 FILTERS = ("0x21", "0x23", "0x31", "0x33")
 HEADERLESS = ("0x21", "0x23")
-PAGE = 4096
+PAGE, HEADER = 4096, 16
 
 
 def dumped(target: Running, shape: str, folder: Path) -> Path:
@@ -418,6 +418,40 @@ def test_cut_at_ten_places(kind: str, rng: random.Random, tmp_path: Path) -> Non
             parts = [line for line in answer["ledger"] if line["parent"] == name]
             assert not parts or sum(line["virtual"] for line in parts) == lines[name]["virtual"]
             assert lines[name]["virtual"] <= whole[name], (size, name)
+
+
+def listed(target: str, status: int = 0) -> tuple[dict[int, tuple[int, str]], list[str]]:
+    """Return {address: (size, state)} of all chunks, and the warnings."""
+    found = ask("chunks", target, "--top=all", status=status)
+    return {row["address"]: (row["size"], row["state"]) for row in found["chunks"]}, found["warnings"]
+
+
+def test_what_is_left_of_a_cut_core(rng: random.Random, tmp_path: Path) -> None:
+    """Ten cuts: each chunk is where it was, of its size and in its state, but for those in the caches of threads whose
+    data are cut off, which a warning says, and the one that ends where the memory that is left does."""
+    with running(holding("static, fixed address, stripped", rng, tmp_path), tmp_path) as target:
+        live, _warnings = listed(str(target.pid))
+        core = target.kernel_core()
+    data, cut, seen = core.read_bytes(), tmp_path / "cut", 0
+    # The program's own data come first: without them there is no malloc to be found.
+    heap = next(one for one in kernel.segments(core) if one.start <= min(live) < one.start + one.size)
+    for _ in range(10):
+        size = rng.randrange(heap.offset + PAGE, len(data) - 1)
+        cut.write_bytes(data[:size])
+        done = gdbheap("chunks", str(cut))
+        if done.returncode == 5:
+            # Too little of the first heap is left for its bins to be proved.
+            assert "what this needs may be cut off" in done.stderr and size < heap.offset + heap.file_size
+            continue
+        left, warnings = listed(str(cut), 1)
+        ends = [one.start + size - one.offset for one in kernel.segments(core) if 0 <= size - one.offset < one.file_size]
+        wrong = {at: (left[at], live.get(at)) for at in left if left[at] != live.get(at)}
+        cached = {at for at, (now, before) in wrong.items() if before == (now[0], "tcache") and now[1] == "used"}
+        assert not cached or any("free chunks in their caches" in warning for warning in warnings)
+        last = {at for at in set(wrong) - cached if at in live and at <= ends[0] <= at + live[at][0] + 2 * HEADER}
+        assert set(wrong) <= cached | last and len(last) <= 1, (size, wrong)
+        seen += len(left)
+    assert seen > 1000
 
 
 # In gdb.
