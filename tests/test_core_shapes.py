@@ -427,8 +427,9 @@ def listed(target: str, status: int = 0) -> tuple[dict[int, tuple[int, str]], li
 
 
 def test_what_is_left_of_a_cut_core(rng: random.Random, tmp_path: Path) -> None:
-    """Ten cuts: each chunk is where it was, of its size and in its state, but for those in the caches of threads whose
-    data are cut off, which a warning says, and the one that ends where the memory that is left does."""
+    """Ten cuts: each chunk is where it was, of its size and in its state. What only a list tells that leads through
+    memory that is cut off counts as in use, and so does the chunk that ends where the memory does; a warning says of
+    threads' caches how many are not here."""
     with running(holding("static, fixed address, stripped", rng, tmp_path), tmp_path) as target:
         live, _warnings = listed(str(target.pid))
         core = target.kernel_core()
@@ -438,18 +439,22 @@ def test_what_is_left_of_a_cut_core(rng: random.Random, tmp_path: Path) -> None:
     for _ in range(10):
         size = rng.randrange(heap.offset + PAGE, len(data) - 1)
         cut.write_bytes(data[:size])
-        done = gdbheap("chunks", str(cut))
-        if done.returncode == 5:
-            # Too little of the first heap is left for its bins to be proved.
-            assert "what this needs may be cut off" in done.stderr and size < heap.offset + heap.file_size
+        refused = gdbheap("chunks", str(cut))
+        if refused.returncode == 5:
+            # Too little of the first heap is left for the bins to be proved.
+            assert "may be cut off" in refused.stderr and size < heap.file_end
             continue
         left, warnings = listed(str(cut), 1)
-        ends = [one.start + size - one.offset for one in kernel.segments(core) if 0 <= size - one.offset < one.file_size]
-        wrong = {at: (left[at], live.get(at)) for at in left if left[at] != live.get(at)}
-        cached = {at for at, (now, before) in wrong.items() if before == (now[0], "tcache") and now[1] == "used"}
-        assert not cached or any("free chunks in their caches" in warning for warning in warnings)
-        last = {at for at in set(wrong) - cached if at in live and at <= ends[0] <= at + live[at][0] + 2 * HEADER}
-        assert set(wrong) <= cached | last and len(last) <= 1, (size, wrong)
+        (end,) = (one.start + size - one.offset for one in kernel.segments(core) if one.offset <= size < one.file_end)
+        wrong = {at: (*left[at], live.get(at)) for at in left if left[at] != live.get(at)}
+        lists = {
+            at: before[1] for at, (now, state, before) in wrong.items()
+            if state == "used" and before in ((now, "tcache"), (now, "fast"))
+        }  # fmt: skip
+        assert "tcache" not in lists.values() or any("free chunks in their caches" in warning for warning in warnings)
+        assert "fast" not in lists.values() or size < heap.file_end or end > 1 << 40
+        last = {at for at in wrong if at in live and at <= end <= at + live[at][0] + 2 * HEADER}
+        assert set(wrong) <= set(lists) | last, (size, {at: wrong[at] for at in set(wrong) - set(lists)}, hex(end))
         seen += len(left)
     assert seen > 1000
 

@@ -71,6 +71,11 @@ class Segment:
     offset: int
     file_size: int
 
+    @property
+    def file_end(self) -> int:
+        """Where its bytes in the file end."""
+        return self.offset + self.file_size
+
 
 def segments(core: Path) -> list[Segment]:
     """Return the PT_LOADs of a 64-bit little-endian core."""

@@ -24,7 +24,7 @@ from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import variants
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.machine import Machine
-from gdbheap.target.ranges import Ranges, joined
+from gdbheap.target.ranges import Ranges, holds, joined
 from gdbheap.target.target import Damage, Target, Thread
 
 BINS = 127
@@ -149,7 +149,7 @@ def libc_first(target: Target) -> list[LoadedObject]:
 def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], LoadedObject]:
     """All arenas, ``main_arena`` first, and the object whose data it lies in; where others than that are damaged, those
     that can be told. Raises Unsupported."""
-    found = _fitting_ring(target) or _damaged_ring(target)
+    found = _fitting_ring(target) or _damaged_ring(target) or _cut_ring(target)
     if found:
         (main, *_), loaded = found
         confirmed = confirm(loaded, "main_arena", main.address)
@@ -239,6 +239,14 @@ def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
         if others and (closed or all(sound)) and (sound[0] or all(sound[1:])):
             found.append(((closed, len(others)), [states[0], *others], loaded))
     return max(found, key=itemgetter(0))[1:] if found else None
+
+
+def _cut_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
+    """Sound arenas of which the last one leads to memory that a core lacks because it is cut short."""
+    for states, _closed, loaded in _rings(target) if target.missing else ():
+        if holds(target.missing, states[-1].next) and all(_is_plausible(target, state) for state in states):
+            return states, loaded
+    return None
 
 
 def _has_heap(target: Target, state: MallocState) -> bool:
