@@ -459,6 +459,17 @@ def test_what_is_left_of_a_cut_core(rng: random.Random, tmp_path: Path) -> None:
     assert seen > 1000
 
 
+def test_a_core_without_its_notes(rng: random.Random, tmp_path: Path) -> None:
+    """gdb writes the notes last: where they are cut off, no file is asked for, which would not help."""
+    with running(holding("stripped C", rng, tmp_path), tmp_path) as target:
+        core = target.gcore()
+    cut = tmp_path / "cut"
+    cut.write_bytes(core.read_bytes()[: core.stat().st_size // 2])
+    warnings = ask("", str(cut), status=1)["warnings"]
+    assert any("notes, which are cut off" in warning for warning in warnings)
+    assert not any("--exe" in warning or "--sysroot" in warning for warning in warnings)
+
+
 # In gdb.
 
 

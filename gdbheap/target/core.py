@@ -201,6 +201,11 @@ class Core(Target):
             count = len({file.path for file in found})
             rest = f"the dynamic linker's list tells {count} of them" if count > 1 else "its program is known alone"
             self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {rest}")
+        elif not self.auxv and self.partial:
+            self.warnings.append(
+                "which files were mapped, threads and registers are in the core's notes, which are cut off: no file"
+                " that is named helps"
+            )
         else:
             needed = "its program is needed (--exe=FILE), or --sysroot=FOLDER with all of its files"
             self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {needed}")
