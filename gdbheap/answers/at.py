@@ -14,6 +14,7 @@ from gdbheap.answers.partition import main_runtime
 from gdbheap.answers.ways import ways
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
+from gdbheap.python.arrow import MODULE as OF_ARROW
 from gdbheap.python.ndarrays import KIND as NDARRAY
 from gdbheap.python.polars import HOLDERS as OF_POLARS
 from gdbheap.target.mappings import Mapping
@@ -126,7 +127,8 @@ def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
     """Whether it may belong to an array: to list all of them takes long, and another object's buffer is none's."""
     if block is not None and block.state != "used":
         return False
-    return owner is None or owner.type in (None, NDARRAY, *OF_POLARS)
+    kind = None if owner is None else owner.type
+    return kind is None or kind in (NDARRAY, *OF_POLARS) or kind.startswith(OF_ARROW)
 
 
 def _allocated(heap: Heap, block: Block) -> Allocated | None:

@@ -34,7 +34,9 @@ from gdbheap.python.columns import (
 from gdbheap.python.fields import Fields
 
 # What is an array in itself, and what has columns; the more special first.
-KINDS = {f"pyarrow.{name}": name for name in (TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY)}
+# Of the types whose objects may lead to values.
+MODULE = "pyarrow."
+KINDS = {f"{MODULE}{name}": name for name in (TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY)}
 COUNTED = "std::_Sp_counted"
 # From the object's first byte, in words: Table, RecordBatch, ChunkedArray, Array, ArrayData, Buffer, Schema, Field.
 SCHEMA, ROWS, COLUMNS = 1, 3, 4
