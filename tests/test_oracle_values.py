@@ -170,7 +170,7 @@ def until_let_go(process: Process) -> None:
 
 
 def test_values_that_were_not_read(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is let go while its values are read: what is said is true, and the rest is said not to be known."""
+    """A process that is let go while its values are read: what is said is true, the rest is said not to be known."""
     left, read = [rng.randrange(1, 15_000)], _Reading.value
 
     def slowly(self: _Reading, address: int, kind: int) -> int:
@@ -199,10 +199,8 @@ def test_a_limit_that_is_too_short(rng: random.Random, tmp_path: Path) -> None:
     """However early the process is let go, nothing false is said of it, and the status is not that of a whole answer
     unless it is one."""
     with running(sessions(rng, tmp_path, 20_000), tmp_path) as target:
-        done = [
-            gdbheap("pyobjects", str(target.pid), *GROUPED, f"--max-stop={rng.choice([0.001, 0.005, 0.02, 0.08])}", "--json")
-            for _ in range(6)
-        ]
+        limits = [f"--max-stop={rng.choice([0.001, 0.005, 0.02, 0.08])}" for _ in range(6)]
+        done = [gdbheap("pyobjects", str(target.pid), *GROUPED, limit, "--json") for limit in limits]
     truth = truth_in(tmp_path)
     for one in done:
         rows = json.loads(one.stdout)["groups"] if one.stdout else []
