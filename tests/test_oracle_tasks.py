@@ -167,8 +167,8 @@ asyncio.new_event_loop().run_until_complete(main(random.Random(int(sys.argv[1]))
 
 @pytest.mark.parametrize("release", ["3.9", "3.11", "3.13"])
 def test_retained_by_tasks(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """What tasks retain is what the program says of their coroutines and variables, and never less than is their own: the
-    task that runs is held by the call of the event loop, and so is its coroutine."""
+    """What tasks retain is what the program says of their coroutines and variables, and never less than is their own:
+    the task that runs is held by the call of the event loop, and so is its coroutine."""
     python = interpreter_of_release(release).executable
     with running([python, "-c", HOLDING, str(rng.getrandbits(32))], tmp_path) as target:
         rows = ask("tasks", str(target.pid), "--retained", "--kind=task")["rows"]

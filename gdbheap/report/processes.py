@@ -83,11 +83,11 @@ def _written(answer: Family, style: Style) -> str:
     beside = sum(member.written is not None for member in answer.processes)
     start = f"In {counted(beside, 'process', 'processes')} that a fork left with a parent's or sibling's memory, "
     still = f"{style.bytes(written.shared)} of private pages is still shared"
+    new = f" {style.bytes(written.new)} is new since." if written.new else ""
     if not written.unshared:
-        return style.filled(f"{start}{still}.")
+        return style.filled(f"{start}{still}.{new}")
     parts = [f"{style.bytes(size)} {name}" for name, size in written_kinds(written)]
     line = f"{start}{still}, and {style.bytes(written.unshared)} no longer is, by what was written: {', '.join(parts)}."
-    new = f" {style.bytes(written.new)} is new since." if written.new else ""
     return "\n".join([style.filled(line + new), *_types(answer.types, style)])
 
 
