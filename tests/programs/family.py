@@ -1,7 +1,8 @@
 """A master and its workers, each of which writes to what it had at the fork in a way of its own, and then waits.
 
 The argument is a number of objects. The workers: one does nothing, one keeps a reference to each object, one runs the
-collector, one writes into a large bytearray, one makes what there was not. The master says by a line for each who is who, then reads."""
+collector, one writes into a large bytearray, one makes what there was not. The master says by a line for each who is
+who, then reads."""
 
 import gc
 import os
