@@ -14,6 +14,7 @@ import pytest
 from support.programs import (
     ALL_RELEASES,
     FORMS,
+    RELEASE,
     SOURCES,
     ask,
     entered,
@@ -116,7 +117,7 @@ def test_equals_asyncio_ps(rng: random.Random, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_in_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
     """A core says the same, and what all of a row keep is as much as they hold themselves, or more."""
-    with running(started("3.11", rng, tmp_path, 20, 10), tmp_path) as target:
+    with running(started(RELEASE, rng, tmp_path, 20, 10), tmp_path) as target:
         core = target.as_form(form)
         rows = ask("tasks", core, "--list")["tasks"]
         texts = [gdbheap("tasks", core, "--list", "--top=all", *options).stdout for options in ([], ["--no-text"])]
@@ -137,7 +138,7 @@ def test_many_tasks_are_one_row(tmp_path: Path) -> None:
         "    await asyncio.sleep(0.01)\n    os.read(0, 1)\n"
         "asyncio.new_event_loop().run_until_complete(main())\n"
     )
-    with running([interpreter_of_release("3.11").executable, "-c", program], tmp_path) as target:
+    with running([interpreter_of_release(RELEASE).executable, "-c", program], tmp_path) as target:
         answer = ask("tasks", str(target.pid), "--kind=task", "--max-stop=0")
     first = answer["rows"][0]
     assert (first["count"], first["coroutine"], first["line"]) == (50_000, "stands", 3)
@@ -165,7 +166,7 @@ asyncio.new_event_loop().run_until_complete(main(random.Random(int(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("release", ["3.9", "3.11", "3.13"])
+@pytest.mark.parametrize("release", since(FIRST))
 def test_retained_by_tasks(release: str, rng: random.Random, tmp_path: Path) -> None:
     """What tasks retain is what the program says of their coroutines and variables, and never less than is their own:
     the task that runs is held by the call of the event loop, and so is its coroutine."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.library import heap_of
-from support.programs import FORMS, SOURCES, ask, gdbheap, interpreter_of_release, running, since
+from support.programs import FORMS, RELEASE, SOURCES, ask, gdbheap, interpreter_of_release, running, since
 
 from gdbheap.answers.duplicates import by_value, duplicates
 from gdbheap.answers.fill import fills
@@ -115,7 +115,7 @@ def has_texts(truth: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
     """The commands say the same of a core, name holders, and show no contents where none are wanted."""
-    with running(started("3.11", rng, tmp_path), tmp_path) as target:
+    with running(started(RELEASE, rng, tmp_path), tmp_path) as target:
         core = target.as_form(form)
         answer = ask("duplicates", core, "--holders", "--top=5")
         grouped = ask("pyobjects", core, "--type=__main__.Plain", "--group=group")
@@ -135,7 +135,7 @@ def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> No
 
 def sessions(rng: random.Random, folder: Path, count: int) -> list[str]:
     """Return the command that runs a program with so many instances, in the values' place or in dicts of their own."""
-    python = interpreter_of_release("3.11").executable
+    python = interpreter_of_release(RELEASE).executable
     return [python, "-s", str(SOURCES / "sessions.py"), str(rng.getrandbits(32)), str(count), str(folder / "truth")]
 
 
