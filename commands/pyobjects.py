@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Union
 
 from gdbheap.answers import buffers, duplicates, fill, groups, instances, lines, pyobjects, tallies
@@ -64,7 +64,8 @@ def _answer(heap: Heap, options: Options) -> Answer:
         raise UsageError("heap pyobjects: --list, --buffers, --group and --by are tables of their own; ask for one")
     if options.group is not None:
         _check_order(options.sort, "--group", ("together", "bytes", "buffers", "count"))
-        return _cut_groups(groups.groups(heap, options.type, options.group), options)
+        order = options.sort if options.sort in groups.ORDERS else "count"
+        return groups.groups(heap, options.type, options.group, order, options.top)
     if options.by != TYPE:
         return _by(heap, options)
     if options.listing:
@@ -93,10 +94,9 @@ def _by(heap: Heap, options: Options) -> Answer:
     return tallies.tallies(heap, options.by, options.type, by_count, options.top)
 
 
-def _cut_groups(found: groups.Groups, options: Options) -> groups.Groups:
-    keys = {"bytes": lambda row: row.bytes, "buffers": lambda row: row.buffers, "count": lambda row: row.count}
-    rows = sorted(found.groups, key=keys.get(options.sort, keys["count"]), reverse=True)
-    return replace(found, groups=rows[: options.top])
+def _looks_at_each(options: Options) -> bool:
+    """Whether the table takes more than the census: what each object holds."""
+    return options.listing or options.group is not None or options.by in (VALUE, FILL)
 
 
 def _check_order(order: str, what: str, orders: tuple[str, ...]) -> None:
@@ -160,7 +160,9 @@ COMMAND = Command(
 
     With --type and --group there is a row for each value of that attribute of the instances, equal ones together:
     heap pyobjects --type=app.Session --group=tenant_id. In JSON that is groups, a list of {value, type, count, bytes,
-    buffers, address}, value and type null where it is not set.""",
+    buffers, address}, value and type null where it is not set; and unread {count, bytes, buffers}, of objects whose
+    value could not be read, which are in no group. These tables, --list, --by=value and --by=fill are computed from a
+    copy where one fits into memory.""",
     example="heap pyobjects --top=20 --sort=bytes",
     needs=TARGET,
     options=Options,
@@ -178,4 +180,5 @@ COMMAND = Command(
         "role": lambda row: 0,
     },
     top=20,
+    copies=_looks_at_each,
 )

@@ -50,7 +50,8 @@ COMMAND = Command(
     awaits, outermost first, and the type of what the last one waits for. bytes are their own blocks and those of the
     coroutines and frames of the chain. Tasks that are pending or running are asyncio.all_tasks(); those that are
     finished or cancelled have a row of their own as long as somebody keeps them. Of a greenlet it is the frame in
-    which it was left; one that runs, has not begun or has ended is idle.
+    which it was left; one that runs, has not begun or has ended is idle. What --retained adds would be free without all
+    of a row and the coroutines of their chains, whoever else holds those: as much as bytes, or more.
 
     In JSON that is rows, a list of {kind, type, coroutine, file, line, state, count, bytes, retained, chain,
     waits_for, address}, chain a list of {function, file, line}, address that of the first one; count {task, coroutine,

@@ -2668,6 +2668,9 @@ def equal_objects(
     most: int,
     progress: Report | None = None,
 ) -> list[EqualObject]: ...
+def value_hashes(
+    heaps: Heaps, layout: TypeLayout, values: Values, addresses: Sequence[int], progress: Report | None = None
+) -> list[int | None]: ...
 def tally_objects(
     heaps: Heaps, layout: TypeLayout, kinds: dict[int, int], without: set[int], progress: Report | None = None
 ) -> list[Tallied]: ...

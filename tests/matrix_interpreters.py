@@ -36,6 +36,9 @@ FILES = {
     "paths": "2.7",
     "retained": "2.7",
     "unreachable": "2.7",
+    "values": "3.6",
+    "lines": "3.6",
+    "tasks": "3.6",
 }
 # Those of references, which also run thoroughly on this system's own interpreters.
 REFERENCES = ("paths", "retained", "unreachable")
@@ -137,7 +140,9 @@ written for a later Python.
 "paths": for a hundred random objects of each kind of structure, lists and links a million deep among them, the
 expression that `heap why` gives, evaluated in the program, is that object. "retained": on random graphs of up to 10,000
 objects, what each object retains is what is not reached without it. "unreachable": exactly the planted cycles and
-leaks. The same on the interpreters of the system where this was run:
+leaks. "values": what a program counted of equal objects, of instances by an attribute, and of the room in its
+containers. "lines": what tracemalloc's own snapshot has. "tasks": asyncio's own list of tasks, and where each waits.
+"paths", "retained" and "unreachable" on the interpreters of the system where this was run:
 
 {own}
 

@@ -19,6 +19,10 @@ from support.nouns import GRAPHS, LIVE_ONLY, PLAIN
 from support.programs import gdbheap
 from support.users import NOBODY, own_process, run_as, unprivileged
 
+from gdbheap.processes.accounts import ProgramSums, Table
+from gdbheap.report.ps import render as render_programs
+from gdbheap.report.style import Style
+
 pytestmark = pytest.mark.cases(6)
 
 WRONG_USAGE, NOT_PERMITTED, NO_TARGET, UNSUPPORTED = 2, 3, 4, 5
@@ -237,6 +241,25 @@ def test_not_permitted(nobody: list[str], victim: programs.Running, tmp_path: Pa
     (tmp_path / "core").write_bytes(b"secret")
     (tmp_path / "core").chmod(0o600)
     refused(run_as(nobody, str(tmp_path / "core")), NOT_PERMITTED, f"uid {NOBODY}")
+
+
+def test_several_not_permitted(nobody: list[str], victim: programs.Running) -> None:
+    """Of another user's processes nothing is said but what everybody may know, and the status says why."""
+    for words in ((), ("--quick",)):
+        shown = run_as(nobody, str(victim.pid), "--children", *words)
+        found = run_as(nobody, str(victim.pid), "--children", *words, "--json")
+        assert (shown.returncode, found.returncode) == (NOT_PERMITTED, NOT_PERMITTED), shown
+        (row,) = json.loads(found.stdout)["processes"]
+        assert (row["rss"], row["pss"], row["uss"]) == (1024 * programs.status(victim.pid, "VmRSS"), None, None)
+        assert " 0 B" not in shown.stdout and "not to be read" in shown.stdout
+
+
+def test_programs_not_permitted(nobody: list[str], victim: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is not root is told to be; root is not."""
+    assert "run it as root (sudo)" in run_as(nobody, "ps").stdout
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    shown = render_programs(Table([], ProgramSums(0, 0, 0, 0), 3), 0, False, Style())
+    assert "3 processes are not to be read" in shown and "sudo" not in shown and "CAP_SYS_PTRACE" in shown
 
 
 def test_not_dumpable(nobody: list[str], tmp_path: Path) -> None:

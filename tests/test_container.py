@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ from support.control_groups import limited_group
 from support.programs import GDBHEAP, Running, gdbheap, interpreter_of, running
 
 from gdbheap.answers.container import container
+from gdbheap.answers.doctor import place, remedy
 from gdbheap.report.container import render
 from gdbheap.report.style import Style
+from gdbheap.target.causes import CAP_SYS_PTRACE, Facts, permission
 from gdbheap.target.cgroup import find_group
 from gdbheap.target.target import Rss
 
@@ -219,6 +222,67 @@ def test_doctor(tmp_path: Path) -> None:
     assert f"runs as uid {NOBODY}" in found["reason"] and str(own) in found["advice"]
     text = refused(["doctor", str(own)]).stdout
     assert "In the way: " in text and f"$ {found['advice']}" in text.splitlines()
+
+
+ID = "".join(f"{number:x}" for number in range(16)) * 4
+UNIT = "0::/system.slice/app.service\n"
+KUBERNETES = "kubectl debug -it POD --target=CONTAINER --profile=sysadmin --image=IMAGE_WITH_GDBHEAP -- gdbheap 7"
+DOCKER = "docker run --rm -it --pid=container:{} --cap-add=SYS_PTRACE IMAGE_WITH_GDBHEAP gdbheap 7"
+PODMAN = DOCKER.replace("docker", "podman")
+SYSTEMD = "sudo systemd-run --pty --collect gdbheap 7"
+# Files below the root, the environment, whether root could have CAP_SYS_PTRACE: where that is, and what helps there.
+PLACES: dict[str, tuple[dict[str, str], dict[str, str], bool, str, str]] = {
+    "host": ({"proc/self/cgroup": "0::/user.slice/user-0.slice\n"}, {}, True, "host", "sudo gdbheap 7"),
+    "unit with all of root": ({"proc/self/cgroup": UNIT}, {}, True, "host", "sudo gdbheap 7"),
+    "unit with less": ({"proc/self/cgroup": UNIT}, {}, False, "systemd", SYSTEMD),
+    "docker, cgroup v1": (
+        {".dockerenv": "", "proc/1/cgroup": f"4:memory:/docker/{ID}\n", "proc/self/cgroup": f"4:memory:/docker/{ID}\n"},
+        {}, False, "docker", DOCKER.format(ID[:12]),
+    ),
+    "docker, cgroup v2 by systemd": (
+        {".dockerenv": "", "proc/self/cgroup": f"0::/system.slice/docker-{ID}.scope\n"},
+        {}, False, "docker", DOCKER.format(ID[:12]),
+    ),
+    "docker, a namespace of groups": (
+        {".dockerenv": "", "proc/1/cgroup": "0::/\n", "proc/self/cgroup": "0::/\n"},
+        {}, False, "docker", DOCKER.format("CONTAINER"),
+    ),
+    "podman": (
+        {"run/.containerenv": "", "proc/self/cgroup": f"0::/machine.slice/libpod-{ID}.scope/container\n"},
+        {"container": "podman"}, False, "podman", PODMAN.format(ID[:12]),
+    ),
+    "podman, by what is mounted": (
+        {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": "1 2 0:3 /libpod-payload / rw - overlay overlay rw\n"},
+        {"container": "oci"}, False, "podman", PODMAN.format("CONTAINER"),
+    ),
+    "kubernetes, by its environment": (
+        {"proc/1/cgroup": "0::/\n"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, False, "kubernetes", KUBERNETES,
+    ),
+    "kubernetes, cgroup v1": (
+        {"proc/1/cgroup": f"4:memory:/kubepods/burstable/pod1/{ID}\n"}, {}, False, "kubernetes", KUBERNETES,
+    ),
+    "kubernetes, by systemd": (
+        {"proc/1/cgroup": f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{ID}.scope\n"},
+        {}, False, "kubernetes", KUBERNETES,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_doctor_elsewhere(name: str, tmp_path: Path) -> None:
+    """Made-up roots, with the marks that each runtime leaves there: where that is, and the one command that helps."""
+    files, environment, may_trace, where, command = PLACES[name]
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    found = place(str(tmp_path), environment, CAP_SYS_PTRACE if may_trace else 0)
+    facts = Facts(7, "victim", own_uid=1000)
+    assert (found, remedy(facts, found, "7", str(tmp_path))) == (where, command)
+    assert remedy(replace(facts, ptrace_scope=3), found, "7", str(tmp_path)) is None
+    assert remedy(replace(facts, tracer=99), found, "7", str(tmp_path)) is None
+    # A refusal, which no doctor was asked about, says the same.
+    refusal = permission(replace(facts, uids=frozenset({0}), container="kubernetes"))
+    assert KUBERNETES.partition(" -- ")[0] in refusal
 
 
 def test_doctor_without_trouble(tmp_path: Path) -> None:

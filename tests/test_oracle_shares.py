@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 from support.library import heap_of
-from support.programs import GCORE, PROCESS, ask, gdbheap, python_program, release_program, running
+from support.programs import (
+    GCORE,
+    PROCESS,
+    ask,
+    gdbheap,
+    interpreter_of_release,
+    python_program,
+    release_program,
+    running,
+)
 from support.services import SERVICES, Service, serving
 
 from gdbheap.answers import shared_out
@@ -48,6 +57,16 @@ def test_holders_have_what_they_say(release: str, rng: random.Random, tmp_path: 
             assert sorted(together["holders"]) == [
                 f"sys.modules['__main__'].{name}" for name in ("again", "both", "listed")
             ]
+
+
+@pytest.mark.parametrize("release", ["3.11", "3.13"])
+def test_what_a_module_of_c_holds(release: str, tmp_path: Path) -> None:
+    """A module's state, whose fields nobody knows here, is what the module holds."""
+    script = "import os, ssl; kept = ssl.create_default_context(); os.read(0, 1)"
+    with running([interpreter_of_release(release).executable, "-c", script], tmp_path) as target:
+        names = [row["root"] or row["path"] for row in ask("owners", str(target.pid), "--top=all")["groups"]]
+    assert not any(name.endswith(" holds it") for name in names)
+    assert "what sys.modules ['_ssl'] holds" in names or release != "3.13"
 
 
 def test_rows_are_all_that_is_in_use(rng: random.Random, tmp_path: Path) -> None:

@@ -103,3 +103,14 @@ def test_retained_says_who_holds_it(rng: random.Random, tmp_path: Path) -> None:
             continue
         (kept,) = (row for row in answer["rows"] if row["chain"].startswith("local variable kept in main() at pinned_"))
         assert (kept["type"], kept["path"]) == ("dict", None) and kept["chain"] in plain
+
+
+@pytest.mark.parametrize("release", ["3.8", "3.11", "3.13"])
+def test_holders_are_those_of_all(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """What thousands hold of one item alone is no holder of the others, nor is its way theirs."""
+    with running(release_program(release, "several_holders", rng.getrandbits(30)), tmp_path) as target:
+        rows = {row["type"]: row for row in ask("retained", str(target.pid))["rows"] if row["address"] is None}
+    shared, scattered = rows["__main__.Shared"], rows["__main__.Scattered"]
+    assert sorted(shared["holders"]) == [f"sys.modules['__main__'].{name}" for name in ("again", "listed")]
+    assert shared["path"].rstrip("[…]") in shared["holders"]
+    assert (scattered["holders"], scattered["path"]) == (["sys.modules['__main__'].__dict__"], None)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import collections
 import json
 import random
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.library import heap_of
-from support.programs import FORMS, SOURCES, ask, gdbheap, interpreter_of_release, running, since
+from support.programs import FORMS, RELEASE, SOURCES, ask, gdbheap, interpreter_of_release, running, since
 
 from gdbheap.answers.duplicates import by_value, duplicates
 from gdbheap.answers.fill import fills
-from gdbheap.answers.groups import groups
+from gdbheap.answers.groups import _Reading, groups
 from gdbheap.answers.tallies import tallies
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.heap import Heap
+from gdbheap.report.groups import render
+from gdbheap.report.style import Style
+from gdbheap.target.process import Process, stopped
 
 pytestmark = pytest.mark.cases(3)
 
@@ -109,7 +115,7 @@ def has_texts(truth: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
     """The commands say the same of a core, name holders, and show no contents where none are wanted."""
-    with running(started("3.11", rng, tmp_path), tmp_path) as target:
+    with running(started(RELEASE, rng, tmp_path), tmp_path) as target:
         core = target.as_form(form)
         answer = ask("duplicates", core, "--holders", "--top=5")
         grouped = ask("pyobjects", core, "--type=__main__.Plain", "--group=group")
@@ -125,6 +131,83 @@ def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> No
     assert [own in text for text in shown] == [True, True, has_texts(truth), False]
     assert not any(own in text for text in hidden)
     assert sum(row["count"] for row in grouped["groups"]) == grouped["count"]
+
+
+def sessions(rng: random.Random, folder: Path, count: int) -> list[str]:
+    """Return the command that runs a program with so many instances, in the values' place or in dicts of their own."""
+    python = interpreter_of_release(RELEASE).executable
+    return [python, "-s", str(SOURCES / "sessions.py"), str(rng.getrandbits(32)), str(count), str(folder / "truth")]
+
+
+GROUPED = ("--type=__main__.Session", "--group=tenant_id")
+
+
+def test_groups_of_many(rng: random.Random, tmp_path: Path) -> None:
+    """200,000 instances, each with a text of its own, are as many of each value as the program counted itself."""
+    with running(sessions(rng, tmp_path, 200_000), tmp_path) as target:
+        answer = ask("pyobjects", str(target.pid), *GROUPED, "--max-stop=0")
+        shown = gdbheap("pyobjects", str(target.pid), *GROUPED, "--max-stop=0", "--top=3").stdout
+    truth = truth_in(tmp_path)
+    assert {row["value"]: row["count"] for row in answer["groups"]} == {repr(name): n for name, n in truth.items()}
+    assert (answer["count"], answer["unread"]) == (200_000, {"count": 0, "bytes": 0, "buffers": 0})
+    counts = [row["count"] for row in answer["groups"]]
+    assert counts == sorted(counts, reverse=True) and f"{200_000 - sum(counts[:3]):,}" in shown
+    assert "not read" not in shown and "not set" not in shown
+
+
+def test_the_process_goes_on_while_values_are_read() -> None:
+    """What looks at each object is computed from a copy; other tables of the command are not."""
+    command = COMMANDS["pyobjects"]
+    lines = [["--by=value"], ["--by=fill"], list(GROUPED), ["--list"], [], ["--by=size"], ["--buffers"]]
+    copies = [command.copies_for(parse(command, line)[0]) for line in lines]
+    assert copies == [True] * 4 + [False] * 3
+
+
+def until_let_go(process: Process) -> None:
+    """Return when the time of the stop is over."""
+    while process.tracer is not None and not process.tracer.expired:
+        time.sleep(0.01)
+
+
+def test_values_that_were_not_read(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is let go while its values are read: what is said is true, the rest is said not to be known."""
+    left, read = [rng.randrange(1, 15_000)], _Reading.value
+
+    def slowly(self: _Reading, address: int, kind: int) -> int:
+        left[0] -= 1
+        if left[0] == 0:
+            until_let_go(process)
+        return read(self, address, kind)
+
+    monkeypatch.setattr(_Reading, "value", slowly)
+    with running(sessions(rng, tmp_path, 20_000), tmp_path) as target:
+        with stopped(target.pid, 4.0) as process:
+            heap = Heap(process)
+            answer = groups(heap, "__main__.Session", "tenant_id")
+            shown = render(answer, Style())
+            partial = heap.partial
+    truth = truth_in(tmp_path)
+    assert partial and answer.unread.count > 0 and "not read" in shown and "not set" not in shown
+    assert all(row.type == "str" for row in answer.groups)
+    for row in answer.groups:
+        known = (row.value or "").startswith("'")
+        assert row.count <= (truth[(row.value or "")[1:-1]] if known else max(truth.values()))
+    assert sum(row.count for row in answer.groups) + answer.unread.count == answer.count == 20_000
+
+
+def test_a_limit_that_is_too_short(rng: random.Random, tmp_path: Path) -> None:
+    """However early the process is let go, nothing false is said of it, and the status is not that of a whole answer
+    unless it is one."""
+    with running(sessions(rng, tmp_path, 20_000), tmp_path) as target:
+        limits = [f"--max-stop={rng.choice([0.001, 0.005, 0.02, 0.08])}" for _ in range(6)]
+        done = [gdbheap("pyobjects", str(target.pid), *GROUPED, limit, "--json") for limit in limits]
+    truth = truth_in(tmp_path)
+    for one in done:
+        rows = json.loads(one.stdout)["groups"] if one.stdout else []
+        assert all(row["value"] is not None for row in rows)
+        found = {row["value"][1:-1]: row["count"] for row in rows if row["value"].startswith("'")}
+        assert all(count <= truth[name] for name, count in found.items())
+        assert (one.returncode == 0) == (found == truth), one
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

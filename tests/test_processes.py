@@ -132,30 +132,49 @@ def is_zero(entry: int) -> bool:
 
 
 def test_pages_add_up(family: dict[str, int], answer: dict[str, Any]) -> None:
-    """All private pages that may be written and are there, by pagemap: shared, written, or new since."""
+    """All private pages that may be written and are there: shared, written, or new since. What a process has alone of
+    them is what the kernel says, also in mappings that its parent has not."""
     for name, pid in family.items():
         if name == "master":
             continue
         written = row_of(answer, pid)["written"]
-        own, shared = private_pages(pid, family["master"])
+        own, shared, elsewhere = private_pages(pid, family["master"])
         kinds = ("restored", "collector", "counts", "both", "data", "new")
-        assert sum(written[kind] for kind in kinds) == PAGE * own, name
+        assert sum(written[kind] for kind in kinds) == PAGE * own == private_in_smaps(pid), name
         assert written["shared"] == PAGE * shared, name
+        assert written["new"] >= PAGE * elsewhere, name
+    # Dicts and texts that the master has not.
+    made = row_of(answer, family["make"])["written"]["new"]
+    assert made > 300 * COUNT > 2 * row_of(answer, family["nothing"])["written"]["new"]
 
 
-def private_pages(pid: int, other: int) -> tuple[int, int]:
-    """Return how many private pages that may be written one process has alone, and shares; only where both have such
-    memory."""
+def private_pages(pid: int, other: int) -> tuple[int, int, int]:
+    """Return how many private pages that may be written one process has alone; shares, where both have such memory; and
+    has alone where the other has none."""
     theirs = {page for mapping in writable(other) for page in range(mapping.start, mapping.end, PAGE)}
-    own = shared = 0
+    own = shared = elsewhere = 0
     with open(f"/proc/{pid}/pagemap", "rb") as stream:
         for mapping in writable(pid):
-            for start in (page for page in range(mapping.start, mapping.end, PAGE) if page in theirs):
+            for start in range(mapping.start, mapping.end, PAGE):
                 stream.seek(start // PAGE * 8)
                 entry = int.from_bytes(stream.read(8), "little")
-                own += entry >> 63 and entry >> 56 & 1
-                shared += entry >> 63 and not entry >> 56 & 1
-    return own, shared
+                is_alone = entry >> 63 and entry >> 56 & 1
+                own += is_alone
+                shared += entry >> 63 and not is_alone and start in theirs
+                elsewhere += is_alone and start not in theirs
+    return own, shared, elsewhere
+
+
+def private_in_smaps(pid: int) -> int:
+    """Return the bytes that the kernel says a process has alone of private memory that may be written."""
+    found, counts = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        first, _, rest = line.partition(" ")
+        if "-" in first and not first.endswith(":"):
+            counts = rest.startswith("rw-p")
+        elif counts and first in ("Private_Clean:", "Private_Dirty:"):
+            found += 1024 * int(rest.split()[0])
+    return found
 
 
 def writable(pid: int) -> list[kernel.Mapped]:

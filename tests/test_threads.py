@@ -105,3 +105,14 @@ def test_same_stacks_are_one(target: Running) -> None:
     text = gdbheap("threads", str(target.pid)).stdout
     assert f"{COUNT} threads at the same lines" in text
     assert text.count("called_back.py") == 5
+
+
+def test_values_of_one_of_many(target: Running) -> None:
+    """Of threads at the same lines the text says whose values it shows; these are its own."""
+    lines = gdbheap("threads", str(target.pid), "--values").stdout.splitlines()
+    (said,) = [line for line in lines if line.startswith("The variables are those of thread ")]
+    tid = int(said.split()[6])
+    (row,) = [row for row in ask("threads", str(target.pid), "--values")["threads"] if row["tid"] == tid]
+    texts = [one["text"] for frame in row["frames"] for one in frame["locals"] if one["name"] == "word"]
+    words = [line for line in lines if " word " in line]
+    assert len(words) == len(texts) == 1 and texts[0] in words[0]

@@ -562,7 +562,7 @@ def opened(line: Line, target: Subject) -> Iterator[Heap]:
         yield Heap(core_of(target, line.extra.exe, line.extra.sysroot))
         return
     standing = cloned if line.extra.clone else stopped
-    with standing(target, line.options.max_stop or None, line.command.copies) as process:
+    with standing(target, line.options.max_stop or None, line.command.copies_for(line.options)) as process:
         yield Heap(process)
     seconds = process.stopped_seconds
     if seconds is not None and (line.extra.verbose or sys.stderr.isatty()):

@@ -199,7 +199,7 @@ def status_of(answered: Result) -> int:
     passed_on: int | None = getattr(answered.answer, "exit_status", None)
     if passed_on is not None:
         return passed_on
-    if answered.info.refused:
+    if answered.info.refused or getattr(answered.answer, "is_refused", False):
         return NotPermitted.status
     whole = not answered.info.partial and getattr(answered.answer, "ok", True)
     if not whole:

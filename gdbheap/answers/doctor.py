@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gdbheap.errors import GdbheapError, NotPermitted
 from gdbheap.target import refusal
-from gdbheap.target.causes import CAP_SYS_PTRACE, Facts
+from gdbheap.target.causes import CAP_SYS_PTRACE, KUBERNETES_DEBUG, Facts
 from gdbheap.target.cgroup import find_group
 from gdbheap.target.identity import CONTAINER
 from gdbheap.target.procfs import PROC, ProcessFolder
@@ -131,29 +131,31 @@ def _own_limits(facts: Facts) -> str:
     return "only processes of the same user, that are dumpable, can be looked into without CAP_SYS_PTRACE"
 
 
-def place() -> str:
-    """Where gdbheap runs, by the marks that runtimes leave; "systemd" is a unit whose bounding set lacks the
-    capability."""
-    kind = refusal.container()
+def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding: int | None = None) -> str:
+    """Where gdbheap runs, by the marks that runtimes leave below ``root``; "systemd" is a unit whose bounding set, a
+    mask of capabilities (None: our own), lacks the one that is needed."""
+    kind = refusal.container(root, environment)
     if kind == "kubernetes":
         return kind
     if kind:
-        marks = _text(f"{PROC}/1/cgroup") + _text(f"{PROC}/self/mountinfo")
-        is_podman = any(os.path.exists(path) for path in PODMAN_MARKS) or "libpod" in marks
+        marks = _text(f"{root}{PROC}/1/cgroup") + _text(f"{root}{PROC}/self/mountinfo")
+        is_podman = any(os.path.exists(root + path) for path in PODMAN_MARKS) or "libpod" in marks
         return "podman" if is_podman else "docker"
-    lacks = not refusal.gather(ProcessFolder(os.getpid())).bounding & CAP_SYS_PTRACE
-    return "systemd" if lacks and ".service" in _text(f"{PROC}/self/cgroup") else "host"
+    own = refusal.gather(ProcessFolder(os.getpid())).bounding if bounding is None else bounding
+    is_unit = ".service" in _text(f"{root}{PROC}/self/cgroup")
+    return "systemd" if is_unit and not own & CAP_SYS_PTRACE else "host"
 
 
-def remedy(facts: Facts, where: str, process: str) -> str | None:
-    """The one command that helps where gdbheap runs; None where none does (ptrace_scope 3, another tracer)."""
+def remedy(facts: Facts, where: str, process: str, root: str = "") -> str | None:
+    """The one command that helps where gdbheap runs, whose files are below ``root``; None where none does (ptrace_scope
+    3, another tracer)."""
     if facts.ptrace_scope >= 3 or facts.tracer not in (0, os.getpid()):
         return None
     asked = f"gdbheap {process}"
     if where == "kubernetes":
-        return "kubectl debug -it POD --target=CONTAINER --profile=sysadmin --image=IMAGE_WITH_GDBHEAP -- " + asked
+        return f"{KUBERNETES_DEBUG} -- {asked}"
     if where in ("docker", "podman"):
-        found = CONTAINER.search(_text(f"{PROC}/self/cgroup").encode())
+        found = CONTAINER.search(_text(f"{root}{PROC}/self/cgroup").encode())
         name = found[1].decode("ascii")[:12] if found else "CONTAINER"
         return f"{where} run --rm -it --pid=container:{name} --cap-add=SYS_PTRACE IMAGE_WITH_GDBHEAP {asked}"
     if where == "systemd":

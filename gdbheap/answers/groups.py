@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from gdbheap import _native
 from gdbheap.errors import Fault, Unsupported, UsageError
 from gdbheap.heap import Heap
+from gdbheap.layout.cpython import OB_TYPE
 from gdbheap.python.memory import Pages
 from gdbheap.python.repr import Limits
-from gdbheap.python.values import KINDS
+from gdbheap.python.values import KINDS, values_of
 
-# Objects of these types are equal where their texts are, which are whole; others only to themselves.
+# Objects of these types are equal where their values are; others only to themselves. Where values are not compared (a
+# str of another release's), the texts are, which are whole.
 WHOLE = Limits(length=1 << 16, value=1 << 16, items=1 << 10, depth=6, reads=4_000)
 SHOWN = Limits(length=80, value=60, items=6, depth=3, reads=300)
-MISSING = 0
+# No addresses of values: the attribute is not set, or nobody knows.
+MISSING, UNREAD = 0, -1
+COUNT, BYTES, BUFFERS = range(3)
+NAMELESS, UNREADABLE = "type at 0x", "<unreadable at 0x"
+ORDERS = {"count": COUNT, "bytes": BYTES, "buffers": BUFFERS}
 
 
 @dataclass(frozen=True)
@@ -32,72 +39,119 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Groups:
-    """The answer of ``heap pyobjects --type=GLOB --group=ATTRIBUTE``, the most numerous first; the sums are over
-    all."""
+class Unread:
+    """Objects of which nobody knows the value, or whether they have one: it could not be read."""
 
-    attribute: str
-    groups: list[Group]
     count: int
     bytes: int
     buffers: int
 
 
-def groups(heap: Heap, pattern: str | None, attribute: str) -> Groups:
+@dataclass(frozen=True)
+class Groups:
+    """The answer of ``heap pyobjects --type=GLOB --group=ATTRIBUTE``, the most numerous first; the sums are over
+    all, with those whose value could not be read."""
+
+    attribute: str
+    groups: list[Group]
+    unread: Unread
+    count: int
+    bytes: int
+    buffers: int
+
+
+def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count", top: int | None = None) -> Groups:
     """Live objects of types whose names match ``pattern``, by the value of an attribute: in a slot, a dict, or values
-    without one; not what a class has. Raises UsageError without a pattern, NotAPython, or Unsupported."""
+    without one; not what a class has. The ``top`` largest by one of ORDERS. Where a value could not be read the target
+    is partial. Raises UsageError without a pattern, NotAPython, or Unsupported."""
     if pattern is None:
         raise UsageError("heap pyobjects: --group=ATTRIBUTE needs --type=GLOB: the objects that have the attribute")
+    rows, reading = _instances(heap, pattern), _Reading(heap, attribute)
+    values = [reading.value(row.address, row.type_address) for row in rows]
+    sums = _sums(rows, values, reading.keys(set(values)))
+    _value, *unread = sums.pop(UNREAD, (UNREAD, 0, 0, 0))
+    heap.target.partial |= bool(unread[COUNT])
+    found = sorted(sums.values(), key=lambda one: (-one[1 + ORDERS[order]], -one[1 + BYTES], one[0]))
+    whole = [sum(row[place] for row in [(0, *unread), *found]) for place in (1, 2, 3)]
+    return Groups(attribute, [reading.group(*one) for one in found[:top]], Unread(*unread), *whole)
+
+
+def _instances(heap: Heap, pattern: str) -> list[_native.Instance]:
     objects, census = heap.objects, heap.census()
     kinds = {
         row.address: 0
         for row in census.rows
         if row.live.count and fnmatchcase(objects.names.name(row.address), pattern)
     }
-    rows = objects.instances(kinds, set(census.contested), "address", None, heap.classifying).rows
-    reading = _Reading(heap, attribute)
-    sums: dict[object, list[int]] = {}
-    for row in rows:
-        value = reading.value(row.address, row.type_address)
-        total = sums.setdefault(reading.key(value), [value, 0, 0, 0])
-        for place, more in enumerate((1, row.size, row.buffers), 1):
-            total[place] += more
-    found = [reading.group(*total) for total in sums.values()]
-    found.sort(key=lambda group: (-group.count, -group.bytes, group.value or ""))
-    return Groups(attribute, found, len(rows), sum(row.size for row in rows), sum(row.buffers for row in rows))
+    return objects.instances(kinds, set(census.contested), "address", None, heap.classifying).rows
+
+
+def _sums(
+    rows: Iterable[_native.Instance], values: Iterable[int], keys: dict[int, object]
+) -> dict[object, tuple[int, int, int, int]]:
+    """By the key of their values: the first one's value, how many objects, their bytes and those of their buffers."""
+    sums: dict[object, tuple[int, int, int, int]] = {}
+    for row, value in zip(rows, values):
+        key = keys[value]
+        first, count, size, buffers = sums.get(key, (value, 0, 0, 0))
+        sums[key] = (first, count + 1, size + row.size, buffers + row.buffers)
+    return sums
 
 
 class _Reading:
     """Reads one attribute of many objects."""
 
     def __init__(self, heap: Heap, attribute: str) -> None:
+        self._heap = heap
         self._objects = heap.objects
         self._attribute = attribute
         self._memory = Pages(heap.target.space)
         self._readers: dict[int, Callable[[int], int]] = {}
-        self._keys: dict[int, object] = {}
-        self._contents = heap.disclosure.contents
+        self._types: dict[int, int] = {}
 
     def value(self, address: int, kind: int) -> int:
-        """The address of the attribute's value; 0 where it is not set or cannot be read."""
+        """The address of the attribute's value, MISSING where it is not set, UNREAD where nobody knows."""
         try:
             if kind not in self._readers:
                 attributes = self._objects.repr.attributes
                 self._readers[kind] = attributes.reader(self._memory, address, kind, self._attribute)
-            return self._readers[kind](address)
+            found = self._readers[kind](address)
         except (Fault, OverflowError, Unsupported):
-            return MISSING
+            return UNREAD
+        # Once reading has ended early, nothing found is no proof that nothing is there.
+        return found or (UNREAD if self._heap.target.cut_short else MISSING)
 
-    def key(self, value: int) -> object:
-        """What is equal for equal values."""
-        if value not in self._keys:
-            self._keys[value] = self._read_key(value)
-        return self._keys[value]
+    def keys(self, values: Collection[int]) -> dict[int, object]:
+        """What is equal for equal values; UNREAD for those that cannot be read."""
+        names = {value: self._name(value) for value in sorted(values) if value > 0}
+        known = [(value, name) for value, name in names.items() if name in KINDS]
+        found: dict[int, object] = {value: UNREAD if names.get(value, "") is None else value for value in values}
+        for (value, name), one in zip(known, self._hashes([value for value, _name in known])):
+            found[value] = self._text(value, name) if one is None else (name, one)
+        return found
 
-    def _read_key(self, value: int) -> object:
-        name = self._objects.type_at(value) if value else ""
-        if name not in KINDS:
-            return value
+    def _name(self, value: int) -> str | None:
+        """The name of a value's type; None where that cannot be read."""
+        try:
+            kind = self._types[value] = self._memory.word(value + self._objects.release.at(OB_TYPE))
+            name = self._objects.names.name(kind)
+        except (Fault, OverflowError):
+            return None
+        return None if name.startswith(NAMELESS) and self._heap.target.cut_short else name
+
+    def _hashes(self, values: list[int]) -> list[int | None]:
+        """Of the values, one after the other, so that what lies near is read once."""
+        kinds = {kind: self._objects.names.name(kind) for kind in self._types.values()}
+        kinds |= {address: self._objects.names.name(address) for address in self._objects.static_types()}
+        try:
+            where = values_of(self._objects.release, kinds)
+        except Unsupported:
+            return [None] * len(values)
+        objects, progress = self._objects, self._heap.labelled("comparing values")
+        return _native.value_hashes(objects.heaps, objects.layout, where, values, progress)
+
+    def _text(self, value: int, name: str | None) -> object:
+        """The name of its type and the whole text of a value that has no hash; itself where there is no text."""
         disclosure = self._objects.repr.disclosure
         # The text that is compared is not one that is shown.
         before, disclosure.contents = disclosure.contents, True
@@ -105,12 +159,14 @@ class _Reading:
             text = self._objects.repr.text(value, WHOLE)
         finally:
             disclosure.contents = before
-        return value if text is None else (name, text)
+        if text is None:
+            return UNREAD if self._heap.target.cut_short else value
+        return UNREAD if UNREADABLE in text else (name, text)
 
     def group(self, value: int, count: int, size: int, buffers: int) -> Group:
         """A row. An attribute's value is shown as that of a key: not at all where contents are not."""
         if not value:
             return Group(None, None, count, size, buffers, None)
         text = self._objects.repr.key_text(value, SHOWN)
-        name = self._objects.type_at(value)
+        name = self._objects.names.name(self._types[value])
         return Group(text or f"<{name} object at {value:#x}>", name, count, size, buffers, value)

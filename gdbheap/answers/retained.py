@@ -23,8 +23,9 @@ OF_OBJECTS, OF_BLOCKS = (OBJECT, TYPE, MODULE), (OBJECT, TYPE, GLOBAL, THREAD)
 GROUPS = tuple(dict.fromkeys([*OF_OBJECTS, *OF_BLOCKS]))
 # Objects that several hold have a row where they are so many and so much together; larger ones are rows of their own.
 MIN_COUNT_TOGETHER, MIN_BYTES_TOGETHER, MAX_TOGETHER = 10, 64 << 10, 1000
-# Of each row's objects so many are asked who refers to them, for so many paths; so many holders are named.
-MAX_EXAMPLES, MAX_PATHS_OF_HOLDERS, MAX_HOLDERS = 12, 60, 5
+# Of each row's objects so many are asked who refers to them, each for so many paths; so many holders are named, those
+# that hold as many of the examples: what holds one of them is no holder of all.
+MAX_EXAMPLES, MAX_PATHS_OF_EXAMPLE, MAX_HOLDERS, MIN_AGREEING = 12, 8, 5, 2
 MAX_BUFFERS = 8
 
 
@@ -34,7 +35,8 @@ class Kept:
     first MAX_PATHS), all objects of a type, a module by its name with its dict, a global, or a thread. ``bytes``: of
     their own blocks; ``retained``: what would be free without all of them. Without Python a block stands for an
     object. Among objects, a row without an address is objects of one type that several others hold, which none of
-    these retains: ``holders`` are the paths of some of those."""
+    these retains: ``holders`` are the paths of those that hold several of the examples, ``path`` is of an example and
+    of at least half of them, ``chain`` of that example alone."""
 
     address: int | None
     type: str
@@ -158,30 +160,53 @@ def _several(paths: ObjectPaths, without: set[int], top: int | None) -> list[Kep
         for row in graph.kept_by_several(without, MIN_BYTES_TOGETHER)
         if row.retained >= MIN_BYTES_TOGETHER and row.count >= MIN_COUNT_TOGETHER
     ][: MAX_TOGETHER if top is None else top]
-    holders = _holders(paths, [row.examples for row in found])
     rows = []
-    for row, names in zip(found, holders):
-        way = paths.path(graph.chain(row.examples[-1]))
-        path = None if way.expression is None else alike(way.expression)
+    for row, names in zip(found, _holders(paths, [row.examples[:MAX_EXAMPLES] for row in found])):
         name = paths.kind_name(row.type_address)
-        rows.append(Kept(None, name, row.count, row.bytes, row.retained, path, alike(in_words(way)), names))
+        rows.append(Kept(None, name, row.count, row.bytes, row.retained, *_common_way(paths, row.examples), names))
     return rows
 
 
+def _common_way(paths: ObjectPaths, examples: list[int]) -> tuple[str | None, str]:
+    """The way to the last of the examples, without subscripts: as Python where it is that of half of them."""
+    ways = [paths.path(paths.references.graph.chain(number)) for number in examples]
+    path = None if ways[-1].expression is None else alike(ways[-1].expression)
+    agreeing = sum(way.expression is not None and alike(way.expression) == path for way in ways)
+    return path if 2 * agreeing >= len(ways) else None, alike(in_words(ways[-1]))
+
+
 def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
-    """Of some of each row the paths of those who refer to them, without subscripts, those of most first."""
+    """Of the examples of each row the paths of those who refer to them, without subscripts, those of most first."""
+    wanted = {number for numbers in examples for number in numbers}
+    sources: dict[int, list[int]] = defaultdict(list)
+    for referrer in paths.references.graph.referrers(wanted):
+        sources[referrer.target].append(referrer.source)
+    # One that thousands refer to, such as a function by its frames, is asked some from the first to the last.
+    names = {
+        number: {_owner(paths, source) for source in some[:: -(-len(some) // MAX_PATHS_OF_EXAMPLE)]}
+        for number, some in sources.items()
+    }
+    return [_agreed([names.get(number, set()) for number in numbers]) for numbers in examples]
+
+
+def _owner(paths: ObjectPaths, source: int) -> str | None:
+    """The path of who refers, or owns the buffer that does; None where nothing leads to it."""
     graph = paths.references.graph
-    places = {number: place for place, numbers in enumerate(examples) for number in numbers[:MAX_EXAMPLES]}
-    found: list[Counter[str]] = [Counter() for _row in examples]
-    for referrer in graph.referrers(set(places)):
-        chain = graph.chain(referrer.source)
-        nodes = paths.references.nodes(chain[-MAX_BUFFERS:])
-        if sum(found[places[referrer.target]].values()) < MAX_PATHS_OF_HOLDERS and nodes:
-            owner = next((node for node in reversed(nodes) if node.kind != "buffer"), nodes[-1])
-            way = paths.path(graph.chain(owner.id))
-            found[places[referrer.target]][alike(way.expression or in_words(way))] += 1
-    # What is held in many places has no holders that are worth a name.
-    return [[name for name, _ in counts.most_common()] if len(counts) <= MAX_HOLDERS else [] for counts in found]
+    nodes = paths.references.nodes(graph.chain(source)[-MAX_BUFFERS:])
+    if not nodes:
+        return None
+    owner = next((node for node in reversed(nodes) if node.kind != "buffer"), nodes[-1])
+    way = paths.path(graph.chain(owner.id))
+    return alike(way.expression or in_words(way))
+
+
+def _agreed(names: list[set[str | None]]) -> list[str]:
+    """The names that several examples have; none where most have none of them, or there are too many: what is held in
+    many places has no holders that are worth a name."""
+    counts = Counter(name for one in names for name in one if name is not None)
+    agreed = [name for name, count in counts.most_common() if count >= MIN_AGREEING]
+    with_one = sum(not one.isdisjoint(agreed) for one in names)
+    return agreed if len(agreed) <= MAX_HOLDERS and 2 * with_one >= len(names) else []
 
 
 def _is_own_dict(paths: ObjectPaths, number: int) -> bool:

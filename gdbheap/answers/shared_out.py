@@ -26,7 +26,7 @@ MAX_VARIABLES = 1000
 # Of what there may be many of: those without a row of their own are put together.
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
-BUFFER, IDLE = "buffer", "idle"
+BUFFER, IDLE, HOLDS = "buffer", "idle", " holds it"
 NAMES = {
     PACKAGE: "package {}",
     STANDARD: "the standard library",
@@ -197,7 +197,9 @@ def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
     root = references.node(references.graph.chain(branch.id)[0]).root
     is_local = isinstance(root, PythonRoot) and root.frame is not None
     end = nodes[-1].id if is_local and nodes else branch.id
-    return end, in_words(paths.path(references.graph.chain(end))), None
+    words = in_words(paths.path(references.graph.chain(end)))
+    # What C code keeps in fields that nobody here knows, such as a module's state.
+    return end, f"what {words[: -len(HOLDS)]} holds" if words.endswith(HOLDS) else words, None
 
 
 def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -65,7 +65,8 @@ class Waiting:
 @dataclass(frozen=True)
 class Row:
     """Those that wait alike: ``coroutine``, ``file`` and ``line`` are of the outermost one of the chain; ``count`` of
-    them, their ``bytes``, and ``retained``: what would be free without all of them, None unless asked for;
+    them, their ``bytes``, and ``retained``: what would be free without all of them and the coroutines of their chains,
+    which others may hold too, such as the call that runs the event loop; None unless asked for;
     ``address``: of the first one."""
 
     kind: str
@@ -105,26 +106,26 @@ class Listed:
 
 def tasks(heap: Heap, kinds: Sequence[str] = KINDS, retained: bool = False) -> Tasks:
     """Those of these kinds, by where they wait. Raises NotAPython, or Unsupported."""
-    found, unreadable = _find(heap, kinds)
+    finder, found = _find(heap, kinds)
     groups: dict[tuple[object, ...], list[Waiting]] = defaultdict(list)
     for one in found:
         groups[one.key].append(one)
     rows = [_row(group) for group in groups.values()]
     if retained:
-        rows = [replace(row, retained=size) for row, size in zip(rows, _retained(heap, list(groups.values())))]
+        rows = [replace(row, retained=size) for row, size in zip(rows, _retained(heap, finder, groups.values()))]
     rows.sort(key=lambda row: (-row.count, row.coroutine, row.address))
-    return Tasks(rows, _counts(found), sum(one.bytes for one in found), unreadable)
+    return Tasks(rows, _counts(found), sum(one.bytes for one in found), finder.unreadable)
 
 
 def listed(heap: Heap, kinds: Sequence[str] = KINDS, by_bytes: bool = False, top: int | None = None) -> Listed:
     """Each of these kinds, by address or the largest first. Raises NotAPython, or Unsupported."""
-    found, unreadable = _find(heap, kinds)
+    finder, found = _find(heap, kinds)
     contents = heap.disclosure.contents
     found.sort(key=lambda one: (-one.bytes if by_bytes else 0, one.address))
     shown = [
         one if contents or one.name is None else replace(one, name=hidden("str", len(one.name))) for one in found[:top]
     ]
-    return Listed(shown, _counts(found), sum(one.bytes for one in found), unreadable)
+    return Listed(shown, _counts(found), sum(one.bytes for one in found), finder.unreadable)
 
 
 def _counts(found: Sequence[Waiting]) -> dict[str, int]:
@@ -144,21 +145,21 @@ def _row(group: Sequence[Waiting]) -> Row:
     )  # fmt: skip
 
 
-def _retained(heap: Heap, groups: Sequence[Sequence[Waiting]]) -> list[int]:
-    """What each group retains together."""
+def _retained(heap: Heap, finder: _Finder, groups: Iterable[Sequence[Waiting]]) -> list[int]:
+    """What each group retains together, with the chains of awaits."""
     graph = heap.object_references.graph
-    found = [[graph.find(one.address) for one in group] for group in groups]
+    found = [[graph.find(part) for one in group for part in finder.parts(one.address)] for group in groups]
     numbers = [[number for number in group if number is not None] for group in found]
     return list(graph.retained_together(numbers))
 
 
-def _find(heap: Heap, kinds: Sequence[str]) -> tuple[list[Waiting], int]:
-    """Those of these kinds, and how many cannot be read."""
+def _find(heap: Heap, kinds: Sequence[str]) -> tuple[_Finder, list[Waiting]]:
+    """Those of these kinds, and what found them."""
     release = heap.objects.release
     if release.get("gen_qualname") is None:
         raise Unsupported(f"Python {release.text} has no asyncio: coroutines and tasks came with Python 3")
     finder = _Finder(heap)
-    return [one for one in finder.all() if one.kind in kinds], finder.unreadable
+    return finder, [one for one in finder.all() if one.kind in kinds]
 
 
 class _Finder:
@@ -178,6 +179,8 @@ class _Finder:
         self._kinds = kinds
         self._rows = [(row.address, row.type_address) for row in rows if row.type_address in kinds]
         self._waiting = dict(self._suspended())
+        # The blocks whose bytes are those of one that waits, but for its own.
+        self._parts: dict[int, list[int]] = {}
         self._by_frame = {one.frame: one.address for one in self._waiting.values() if one.frame}
 
     def _suspended(self) -> Iterator[tuple[int, Suspended]]:
@@ -206,9 +209,13 @@ class _Finder:
             if name == GREENLET:
                 yield self._greenlet(address, kind)
             elif name in GENERATORS and address not in inner and address in self._waiting:
-                chain, awaits, size = self._chain(address)
+                chain, awaits, size = self._chain(address, address)
                 one = self._waiting[address]
                 yield self._made(address, kind, None, one.state, chain, awaits, size)
+
+    def parts(self, address: int) -> list[int]:
+        """One of ``all()``, and the coroutines and frames of its chain."""
+        return [address, *self._parts.get(address, ())]
 
     def _task(self, address: int, kind: int, base: str) -> Task | None:
         try:
@@ -217,7 +224,7 @@ class _Finder:
             return None
 
     def _of_task(self, task: Task, kind: int) -> Waiting:
-        chain, awaits, size = self._chain(task.coroutine)
+        chain, awaits, size = self._chain(task.coroutine, task.address)
         outer = self._waiting.get(task.coroutine)
         state = RUNNING if task.state == PENDING and outer is not None and outer.state == RUNNING else task.state
         awaits = task.waits_for or awaits
@@ -238,18 +245,18 @@ class _Finder:
             return self._by_frame.get(self._coroutines.inner_frame(one.frame), 0)
         return one.awaits
 
-    def _chain(self, address: int) -> tuple[tuple[Step, ...], int, int]:
-        """The chain of awaits from a coroutine inwards, what the last one awaits, and the bytes of their blocks."""
+    def _chain(self, address: int, waiting: int) -> tuple[tuple[Step, ...], int, int]:
+        """The chain of awaits from a coroutine inwards, what the last one awaits, and the bytes of their blocks, which
+        become parts of the one that waits."""
         steps: list[Step] = []
-        seen: set[int] = set()
-        size = 0
-        while address in self._waiting and address not in seen and len(steps) < MAX_CHAIN:
-            seen.add(address)
+        parts: dict[int, None] = {}
+        while address in self._waiting and address not in parts and len(steps) < MAX_CHAIN:
             one = self._waiting[address]
-            size += self._sizes.get(address, 0) + (self._sizes.get(one.frame, 0) if one.apart else 0)
+            parts.update(dict.fromkeys([address, *([one.frame] if one.apart else [])]))
             steps.append(_step(one))
             address = self._next(one)
-        return tuple(steps), 0 if address in seen else address, size
+        self._parts[waiting] = list(parts)
+        return tuple(steps), 0 if address in parts else address, sum(self._sizes.get(part, 0) for part in parts)
 
     def _greenlet(self, address: int, kind: int) -> Waiting:
         place = None

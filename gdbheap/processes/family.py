@@ -18,7 +18,7 @@ from gdbheap.heap import Heap
 from gdbheap.processes import accounts
 from gdbheap.processes.heap_use import HeapUse, heap_use
 from gdbheap.processes.written import TypeCounts, Written, compare, is_fork, page_marks, total_types, total_written
-from gdbheap.target import holding
+from gdbheap.target import holding, procfs
 from gdbheap.target.process import Process, stopped
 from gdbheap.target.programs import running
 
@@ -28,6 +28,9 @@ FREEZE, PRELOAD = "freeze", "preload"
 LONGEST_STOP = 1.0
 # What is less than this share of all that they have is no advice.
 MIN_PERCENT = 1
+
+# Said of a process whose memory is another user's, or closed.
+NOT_READ = "its memory is not to be read: 'gdbheap doctor PID' says why"
 
 Progress = Callable[[str, int, int], object]
 
@@ -95,6 +98,11 @@ class Family:
         """Whether all is known that was asked for."""
         return all(member.note is None for member in self.processes)
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the kernel lets us read the memory of none, though some are there."""
+        return not self.total.processes and any(member.note == NOT_READ for member in self.processes)
+
 
 @dataclass
 class _Looks:
@@ -145,9 +153,16 @@ def _member(row: ProcessAccount) -> Member:
     program = f"{name} {script}" if script and script != name else name
     memory = row.memory
     if memory is None:
-        return Member(row.pid, row.parent, program, None, None, None, None, note="its memory is not to be read")
+        return Member(row.pid, row.parent, program, _rss(row.pid), None, None, None, note=NOT_READ)
     swap = memory.swap if memory.swap_share is None else memory.swap_share
     return Member(row.pid, row.parent, program, memory.rss, memory.pss, memory.private, swap)
+
+
+def _rss(pid: int) -> int | None:
+    """What everybody may know of a process."""
+    with suppress(OSError):
+        return procfs.kib(procfs.ProcessFolder(pid).status().get("VmRSS"))
+    return None
 
 
 def _absent(pid: int) -> Member:

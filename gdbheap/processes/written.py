@@ -16,7 +16,8 @@ from gdbheap.heap import Heap
 from gdbheap.layout import cpython
 from gdbheap.python.collector import Collector, count_frozen
 from gdbheap.target.process import Process, is_readable
-from gdbheap.target.ranges import Ranges, intersect
+from gdbheap.target.procfs import exclusive_pages
+from gdbheap.target.ranges import Ranges, intersect, joined, subtract
 from gdbheap.target.target import AT_RANDOM
 
 __all__ = ["TypeCounts", "Written", "compare", "is_fork", "page_marks", "total_types", "total_written"]
@@ -39,10 +40,10 @@ class TypeCounts:
 
 @dataclass(frozen=True)
 class Written:
-    """Bytes of pages of private memory that one process has alone and another has too, by what differs: nothing
-    (``restored``), only what the collector puts before objects, with pages that it has certainly written and restored
-    (``collector``), only reference counts, both of these, anything else (``data``: real writes). ``new``: the other has
-    no such page. ``shared``: pages that are still shared.
+    """Bytes of pages of private memory that may be written and that one process has alone, by what differs from
+    another's: nothing (``restored``), only what the collector puts before objects, with pages that it has certainly
+    written and restored (``collector``), only reference counts, both of these, anything else (``data``: real writes).
+    ``new``: the other has no such page, or no memory there. ``shared``: pages that are still shared.
 
     ``freezing``: what of ``collector`` would still be shared after gc.freeze() before the fork, but for as many pages
     as are written for other reasons where the collector never writes."""
@@ -117,7 +118,17 @@ def compare(heap: Heap, other: Heap) -> tuple[Written, list[TypeCounts]]:
     names = [] if objects is None else [(row, objects.names.name(row.type_address)) for row in found.types]
     page = here.machine.page
     types = [TypeCounts(name, row.objects, row.pages * page, row.counts_alone * page) for row, name in names]
-    return _written(found, page, _has_collected(heap, other)), types
+    new = _alone(here, subtract(private_ranges(here), ranges))
+    return _written(found, new, page, _has_collected(heap, other)), types
+
+
+def _alone(process: Process, ranges: Ranges) -> int:
+    """How many pages of memory that the other has not this process alone has. Raises OSError."""
+    path, pages, page = f"/proc/{process.pid}/pagemap", process.pages, process.machine.page
+    if pages is None:
+        return sum(exclusive_pages(path, start, end, page) for start, end in ranges)
+    runs = joined([(run.start, run.end) for start, end in ranges for run in pages.runs(start, end)])
+    return sum(exclusive_pages(path, start, end, page) for start, end in runs)
 
 
 def _statics(heap: Heap) -> list[tuple[int, int]]:
@@ -146,7 +157,7 @@ def _collector(heap: Heap) -> Collector | None:
         return None
 
 
-def _written(found: _native.WrittenPages, page: int, has_collected: bool) -> Written:
+def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bool) -> Written:
     restored, collector = found.restored, found.collector
     if has_collected:
         collector += found.restored_tracked
@@ -155,7 +166,8 @@ def _written(found: _native.WrittenPages, page: int, has_collected: bool) -> Wri
     # Where the collector never writes, these pages were written for other reasons: the others were by as many.
     quiet = found.quiet_own + found.quiet_shared
     freezing = collector * found.quiet_shared // quiet if quiet else collector
-    counts = (restored, collector, found.counts, found.both, found.other, found.only_here, found.shared, freezing)
+    new += found.only_here
+    counts = (restored, collector, found.counts, found.both, found.other, new, found.shared, freezing)
     return Written(*(page * count for count in counts))
 
 

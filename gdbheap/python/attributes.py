@@ -59,7 +59,8 @@ class Attributes:
 
     def reader(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int]:
         """A function from other instances of the class to the value of the attribute, 0 where it has none; made from
-        the instance at ``address``, and quick for those that keep it in the same place."""
+        the instance at ``address``, and quick for those that keep it in the same place. It raises Fault where a name
+        that may be this one cannot be read."""
         for slot, offset in self._slots_of(kind):
             if slot == name:
                 return lambda other: memory.word(other + offset)
@@ -67,9 +68,20 @@ class Attributes:
 
         def read(other: int) -> int:
             found = find(other) if find is not None else 0
-            return found or next((value for own, value in self.of(memory, other, kind) if own == name), 0)
+            return found or self._value(memory, other, kind, name)
 
         return read
+
+    def _value(self, memory: Memory, address: int, kind: int, name: str) -> int:
+        """The value of an attribute that lies in no slot; 0 where there is none. Raises Fault."""
+        for key, value in self._own(memory, address, kind):
+            own = read_name(memory, self._release, key, MAX_NAME_LENGTH)
+            if own == name:
+                return value
+            if own is None:
+                # A key of another type can be read; what cannot be may be the one.
+                memory.read(key, self._release["sizeof_ascii"] + len(name))
+        return 0
 
     def _finder(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
         """A function from instances whose values share the class's keys to the attribute's value, 0 where they do not;

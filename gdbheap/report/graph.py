@@ -256,9 +256,12 @@ def _stack(threads: list[PythonThread], style: Style) -> str:
     which = f"Thread {names}" if len(threads) == 1 else f"{len(threads):,} threads at the same lines, {names}{more}"
     keep = "keeps" if len(threads) == 1 else "keep"
     parts = [style.heading(f"{which}: {counted(len(first.frames), 'frame')}, {keep} {style.bytes(kept)}")]
+    if len(threads) > 1 and any(frame.locals for frame in first.frames):
+        whose = f"The variables are those of thread {thread_name(first)}"
+        parts.append(style.filled(f"{whose} alone; with --json each thread has its own."))
     lines: list[str] = []
     for frame in first.frames:
-        line, variables = _frame(frame, style, len(threads) == 1)
+        line, variables = _frame(frame, style)
         lines.append(line)
         if variables:
             parts += ["\n".join(lines), variables]
@@ -272,14 +275,12 @@ def thread_name(thread: PythonThread | ThreadLines) -> str:
     return "that has ended" if thread.tid is None else f"{thread.tid}{name}"
 
 
-def _frame(frame: Running, style: Style, with_locals: bool) -> tuple[str, str]:
+def _frame(frame: Running, style: Style) -> tuple[str, str]:
     """The line of a frame, and the table of its variables, which may be empty."""
     if not frame.file:
         return f"C: {one_line(frame.function)}", ""
     line = "" if frame.line is None else f", line {frame.line}"
     told = f"{one_line(frame.function)}() in {one_line(frame.file)}{line}"
-    if not with_locals:
-        return told, ""
     has_texts = any(one.text is not None for one in frame.locals)
     rows = [
         [style.size(one.size), one.name or "(on the stack)", one.type, address_text(one.address),

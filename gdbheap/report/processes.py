@@ -61,16 +61,19 @@ def _row(member: Member, quick: bool, style: Style) -> list[str]:
 
 def _total(answer: Family, quick: bool, style: Style) -> list[str]:
     total, heaps = answer.total, [member.heap for member in answer.processes if member.heap is not None]
-    row = ["", "total", *(style.size(size) for size in (total.rss, total.pss, total.uss, total.swap))]
+    known = (total.rss, total.pss, total.uss, total.swap) if total.processes else [None] * len(NAMES)
+    row = ["", "total", *map(style.size, known)]
     if quick:
         return row
     sums = [sum(sizes) for sizes in zip(*((heap.in_use, heap.free, heap.trim or 0, heap.kept) for heap in heaps))]
-    return [*row, *(style.size(size) for size in sums or [0] * len(OF_HEAP)), ""]
+    return [*row, *(map(style.size, sums) if heaps else ["-"] * len(OF_HEAP)), ""]
 
 
 def shared_sentence(answer: Family, style: Style) -> str:
     """What the processes have together, alone, and share."""
     total = answer.total
+    if not total.processes:
+        return "What these processes have alone, and what they share, is not to be read."
     whose = f"{counted(total.processes, 'process has', 'processes have')} {style.bytes(total.pss)} together (PSS)"
     alone = f"{style.bytes(total.uss)} one or another has alone, {style.bytes(total.shared)} is shared"
     return f"{whose}: {alone}. By RSS, which counts a shared page for each, it would be {style.bytes(total.rss)}."
@@ -83,11 +86,11 @@ def _written(answer: Family, style: Style) -> str:
     beside = sum(member.written is not None for member in answer.processes)
     start = f"In {counted(beside, 'process', 'processes')} that a fork left with a parent's or sibling's memory, "
     still = f"{style.bytes(written.shared)} of private pages is still shared"
+    new = f" {style.bytes(written.new)} is new since." if written.new else ""
     if not written.unshared:
-        return style.filled(f"{start}{still}.")
+        return style.filled(f"{start}{still}.{new}")
     parts = [f"{style.bytes(size)} {name}" for name, size in written_kinds(written)]
     line = f"{start}{still}, and {style.bytes(written.unshared)} no longer is, by what was written: {', '.join(parts)}."
-    new = f" {style.bytes(written.new)} is new since." if written.new else ""
     return "\n".join([style.filled(line + new), *_types(answer.types, style)])
 
 

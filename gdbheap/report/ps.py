@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from gdbheap.errors import one_line
 from gdbheap.report.numbers import UNKNOWN, counted
 from gdbheap.report.style import Style
@@ -28,8 +30,14 @@ def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style)
     rows = [_row(row, with_heap, style) for row in answer.programs]
     notes = [f"{counted(left_out, 'more program')} (--top=all lists all)"] * bool(left_out)
     refused = counted(answer.refused, "process is", "processes are")
-    notes += [f"{refused} not to be read, and left out: run it as root (sudo) for all."] * bool(answer.refused)
+    notes += [f"{refused} not to be read, and left out: {_remedy(os.geteuid())}."] * bool(answer.refused)
     return join(table(columns, rows, style, [*sums, *blank, "total"]), "\n".join(notes))
+
+
+def _remedy(user: int) -> str:
+    if user:
+        return "run it as root (sudo) for all"
+    return "root reads all processes only with CAP_SYS_PTRACE, which a container may lack"
 
 
 def _row(row: Program | Sums, with_heap: bool, style: Style) -> list[str]:

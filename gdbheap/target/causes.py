@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from gdbheap.errors import one_line
 
 CAP_SYS_PTRACE = 1 << 19
+# How a container beside the program's gets what it needs; docs/containers.md.
+KUBERNETES_DEBUG = "kubectl debug -it POD --target=CONTAINER --profile=sysadmin --image=IMAGE_WITH_GDBHEAP"
 SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 
 
@@ -152,8 +154,7 @@ def grant(facts: Facts) -> str:
     if facts.own_uid and facts.bounding & CAP_SYS_PTRACE:
         return "run gdbheap as root (sudo), who has CAP_SYS_PTRACE"
     if facts.container == "kubernetes":
-        debug = "kubectl debug -it POD --target=CONTAINER --profile=general --image=IMAGE"
-        return f'give the container securityContext.capabilities.add: ["SYS_PTRACE"], or use {debug}'
+        return f'give the container securityContext.capabilities.add: ["SYS_PTRACE"], or use {KUBERNETES_DEBUG}'
     if facts.container:
         return "start the container with docker run --cap-add=SYS_PTRACE (podman the same)"
     return "start gdbheap from where root has CAP_SYS_PTRACE (capsh --print shows what this shell has)"

@@ -25,6 +25,8 @@ STATE, PARENT, FLAGS, MINOR_FAULTS, MAJOR_FAULTS, START, PAGES, START_CODE, STAR
 ENDED = ("Z", "X", "x")
 # Of an entry of pagemap (Documentation/admin-guide/mm/pagemap.rst; the second since Linux 4.2).
 PM_PRESENT, PM_EXCLUSIVE = 1 << 63, 1 << 56
+PAGEMAP_AT_ONCE = 1 << 20
+ALONE = bytes(byte & 0x81 == 0x81 for byte in range(256))
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -105,6 +107,20 @@ def pagemap(path: str, first: int, count: int) -> tuple[int, ...]:
     finally:
         os.close(descriptor)
     return struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
+
+
+def exclusive_pages(path: str, start: int, end: int, page: int) -> int:
+    """How many pages of [start, end) one process alone maps. Raises OSError."""
+    count = 0
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for at in range(start // page * 8, end // page * 8, PAGEMAP_AT_ONCE):
+            raw = os.pread(descriptor, min(PAGEMAP_AT_ONCE, end // page * 8 - at), at)
+            # Both bits are in the last byte of an entry.
+            count += raw[7::8].translate(ALONE).count(1)
+    finally:
+        os.close(descriptor)
+    return count
 
 
 def parse_status(text: bytes) -> dict[str, str]:

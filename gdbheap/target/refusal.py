@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -109,15 +109,16 @@ def gather(folder: ProcessFolder) -> Facts:
     )
 
 
-def container() -> str:
-    """``kubernetes``, ``container`` or ``""``: where gdbheap itself runs, by the marks that the runtimes leave."""
-    marks = _read_bytes(f"{PROC}/1/cgroup")
-    if "KUBERNETES_SERVICE_HOST" in os.environ or b"kubepods" in marks:
+def container(root: str = "", environment: Mapping[str, str] = os.environ) -> str:
+    """``kubernetes``, ``container`` or ``""``: where gdbheap itself runs, by the marks that the runtimes leave in the
+    environment and in files below ``root``."""
+    marks = _read_bytes(f"{root}{PROC}/1/cgroup")
+    if "KUBERNETES_SERVICE_HOST" in environment or b"kubepods" in marks:
         return "kubernetes"
     files = ("/.dockerenv", "/run/.containerenv")
     runtimes = (b"docker", b"containerd", b"lxc")
-    found = any(os.path.exists(path) for path in files) or any(mark in marks for mark in runtimes)
-    return "container" if found or os.environ.get("container") else ""
+    found = any(os.path.exists(root + path) for path in files) or any(mark in marks for mark in runtimes)
+    return "container" if found or environment.get("container") else ""
 
 
 def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str | None:

@@ -1,7 +1,8 @@
 """A master and its workers, each of which writes to what it had at the fork in a way of its own, and then waits.
 
 The argument is a number of objects. The workers: one does nothing, one keeps a reference to each object, one runs the
-collector, one writes into a large bytearray. The master says by a line for each who is who, then reads."""
+collector, one writes into a large bytearray, one makes what there was not. The master says by a line for each who is
+who, then reads."""
 
 import gc
 import os
@@ -37,6 +38,12 @@ def write():
         BUFFER[place] = 1
 
 
+def make():
+    """Make rows, in memory that the master has not."""
+    MADE.extend([{"number": number, "text": f"row {number} " * 9} for number in range(len(OBJECTS))])
+
+
+MADE = []
 OBJECTS = [Touched(number) for number in range(int(sys.argv[1]))]
 TRACKED = [[number] for number in range(int(sys.argv[1]))]
 BUFFER = bytearray(b"x" * (8 << 20))
@@ -47,7 +54,7 @@ if len(sys.argv) > 2:
     gc.freeze()
 # Closed when the master ends, however that is: then the workers end.
 alive, held = os.pipe()
-for work in (nothing, refer, collect, write):
+for work in (nothing, refer, collect, write, make):
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:

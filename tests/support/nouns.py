@@ -14,7 +14,7 @@ PLAIN, GRAPHS = (
         if command.needs is TARGET
         and not command.program
         and command.argument in (None, SOME_ADDRESS)
-        and command.copies is copies
+        and (command.copies is True) is copies
     )
     for copies in (False, True)
 )

@@ -288,6 +288,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         objects::count_traces,
         objects::equal_values,
         objects::equal_objects,
+        objects::value_hashes,
         objects::tally_objects,
         objects::count_fill,
         objects::list_slack,

@@ -396,6 +396,22 @@ pub fn equal_objects(
     Ok(watched(py, progress, find)?.into_iter().map(row).collect())
 }
 
+/// The hashes of the values of the objects at these addresses; None where one cannot be read, or is of no kind that has one.
+/// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+#[pyfunction]
+#[pyo3(signature = (heaps, layout, values, addresses, progress=None))]
+pub fn value_hashes(
+    py: Python<'_>,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
+    values: Given<Values>,
+    addresses: Vec<u64>,
+    progress: Option<Report>,
+) -> PyResult<Vec<Option<u128>>> {
+    let heaps = heaps.0.lend();
+    watched(py, progress, |watcher| python::value_hashes(watcher, heaps, &layout.0, &values.0, &addresses))
+}
+
 /// Live objects of the types at `kinds` by the size of their block, where the type's offset is negative, else by the
 /// number at that offset from the object, without its sign. Raises KeyboardInterrupt and whatever `progress(done, total)`
 /// raises.

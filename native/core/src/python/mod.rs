@@ -30,5 +30,7 @@ pub use layout::{Claim, Extent, Family, Slab, TypeLayout};
 pub use sizing::Sizing;
 pub use traces::{count_traces, TraceTable, Traced, Traces};
 pub use unwalked::{find_claimed, Measures};
-pub use values::{equal_objects, equal_values, tally_objects, Copied, Equal, KindSum, Values, WantedValues};
+pub use values::{
+    equal_objects, equal_values, tally_objects, value_hashes, Copied, Equal, KindSum, Values, WantedValues,
+};
 pub use votes::{sample_types, vote_distances};

@@ -436,6 +436,26 @@ pub fn equal_objects(
     Ok(rows)
 }
 
+/// The hashes of the values of the objects at these addresses, wherever they lie; None where one cannot be read, or is of no
+/// kind that has one. Quick where neighbours follow each other.
+pub fn value_hashes(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    layout: &TypeLayout,
+    values: &Values,
+    addresses: &[u64],
+) -> Result<Vec<Option<u128>>> {
+    heaps.space.task(watcher, None).alone(|control| {
+        let mut reader = Reader::new(heaps, layout, values);
+        let mut found = Vec::with_capacity(addresses.len());
+        for part in addresses.chunks(SLACK) {
+            found.extend(part.iter().map(|address| reader.item(*address, 0)));
+            control.advance(0)?;
+        }
+        Ok(found)
+    })
+}
+
 /// Objects by the block's size (an offset of -1), or by the number at an offset from the object.
 struct Tallier<'a> {
     types: Types<'a>,

@@ -1,0 +1,32 @@
+"""Hold instances by the tenant that each is of, write one's own counts to FILE, and rest: SEED COUNT FILE."""
+
+import collections
+import json
+import os
+import random
+import sys
+
+SEED, COUNT, FILE = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+rng = random.Random(SEED)
+TENANTS = [f"tenant {number} of {rng.getrandbits(40):x}" for number in range(50)]
+COLOURS = ("red", "green", "blue")
+
+
+class Session:
+    """Attributes in whatever order; some have a dict of their own."""
+
+    def __init__(self):
+        if rng.random() < 0.3:
+            self.colour = rng.choice(COLOURS)
+        # Each has a str of its own.
+        self.tenant_id = "".join(list(rng.choice(TENANTS)))
+        self.number = rng.getrandbits(40)
+        if rng.random() < 0.1:
+            self.__dict__["more"] = 1
+
+
+kept = [Session() for _ in range(COUNT)]
+tenants = collections.Counter(one.tenant_id for one in kept)
+with open(FILE, "w") as stream:
+    json.dump(tenants, stream)
+os.read(0, 1)
