@@ -299,6 +299,9 @@ def test_python_above(rng: random.Random, tmp_path: Path) -> None:
         answer = ask("pyobjects", str(target.pid), "--top=0")
         (row,) = [row for row in answer["types"] if row["type"].endswith("Marked")]
         assert row["count"] == int(counts.read_text())
+        for pattern in ("__main__.Marked", "*Marked*"):
+            found = ask("chunks", str(target.pid), f"--type={pattern}", "--top=1")
+            assert (found["count"], found["chunks"][0]["allocator"]) == (row["count"], "jemalloc")
         owners = ask("retained", str(target.pid), "--top=3")
         assert owners["damage"] == []
         line = line_of(ask("", str(target.pid)), "jemalloc.used")

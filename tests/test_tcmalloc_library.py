@@ -196,7 +196,7 @@ def test_given_back(emptied: Running) -> None:
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:
-    """A list of free blocks of a span that leads nowhere: that span is named, and no other."""
+    """A list of free blocks of a span that leads nowhere: that block is named, and no other."""
     with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(NAMES[0])}) as target:
         with heap_of(str(target.pid)) as heap:
             store = heap.allocator(TcmallocLibraries).store
@@ -204,8 +204,8 @@ def test_damage(rng: random.Random, tmp_path: Path) -> None:
             place = rng.choice(free)
         with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
             os.pwrite(memory.fileno(), struct.pack("<Q", place + 1), place)
-        answer = ask("check", str(target.pid))
-        assert any("caught inside tcmalloc" in warning for warning in answer["warnings"]), answer["warnings"]
+        answer = ask("check", str(target.pid), status=1)
+        assert [(row["address"], row["found"]) for row in answer["damage"]] == [(place, hex(place + 1))]
 
 
 def test_python_above(rng: random.Random, tmp_path: Path) -> None:
@@ -224,6 +224,9 @@ def test_python_above(rng: random.Random, tmp_path: Path) -> None:
         answer = ask("pyobjects", str(target.pid), "--top=0")
         (row,) = [row for row in answer["types"] if row["type"].endswith("Marked")]
         assert row["count"] == int(counts.read_text())
+        for pattern in ("__main__.Marked", "*Marked*"):
+            found = ask("chunks", str(target.pid), f"--type={pattern}", "--top=1")
+            assert (found["count"], found["chunks"][0]["allocator"]) == (row["count"], "tcmalloc")
         owners = ask("retained", str(target.pid), "--top=3")
         assert owners["damage"] == []
         line = line_of(ask("", str(target.pid)), "tcmalloc.used")
