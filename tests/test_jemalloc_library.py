@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from support import kernel, programs
 from support.library import heap_of
-from support.programs import KERNEL_CORE, Running, ask, running
+from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.tables import busy, held, program
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
@@ -151,6 +151,11 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
             check_counted(heap, said, name)
             assert not heap.allocator(JemallocLibraries).damage and not heap.warnings
         check_ledger(target, said)
+        # Its table stands where the C library's arenas hold nothing.
+        answer, shown = ask("arenas", str(target.pid)), gdbheap("arenas", str(target.pid)).stdout
+        assert answer["serving"] == ["jemalloc"] and answer["total"] == {"system": 0, "in_use": 0}
+        assert sum(row["active"] for row in answer["others"]) == said["active"][-1, 0]
+        assert "active" in shown.splitlines()[0] and "malloc_stats" not in shown
 
 
 @every_library

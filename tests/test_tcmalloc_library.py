@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from support import kernel, programs
 from support.library import heap_of
-from support.programs import KERNEL_CORE, Running, ask, running
+from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.tables import busy, held, program
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
@@ -101,6 +101,15 @@ def check_ledger(target: Running, said: dict[str, int]) -> None:
     assert size.get(RETURNED, 0) == said["pageheap_unmapped_bytes"]
 
 
+def check_arenas(target: Running, said: dict[str, int]) -> None:
+    """A row for each size of blocks stands where the C library's arenas hold nothing."""
+    answer = ask("arenas", str(target.pid))
+    assert answer["serving"] == ["tcmalloc"] and answer["total"] == {"system": 0, "in_use": 0}
+    assert sum(row["used"] * row["size"] for row in answer["classes"]) == said["current_allocated_bytes"]
+    shown = gdbheap("arenas", str(target.pid)).stdout
+    assert "groups" in shown.splitlines()[0] and "malloc_stats" not in shown
+
+
 @every_library
 def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
     """Every block, and all that is counted."""
@@ -112,6 +121,7 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
             check_counted(heap, said)
             assert not heap.allocator(TcmallocLibraries).damage and not heap.warnings
         check_ledger(target, said)
+        check_arenas(target, said)
 
 
 @every_library

@@ -9,16 +9,16 @@ which no allocator makes. A thread that was killed by a fault of its own, or abo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.frames import function_at
 from gdbheap.target.functions import Functions
-from gdbheap.target.target import AT_ENTRY, Target, Thread
+from gdbheap.target.target import AT_ENTRY, Damage, Target, Thread
 from gdbheap.target.unwind_tables import DWARF, modules_of
 
-__all__ = ["Inside"]
+__all__ = ["Inside", "caught"]
 
 # Where no frames are known: words on top of the stack, among which a return address may be.
 STACK_WORDS = 64
@@ -30,6 +30,12 @@ OF_MALLOC = (
     "operator delete",
 )  # fmt: skip
 MAX_NAMED = 5
+
+
+def caught(found: _native.Damage, words: str) -> Damage:
+    """What a thread has left half done, and will finish; ``words`` say inside of what."""
+    whole = Damage.of(found, transient=True)
+    return replace(whole, what=f"{words}: {whole.what}")
 
 
 @dataclass

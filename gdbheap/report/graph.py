@@ -129,9 +129,12 @@ def _lost_blocks(answer: Unreachable, style: Style, left_out: int) -> str:
     if left_out:
         rows.append(["", "", "", "", f"({left_out:,} more rows)", ""])
     blocks, doubtful = answer.blocks, answer.by_stray
-    told = (
+    certain = (
         f"Nothing leads to {counted(blocks.count, 'block')} with {style.bytes(blocks.bytes)}, which hang on "
-        f"{counted(answer.head_count, 'head')}: the program cannot free them any more. To "
+        f"{counted(answer.head_count, 'head')}: the program cannot free them any more. "
+    )
+    told = (
+        f"{certain if blocks.count else ''}To "
         f"{counted(doubtful.count, 'other block')} with {style.bytes(doubtful.bytes)} only words into the middle lead: "
         "the program counts from there, or they are lost too."
     )

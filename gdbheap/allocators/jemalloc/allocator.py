@@ -23,7 +23,7 @@ from gdbheap.allocators.allocator import (
     Surroundings,
     WalkedBlocks,
 )
-from gdbheap.allocators.inside import Inside
+from gdbheap.allocators.inside import Inside, caught
 from gdbheap.allocators.jemalloc.roots import Root, find_roots, own_ranges, thread_storage
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.errors import NotInUse, one_line
@@ -99,7 +99,8 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
             if not caches:
                 owner = self.owner(index)
                 self._around.note(
-                    f"no thread's cache of jemalloc was found in {owner}: blocks that one has count as used"
+                    f"no thread's cache of jemalloc was found in {owner}: blocks that one has count as used "
+                    "(there is none with MALLOC_CONF=tcache:false)"
                 )
         return found
 
@@ -204,7 +205,7 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
         if off:
             moving = store.moving
             passing = self._inside.excuses(max(len(store.miscounted), moving.bins, moving.extents and 1))
-            self.damage.extend(Damage.of(found, transient=passing) for found in off)
+            self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
         if off and passing:
             self._around.note(
                 f"{CAUGHT}: {self._inside} may be just changing extents, a slab or a cache ({moving.extents} extents "

@@ -17,12 +17,13 @@ from gdbheap.allocators.allocator import (
     Member,
     Piece,
     PinRow,
+    SizeClassUse,
     State,
     StoreAllocator,
     Surroundings,
     WalkedBlocks,
 )
-from gdbheap.allocators.inside import Inside
+from gdbheap.allocators.inside import Inside, caught
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.tcmalloc.roots import Root, find_roots, own_ranges
 from gdbheap.errors import NotInUse, one_line
@@ -159,6 +160,10 @@ class TcmallocLibraries(ListingAllocator, StoreAllocator):
         found = self.store.find(address)
         return None if found is None else f"{found.state} of tcmalloc"
 
+    def size_classes(self) -> list[SizeClassUse]:
+        """Of all, by size; a block that waits anywhere is a free one. A block of whole pages is a group of its own."""
+        return [SizeClassUse(row.block_size, row.groups, row.used, row.free) for row in self.store.classes()]
+
     def give(self, blocks: WalkedBlocks) -> None:
         """The blocks of all."""
         blocks.general["spans of malloc"] = self.store
@@ -184,7 +189,7 @@ class TcmallocLibraries(ListingAllocator, StoreAllocator):
         if off:
             moving = store.moving
             passing = self._inside.excuses(max(len(store.miscounted), len(store.broken)))
-            self.damage.extend(Damage.of(found, transient=passing) for found in off)
+            self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
         if off and passing:
             self._around.note(
                 f"{CAUGHT}: {self._inside} may be just changing a span or a cache ({moving.locked} central lists are "
