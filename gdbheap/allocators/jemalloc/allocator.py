@@ -150,7 +150,8 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
         found = self.store.find(address)
         if found is None:
             return None
-        return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
+        end = found.address + found.size
+        return Block(found.address, found.size, found.state, self.name, found.arena, found.list, end)
 
     def own_part(self, address: int) -> str | None:
         """What an extent is in which no block is, and its own memory."""
