@@ -41,7 +41,11 @@ COMMAND = Command(
     list of {tid, name, address, arena, chunks, bytes}: the threads' caches, the arena that each is in, and the
     chunks in it, of whatever arena.
 
-    Where jemalloc is in malloc's place or beside it, a second table has a row for each of its arenas: extents with
+    Where the C library's malloc holds nothing and other allocators serve in its place, their tables stand in place of
+    its own (in JSON: serving, a list of their titles; arenas, mmapped and total are the C library's in any case), and
+    of those without arenas a row is a size of blocks, as of musl's.
+
+    Where jemalloc is in malloc's place or beside it, a table has a row for each of its arenas: extents with
     blocks in them (active), of these blocks in use and in threads' caches, dirty and muzzy extents, which it has not
     given back or the kernel has not taken yet, and what is retained, which is address space alone. In JSON that is
     others, a list of {allocator, module, index, active, dirty, muzzy, retained, used, cached}.

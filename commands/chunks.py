@@ -47,7 +47,8 @@ class Options(Common):
 
     states: tuple[str, ...] = valued(
         "--state", "STATES",
-        f"only chunks in these states, with commas between them: {', '.join(chunks.STATES)} (free: in a bin)",
+        f"only chunks in these states, with commas between them: {', '.join(chunks.STATES)} (free: in a bin, "
+        "of another allocator in a slab, span, page or group; tcache: in a thread's cache, whichever allocator's)",
         chunks.STATES, _states,
     )  # fmt: skip
     minimum: int = valued("--min", "SIZE", "leave out chunks that are smaller, headers included", 0, parse_size)
@@ -110,10 +111,10 @@ COMMAND = Command(
     Python objects of up to 512 bytes are in pymalloc's pools and not in chunks of their own, unless pymalloc is
     switched off. A chunk with a mapping of its own is mmapped and in no arena.
 
-    Where an allocator that is walked stands in for malloc, or is there beside it, its blocks in use are listed too,
-    without arena, list and header; allocator (in JSON) says whose each is, and asked how many bytes the program asked
-    for, where the allocator keeps that (musl's since 1.2.1, mimalloc's secure and debug builds), else null. --type is
-    about malloc's own.
+    Where an allocator that is walked stands in for malloc, or is there beside it, its blocks are listed too, without
+    arena and header: used, free (their pages' room for more of them, too) or tcache; allocator (in JSON) says whose
+    each is, and asked how many bytes the program asked for, where the allocator keeps that (musl's since 1.2.1,
+    mimalloc's secure and debug builds), else null.
 
     In a program without Python a used chunk is named where something proves what it is: a C++ object by its vtable, the
     nodes and buffers of the C++ library's containers by links that agree with what the container counts, those of

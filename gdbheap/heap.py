@@ -184,7 +184,8 @@ class Heap:
         ``idle``."""
         other = self.other_allocator
         if other is None and idle and self.standing_in:
-            names = " and ".join(found.title for found in self.standing_in)
+            *first, last = (found.title for found in self.standing_in)
+            names = f"{', '.join(first)} and {last}" if first else last
             self.note(f"{MALLOC.name}'s malloc holds nothing: {names} is here in its place")
         elif other is None and idle:
             cause = "nobody has called it, or because another allocator is used that cannot be recognised"

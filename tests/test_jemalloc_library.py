@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from support import kernel, programs
 from support.library import heap_of
-from support.programs import KERNEL_CORE, Running, ask, running
+from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.tables import busy, held, program
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
@@ -151,6 +151,11 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
             check_counted(heap, said, name)
             assert not heap.allocator(JemallocLibraries).damage and not heap.warnings
         check_ledger(target, said)
+        # Its table stands where the C library's arenas hold nothing.
+        answer, shown = ask("arenas", str(target.pid)), gdbheap("arenas", str(target.pid)).stdout
+        assert answer["serving"] == ["jemalloc"] and answer["total"] == {"system": 0, "in_use": 0}
+        assert sum(row["active"] for row in answer["others"]) == said["active"][-1, 0]
+        assert "active" in shown.splitlines()[0] and "malloc_stats" not in shown
 
 
 @every_library
@@ -212,7 +217,8 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
     pid, blocks = str(emptied.pid), {pointer for pointer, *_ in rows}
     for pointer, usable, _requested in rng.sample(rows, 5):
         block = ask("at", pid, hex(pointer + usable // 2))["block"]
-        assert (block["allocator"], block["state"]) == ("jemalloc", "used")
+        # A program with one thread has one arena.
+        assert (block["allocator"], block["state"], block["arena"]) == ("jemalloc", "used", 0)
         assert (block["address"], block["size"]) == (pointer, usable)
     listed = ask("chunks", pid, "--state=used", "--sort=address", "--top=0")
     own = {row["address"] for row in listed["chunks"] if row["allocator"] == "jemalloc"}
@@ -299,6 +305,9 @@ def test_python_above(rng: random.Random, tmp_path: Path) -> None:
         answer = ask("pyobjects", str(target.pid), "--top=0")
         (row,) = [row for row in answer["types"] if row["type"].endswith("Marked")]
         assert row["count"] == int(counts.read_text())
+        for pattern in ("__main__.Marked", "*Marked*"):
+            found = ask("chunks", str(target.pid), f"--type={pattern}", "--top=1")
+            assert (found["count"], found["chunks"][0]["allocator"]) == (row["count"], "jemalloc")
         owners = ask("retained", str(target.pid), "--top=3")
         assert owners["damage"] == []
         line = line_of(ask("", str(target.pid)), "jemalloc.used")

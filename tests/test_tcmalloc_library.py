@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from support import kernel, programs
 from support.library import heap_of
-from support.programs import KERNEL_CORE, Running, ask, running
+from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.tables import busy, held, program
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
@@ -101,6 +101,15 @@ def check_ledger(target: Running, said: dict[str, int]) -> None:
     assert size.get(RETURNED, 0) == said["pageheap_unmapped_bytes"]
 
 
+def check_arenas(target: Running, said: dict[str, int]) -> None:
+    """A row for each size of blocks stands where the C library's arenas hold nothing."""
+    answer = ask("arenas", str(target.pid))
+    assert answer["serving"] == ["tcmalloc"] and answer["total"] == {"system": 0, "in_use": 0}
+    assert sum(row["used"] * row["size"] for row in answer["classes"]) == said["current_allocated_bytes"]
+    shown = gdbheap("arenas", str(target.pid)).stdout
+    assert "groups" in shown.splitlines()[0] and "malloc_stats" not in shown
+
+
 @every_library
 def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
     """Every block, and all that is counted."""
@@ -112,6 +121,7 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
             check_counted(heap, said)
             assert not heap.allocator(TcmallocLibraries).damage and not heap.warnings
         check_ledger(target, said)
+        check_arenas(target, said)
 
 
 @every_library
@@ -196,7 +206,7 @@ def test_given_back(emptied: Running) -> None:
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:
-    """A list of free blocks of a span that leads nowhere: that span is named, and no other."""
+    """A list of free blocks of a span that leads nowhere: that block is named, and no other."""
     with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(NAMES[0])}) as target:
         with heap_of(str(target.pid)) as heap:
             store = heap.allocator(TcmallocLibraries).store
@@ -204,8 +214,8 @@ def test_damage(rng: random.Random, tmp_path: Path) -> None:
             place = rng.choice(free)
         with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
             os.pwrite(memory.fileno(), struct.pack("<Q", place + 1), place)
-        answer = ask("check", str(target.pid))
-        assert any("caught inside tcmalloc" in warning for warning in answer["warnings"]), answer["warnings"]
+        answer = ask("check", str(target.pid), status=1)
+        assert [(row["address"], row["found"]) for row in answer["damage"]] == [(place, hex(place + 1))]
 
 
 def test_python_above(rng: random.Random, tmp_path: Path) -> None:
@@ -224,6 +234,9 @@ def test_python_above(rng: random.Random, tmp_path: Path) -> None:
         answer = ask("pyobjects", str(target.pid), "--top=0")
         (row,) = [row for row in answer["types"] if row["type"].endswith("Marked")]
         assert row["count"] == int(counts.read_text())
+        for pattern in ("__main__.Marked", "*Marked*"):
+            found = ask("chunks", str(target.pid), f"--type={pattern}", "--top=1")
+            assert (found["count"], found["chunks"][0]["allocator"]) == (row["count"], "tcmalloc")
         owners = ask("retained", str(target.pid), "--top=3")
         assert owners["damage"] == []
         line = line_of(ask("", str(target.pid)), "tcmalloc.used")

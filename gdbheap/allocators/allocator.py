@@ -24,6 +24,7 @@ Progress = Callable[[int, int], object]
 HoleRow = _native.Hole
 PinRow = _native.Pin
 Member = _native.Member
+FreeBlocks = _native.FreeBlocks
 PinSums = _native.Pins
 MMAPPED = "mmapped"
 """The list, and in the map the kind, of blocks with a mapping of their own."""
@@ -331,6 +332,12 @@ class Allocator(ABC):
         ``largest`` bytes, ascending; none where they are not listed so."""
         return []
 
+    def free_blocks(self, least: int, largest: int, cached: bool, by_address: bool, most: int) -> FreeBlocks | None:
+        """How many free blocks of ``least`` to ``largest`` bytes (as in ``used_sizes``) there are, and the first
+        ``most`` by address, or the largest: those that threads' caches have if ``cached``, else all others. None where
+        they are not listed so."""
+        return None
+
     @abstractmethod
     def give(self, blocks: WalkedBlocks) -> None:
         """Adds its own to what the native half is told."""
@@ -423,6 +430,10 @@ class ListingAllocator(Allocator):
     def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
         """Of all."""
         return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
+
+    def free_blocks(self, least: int, largest: int, cached: bool, by_address: bool, most: int) -> FreeBlocks:
+        """Of all."""
+        return self.store.free_blocks(least, largest, cached, by_address, most)
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Inside of what it has from the kernel; what was never used, or is only reserved, is none."""

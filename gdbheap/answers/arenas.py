@@ -73,7 +73,8 @@ class Total:
 @dataclass(frozen=True)
 class Arenas:
     """The answer of ``heap arenas``. ``others``: those of allocators in malloc's place or beside it, which are in no
-    sum here. ``classes``: those of a malloc that has no arenas."""
+    sum here. ``classes``: the sizes of blocks of a malloc that has no arenas. ``serving``: who serves malloc where the
+    C library's own holds nothing, by title."""
 
     arenas: list[Arena]
     mmapped: Mmapped
@@ -81,6 +82,7 @@ class Arenas:
     threads: list[ThreadCache] = field(default_factory=list)
     others: list[ExtentArena] = field(default_factory=list)
     classes: list[SizeClassUse] = field(default_factory=list)
+    serving: list[str] = field(default_factory=list)
 
 
 def arenas(heap: Heap, detail: bool = False) -> Arenas:
@@ -105,7 +107,12 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
     par = glibc.par
     system = sum(row.system for row in rows) + par.mmapped_mem
     in_use = sum(row.in_use for row in rows) + par.mmapped_mem
-    return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(found), others)
+    serving = heap.standing_in if found.idle else []
+    classes = [row for allocator in serving if not allocator.extent_arenas() for row in allocator.size_classes()]
+    return Arenas(
+        rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(found), others,
+        sorted(classes, key=lambda row: row.size), [allocator.title for allocator in serving],
+    )  # fmt: skip
 
 
 def _without_arenas(malloc: Allocator, others: list[ExtentArena]) -> Arenas:

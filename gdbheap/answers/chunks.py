@@ -9,15 +9,17 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, Union
 
 from gdbheap import _native
-from gdbheap.allocators.allocator import MMAPPED
+from gdbheap.allocators.allocator import MMAPPED, Allocator
 from gdbheap.allocators.glibc.allocator import GlibcAllocator, Wanted
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import NotAPython, UsageError
 from gdbheap.heap import Heap
 
-STATES = ("used", MMAPPED, "free", "fast", "tcache", "top", "fencepost")
-"""The states a chunk may be in; "free" is: in a bin."""
+FREE, CACHED = "free", "tcache"
+STATES = ("used", MMAPPED, FREE, "fast", CACHED, "top", "fencepost")
+"""The states a chunk may be in. "free" is: in a bin, of other allocators' blocks in a slab, span, page, group or bin of
+theirs; "tcache": in a thread's cache."""
 OBJECT_STATES = ("used", MMAPPED)
 
 
@@ -31,13 +33,20 @@ class MappedRow(NamedTuple):
 
 
 class OtherRow(NamedTuple):
-    """A block in use of an allocator that stands in for malloc, which has no header; ``allocator``: its name."""
+    """A block of an allocator that stands in for malloc, which has no header; ``allocator``: its name."""
 
     address: int
     size: int
     allocator: str
     state: str = "used"
     arena: None = None
+
+
+class Place(NamedTuple):
+    """Where a block begins, and its size."""
+
+    address: int
+    size: int
 
 
 Row = Union[_native.ListedChunk, MappedRow, OtherRow]
@@ -112,7 +121,7 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
         count += listed.count + len(others)
         size += listed.bytes + sum(row.size for row in others)
     else:
-        found = _of_type(heap, selection, selection.type)
+        found = [*_of_type(heap, selection, selection.type), *_standing_in_of_type(heap, selection, selection.type)]
         count, size = len(found), sum(row.size for row in found)
     if selection.type is not None or others or standing_in:
         found.sort(key=ORDERS[order])
@@ -125,15 +134,17 @@ def _without_arenas(heap: Heap, selection: Selection, order: str, top: int | Non
         raise UsageError(f"there is no arena {selection.arena}: {heap.malloc.title} has none")
     if selection.type is not None:
         _check_states(selection)
-        found = _matching(heap, _standing_in(heap, selection, "address", None)[0], selection.type)
+        found = _standing_in_of_type(heap, selection, selection.type)
         count, size = len(found), sum(row.size for row in found)
     else:
         found, count, size = _standing_in(heap, selection, order, top)
     found.sort(key=ORDERS[order])
-    words = describe_blocks(heap, [(row.address, row.size) for row in found[:top]]) if found else {}
+    used = [(row.address, row.size) for row in found[:top] if row.state == "used"]
+    words = describe_blocks(heap, used) if used else {}
     what = {address: str(each) for address, each in words.items()}
     asked = _asked(heap, found[:top])
-    rows = [_chunk(row, None, what.get(row.address), asked.get(row.address)) for row in found[:top]]
+    lists = _other_lists(heap, found[:top])
+    rows = [_chunk(row, lists.get(row.address), what.get(row.address), asked.get(row.address)) for row in found[:top]]
     return Chunks(rows, count, size)
 
 
@@ -153,25 +164,48 @@ def _matching(heap: Heap, rows: list[OtherRow], pattern: str) -> list[OtherRow]:
     return [row for row in rows if owners[row.address] is None]
 
 
+def _standing_in_of_type(heap: Heap, selection: Selection, pattern: str) -> list[OtherRow]:
+    """The blocks of allocators that stand in for malloc that hold what matches."""
+    used = replace(selection, states=tuple(state for state in selection.states if state == "used"))
+    rows = _standing_in(heap, used, "address", None)[0]
+    return _matching(heap, rows, pattern) if rows else []
+
+
 def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) -> tuple[list[OtherRow], int, int]:
-    """The blocks in use of allocators that stand in for malloc, as far as they may be among the first ``top``; how many
-    are meant, and their bytes. They lie in no arena, and their free blocks are those of ``heap sizes``."""
+    """The blocks of allocators that stand in for malloc, as far as they may be among the first ``top``; how many are
+    meant, and their bytes. They lie in no arena."""
     rows: list[OtherRow] = []
     count = size = 0
-    if "used" not in selection.states or selection.arena is not None:
-        return rows, count, size
-    least, largest = selection.minimum, selection.wanted.maximum
-    for allocator in heap.standing_in:
-        for each, blocks in allocator.used_sizes():
-            if least <= each <= largest:
-                count, size = count + blocks, size + blocks * each
-        most = sys.maxsize if top is None else top
-        if order == "address" or largest != sys.maxsize:
-            found = allocator.first_used(least, largest, sys.maxsize if order != "address" else most)
-        else:
-            found = allocator.largest_used(least, most)
-        rows += [OtherRow(address, each, allocator.name) for address, each in found]
+    for allocator in heap.standing_in if selection.arena is None else []:
+        for state in ("used", FREE, CACHED):
+            if state in selection.states:
+                find = _used_blocks if state == "used" else _free_blocks
+                found, blocks, held = find(allocator, selection, order, sys.maxsize if top is None else top, state)
+                rows += [OtherRow(row.address, row.size, allocator.name, state) for row in found]
+                count, size = count + blocks, size + held
     return rows, count, size
+
+
+def _used_blocks(
+    allocator: Allocator, selection: Selection, order: str, most: int, state: str
+) -> tuple[Sequence[Place | _native.Member], int, int]:
+    """Those in use that are meant, the first ``most`` in an order; how many there are, and their bytes."""
+    least, largest = selection.minimum, selection.wanted.maximum
+    meant = [(each, blocks) for each, blocks in allocator.used_sizes() if least <= each <= largest]
+    if order == "address" or largest != sys.maxsize:
+        found = allocator.first_used(least, largest, most if order == "address" else sys.maxsize)
+    else:
+        found = allocator.largest_used(least, most)
+    return [Place(*pair) for pair in found], sum(blocks for _, blocks in meant), sum(a * b for a, b in meant)
+
+
+def _free_blocks(
+    allocator: Allocator, selection: Selection, order: str, most: int, state: str
+) -> tuple[Sequence[Place | _native.Member], int, int]:
+    """The free ones in that state."""
+    least, largest = selection.minimum, selection.wanted.maximum
+    found = allocator.free_blocks(least, largest, state == CACHED, order == "address", most)
+    return ([], 0, 0) if found is None else (found.rows, found.count, found.bytes)
 
 
 def _pointer(row: Row) -> int:
@@ -237,15 +271,24 @@ def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk
     found = describe_blocks(heap, held) if held else {}
     words = {address: str(what) for address, what in found.items()}
     own = [row for row in rows if not isinstance(row, OtherRow)]
-    lists = dict(zip((row.address for row in own), glibc.lists_of(own)))
+    lists = dict(zip((row.address for row in own), glibc.lists_of(own))) | _other_lists(heap, rows)
     asked = _asked(heap, rows)
     return [_chunk(row, lists.get(row.address), words.get(_pointer(row)), asked.get(row.address)) for row in rows]
+
+
+def _other_lists(heap: Heap, rows: Sequence[Row]) -> dict[int, str | None]:
+    """Where free blocks of other allocators wait, by their addresses."""
+    known = {allocator.name: allocator for allocator in heap.standing_in}
+    free = [row for row in rows if isinstance(row, OtherRow) and row.state != "used"]
+    found = ((row.address, known[row.allocator].find(row.address)) for row in free)
+    return {address: block.list for address, block in found if block is not None}
 
 
 def _asked(heap: Heap, rows: Sequence[Row]) -> dict[int, int | None]:
     """What was asked for of blocks, by their addresses, where their allocator tells that."""
     telling = {allocator.name: allocator for allocator in heap.standing_in if allocator.tells_asked}
-    own = [row for row in rows if isinstance(row, OtherRow) and row.allocator in telling]
+    used = [row for row in rows if isinstance(row, OtherRow) and row.state == "used"]
+    own = [row for row in used if row.allocator in telling]
     found = ((row.address, telling[row.allocator].find(row.address)) for row in own)
     return {address: block.asked for address, block in found if block is not None}
 

@@ -37,10 +37,18 @@ OTHERS = (
 )  # fmt: skip
 
 
+NO_ARENAS = (
+    "What has no arenas has a row for each size of its blocks, which lie in groups of equal ones; those that wait in a "
+    "cache are free."
+)
+
+
 def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> str:
     """A row an arena, a row for the mapped chunks, the total as malloc_stats counts; ``cut`` arenas are not listed.
     ``detail``: the listed arenas' heaps and free lists, and all threads' caches."""
     others = [_others(answer, style)] if answer.others else []
+    if answer.serving:
+        return join(*others, *([_sizes(answer, style), style.filled(NO_ARENAS)] if answer.classes else []))
     if answer.classes:
         return join(_without_arenas(answer, style), *others)
     rows = [_row(arena, answer, style) for arena in answer.arenas]
@@ -64,6 +72,15 @@ def _others(answer: Arenas, style: Style) -> str:
 
 
 def _without_arenas(answer: Arenas, style: Style) -> str:
+    """The sizes of blocks, and what they have from the kernel."""
+    sentence = (
+        f"This malloc has no arenas: all threads share its groups of equal blocks. It has "
+        f"{style.bytes(answer.total.system)} from the kernel."
+    )
+    return join(_sizes(answer, style), style.filled(sentence))
+
+
+def _sizes(answer: Arenas, style: Style) -> str:
     """A row for each size of blocks, and their sum."""
     rows = [
         [
@@ -76,14 +93,11 @@ def _without_arenas(answer: Arenas, style: Style) -> str:
     asked = [row.asked for row in answer.classes if row.asked is not None]
     total = [
         "total", count_text(sum(row.groups for row in answer.classes)), count_text(used),
-        style.size(answer.total.in_use), style.size(sum(asked)) if asked else "-", count_text(free),
+        style.size(sum(row.used * row.size for row in answer.classes)),
+        style.size(sum(asked)) if asked else "-", count_text(free),
         style.size(sum(row.free * row.size for row in answer.classes)),
     ]  # fmt: skip
-    sentence = (
-        f"This malloc has no arenas: all threads share its groups of equal blocks. It has "
-        f"{style.bytes(answer.total.system)} from the kernel."
-    )
-    return join(table(CLASSES, rows, style, total), style.filled(sentence))
+    return table(CLASSES, rows, style, total)
 
 
 def _system(size: int, answer: Arenas, style: Style) -> list[str]:

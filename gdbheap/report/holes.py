@@ -31,7 +31,7 @@ def render(answer: Holes, style: Style, minimum: int) -> str:
 
 def _listed(answer: Holes, style: Style, minimum: int) -> str:
     if not answer.count:
-        return style.filled(f"No hole of {style.bytes(minimum)} or more lies inside an arena; try a smaller --min.")
+        return style.filled(f"No hole of {style.bytes(minimum)} or more is there; try a smaller --min.")
     rows = [_row(hole, style) for hole in answer.holes]
     if answer.count > len(answer.holes):
         rows.append(_rest(answer, style))

@@ -5,9 +5,10 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
+    from collections.abc import Sequence
 
 __all__ = [
-    "UNKNOWN", "address_text", "arena_text", "count_text", "counted", "duration_text", "parse_address",
+    "UNKNOWN", "address_text", "arena_text", "count_text", "counted", "duration_text", "listed", "parse_address",
     "parse_duration", "parse_size", "share_text", "size_text",
 ]  # fmt: skip
 
@@ -60,6 +61,12 @@ def share_text(part: int | None, whole: int | None) -> str:
 def address_text(address: int | None) -> str:
     """An address in hexadecimal; None (there is none) as a hyphen."""
     return "-" if address is None else f"{address:#x}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them: ``a``, ``a and b``, ``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def arena_text(index: int | None) -> str:

@@ -69,7 +69,7 @@ def _other_sentence(others: OtherSizes, style: Style) -> str:
     total = others.total
     parts = [
         f"{total.used:,} blocks of {others.title} are used: {style.bytes(total.used_bytes)}. There is room for "
-        f"{total.free:,} more in the pages of these sizes: {style.bytes(total.free_bytes)}."
+        f"{total.free:,} more of these sizes: {style.bytes(total.free_bytes)}."
     ]
     if others.asked is not None:
         slack = total.used_bytes - others.asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.report.numbers import listed
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def _books(answer: Summary, names: dict[str, str], style: Style) -> str:
     if not answer.used + answer.free:
         return ""
     used, free = style.bytes(answer.used), style.bytes(answer.free)
-    where = " and ".join(names.get(name, name) for name in answer.allocators)
+    where = listed([names.get(name, name) for name in answer.allocators])
     start = f"In {where}, {used} is in use" if answer.unknown is not None else f"{used} is in use by the program"
     if answer.free_resident is None or answer.used_resident is None:
         return f"{start} and {free} is free; how much of it is resident is not known."

@@ -23,6 +23,7 @@ from gdbheap.allocators.allocator import (
     Surroundings,
     WalkedBlocks,
 )
+from gdbheap.allocators.inside import Inside, caught
 from gdbheap.allocators.jemalloc.roots import Root, find_roots, own_ranges, thread_storage
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.errors import NotInUse, one_line
@@ -34,6 +35,7 @@ USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"
 SLABS, CACHES, DIRTY, MUZZY = f"{FREE}.slabs", f"{FREE}.caches", f"{FREE}.dirty", f"{FREE}.muzzy"
 RETAINED = f"{FREE}.retained"
 CAUGHT = "caught inside jemalloc"
+FUNCTIONS = ("je_", "_rjem_", "mallocx")
 
 
 class JemallocLibraries(ListingAllocator, StoreAllocator):
@@ -97,7 +99,8 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
             if not caches:
                 owner = self.owner(index)
                 self._around.note(
-                    f"no thread's cache of jemalloc was found in {owner}: blocks that one has count as used"
+                    f"no thread's cache of jemalloc was found in {owner}: blocks that one has count as used "
+                    "(there is none with MALLOC_CONF=tcache:false)"
                 )
         return found
 
@@ -147,7 +150,8 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
         found = self.store.find(address)
         if found is None:
             return None
-        return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
+        end = found.address + found.size
+        return Block(found.address, found.size, found.state, self.name, found.arena, found.list, end)
 
     def own_part(self, address: int) -> str | None:
         """What an extent is in which no block is, and its own memory."""
@@ -190,17 +194,23 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
         """The stacks of blocks in use that were sampled (``prof:true``), those with the most bytes first."""
         return self.store.samples(self.target.space)
 
+    @cached_property
+    def _inside(self) -> Inside:
+        return Inside.of(self.target, [root.module for root in self.roots], FUNCTIONS)
+
     def check(self) -> Looked:
-        """Every extent was looked at when it was read. A thread inside jemalloc leaves one slab half changed."""
+        """Every extent was looked at when it was read. A thread inside jemalloc leaves one slab or one bin of a cache
+        half changed, and any number of extents that it takes or gives back together."""
         store, known = self.store, {damage.address for damage in self.damage}
-        off = [found for found in store.miscounted if found.address not in known]
-        passing = len(off) <= max(len(self.target.threads), 1)
-        self.damage.extend(Damage.of(found, transient=passing) for found in off)
-        moving = store.moving
-        if passing and off or moving.extents or moving.both or moving.astray:
+        off = [found for found in (*store.miscounted, *store.unfinished) if found.address not in known]
+        if off:
+            moving = store.moving
+            passing = self._inside.excuses(max(len(store.miscounted), moving.bins, moving.extents and 1))
+            self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
+        if off and passing:
             self._around.note(
-                f"{CAUGHT}: a thread was just changing extents, a slab or its cache ({moving.extents} extents without "
-                f"a class or a lasting state, {moving.both} blocks both cached and free, {moving.astray} entries of "
-                f"caches that lead to no block, {len(off)} slabs whose count is off)"
+                f"{CAUGHT}: {self._inside} may be just changing extents, a slab or a cache ({moving.extents} extents "
+                f"without a class or a lasting state, {moving.both} blocks both cached and free, {moving.astray} "
+                f"entries of caches that lead to no block, {len(store.miscounted)} slabs whose count is off)"
             )
         return Looked({"slabs": store.run_count})

@@ -18,8 +18,9 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Target
 
-# Of the active extents of a sample so many in ten must be as the form says.
-ENOUGH = 9
+# Of a sample so many in ten must be as they are expected. In a small one, whose memory may be damaged, a few may be
+# otherwise: no more than that, and beside each of them so many that are.
+ENOUGH, FEW, BESIDE = 9, 2, 2
 # Of a thread's storage for one module, and modules that have some, at most.
 STORAGE, MAX_MODULES = 16 << 10, 512
 
@@ -80,5 +81,10 @@ def _best(target: Target, loaded: LoadedObject, row: _native.FoundTree) -> Root 
         for form in _native.jemalloc_forms()
     ]
     form, fit = max(fits, key=lambda pair: pair[1].fit)
-    enough = fit.fit and fit.fit * 10 >= fit.extents * ENOUGH
-    return Root(form, row.address, row.bits, loaded, fit) if enough else None
+    return Root(form, row.address, row.bits, loaded, fit) if are_enough(fit.fit, fit.extents) else None
+
+
+def are_enough(fit: int, asked: int) -> bool:
+    """Whether of ``asked`` structures as many ``fit`` as prove the others to be damaged."""
+    few = asked - fit <= FEW and fit >= BESIDE * (asked - fit)
+    return bool(fit) and (few or fit * 10 >= asked * ENOUGH)

@@ -17,11 +17,13 @@ from gdbheap.allocators.allocator import (
     Member,
     Piece,
     PinRow,
+    SizeClassUse,
     State,
     StoreAllocator,
     Surroundings,
     WalkedBlocks,
 )
+from gdbheap.allocators.inside import Inside, caught
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.tcmalloc.roots import Root, find_roots, own_ranges
 from gdbheap.errors import NotInUse, one_line
@@ -34,6 +36,7 @@ SPANS, TRANSFER, CACHES = f"{FREE}.spans", f"{FREE}.transfer", f"{FREE}.caches"
 PAGES, RETURNED = f"{FREE}.pages", f"{FREE}.returned"
 METADATA, REST = f"{OVERHEAD}.metadata", f"{OVERHEAD}.rest"
 CAUGHT = "caught inside tcmalloc"
+FUNCTIONS = ("tc_", "tcmalloc::", "TCMalloc", "MallocExtension", "MallocHook", "SpinLock", "base::internal::SpinLock")
 
 
 class TcmallocLibraries(ListingAllocator, StoreAllocator):
@@ -83,7 +86,7 @@ class TcmallocLibraries(ListingAllocator, StoreAllocator):
         what = f"a map of pages at {root.address:#x} in {self.owner(index)}"
         fit = f"{root.fit.fit} of {root.fit.spans} spans of a sample add up"
         title = f"{self.title} of {self.owner(index)}" if len(self.roots) > 1 else self.title
-        self._around.facts.add(title, f"laid out as gperftools 2.7, pages of {root.page >> 10} KiB", what, fit)
+        self._around.facts.add(title, f"laid out as gperftools from 2.7 on, pages of {root.page >> 10} KiB", what, fit)
 
     def owner(self, index: int) -> str:
         """The module that the tcmalloc with this number is in, in words."""
@@ -157,6 +160,10 @@ class TcmallocLibraries(ListingAllocator, StoreAllocator):
         found = self.store.find(address)
         return None if found is None else f"{found.state} of tcmalloc"
 
+    def size_classes(self) -> list[SizeClassUse]:
+        """Of all, by size; a block that waits anywhere is a free one. A block of whole pages is a group of its own."""
+        return [SizeClassUse(row.block_size, row.groups, row.used, row.free) for row in self.store.classes()]
+
     def give(self, blocks: WalkedBlocks) -> None:
         """The blocks of all."""
         blocks.general["spans of malloc"] = self.store
@@ -170,17 +177,23 @@ class TcmallocLibraries(ListingAllocator, StoreAllocator):
         why = "in spans of tcmalloc that hold blocks in use, in its caches, or in pages that it keeps for later"
         return [Kept(FREE, free, why)]
 
+    @cached_property
+    def _inside(self) -> Inside:
+        return Inside.of(self.target, [root.module for root in self.roots], FUNCTIONS)
+
     def check(self) -> Looked:
-        """Every span was looked at when it was read. A thread inside tcmalloc leaves one half changed."""
+        """Every span was looked at when it was read. A thread inside tcmalloc leaves one half changed, or one list of
+        free blocks."""
         store, known = self.store, {damage.address for damage in self.damage}
-        off = [found for found in store.miscounted if found.address not in known]
-        passing = len(off) <= max(len(self.target.threads), 1)
-        self.damage.extend(Damage.of(found, transient=passing) for found in off)
-        moving = store.moving
-        if passing and off or moving.locked or moving.chains or moving.astray:
+        off = [found for found in (*store.miscounted, *store.broken) if found.address not in known]
+        if off:
+            moving = store.moving
+            passing = self._inside.excuses(max(len(store.miscounted), len(store.broken)))
+            self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
+        if off and passing:
             self._around.note(
-                f"{CAUGHT}: a thread was just changing a span or a cache ({moving.locked} central lists are locked, "
-                f"{moving.chains} lists of free blocks are not as long as they say, {moving.astray} of their entries "
-                f"lead to no block of theirs, {len(off)} spans whose count is off)"
+                f"{CAUGHT}: {self._inside} may be just changing a span or a cache ({moving.locked} central lists are "
+                f"locked, {moving.chains} lists of free blocks are not as they say, {moving.astray} of their entries "
+                f"lead to no block of theirs, {len(store.miscounted)} spans whose count is off)"
             )
         return Looked({"spans": store.run_count})

@@ -12,14 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.allocators.jemalloc.roots import own_ranges
+from gdbheap.allocators.jemalloc.roots import are_enough, own_ranges
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Target
 
 __all__ = ["Root", "find_roots", "own_ranges"]
-
-# Of the spans of a sample so many in ten must be as the table says.
-ENOUGH = 9
 
 
 @dataclass(frozen=True)
@@ -43,5 +40,5 @@ def find_roots(target: Target) -> Iterator[Root]:
             for row in _native.find_span_maps(target.space, data, anonymous)
         ]
         best = max(found, key=lambda root: root.fit.fit, default=None)
-        if best is not None and best.fit.fit and best.fit.fit * 10 >= best.fit.spans * ENOUGH:
+        if best is not None and are_enough(best.fit.fit, best.fit.spans):
             yield best

@@ -2,9 +2,12 @@
 
 use crate::memory::{Pages, Space};
 use crate::packing::{packed, Packing};
-use crate::rows::{all, answers, block, damage_rows, size_class, used, Damage, Hole, Member, Range, SizeClass};
+use crate::rows::{
+    all, answers, block, damage_rows, free_blocks, size_class, used, Damage, FreeBlocks, Hole, Member, Range, SizeClass,
+};
 use crate::watch::watched;
 use gdbheap_core::allocators::jemalloc::{self, JemallocHole, JemallocRoot, Shape};
+use gdbheap_core::allocators::Asked;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -61,8 +64,8 @@ answers! {
     }
 
     /// What was not as it is at rest: extents that a thread was just changing, blocks that are in a cache and free in a slab
-    /// too, and entries of caches that lead to no block of their class.
-    struct InMotion of jemalloc::InMotion { extents: u64, both: u64, astray: u64 }
+    /// too, and entries of caches that lead to no block of their class; `bins`: of how many bins of caches these may be the doing.
+    struct InMotion of jemalloc::InMotion { extents: u64, both: u64, astray: u64, bins: u64 }
 
     /// A stack of the jemalloc at the place `root` among those that were read: its return addresses, the innermost first; how many
     /// sampled blocks in use came from there, and their bytes; how many blocks these stand for, by what jemalloc says, and their
@@ -154,6 +157,21 @@ impl Jemalloc {
         self.0.used_in_run(address).into_iter().map(used).collect()
     }
 
+    /// Free blocks of `least` to `largest` bytes: with `cached` those in threads' caches, else all others; the first `most` by
+    /// address, or the largest.
+    fn free_blocks(
+        &self,
+        py: Python<'_>,
+        least: u64,
+        largest: u64,
+        cached: bool,
+        by_address: bool,
+        most: usize,
+    ) -> FreeBlocks {
+        let asked = Asked { least, largest, cached, by_address, most };
+        free_blocks(py.detach(|| self.0.free_blocks(&asked)))
+    }
+
     /// The first `most` used blocks of `least` to `largest` bytes, ascending.
     fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<Member> {
         self.0.first_used(least, largest, most).into_iter().map(used).collect()
@@ -174,6 +192,12 @@ impl Jemalloc {
     #[getter]
     fn miscounted(&self) -> Vec<Damage> {
         damage_rows(&self.0.miscounted)
+    }
+
+    /// Extents that are being changed, blocks that a cache has and another or a slab too, and what is no block in a cache.
+    #[getter]
+    fn unfinished(&self) -> Vec<Damage> {
+        damage_rows(&self.0.unfinished)
     }
 
     /// Maximal runs of unused bytes, of at least `minimum`.

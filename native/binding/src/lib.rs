@@ -209,6 +209,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         rows::Damage,
         rows::Tally,
         rows::Block,
+        rows::FreeBlocks,
         rows::Hole,
         rows::Released,
         rows::SizeClass,

@@ -1,9 +1,12 @@
 //! musl's mallocng.
 
 use crate::memory::Space;
-use crate::rows::{all, answers, block, damage_rows, size_class, used, Damage, Hole, Member, Range, SizeClass};
+use crate::rows::{
+    all, answers, block, damage_rows, free_blocks, size_class, used, Damage, FreeBlocks, Hole, Member, Range, SizeClass,
+};
 use crate::watch::watched;
 use gdbheap_core::allocators::mallocng::{self, SlotHole};
+use gdbheap_core::allocators::Asked;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -98,6 +101,21 @@ impl Mallocng {
     /// The used blocks of the mapping that holds `address`.
     fn used_with(&self, address: u64) -> Vec<Member> {
         self.0.used_with(address).into_iter().map(used).collect()
+    }
+
+    /// Free blocks of `least` to `largest` bytes: with `cached` those in threads' caches, else all others; the first `most` by
+    /// address, or the largest.
+    fn free_blocks(
+        &self,
+        py: Python<'_>,
+        least: u64,
+        largest: u64,
+        cached: bool,
+        by_address: bool,
+        most: usize,
+    ) -> FreeBlocks {
+        let asked = Asked { least, largest, cached, by_address, most };
+        free_blocks(py.detach(|| self.0.free_blocks(&asked)))
     }
 
     /// The first `most` used blocks in slots of `least` to `largest` bytes, ascending.

@@ -3,9 +3,12 @@
 use crate::mallocng::AskedOfClass;
 use crate::memory::{Pages, Space};
 use crate::packing::{packed, Packing};
-use crate::rows::{all, answers, block, damage_rows, size_class, used, Damage, Hole, Member, Range, SizeClass};
+use crate::rows::{
+    all, answers, block, damage_rows, free_blocks, size_class, used, Damage, FreeBlocks, Hole, Member, Range, SizeClass,
+};
 use crate::watch::watched;
 use gdbheap_core::allocators::mimalloc::{self, MimallocHole, MimallocRoot};
+use gdbheap_core::allocators::Asked;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -126,6 +129,21 @@ impl Mimalloc {
     /// The used blocks of the page whose slices hold `address`.
     fn used_in_page(&self, address: u64) -> Vec<Member> {
         self.0.used_in_page(address).into_iter().map(used).collect()
+    }
+
+    /// Free blocks of `least` to `largest` bytes: with `cached` those in threads' caches, else all others; the first `most` by
+    /// address, or the largest.
+    fn free_blocks(
+        &self,
+        py: Python<'_>,
+        least: u64,
+        largest: u64,
+        cached: bool,
+        by_address: bool,
+        most: usize,
+    ) -> FreeBlocks {
+        let asked = Asked { least, largest, cached, by_address, most };
+        free_blocks(py.detach(|| self.0.free_blocks(&asked)))
     }
 
     /// The first `most` used blocks of `least` to `largest` bytes, ascending.

@@ -1,9 +1,10 @@
 //! musl's malloc before 1.2.1.
 
 use crate::memory::Space;
-use crate::rows::{answers, block, damage_rows, used, Damage, Hole, Member, Range};
+use crate::rows::{answers, block, damage_rows, free_blocks, used, Damage, FreeBlocks, Hole, Member, Range};
 use crate::watch::watched;
 use gdbheap_core::allocators::oldmalloc::{self, Given, OldHole};
+use gdbheap_core::allocators::Asked;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -41,6 +42,21 @@ impl Oldmalloc {
     fn find(&self, address: u64) -> Option<OldChunk> {
         let (address, size, state, end) = self.0.find(address)?;
         Some(OldChunk { address, size, end, state })
+    }
+
+    /// Free blocks of `least` to `largest` bytes: with `cached` those in threads' caches, else all others; the first `most` by
+    /// address, or the largest.
+    fn free_blocks(
+        &self,
+        py: Python<'_>,
+        least: u64,
+        largest: u64,
+        cached: bool,
+        by_address: bool,
+        most: usize,
+    ) -> FreeBlocks {
+        let asked = Asked { least, largest, cached, by_address, most };
+        free_blocks(py.detach(|| self.0.free_blocks(&asked)))
     }
 
     /// The first `most` used blocks of chunks of `least` to `largest` bytes, ascending.

@@ -73,6 +73,15 @@ answers! {
 
     /// A block of a group that keeps pages: in use, or only kept by a cache.
     struct Member { address: u64, size: u64, used: bool }
+
+    /// How many free blocks are meant, their bytes, and the first of them.
+    struct FreeBlocks { count: u64, bytes: u64, rows: Vec<Member> }
+}
+
+/// Free blocks as rows.
+pub fn free_blocks(found: allocators::FreeBlocks) -> FreeBlocks {
+    let row = |(address, size): Place| Member { address, size, used: false };
+    FreeBlocks { count: found.count, bytes: found.bytes, rows: found.rows.into_iter().map(row).collect() }
 }
 
 pub fn damage_rows<'a>(damage: impl IntoIterator<Item = &'a allocators::Damage>) -> Vec<Damage> {

@@ -1,9 +1,12 @@
 //! tcmalloc of gperftools, whichever module brings it.
 
 use crate::memory::Space;
-use crate::rows::{all, answers, block, damage_rows, size_class, used, Damage, Hole, Member, Range, SizeClass};
+use crate::rows::{
+    all, answers, block, damage_rows, free_blocks, size_class, used, Damage, FreeBlocks, Hole, Member, Range, SizeClass,
+};
 use crate::watch::watched;
 use gdbheap_core::allocators::tcmalloc::{self, Shape, TcmallocHole, TcmallocRoot};
+use gdbheap_core::allocators::Asked;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -122,6 +125,21 @@ impl Tcmalloc {
         self.0.used_in_run(address).into_iter().map(used).collect()
     }
 
+    /// Free blocks of `least` to `largest` bytes: with `cached` those in threads' caches, else all others; the first `most` by
+    /// address, or the largest.
+    fn free_blocks(
+        &self,
+        py: Python<'_>,
+        least: u64,
+        largest: u64,
+        cached: bool,
+        by_address: bool,
+        most: usize,
+    ) -> FreeBlocks {
+        let asked = Asked { least, largest, cached, by_address, most };
+        free_blocks(py.detach(|| self.0.free_blocks(&asked)))
+    }
+
     /// The first `most` used blocks of `least` to `largest` bytes, ascending.
     fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<Member> {
         self.0.first_used(least, largest, most).into_iter().map(used).collect()
@@ -142,6 +160,12 @@ impl Tcmalloc {
     #[getter]
     fn miscounted(&self) -> Vec<Damage> {
         damage_rows(&self.0.miscounted)
+    }
+
+    /// Lists of free blocks outside of spans that are not as they say.
+    #[getter]
+    fn broken(&self) -> Vec<Damage> {
+        damage_rows(&self.0.broken)
     }
 
     /// Maximal runs of unused bytes, of at least `minimum`.

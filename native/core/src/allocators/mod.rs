@@ -4,6 +4,7 @@
 pub(crate) mod block;
 pub(crate) mod claimed;
 pub(crate) mod damage;
+pub(crate) mod free_blocks;
 pub mod glibc;
 pub(crate) mod groups;
 pub(crate) mod heaps;
@@ -26,6 +27,7 @@ pub(crate) mod walk;
 
 pub use claimed::Claimed;
 pub use damage::Damage;
+pub use free_blocks::{Asked, FreeBlocks};
 pub use heaps::{Heaps, SharedHeaps};
 pub use list_heads::find_list_heads;
 pub use part::{Part, Parts, PARTS};

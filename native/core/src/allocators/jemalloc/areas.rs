@@ -51,14 +51,14 @@ pub(crate) struct Areas {
 }
 
 impl Areas {
-    /// The pieces as areas, and how many of them had to give way: two may claim the same pages while an extent is split or
+    /// The pieces as areas, and where those begin that had to give way: two may claim the same pages while an extent is split or
     /// merged; blocks win.
-    pub(crate) fn of(mut all: Vec<Piece>) -> (Areas, u64) {
+    pub(crate) fn of(mut all: Vec<Piece>) -> (Areas, Vec<u64>) {
         all.sort_unstable_by_key(|piece| (piece.start, !piece.is_run()));
-        let (mut pieces, mut overlaps) = (Vec::<Piece>::with_capacity(all.len()), 0);
+        let (mut pieces, mut overlaps) = (Vec::<Piece>::with_capacity(all.len()), Vec::new());
         for mut piece in all {
             if let Some(last) = pieces.last_mut().filter(|last| last.end > piece.start) {
-                overlaps += 1;
+                overlaps.push(piece.start);
                 if piece.is_run() && !last.is_run() {
                     last.end = piece.start;
                     if last.start == last.end {

@@ -1,5 +1,6 @@
 //! The areas of jemalloc part by part; its blocks, its unused bytes.
 
+use crate::allocators::free_blocks::{Asked, FreeBlocks};
 use crate::allocators::jemalloc::areas::{Area, Piece, Span};
 use crate::allocators::jemalloc::walk::Jemalloc;
 use crate::allocators::part::{Part, Parts};
@@ -165,6 +166,20 @@ impl Jemalloc {
         meant.flat_map(|(place, run)| {
             bits::members(self.runs.used_of(place)).map(|number| (run.block(number), run.stride))
         })
+    }
+
+    /// The free blocks that are meant; a thread's cache has those that are cached.
+    pub fn free_blocks(&self, asked: &Asked) -> FreeBlocks {
+        let meant =
+            self.runs.runs.iter().enumerate().filter(|(place, run)| asked.takes(run.stride) && !self.is_own(*place));
+        asked.rows_of(meant.flat_map(|(place, run)| {
+            let is_meant = move |number: &u64| match part_of(self.runs.used_of(place), self.cached_of(place), *number) {
+                Part::Cached => asked.cached,
+                Part::Used => false,
+                _ => !asked.cached,
+            };
+            (0..run.count).filter(is_meant).map(|number| (run.block(number), run.stride))
+        }))
     }
 
     /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes.

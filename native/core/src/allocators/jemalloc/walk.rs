@@ -1,6 +1,6 @@
 //! Everything that some jemallocs have: extents, base blocks, and which blocks are handed out, cached and free.
 
-use crate::allocators::damage::{Damage, ABSENT, READABLE};
+use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::jemalloc::areas::{Areas, Piece, Span};
 use crate::allocators::jemalloc::base::{blocks_of, find_blocks, led_into};
 use crate::allocators::jemalloc::caches::{Bin, Caches, Finder};
@@ -14,7 +14,7 @@ use crate::bytes::range_at;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
@@ -82,12 +82,14 @@ pub struct ClassUse {
 }
 
 /// What was not as it is at rest: a thread was inside jemalloc. Extents that a thread is just changing, blocks that a cache has
-/// and a slab too, and entries of caches that lead to no block of their class.
+/// and a slab too, and entries of caches that lead to no block of their class; `bins`: of how many bins of caches these two
+/// may be the doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub extents: u64,
     pub both: u64,
     pub astray: u64,
+    pub bins: u64,
 }
 
 /// All of some jemallocs, by address.
@@ -108,6 +110,8 @@ pub struct Jemalloc {
     pub damage: Vec<Damage>,
     /// Slabs whose bitmap and count of free regions differ.
     pub miscounted: Vec<Damage>,
+    /// Extents that are being changed, blocks that a cache has and another or a slab too, and what is no block in a cache.
+    pub unfinished: Vec<Damage>,
 }
 
 /// What is gathered of one jemalloc after the other.
@@ -118,13 +122,14 @@ struct Gathered {
     owners: BTreeMap<u64, (u32, u32, bool)>,
     pieces: Vec<Piece>,
     larges: Vec<Large>,
-    /// By bins of caches.
-    cached: Vec<Vec<u64>>,
+    /// By bins of caches, with whether one has what is no block.
+    cached: Vec<(Vec<u64>, bool)>,
     lists: Vec<u64>,
     caches: Vec<usize>,
     moving: InMotion,
     damage: Vec<Damage>,
     miscounted: Vec<Damage>,
+    unfinished: Vec<Damage>,
 }
 
 /// Reads all of some jemallocs. `anonymous`: where their own memory may lie, ascending.
@@ -202,7 +207,10 @@ impl Gathered {
             State::Retained => Span::Retained,
             State::Moving => Span::Moving,
         };
-        self.moving.extents += u64::from(span == Span::Moving);
+        if span == Span::Moving {
+            self.moving.extents += 1;
+            self.unfinished.push(Damage::new(extent.at, "state of an extent", "one that lasts", "one in between"));
+        }
         self.pieces.push(Piece { arena: extent.arena, ..Piece::new(extent.start, extent.end, span, root) });
     }
 
@@ -267,9 +275,18 @@ impl Gathered {
         let Caches { count, bins } = caches;
         self.caches.push(count);
         for Bin { class, list, blocks } in bins {
-            let right: Vec<u64> = blocks.iter().copied().filter(|block| is_right(*block, class)).collect();
-            self.moving.astray += (blocks.len() - right.len()) as u64;
-            self.cached.push(right);
+            let mut right = Vec::with_capacity(blocks.len());
+            for (block, entry) in blocks.iter().copied().zip((list..).step_by(8)) {
+                if is_right(block, class) {
+                    right.push(block);
+                } else {
+                    let expected = "a block of its size";
+                    self.unfinished.push(Damage::new(entry, "entry of a thread's cache", expected, hex(block)));
+                }
+            }
+            let astray = (blocks.len() - right.len()) as u64;
+            self.moving.astray += astray;
+            self.cached.push((right, astray > 0));
             self.lists.push(list);
         }
     }
@@ -286,26 +303,39 @@ impl Gathered {
         // A run whose extent had to give way is in no area.
         let kept = |start: u64| areas.is_run(start);
         self.runs.retain(|(run, _)| kept(run.start));
-        self.moving.extents += overlaps;
+        self.moving.extents += overlaps.len() as u64;
+        let overlap = |start: &u64| Damage::new(*start, "pages of an extent", "of one", "of two");
+        self.unfinished.extend(overlaps.iter().map(overlap));
         let mut owners: Vec<(u32, u32, bool)> = Vec::with_capacity(self.runs.len());
         owners.extend(self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start)));
         let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
         let (mut cached, mut own) = (bits::Bits::new(runs.block_numbers()), bits::Bits::new(runs.block_numbers()));
         // How many caches have a block.
         let mut listed: HashMap<u64, u32> = HashMap::new();
-        self.cached.iter().flatten().for_each(|block| *listed.entry(*block).or_default() += 1);
-        for bin in &self.cached {
+        self.cached.iter().flat_map(|(bin, _)| bin).for_each(|block| *listed.entry(*block).or_default() += 1);
+        let mut off = Vec::new();
+        for (bin, has_astray) in &self.cached {
             // A flush has made the last ones free and does not yet say so; what is not free of these was handed out again,
             // or is in the cache that took it.
             let is_off = |block: &u64| runs.block_at(*block).is_none() || listed[block] > 1;
             let kept = bin.iter().position(is_off).unwrap_or(bin.len());
-            self.moving.both += bin[kept..].iter().filter(|block| is_off(block)).count() as u64;
+            let of_bin: HashSet<u64> = bin[kept..].iter().copied().filter(is_off).collect();
+            self.moving.both += of_bin.len() as u64;
+            self.unfinished.extend(of_bin.iter().map(|block| {
+                let place = if listed[block] > 1 { "twice in caches" } else { "in its slab too" };
+                Damage::new(*block, "block in a thread's cache", "free once", place)
+            }));
+            off.push((of_bin, *has_astray));
             for number in bin[..kept].iter().filter_map(|block| Some(runs.block_at(*block)?.number)).collect::<Vec<_>>()
             {
                 cached.set(number);
                 runs.clear(number);
             }
         }
+        self.moving.bins = fewest(off);
+        self.unfinished.sort_by_key(|damage| damage.address);
+        self.unfinished.dedup();
+        self.unfinished.truncate(MAX_DAMAGE);
         for list in &self.lists {
             let large = runs.run_at(*list).filter(|place| !owners[*place].2);
             if let Some(number) = large.map(|place| runs.first_block(place)) {
@@ -313,9 +343,24 @@ impl Gathered {
                 runs.clear(number);
             }
         }
-        let Gathered { larges, caches, moving, damage, miscounted, .. } = self;
-        Ok(Jemalloc { runs: Arc::new(runs), owners, cached, own, areas, larges, caches, moving, damage, miscounted })
+        let (runs, Gathered { larges, caches, moving, damage, miscounted, unfinished, .. }) = (Arc::new(runs), self);
+        Ok(Jemalloc { runs, owners, cached, own, areas, larges, caches, moving, damage, miscounted, unfinished })
     }
+}
+
+/// Of how few bins it may be that blocks are where they must not be: `off`, of each bin its own, and whether it has others that
+/// prove it to be one of them. One that is being emptied has many that others have, too.
+fn fewest(mut off: Vec<(HashSet<u64>, bool)>) -> u64 {
+    let is_left = |(blocks, proven): &(HashSet<u64>, bool)| *proven || !blocks.is_empty();
+    let mut count = 0;
+    off.retain(is_left);
+    while let Some(place) = (0..off.len()).max_by_key(|place| (off[*place].1, off[*place].0.len())) {
+        let (most, _) = off.swap_remove(place);
+        count += 1;
+        off.iter_mut().for_each(|(blocks, _)| blocks.retain(|block| !most.contains(block)));
+        off.retain(is_left);
+    }
+    count
 }
 
 impl Jemalloc {
@@ -400,5 +445,22 @@ impl Jemalloc {
             *row = (row.0 + 1, row.1 + used, row.2 + run.count - used - u64::from(self.is_own(place)));
         }
         rows.into_iter().map(|(size, (runs, used, free))| (size, runs, used, free)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One bin that is emptied explains what two others have of it; one with what is no block counts in any case.
+    #[test]
+    fn fewest_bins() {
+        let bins = |off: &[(&[u64], bool)]| {
+            fewest(off.iter().map(|(blocks, proven)| (blocks.iter().copied().collect(), *proven)).collect())
+        };
+        assert_eq!(bins(&[(&[1, 2, 3], false), (&[1], false), (&[3], false)]), 1);
+        assert_eq!(bins(&[(&[1, 2], false), (&[2, 3], false), (&[], true)]), 3);
+        assert_eq!(bins(&[(&[1], true), (&[1, 2], false), (&[2], false)]), 2);
+        assert_eq!(bins(&[(&[], false)]), 0);
     }
 }

@@ -1,5 +1,6 @@
 //! A mapping of mallocng part by part, and its unused bytes.
 
+use crate::allocators::free_blocks::{Asked, FreeBlocks};
 use crate::allocators::mallocng::groups::Mallocng;
 use crate::allocators::part::Part;
 use crate::error::Result;
@@ -54,6 +55,15 @@ impl Mallocng {
             }
         }
         show_some(show, group.slot(index), group.end, Part::Header);
+    }
+
+    /// The free slots that are meant, each with its header; none is in a cache.
+    pub fn free_blocks(&self, asked: &Asked) -> FreeBlocks {
+        let meant = self.groups.iter().filter(|group| asked.takes(group.stride) && !asked.cached);
+        asked.rows_of(meant.flat_map(|group| {
+            let is_free = |index: &u64| group.free() >> index & 1 == 1;
+            (0..u64::from(group.count)).filter(is_free).map(|index| (group.slot(index), group.stride))
+        }))
     }
 
     /// Maximal runs of unused bytes, of at least `minimum`.

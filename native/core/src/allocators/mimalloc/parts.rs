@@ -1,9 +1,11 @@
 //! A segment of mimalloc part by part, and its unused bytes.
 
+use crate::allocators::free_blocks::{Asked, FreeBlocks};
 use crate::allocators::mimalloc::page::{list_of, Page};
 use crate::allocators::mimalloc::segments::Mimalloc;
 use crate::allocators::mimalloc::spans::{Segment, Span};
 use crate::allocators::part::Part;
+use crate::bits;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
@@ -93,6 +95,17 @@ impl Mimalloc {
             }
         });
         found
+    }
+
+    /// The free blocks of pages that are meant, whether they were handed out before or not; none is in a cache.
+    pub fn free_blocks(&self, asked: &Asked) -> FreeBlocks {
+        let meant = self.pages.iter().filter(|page| asked.takes(page.size) && !asked.cached);
+        asked.rows_of(meant.flat_map(|page| {
+            let words = self.words_of(page);
+            // Beyond its words no block was handed out.
+            let is_free = |number: &u64| *number >= 64 * words.len() as u64 || !bits::get(words, *number);
+            (0..page.reserved).filter(is_free).map(|number| (page.block(number), page.size))
+        }))
     }
 
     /// Maximal runs of unused bytes, of at least `minimum`.

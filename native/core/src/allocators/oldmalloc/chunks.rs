@@ -2,6 +2,7 @@
 
 use crate::allocators::block::Cell;
 use crate::allocators::damage::Damage;
+use crate::allocators::free_blocks::{Asked, FreeBlocks};
 use crate::allocators::oldmalloc::layout::{GRAIN, HEADER};
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
@@ -189,6 +190,12 @@ impl Oldmalloc {
         rows.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
         rows.truncate(most);
         rows
+    }
+
+    /// The free chunks that are meant; none is in a cache.
+    pub fn free_blocks(&self, asked: &Asked) -> FreeBlocks {
+        let meant = self.all().filter(|(cell, used)| !used && !asked.cached && asked.takes(cell.size));
+        asked.rows_of(meant.map(|(cell, _)| (cell.address, cell.size)))
     }
 
     /// Maximal runs of unused bytes, of at least `minimum`: a free chunk has no free neighbour.

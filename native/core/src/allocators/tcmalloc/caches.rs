@@ -39,19 +39,20 @@ pub(crate) struct Waiting {
 /// All that waits, by the static data of a module (`data`, each range with where it begins), for classes of these `sizes`.
 pub(crate) fn waiting(space: &Space, data: &[(u64, Vec<u8>)], anonymous: &[(u64, u64)], sizes: &[u64]) -> Waiting {
     let mut found = Waiting::default();
-    if let Some((bytes, stride)) = data.iter().find_map(|(_, bytes)| central_lists(bytes, sizes.len())) {
+    let central = data.iter().find_map(|(start, bytes)| Some((start, bytes, central_lists(bytes, sizes.len())?)));
+    if let Some((start, bytes, (first, stride))) = central {
         found.has_central = true;
-        add_central(bytes, stride, sizes.len(), &mut found);
+        add_central((start + first as u64, &bytes[first..]), stride, sizes.len(), &mut found);
     }
     let finder = Caches { space, anonymous, sizes };
     let caches = finder.all(data);
-    caches.values().for_each(|bytes| finder.add(bytes, &mut found));
+    caches.iter().for_each(|(at, bytes)| finder.add(*at, bytes, &mut found));
     found.caches = caches.into_keys().collect();
     found
 }
 
-/// The bytes from the list of class 0 on, and how far the lists lie apart.
-fn central_lists(bytes: &[u8], classes: usize) -> Option<(&[u8], usize)> {
+/// Where the list of class 0 lies, and how far the lists lie apart.
+fn central_lists(bytes: &[u8], classes: usize) -> Option<(usize, usize)> {
     let class = |at: usize| u64_at(bytes, at + CLASS_AT);
     for at in (0..bytes.len().saturating_sub(CENTRAL_BYTES * classes)).step_by(ALIGNMENT as usize) {
         if class(at) != 1 {
@@ -67,21 +68,23 @@ fn central_lists(bytes: &[u8], classes: usize) -> Option<(&[u8], usize)> {
                 u64_at(list, CLASS_AT) == number as u64 && used <= size && size <= most && most <= SLOTS as u32
             };
             if (1..classes).all(fits) {
-                return Some((&bytes[at - stride..], stride));
+                return Some((at - stride, stride));
             }
         }
     }
     None
 }
 
-fn add_central(bytes: &[u8], stride: usize, classes: usize, found: &mut Waiting) {
+/// `bytes`: those from the list of class 0 on, which is at `start`.
+fn add_central((start, bytes): (u64, &[u8]), stride: usize, classes: usize, found: &mut Waiting) {
     for class in 1..classes {
         let list = &bytes[class * stride..];
         found.locked += u64::from(u32_at(list, 0) != 0);
         for slot in 0..u32_at(list, USED_SLOTS_AT).min(SLOTS as u32) as usize {
-            let head = u64_at(list, SLOTS_AT + 16 * slot);
-            let last = u64_at(list, SLOTS_AT + 16 * slot + 8);
-            found.chains.push(Chain { head, last: Some(last), length: None, class, listed: Listed::Transfer });
+            let place = SLOTS_AT + 16 * slot;
+            let (head, last) = (u64_at(list, place), Some(u64_at(list, place + 8)));
+            let at = start + (class * stride + place) as u64;
+            found.chains.push(Chain { at, head, last, length: None, class, listed: Listed::Transfer });
         }
     }
 }
@@ -160,12 +163,13 @@ impl Caches<'_> {
         (1..self.sizes.len()).map(|class| u64::from(u32_at(bytes, LIST * class + 8))).sum()
     }
 
-    fn add(&self, bytes: &[u8], found: &mut Waiting) {
+    /// The lists of the cache at an address.
+    fn add(&self, cache: u64, bytes: &[u8], found: &mut Waiting) {
         for class in 1..self.sizes.len() {
             let (head, length) = (u64_at(bytes, LIST * class), u64::from(u32_at(bytes, LIST * class + 8)));
             if head != 0 || length > 0 {
-                let length = Some(length);
-                found.chains.push(Chain { head, last: None, length, class, listed: Listed::ThreadCache });
+                let (at, length) = (cache + (LIST * class) as u64, Some(length));
+                found.chains.push(Chain { at, head, last: None, length, class, listed: Listed::ThreadCache });
             }
         }
     }

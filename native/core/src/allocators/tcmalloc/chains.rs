@@ -1,11 +1,14 @@
 //! Free blocks in chains: each one's first word leads to the next.
 
+use crate::allocators::damage::{hex, Damage};
 use crate::bytes::u64_at;
 use crate::error::Cancelled;
 use crate::memory::space::Space;
 use crate::work::Control;
 
 const LINK: usize = 8;
+/// What a block is that was freed twice.
+pub(crate) const FREED: &str = "block in lists of free blocks";
 
 /// Where a free block waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +17,22 @@ pub(crate) enum Listed {
     ThreadCache,
 }
 
-/// Blocks of one class from `head` on, up to a 0; what is said of them elsewhere: the last one, and how many they are.
+/// What a word of a chain leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// A block of the class that no chain had so far.
+    New,
+    /// One that is free already: in a chain, or in its span.
+    Again,
+    /// No block of the class.
+    Astray,
+}
+
+/// Blocks of one class from `head` on, which stands at `at`, up to a 0; what is said of them elsewhere: the last one, and how
+/// many they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
+    pub(crate) at: u64,
     pub(crate) head: u64,
     pub(crate) last: Option<u64>,
     pub(crate) length: Option<u64>,
@@ -30,32 +46,28 @@ struct Followed {
     at: u64,
     before: u64,
     count: u64,
-    is_whole: bool,
 }
 
 /// Follows chains, all of them one step after the other, as each step takes a read: shows each block, whose answer tells
-/// whether that is one of the class that no chain had so far. Returns how many chains are not as they say of themselves.
+/// what it is. Returns of each chain that is not as it says of itself where that shows.
 pub(crate) fn follow(
     space: &Space,
     control: &Control<'_>,
     chains: &[Chain],
-    mut show: impl FnMut(u64, &Chain) -> bool,
-) -> Result<u64, Cancelled> {
-    let start = |chain: &Chain| Followed { chain: *chain, at: chain.head, before: 0, count: 0, is_whole: false };
+    mut show: impl FnMut(u64, &Chain) -> Link,
+) -> Result<Vec<Damage>, Cancelled> {
+    let start = |chain: &Chain| Followed { chain: *chain, at: chain.head, before: 0, count: 0 };
     let mut open: Vec<Followed> = chains.iter().map(start).collect();
-    let (mut off, mut bytes) = (0, Vec::new());
+    let (mut off, mut bytes) = (Vec::new(), Vec::new());
     while !open.is_empty() {
         control.advance(0)?;
-        let mut ended = Vec::new();
         open.retain_mut(|one| {
-            let goes_on = one.at != 0 && show(one.at, &one.chain);
-            if !goes_on {
-                one.is_whole = one.at == 0;
-                ended.push(one.agrees());
+            let link = if one.at == 0 { None } else { Some(show(one.at, &one.chain)) };
+            if link != Some(Link::New) {
+                off.extend(one.damage(link));
             }
-            goes_on
+            link == Some(Link::New)
         });
-        off += ended.into_iter().filter(|agrees| !agrees).count() as u64;
         let places: Vec<u64> = open.iter().map(|one| one.at).collect();
         bytes.resize(places.len() * LINK, 0);
         let good = space.many(&places, LINK, &mut bytes);
@@ -69,8 +81,22 @@ pub(crate) fn follow(
 }
 
 impl Followed {
-    fn agrees(&self) -> bool {
-        let Chain { last, length, .. } = self.chain;
-        self.is_whole && last.is_none_or(|last| last == self.before) && length.is_none_or(|length| length == self.count)
+    /// What is wrong with it where it ends, at a 0 if `link` is None.
+    fn damage(&self, link: Option<Link>) -> Option<Damage> {
+        let Chain { at, last, length, .. } = self.chain;
+        match link {
+            Some(Link::Astray) => {
+                let from = if self.before == 0 { at } else { self.before };
+                Some(Damage::new(from, "link of a free block", "a block of its size", hex(self.at)))
+            }
+            Some(_) => Some(Damage::new(self.at, FREED, "free once", "free twice")),
+            None if length.is_some_and(|length| length != self.count) => {
+                let expected = format!("{} blocks", length.unwrap_or_default());
+                Some(Damage::new(at, "list of free blocks", expected, self.count.to_string()))
+            }
+            None => last.filter(|last| *last != self.before).map(|last| {
+                Damage::new(at, "list of free blocks", format!("its last block at {last:#x}"), hex(self.before))
+            }),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The areas of tcmalloc part by part; its blocks, its unused bytes.
 
+use crate::allocators::free_blocks::{Asked, FreeBlocks};
 use crate::allocators::part::{Part, Parts};
 use crate::allocators::tcmalloc::areas::{Area, Piece, Use};
 use crate::allocators::tcmalloc::walk::Tcmalloc;
@@ -160,6 +161,19 @@ impl Tcmalloc {
         meant.flat_map(|(place, run)| {
             bits::members(self.runs.used_of(place)).map(|number| (run.block(number), run.stride))
         })
+    }
+
+    /// The free blocks that are meant; a thread's cache has those that are cached.
+    pub fn free_blocks(&self, asked: &Asked) -> FreeBlocks {
+        let meant = self.runs.runs.iter().enumerate().filter(|(_, run)| asked.takes(run.stride));
+        asked.rows_of(meant.flat_map(|(place, run)| {
+            let is_meant = move |number: &u64| match self.part_of(place, *number) {
+                Part::Cached => asked.cached,
+                Part::Used => false,
+                _ => !asked.cached,
+            };
+            (0..run.count).filter(is_meant).map(|number| (run.block(number), run.stride))
+        }))
     }
 
     /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes.

@@ -1,11 +1,11 @@
 //! Everything that some tcmallocs have: spans, their own memory, and which blocks are handed out and where free ones wait.
 
-use crate::allocators::damage::Damage;
+use crate::allocators::damage::{hex, Damage};
 use crate::allocators::runs::{Run, Runs};
 use crate::allocators::spread::spread;
 use crate::allocators::tcmalloc::areas::{Areas, Piece, Use};
 use crate::allocators::tcmalloc::caches::{waiting, Waiting};
-use crate::allocators::tcmalloc::chains::{follow, Chain, Listed};
+use crate::allocators::tcmalloc::chains::{follow, Chain, Link, Listed, FREED};
 use crate::allocators::tcmalloc::layout::{size_tables, Location, Shape, Span, SPAN_BYTES};
 use crate::allocators::tcmalloc::map::{named_spans, spans};
 use crate::allocators::tcmalloc::metadata::chunks;
@@ -93,6 +93,8 @@ pub struct Tcmalloc {
     pub damage: Vec<Damage>,
     /// Spans whose free blocks and count of others differ.
     pub miscounted: Vec<Damage>,
+    /// Lists of free blocks outside of spans that are not as they say.
+    pub broken: Vec<Damage>,
 }
 
 /// The static data of a module, each range with where it begins.
@@ -112,29 +114,39 @@ fn read_data(space: &Space, data: &[(u64, u64)]) -> Vec<(u64, Vec<u8>)> {
     data.iter().map(&mut read).collect()
 }
 
-/// What one span's free blocks are: bits for those that are not free, and whether these are as many as it says.
+/// What one span's free blocks are: bits for those that are not free, whether these are as many as it says, and where the
+/// list of the free ones breaks.
 struct Counted {
     used: Vec<u64>,
     fits: bool,
+    broken: Option<Damage>,
 }
+
+/// Where a span's own list begins.
+const OBJECTS_AT: u64 = 32;
 
 /// Follows the free ones of a span of `count` blocks of `size` bytes; what cannot be read are zeros.
 fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -> Counted {
     let mut used = vec![u64::MAX; count.div_ceil(64) as usize];
     bits::clear_range(&mut used, count, count.next_multiple_of(64));
-    let (mut at, mut free) = (span.objects, 0);
+    let (mut at, mut free, mut from) = (span.objects, 0, span.at + OBJECTS_AT);
     let bytes = if at == 0 { &[] } else { window.available(span.start, (count * size) as usize) };
     while at != 0 {
         let inside = at.wrapping_sub(span.start);
         // Dividing 32 bits takes half as long.
         let number = u32::try_from(inside).map_or(u64::MAX, |inside| u64::from(inside / size as u32));
-        if number >= count || number * size != inside || !bits::get(&used, number) {
-            return Counted { used, fits: false };
+        let is_block = number < count && number * size == inside;
+        if !is_block || !bits::get(&used, number) {
+            let broken = Some(match is_block {
+                true => Damage::new(at, FREED, "free once", "free twice"),
+                false => Damage::new(from, "link of a free block", "a block of its span", hex(at)),
+            });
+            return Counted { used, fits: false, broken };
         }
         bits::clear_range(&mut used, number, number + 1);
-        (free, at) = (free + 1, word_at(bytes, inside as usize).unwrap_or(0));
+        (free, from, at) = (free + 1, at, word_at(bytes, inside as usize).unwrap_or(0));
     }
-    Counted { used, fits: free + span.handed_out == count }
+    Counted { used, fits: free + span.handed_out == count, broken: None }
 }
 
 /// The sizes of classes that fit most spans of a sample, and how many they fit.
@@ -257,7 +269,8 @@ impl Walked {
             let free = count - counted.used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
             let expected = format!("{free} free, {} others of {count}", count - free);
             let found = format!("{} others", span.handed_out);
-            self.miscounted.push(Damage::new(span.at, "blocks of a span", expected, found));
+            let miscounted = || Damage::new(span.at, "blocks of a span", expected, found);
+            self.miscounted.push(counted.broken.unwrap_or_else(miscounted));
         }
         self.runs.push((Run { start: span.start, stride: size, count }, counted.used));
         Use::Blocks
@@ -303,9 +316,9 @@ impl Gathered {
         let follow_all = |control: &Control<'_>| {
             let mut lists = Lists::new(&runs);
             self.waiting.iter().try_for_each(|(sizes, waiting)| lists.add(space, control, sizes, waiting))?;
-            Ok((lists.cached, lists.transfer, lists.moving))
+            Ok((lists.cached, lists.transfer, lists.moving, lists.broken))
         };
-        let (cached, transfer, moving) = space.task(watcher, None).alone(follow_all)?;
+        let (cached, transfer, moving, mut broken) = space.task(watcher, None).alone(follow_all)?;
         for list in [&cached, &transfer] {
             bits::members(list.words()).for_each(|number| runs.clear(number));
         }
@@ -315,8 +328,10 @@ impl Gathered {
         self.miscounted.sort_by_key(|damage| damage.address);
         self.damage.truncate(MAX_DAMAGE);
         self.miscounted.truncate(MAX_DAMAGE);
-        let Gathered { damage, miscounted, .. } = self;
-        Ok(Tcmalloc { runs: Arc::new(runs), owners, cached, transfer, areas, caches, moving, damage, miscounted })
+        broken.sort_by_key(|damage| damage.address);
+        broken.truncate(MAX_DAMAGE);
+        let (runs, Gathered { damage, miscounted, .. }) = (Arc::new(runs), self);
+        Ok(Tcmalloc { runs, owners, cached, transfer, areas, caches, moving, damage, miscounted, broken })
     }
 }
 
@@ -326,39 +341,48 @@ struct Lists<'a> {
     cached: Bits,
     transfer: Bits,
     moving: InMotion,
+    broken: Vec<Damage>,
 }
 
 impl<'a> Lists<'a> {
     fn new(runs: &'a Runs) -> Lists<'a> {
-        let numbers = runs.block_numbers();
-        Lists { runs, cached: Bits::new(numbers), transfer: Bits::new(numbers), moving: InMotion::default() }
+        let (cached, transfer) = (Bits::new(runs.block_numbers()), Bits::new(runs.block_numbers()));
+        Lists { runs, cached, transfer, moving: InMotion::default(), broken: Vec::new() }
     }
 
     fn add(&mut self, space: &Space, control: &Control<'_>, sizes: &[u64], waiting: &Waiting) -> Result<(), Cancelled> {
         let mut astray = 0;
         let show = |block: u64, chain: &Chain| {
-            let is_taken = self.take(block, sizes[chain.class], chain.listed);
-            astray += u64::from(!is_taken);
-            is_taken
+            let link = self.take(block, sizes[chain.class], chain.listed);
+            astray += u64::from(link != Link::New);
+            link
         };
-        self.moving.chains += follow(space, control, &waiting.chains, show)?;
+        let broken = follow(space, control, &waiting.chains, show)?;
+        self.moving.chains += broken.len() as u64;
         self.moving.astray += astray;
         self.moving.locked += waiting.locked;
+        self.broken.extend(broken);
         Ok(())
     }
 
     /// Whether a block of that size begins there, is not among the free ones of its span, and in no other chain.
-    fn take(&mut self, block: u64, size: u64, listed: Listed) -> bool {
-        let Some(cell) = self.runs.block_at(block).filter(|cell| cell.address == block && cell.size == size) else {
-            return false;
-        };
+    fn take(&mut self, block: u64, size: u64, listed: Listed) -> Link {
+        let run = self.runs.run_at(block).map(|place| self.runs.runs[place]);
+        if run.is_none_or(|run| run.stride != size || (block - run.start) % size != 0) {
+            return Link::Astray;
+        }
+        let Some(cell) = self.runs.block_at(block) else { return Link::Again };
         let is_new = !self.cached.get(cell.number) && !self.transfer.get(cell.number);
         match listed {
             Listed::ThreadCache => self.cached.set(cell.number),
             Listed::Transfer if is_new => self.transfer.set(cell.number),
             Listed::Transfer => (),
         }
-        is_new
+        if is_new {
+            Link::New
+        } else {
+            Link::Again
+        }
     }
 }
 

@@ -1,0 +1,33 @@
+/* freed_twice SEED HOW FILE
+ *
+ * A few blocks of some sizes, of which some are freed; then, by HOW: "twice" frees a block again that waits in a list of
+ * free ones, "written" writes into its first bytes, "sound" does neither. FILE gets the address of that block, 8 bytes; then it waits.
+ */
+#include "target.h"
+
+#define BLOCKS 60
+
+int main(int argc, char **argv)
+{
+    if (argc != 4)
+        abort();
+    uint64_t random = seeded(strtoull(argv[1], NULL, 10));
+    size_t sizes[BLOCKS];
+    void *blocks[BLOCKS];
+    size_t size = 16 * between(&random, 2, 12);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        sizes[i] = i % 3 == 0 ? 16 * between(&random, 2, 12) : size;
+        blocks[i] = malloc(sizes[i]);
+        memset(blocks[i], 0xA5, sizes[i]);
+    }
+    for (size_t i = 0; i < 12; i++)
+        free(blocks[i]);
+    void *volatile block = blocks[between(&random, 0, 3) * 3 + 1];
+    if (strcmp(argv[2], "twice") == 0)
+        free(block);
+    else if (strcmp(argv[2], "written") == 0)
+        *(uint64_t *)block = 0x6161616161616161;
+    uint64_t address = (uint64_t)block;
+    write_file(argv[3], &address, sizeof address);
+    park();
+}
