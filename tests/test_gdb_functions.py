@@ -18,6 +18,8 @@ import pytest
 from support.gdb_side import GDB, batch, compiled, executed, gdb, home, needs_gdb, own_lines
 from support.programs import PATIENCE, ask, interpreter_of, running
 
+from gdbheap.python.disclosure import VARIABLE
+
 pytestmark = needs_gdb
 CODE = """
 import os, random, sys
@@ -27,6 +29,13 @@ class Session:
 rng = random.Random(int(sys.argv[1]))
 sessions = [Session(rng.randrange(600, 90_000)) for _ in range(500)]
 print(*(f"{id(one):#x}" for one in sessions), file=sys.stderr, flush=True)
+os.read(0, 1)
+"""
+# Keeps an object by a key that is secret.
+KEPT = """
+import os, sys
+SESSIONS = {sys.argv.pop(): bytearray(5000)}
+print(*(f"{id(one):#x}" for one in SESSIONS.values()), file=sys.stderr, flush=True)
 os.read(0, 1)
 """
 # Uses what it allocated, one block after the other.
@@ -69,6 +78,21 @@ def test_as_heap_at_says(rng: random.Random, tmp_path: Path) -> None:
     assert (name, owner) == (f'"{said["object"]["type"]}"', f'"{said["path"]}"')
     assert f"sessions[{number}]" in owner and same == "1"
     assert none == ["0", "0", '"(none)"', '"(none)"']
+
+
+def test_no_contents(rng: random.Random, tmp_path: Path) -> None:
+    """GDBHEAP_NO_TEXT is for expressions too, from the first one on and after a command that showed keys; without it
+    the program's own key is in the way, so that this can fail."""
+    key = "".join(rng.choices("abcdefghijklmnop", k=20))
+    with running([interpreter_of("stripped"), "-c", KEPT, key], tmp_path) as target:
+        place = int(target.stderr.split()[0], 16)
+        asked = [f"print $heap_owner({place})", f"heap at {place} --path --no-text", f"print $heap_owner({place})"]
+        shown = printed(batch(["-p", str(target.pid)], asked, home(tmp_path)).stdout)
+        done = batch(["-p", str(target.pid)], asked, {**home(tmp_path), VARIABLE: "1"})
+    assert len(shown) == 2 and all(key in line for line in shown), shown
+    hidden = printed(done.stdout)
+    assert len(hidden) == 2 and all("SESSIONS" in line for line in hidden), hidden
+    assert key not in done.stdout + done.stderr
 
 
 def test_in_a_condition(rng: random.Random, tmp_path: Path) -> None:
