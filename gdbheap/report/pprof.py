@@ -31,9 +31,12 @@ def pprof(stacks: Sequence[AllocatingStack], began: int, mean: int) -> bytes:
     return _file(KINDS, rows, began, mean)
 
 
-def pprof_of_tree(stacks: Iterable[Weighted]) -> bytes:
-    """The file of a tree: for each of its leaves the way there, the bytes and how many things they are."""
-    return _file(OF_TREE, ((frames, (count, size)) for frames, size, count in stacks), time.time_ns(), 1)
+def pprof_of_tree(stacks: Sequence[Weighted]) -> bytes:
+    """The file of a tree: for each of its leaves the way there, the bytes and how many blocks they are, where any were
+    counted."""
+    rows = [(frames, (count, size)) for frames, size, count in stacks]
+    left_out = 0 if any(count for _frames, (count, _size) in rows) else 1
+    return _file(OF_TREE[left_out:], ((frames, row[left_out:]) for frames, row in rows), time.time_ns(), 1)
 
 
 def _file(
