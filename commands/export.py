@@ -37,8 +37,9 @@ class Options(Several):
     """The options of gdbheap export."""
 
     output: str = valued(
-        "-o", "DIR", "the folder to write; with --partition also a URL; of heapsnapshot a file", "", str
-    )
+        "-o", "DIR", "the folder to write; with --partition also a URL; of heapsnapshot a file", "", str,
+        needed=True,
+    )  # fmt: skip
     format: str = valued(
         "--format", "FORMAT", "parquet (the default), csv, sqlite or heapsnapshot", PARQUET,
         one_of([PARQUET, CSV, SQLITE, HEAPSNAPSHOT]),

@@ -37,7 +37,13 @@ MEMORY = Subject(
         "other": (("#a9cdf0", "#97c1ea", "#bcd9f5"), ("#1f4a73", "#193f63", "#265482")),
         "rest": (("#d9d9d9",) * 3, ("#474747",) * 3),
     },
-    {"used": "in use", "free": "free", "overhead": "the allocator's own", "other": "of no allocator", "rest": "several"},
+    {
+        "used": "in use",
+        "free": "free",
+        "overhead": "the allocator's own",
+        "other": "of no allocator",
+        "rest": "several",
+    },
     "smaller part",
     "block",
 )
