@@ -81,7 +81,9 @@ def main() -> None:
     try:
         with fleet(folder, words.hosts, words.workers) as found:
             looks = 2 * words.hosts * words.workers
-            print(f"{looks} looks at {looks // 2} processes on two days were exported in {time.monotonic() - began:.0f} s")
+            print(
+                f"{looks} looks at {looks // 2} processes on two days were exported in {time.monotonic() - began:.0f} s"
+            )
             began = time.monotonic()
             answers = {title: asked(found.folder, title) for title in QUERIES}
             print(f"DuckDB answered in {time.monotonic() - began:.1f} s")

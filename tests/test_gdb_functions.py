@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import random
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import termios
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -137,14 +139,47 @@ def until(screen: IO[bytes], text: str) -> str:
     raise AssertionError(f"{text!r} was not drawn: {seen!r}")
 
 
-def test_the_window(tmp_path: Path) -> None:
-    """``layout heap`` shows the ledger, and it is gone with the layout."""
+# A window that holds what is written as curses do: a character in the last column takes the cursor to the next row.
+WINDOW = """
+from gdbheap.commands.gdb import registration, window
+class Window:
+    width, height, title = COLUMNS, 40, ""
+    def is_valid(self): return True
+    def erase(self): self.rows = [""]
+    def write(self, text):
+        for character in text:
+            if character != "\\n":
+                self.rows[-1] += character
+            if character == "\\n" or len(self.rows[-1]) == self.width:
+                self.rows.append("")
+shown = Window()
+window.LedgerWindow(shown, registration._ledger).render()
+print("\\n".join("|" + row for row in shown.rows))
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 80, 150])
+def test_rows_of_the_window(columns: int, tmp_path: Path) -> None:
+    """The ledger's lines are rows one below the other, however few columns there are; the empty ones are its own."""
+    script = tmp_path / "window.py"
+    script.write_text(WINDOW.replace("COLUMNS", str(columns)))
+    with running([interpreter_of("stripped"), "-c", CODE, "1"], tmp_path) as target:
+        done = batch(["-p", str(target.pid)], [f"source {script}"], home(tmp_path))
+    rows = re.findall(r"^\|(.*)$", done.stdout, re.MULTILINE)
+    table = rows[next(place for place, row in enumerate(rows) if row.startswith("what")) :]
+    end = next(place for place, row in enumerate(table) if row.startswith("total"))
+    assert end > 8 and all(0 < len(row) < columns for row in table[:end]), rows
+
+
+@contextlib.contextmanager
+def terminal_of(columns: int, tmp_path: Path) -> Iterator[IO[bytes]]:
+    """A gdb that is attached to a process, in a terminal with so many columns."""
     pty = pytest.importorskip("pty")
     try:
         master, slave = pty.openpty()
     except OSError:
         pytest.skip("there is no terminal to be had")
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 150, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
     environment = {**home(tmp_path), "TERM": "xterm"}
     command = [interpreter_of("stripped"), "-c", CODE, "1"]
     with running(command, tmp_path) as target, open(master, "wb+", 0) as screen:
@@ -153,11 +188,17 @@ def test_the_window(tmp_path: Path) -> None:
         os.close(slave)
         try:
             until(screen, "(gdb) ")
-            screen.write(b"layout heap\n")
-            seen = until(screen, "unexplained")
-            screen.write(b"tui disable\nprint 6 * 7\n")
-            until(screen, "= 42")
+            yield screen
         finally:
             run.kill()
             run.wait()
+
+
+def test_the_window(tmp_path: Path) -> None:
+    """``layout heap`` shows the ledger, and it is gone with the layout."""
+    with terminal_of(150, tmp_path) as screen:
+        screen.write(b"layout heap\n")
+        seen = until(screen, "unexplained")
+        screen.write(b"tui disable\nprint 6 * 7\n")
+        until(screen, "= 42")
     assert "chunks in use" in seen and "total" in seen and "Traceback" not in seen
