@@ -30,7 +30,7 @@ _gdbheap()
         snapshot) words="--with-contents --owners --blocks --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         diff) words="--limit= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         report) words="--children --name= --cgroup= -o= --with-contents --owners --process= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        growth) words="--duration= --count= --no-stacks --folded= --svg= --speedscope= --perf --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        growth) words="--duration= --count= --no-stacks --folded= --svg= --speedscope= --pprof= --perf --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         catch) words="--size= --min= --max= --block= --grows --count= --duration= --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         record) words="--children --name= --cgroup= -o= --every= --duration= --stop --snapshot-every= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         plot) words="-o= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
