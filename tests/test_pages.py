@@ -243,6 +243,14 @@ def test_a_snapshot_has_what_its_options_kept(made: Made, tmp_path: Path) -> Non
     assert without.kept.answer is None and "with --owners heap snapshot keeps it" in without.kept.why
 
 
+def test_sentences_of_pages(made: Made) -> None:
+    """A page begins with a capital letter, and a process without a finding has none that is worth an unknown amount."""
+    (lead,) = re.findall(r'<p class="lead">(.)', made.texts["difference"])
+    assert lead.isupper() or lead.isdigit()
+    rows = made.pages["processes"].tables["processes-table"].rows
+    assert rows and all(row["finding_bytes"] is not None for row in rows)
+
+
 def random_overview(rng: random.Random, count: int, stretches: int = 1) -> Overview:
     """A made-up heap of so many cells, no two neighbours alike, with types of long names, in stretches alike."""
     states, cells = ("used", "free", "top", None), []
