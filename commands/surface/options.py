@@ -67,6 +67,12 @@ class Option:
         return bool(self.metavar) and self.bare is None
 
     @property
+    def values(self) -> tuple[str, ...]:
+        """What it takes, where that is one of a few words."""
+        found: tuple[str, ...] = getattr(self.parse, "names", ())
+        return found
+
+    @property
     def spelling(self) -> str:
         """How usage lines show it."""
         if self.bare is not None:
@@ -108,6 +114,7 @@ def one_of(names: Sequence[str]) -> Callable[[str], str]:
             raise ValueError(f"{text!r} is none of {', '.join(names)}")
         return text
 
+    known.names = tuple(names)  # type: ignore[attr-defined]
     return known
 
 
