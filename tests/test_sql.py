@@ -250,6 +250,9 @@ def test_what_tables_there_are(target: Running, tmp_path: Path) -> None:
         names = {subject: set(done.stdout.split()[1:]) for subject, done in found.items()}
         assert {subject: names[subject] for subject in known} == known and len(every) == 11, found
         assert {"snapshots", "types", "ledger"} <= names[look] and "edges" not in names[look]
+    both = "SELECT count(*) FROM threads, information_schema.schemata WHERE schema_name = 'information_schema'"
+    done = gdbheap("sql", pid, both, "--json")
+    assert json.loads(done.stdout)["rows"][0][0] >= len(os.listdir(f"/proc/{pid}/task"))
 
 
 def test_what_can_be_pasted(target: Running) -> None:

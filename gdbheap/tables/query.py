@@ -56,7 +56,7 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
     with closing(duckdb.connect(":memory:", config=BEFORE)) as database:
         database.execute("SET python_enable_replacements = false")
         named = _named(database, duckdb, text)
-        if LISTING.search(text):
+        if not named and LISTING.search(text):
             _list(database, source)
         elif source.folder is not None:
             _open_folder(database, source.folder, named)
