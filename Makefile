@@ -3,7 +3,7 @@
 # make build  the package in .venv, rebuilt when a source changed
 # make bench  gdbheap against the time to read the heap once
 # make matrix as root, with debootstrap: gdbheap against glibc's own figures on Debian's suites; writes docs/support.md,
-#             then docs/naming.md as make named does, and asks 300 exported processes ten questions by DuckDB and Spark
+#             then docs/naming.md as make named does, and asks 300 exported looks at processes ten questions by DuckDB and Spark
 # make named  how much of real programs' memory has a name, and who holds it; writes docs/naming.md and docs/holders.md
 #             (NAMED=--stops=3: only prints)
 # make site   the documentation as a site, in build/site

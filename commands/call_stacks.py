@@ -12,6 +12,7 @@ from gdbheap.commands.surface.options import Common, process_of_log, valued, who
 from gdbheap.errors import UsageError
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.report.call_stacks import render
+from gdbheap.report.flame import ALLOCATED
 from gdbheap.report.pprof import pprof
 from gdbheap.report.stack_files import KINDS, write_stacks
 
@@ -81,7 +82,7 @@ def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
         else:
             # A picture has no place for what became less.
             rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.stacks if stack.bytes > 0]
-            write_stacks(kind, path, rows, _title(found))
+            write_stacks(kind, path, rows, _title(found), ALLOCATED)
     return found
 
 

@@ -35,7 +35,7 @@ COMMAND = Command(
 
     In JSON, process, where (host, docker, podman, kubernetes, systemd), checks a list of {id, state (ok, refused,
     absent), detail}, reason, advice, failed. The exit status is the one that looking into the process would have.""",
-    example="gdbheap doctor 1234",
+    example="gdbheap doctor",
     needs=MAYBE_PROCESS,
     options=Common,
     answer=_answer,

@@ -37,8 +37,9 @@ class Options(Several):
     """The options of gdbheap export."""
 
     output: str = valued(
-        "-o", "DIR", "the folder to write; with --partition also a URL; of heapsnapshot a file", "", str
-    )
+        "-o", "DIR", "the folder to write; with --partition also a URL; of heapsnapshot FILE.heapsnapshot", "", str,
+        needed=True,
+    )  # fmt: skip
     format: str = valued(
         "--format", "FORMAT", "parquet (the default), csv, sqlite or heapsnapshot", PARQUET,
         one_of([PARQUET, CSV, SQLITE, HEAPSNAPSHOT]),
@@ -70,6 +71,8 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
     if options.format == HEAPSNAPSHOT:
         if options.partition or options.tables:
             raise UsageError("gdbheap export: heapsnapshot is one file of one target: no --partition, no --tables")
+        if not path.endswith(f".{HEAPSNAPSHOT}"):
+            raise UsageError("gdbheap export: DevTools open only a file of that name: -o FILE.heapsnapshot")
         return export_graph(sources[0], path)
     check(path, options.format, options.partition)
     missed: list[str] = []
@@ -117,6 +120,7 @@ COMMAND = Command(
     Parquet needs pyarrow: pip install 'gdbheap[parquet]'.
 
     --format=heapsnapshot writes the graph of references as one file that the memory panel of Chrome's DevTools opens.
+    What is at the same place in two files of one process has the same number there, so that they can be compared.
 
     With --partition each table is a folder of folders, as Hive has them: DIR/blocks/host=web1/pid=1234/data.parquet.
     DuckDB, Spark and Trino read all processes of all hosts as one table (docs/fleet.md). DIR may then be a URL that

@@ -11,8 +11,9 @@ from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import FOLLOWED
 from gdbheap.commands.surface.options import Common, duration, switch, under_seccomp, valued, whole_number
 from gdbheap.commands.surface.progress import tell
-from gdbheap.files import check_writable
+from gdbheap.files import check_writable, write_bytes
 from gdbheap.report.growth import render
+from gdbheap.report.pprof import OF_CALLS, pprof_of_tree
 from gdbheap.report.stack_files import KINDS, write_stacks
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from gdbheap.target.following import Live
 
 __all__ = ["COMMAND"]
+
+PPROF = "pprof"
 
 
 @dataclass
@@ -36,6 +39,7 @@ class Options(Common):
     speedscope: str | None = valued(
         "--speedscope", "FILE", "write the stacks as a file for speedscope.app", None, str
     )  # fmt: skip
+    pprof: str | None = valued("--pprof", "FILE", "write the stacks for go tool pprof", None, str)
     perf: bool = switch(
         "--perf",
         "by a tracepoint of the kernel's: no thread stands, and nothing is changed in the process; without Python's"
@@ -48,7 +52,7 @@ def _answer(live: Live, options: Options) -> Growth:
     # Imported where it is needed: a command's start is mostly imports.
     from gdbheap.answers.following_growth import Course, follow
 
-    files = {kind: os.path.expanduser(path) for kind in KINDS if (path := getattr(options, kind)) is not None}
+    files = {kind: os.path.expanduser(path) for kind in (*KINDS, PPROF) if (path := getattr(options, kind)) is not None}
     for path in files.values():
         check_writable(path)
     with until_told() as is_told:
@@ -56,7 +60,10 @@ def _answer(live: Live, options: Options) -> Growth:
         found = follow(live, course, lambda places: _begun(live.pid, places, options.perf))
     stacks = [(tuple(stack.frames), stack.bytes, stack.calls) for stack in found.stacks]
     for kind, path in files.items():
-        write_stacks(kind, path, stacks, _title(live.pid))
+        if kind == PPROF:
+            write_bytes(path, pprof_of_tree(stacks, OF_CALLS))
+        else:
+            write_stacks(kind, path, stacks, _title(live.pid))
     return found
 
 

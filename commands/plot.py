@@ -23,7 +23,7 @@ __all__ = ["COMMAND"]
 class Options(Common):
     """The options of gdbheap plot."""
 
-    file: str = valued("-o", "FILE", "where to write it: .svg, .png or .html", "", str)
+    file: str = valued("-o", "FILE", "where to write it: .svg, .png or .html", "", str, needed=True)
 
 
 def _answer(files: tuple[str, ...], options: Options) -> Plotted:

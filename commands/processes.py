@@ -61,7 +61,7 @@ COMMAND = Command(
     finding {id, bytes}}, beside, written, note}, total {processes, rss, pss, uss, shared, swap}; written, of a
     process and of all, {restored, collector, counts, both, data, new, shared, freezing}, bytes of pages; types a list
     of {type, objects, bytes, alone}; advice a list of {id (freeze, preload), saves, workers, at_most, at_least}.""",
-    example="gdbheap 1234 --children",
+    example="gdbheap processes --children",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

@@ -22,7 +22,9 @@ LEAST_SECONDS = 0.001
 class Options(Several):
     """The options of gdbheap record."""
 
-    file: str = valued("-o", "FILE", "where to write it: .csv, .jsonl, or - for CSV on standard output", "", str)
+    file: str = valued(
+        "-o", "FILE", "where to write it: .csv, .jsonl, or - for CSV on standard output", "", str, needed=True
+    )
     every: float = valued("--every", "TIME", "between two samples of a process (the default is 1s)", 1.0, some_time)
     duration: float | None = valued(
         "--duration", "TIME", "for how long (the default is until nobody is left, or Ctrl-C)", None, some_time

@@ -30,7 +30,7 @@ Reported = Union[Heap, "tuple[Look, ...]", "Programs", str, "list[str]"]
 class Options(Several):
     """The options of gdbheap report."""
 
-    file: str = valued("-o", "FILE", "where to write it: .html", "", os.path.expanduser)
+    file: str = valued("-o", "FILE", "where to write it: .html", "", os.path.expanduser, needed=True)
     with_contents: bool = switch(
         "--with-contents", "show the contents of keys in paths; without it the page has no contents of the process"
     )

@@ -50,7 +50,7 @@ def _every(text: str) -> int:
 class Options(Common):
     """The options of gdbheap trace."""
 
-    file: str = valued("-o", "FILE", "where to write it", "", str)
+    file: str = valued("-o", "FILE", "where to write it", "", str, needed=True)
     order: str = valued(
         "--order", "lock|time", "how the order of several threads' calls is known (the default is lock)", "lock", _order
     )

@@ -120,17 +120,30 @@ def typed(option: Option) -> str:
     return f"{option.name}=" if option.takes_next else option.name
 
 
+def values(commands: list[AnyCommand]) -> dict[str, list[str]]:
+    """Return what options take of which that is one of a few words, by their names: keys of --sort among them."""
+    found = {option.name: list(option.values) for option in options(commands) if option.values}
+    keys = [key for command in commands for key in command.sorts]
+    return {**found, "--sort": keys} if len(keys) > 1 else found
+
+
 def bash() -> Iterator[str]:
-    """Yield the completion of bash: nouns, then options, with processes and files for what follows."""
+    """Yield the completion of bash: nouns, then options and their values, with processes and files for what follows."""
     yield "# Completion of gdbheap for bash; written by scripts/shell_pages.py.\n_gdbheap()\n{\n"
-    yield '    local word="${COMP_WORDS[COMP_CWORD]}" noun="${COMP_WORDS[1]}" words\n'
-    yield '    [[ $word == "=" ]] && word=""\n'
+    yield '    local word="${COMP_WORDS[COMP_CWORD]}" noun="${COMP_WORDS[1]}" option="" words\n'
+    yield '    [[ ${COMP_WORDS[COMP_CWORD-1]} == "=" ]] && option="${COMP_WORDS[COMP_CWORD-2]}"\n'
+    yield '    [[ $word == "=" ]] && word="" && option="${COMP_WORDS[COMP_CWORD-1]}"\n'
     yield f'    if [[ $COMP_CWORD == 1 ]]; then\n        words="{" ".join(words())} install --help --version"\n'
     yield '    else\n        case "$noun" in\n'
     for word, commands in words().items():
         yield f'        {word}) words="{" ".join(map(typed, options(commands)))}" ;;\n'
     yield f'        *) words="{" ".join(map(typed, options([COMMANDS[""]])))}" ;;\n        esac\n    fi\n'
-    yield '    if [[ $word != -* ]]; then\n        words+=" $(command ps -eo pid= 2>/dev/null)"\n    fi\n'
+    yield '    if [[ -n $option ]]; then\n        words=""\n        case "$noun $option" in\n'
+    for word, commands in words().items():
+        for name, known in values(commands).items():
+            yield f'        "{word} {name}") words="{" ".join(known)}" ;;\n'
+    yield "        esac\n"
+    yield '    elif [[ $word != -* ]]; then\n        words+=" $(command ps -eo pid= 2>/dev/null)"\n    fi\n'
     yield '    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")\n'
     yield "    [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
     yield "}\ncomplete -o default -F _gdbheap gdbheap\n"

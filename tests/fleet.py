@@ -1,11 +1,11 @@
-"""The ten questions of docs/fleet.md, over hundreds of exported processes, by DuckDB, by Spark and by Trino: the
+"""The ten questions of docs/fleet.md, over hundreds of looks at processes, by DuckDB, by Spark and by Trino: the
 answers must be the same, and those that were planted.
 
     .venv/bin/python tests/fleet.py [--hosts=10] [--workers=15] [--folder=FOLDER]
 
-Each process is exported on two days, so that the default is 300. Spark runs on this machine, from build/packages
-(scripts/packages.sh many) or $GDBHEAP_SPARK_PYTHON, Trino from $GDBHEAP_TRINO (support/trino.py); without one, or
-without a Java, that part is skipped and said to be.
+The default is 10 hosts with 15 processes each. Each of the 150 processes is looked at on two days: 300 looks, each with
+files of its own. Spark runs on this machine, from build/packages (scripts/packages.sh many) or $GDBHEAP_SPARK_PYTHON,
+Trino from $GDBHEAP_TRINO (support/trino.py); without one, or without a Java, that part is skipped and said to be.
 It prints a line for each question.
 """
 
@@ -81,7 +81,9 @@ def main() -> None:
     try:
         with fleet(folder, words.hosts, words.workers) as found:
             looks = 2 * words.hosts * words.workers
-            print(f"{looks} looks were exported in {time.monotonic() - began:.0f} s")
+            print(
+                f"{looks} looks at {looks // 2} processes on two days were exported in {time.monotonic() - began:.0f} s"
+            )
             began = time.monotonic()
             answers = {title: asked(found.folder, title) for title in QUERIES}
             print(f"DuckDB answered in {time.monotonic() - began:.1f} s")

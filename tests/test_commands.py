@@ -6,6 +6,8 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -28,8 +30,18 @@ from gdbheap.commands.surface.declaration import (
     Command,
     Shown,
 )
-from gdbheap.commands.surface.help import help_text
-from gdbheap.commands.surface.needs import FILES, NOTHING, PROCESS, PROCESSES, PROGRAMS, TWO_TARGETS, Needs
+from gdbheap.commands.surface.help import help_of_its_own, help_text
+from gdbheap.commands.surface.needs import (
+    FILES,
+    LOOKS,
+    NOTHING,
+    PROCESS,
+    PROCESSES,
+    PROGRAMS,
+    STARTED,
+    TWO_TARGETS,
+    Needs,
+)
 from gdbheap.commands.surface.options import Common, Several, valued
 from gdbheap.commands.surface.parser import parse
 from gdbheap.errors import GdbheapError, UsageError
@@ -220,12 +232,76 @@ def test_live_process(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
         (FILES, "gdbheap made-up FILE… [--least=N]", "gdbheap made-up FILE --least=3"),
         (NOTHING, "gdbheap made-up [--least=N]", "gdbheap made-up --least=3"),
         (PROCESSES, "gdbheap made-up [TARGET…] [--least=N]", "gdbheap made-up 1234 --least=3"),
-        (PROGRAMS, "gdbheap made-up TARGET…|-- COMMAND [--least=N]", "gdbheap made-up 1234 --least=3"),
+        (PROGRAMS, "gdbheap made-up [--least=N]", "gdbheap made-up 1234 --least=3"),
     ],
 )
 def test_help_says_what_is_needed(needs: Needs[Any], usage: str, example: str) -> None:
     """The usage line and the example have the words that follow the noun."""
     command = made_up(needs, list)
     text = help_text(command, command.shell_name, needs, subjects.extra_options(command))
-    assert f"Usage: {usage} " in text and text.endswith(f"  {example}")
+    assert re.search(f"Usage: {re.escape(usage)}[ \n]", text) and text.endswith(f"  {example}")
     assert ("--clone" in text) == bool(needs.targets)
+    assert (" TARGET…|-- COMMAND\n\n" in text) == (needs is PROGRAMS)
+
+
+class Parsed(Exception):
+    """A line that the shell would answer now."""
+
+
+def as_parsed(example: str) -> subjects.Line:
+    """Return what the shell's own parser and dispatch make of a line; nothing is looked at."""
+    shown, *words = shlex.split(example)
+    assert shown == "gdbheap"
+    with pytest.raises(Parsed) as found:
+        shell.run(words)
+    line = found.value.args[0]
+    assert isinstance(line, subjects.Line)
+    return line
+
+
+def in_shell(command: AnyCommand) -> list[str]:
+    """Return the examples of a command that are typed in a shell: that of its help, and that of docs/commands.md."""
+    texts = [help_text(command, command.shell_name, command.needs, subjects.extra_options(command))]
+    texts += [help_of_its_own(command)] if command.needs.shell_only else []
+    return [text.rpartition("Example:\n  ")[2] for text in texts]
+
+
+@pytest.mark.parametrize("noun", COMMANDS)
+def test_examples_are_parsed(noun: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is its command's, with a target where that needs one, and with what cannot be left out."""
+
+    def met(line: subjects.Line) -> None:
+        raise Parsed(line)
+
+    monkeypatch.setattr(subjects, "ANSWERS", dict.fromkeys(subjects.ANSWERS, met))
+    monkeypatch.setattr("gdbheap.events.log.is_call_log", lambda path: path == "calls.log")
+    command = COMMANDS[noun]
+    for example in in_shell(command):
+        line = as_parsed(example)
+        assert line.command is command, example
+        needed = (
+            max(command.needs.targets, bool(command.needs.words)) if not command.needs.words.startswith("--") else 0
+        )
+        needed += command.argument is not None and command.argument.metavar.isalpha()
+        named = len(line.words)
+        assert named >= needed + (command.needs is LOOKS) and not any("-" == word[0] for word in line.words), example
+        assert line.started or command.needs is not STARTED, example
+        assert all(getattr(line.options, option.key) for option in command.all_options if option.needed), example
+    if not command.needs.shell_only:
+        words = shlex.split(help_text(command).rpartition("Example:\n  ")[2])
+        _options, _extra, left = parse(command, words[len(command.name.split()) :])
+        assert words[: len(command.name.split())] == command.name.split()
+        assert bool(left) == bool(command.argument and command.argument.metavar.isalpha() or command.needs is LOOKS)
+
+
+@pytest.mark.parametrize(
+    "noun", [noun for noun in COMMANDS if "-o" in {one.name for one in COMMANDS[noun].own_options}]
+)
+def test_usage_has_what_cannot_be_left_out(noun: str, target: Running) -> None:
+    """A command that refuses without its -o does not show it as an option."""
+    command = COMMANDS[noun]
+    words = ["--", "true"] if command.needs is STARTED else [str(target.pid)]
+    with pytest.raises(UsageError, match="-o "):
+        shell.run([command.noun, *words])
+    usage = help_of_its_own(command).split("\n\n")[1]
+    assert " -o " in usage and "[-o" not in usage

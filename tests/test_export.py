@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -275,6 +276,14 @@ def test_interrupted(rng: random.Random, target: Running, tmp_path: Path) -> Non
             stopped += 1
             assert process.returncode == 1 and errors.count("\n") == 1 and "interrupted" in errors, errors
     assert stopped
+
+
+def test_a_database_is_one_file(target: Running, tmp_path: Path) -> None:
+    """It is named once, with its size; the tables have their rows."""
+    done = gdbheap("export", str(target.pid), "-o", str(tmp_path / "out"), "--format=sqlite", "--bytes")
+    size = f"{(tmp_path / 'out' / DATABASE).stat().st_size:,}"
+    assert done.stdout.count(DATABASE) == 1 and done.stdout.count(size) == 1, done.stdout
+    assert all(re.search(rf"^{table.name} +[\d,]+$", done.stdout, re.MULTILINE) for table in TABLES)
 
 
 def test_schemas(folders: dict[str, Path]) -> None:

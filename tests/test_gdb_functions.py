@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import random
@@ -11,12 +12,15 @@ import struct
 import subprocess
 import termios
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import pytest
 from support.gdb_side import GDB, batch, compiled, executed, gdb, home, needs_gdb, own_lines
 from support.programs import PATIENCE, ask, interpreter_of, running
+
+from gdbheap.python.disclosure import VARIABLE
 
 pytestmark = needs_gdb
 CODE = """
@@ -27,6 +31,13 @@ class Session:
 rng = random.Random(int(sys.argv[1]))
 sessions = [Session(rng.randrange(600, 90_000)) for _ in range(500)]
 print(*(f"{id(one):#x}" for one in sessions), file=sys.stderr, flush=True)
+os.read(0, 1)
+"""
+# Keeps an object by a key that is secret.
+KEPT = """
+import os, sys
+SESSIONS = {sys.argv.pop(): bytearray(5000)}
+print(*(f"{id(one):#x}" for one in SESSIONS.values()), file=sys.stderr, flush=True)
 os.read(0, 1)
 """
 # Uses what it allocated, one block after the other.
@@ -71,6 +82,21 @@ def test_as_heap_at_says(rng: random.Random, tmp_path: Path) -> None:
     assert none == ["0", "0", '"(none)"', '"(none)"']
 
 
+def test_no_contents(rng: random.Random, tmp_path: Path) -> None:
+    """GDBHEAP_NO_TEXT is for expressions too, from the first one on and after a command that showed keys; without it
+    the program's own key is in the way, so that this can fail."""
+    key = "".join(rng.choices("abcdefghijklmnop", k=20))
+    with running([interpreter_of("stripped"), "-c", KEPT, key], tmp_path) as target:
+        place = int(target.stderr.split()[0], 16)
+        asked = [f"print $heap_owner({place})", f"heap at {place} --path --no-text", f"print $heap_owner({place})"]
+        shown = printed(batch(["-p", str(target.pid)], asked, home(tmp_path)).stdout)
+        done = batch(["-p", str(target.pid)], asked, {**home(tmp_path), VARIABLE: "1"})
+    assert len(shown) == 2 and all(key in line for line in shown), shown
+    hidden = printed(done.stdout)
+    assert len(hidden) == 2 and all("SESSIONS" in line for line in hidden), hidden
+    assert key not in done.stdout + done.stderr
+
+
 def test_in_a_condition(rng: random.Random, tmp_path: Path) -> None:
     """A breakpoint stops where a block is as large as its condition says, and nowhere else."""
     sizes = [rng.choice([rng.randrange(24, 900), rng.randrange(5000, 90_000)]) for _ in range(20)]
@@ -113,14 +139,47 @@ def until(screen: IO[bytes], text: str) -> str:
     raise AssertionError(f"{text!r} was not drawn: {seen!r}")
 
 
-def test_the_window(tmp_path: Path) -> None:
-    """``layout heap`` shows the ledger, and it is gone with the layout."""
+# A window that holds what is written as curses do: a character in the last column takes the cursor to the next row.
+WINDOW = """
+from gdbheap.commands.gdb import registration, window
+class Window:
+    width, height, title = COLUMNS, 40, ""
+    def is_valid(self): return True
+    def erase(self): self.rows = [""]
+    def write(self, text):
+        for character in text:
+            if character != "\\n":
+                self.rows[-1] += character
+            if character == "\\n" or len(self.rows[-1]) == self.width:
+                self.rows.append("")
+shown = Window()
+window.LedgerWindow(shown, registration._ledger).render()
+print("\\n".join("|" + row for row in shown.rows))
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 80, 150])
+def test_rows_of_the_window(columns: int, tmp_path: Path) -> None:
+    """The ledger's lines are rows one below the other, however few columns there are; the empty ones are its own."""
+    script = tmp_path / "window.py"
+    script.write_text(WINDOW.replace("COLUMNS", str(columns)))
+    with running([interpreter_of("stripped"), "-c", CODE, "1"], tmp_path) as target:
+        done = batch(["-p", str(target.pid)], [f"source {script}"], home(tmp_path))
+    rows = re.findall(r"^\|(.*)$", done.stdout, re.MULTILINE)
+    table = rows[next(place for place, row in enumerate(rows) if row.startswith("what")) :]
+    end = next(place for place, row in enumerate(table) if row.startswith("total"))
+    assert end > 8 and all(0 < len(row) < columns for row in table[:end]), rows
+
+
+@contextlib.contextmanager
+def terminal_of(columns: int, tmp_path: Path) -> Iterator[IO[bytes]]:
+    """A gdb that is attached to a process, in a terminal with so many columns."""
     pty = pytest.importorskip("pty")
     try:
         master, slave = pty.openpty()
     except OSError:
         pytest.skip("there is no terminal to be had")
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 150, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
     environment = {**home(tmp_path), "TERM": "xterm"}
     command = [interpreter_of("stripped"), "-c", CODE, "1"]
     with running(command, tmp_path) as target, open(master, "wb+", 0) as screen:
@@ -129,11 +188,17 @@ def test_the_window(tmp_path: Path) -> None:
         os.close(slave)
         try:
             until(screen, "(gdb) ")
-            screen.write(b"layout heap\n")
-            seen = until(screen, "unexplained")
-            screen.write(b"tui disable\nprint 6 * 7\n")
-            until(screen, "= 42")
+            yield screen
         finally:
             run.kill()
             run.wait()
+
+
+def test_the_window(tmp_path: Path) -> None:
+    """``layout heap`` shows the ledger, and it is gone with the layout."""
+    with terminal_of(150, tmp_path) as screen:
+        screen.write(b"layout heap\n")
+        seen = until(screen, "unexplained")
+        screen.write(b"tui disable\nprint 6 * 7\n")
+        until(screen, "= 42")
     assert "chunks in use" in seen and "total" in seen and "Traceback" not in seen

@@ -125,7 +125,9 @@ def test_as_strace(command: list[str], tmp_path: Path) -> None:
     quiet = ["sh", "-c", 'exec "$@" > /dev/null', "sh", *command]
     quiet = ["setarch", "-R", *quiet] if shutil.which("setarch") else quiet
     counted = count_by_strace(quiet, tmp_path / "strace")
-    answer = Follower("growth", "--folded", str(tmp_path / "folded"), "--", *quiet).ends()
+    profile = tmp_path / "pprof"
+    files = ["--folded", str(tmp_path / "folded"), "--pprof", str(profile)]
+    answer = Follower("growth", *files, "--", *quiet).ends()
     rows = by_id(answer)
     assert sum(calls for calls, _ in rows.values()) == sum(calls for calls, _ in counted.values())
     for name in ("mmap", "munmap", "brk"):
@@ -133,6 +135,14 @@ def test_as_strace(command: list[str], tmp_path: Path) -> None:
         assert sum(rows[id][1] for id in ids if id in rows) == counted[name][1], name
     folded = [int(line.rsplit(" ", 1)[1]) for line in (tmp_path / "folded").read_text().splitlines()]
     assert sum(folded) == answer["brk"]["bytes"] + answer["mmap"]["bytes"]
+    if go := shutil.which("go"):
+        command = [go, "tool", "pprof", "-raw", str(profile)]
+        raw = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        samples = raw.split("Samples:")[1].split("Locations")[0]
+        assert "alloc_objects/count alloc_space/bytes" in samples
+        rows = re.findall(r"^\s+(\d+)\s+(\d+): ", samples, re.MULTILINE)
+        assert sum(int(size) for _calls, size in rows) == sum(folded)
+        assert sum(int(calls) for calls, _size in rows) == sum(row["calls"] for row in answer["stacks"])
 
 
 def count_by_strace(command: Sequence[str], path: Path) -> dict[str, tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 from collections import Counter
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.programs import KINDS, SOURCES, ask, gdbheap, python_program, running
+from support.programs import KINDS, SOURCES, ask, gdbheap, interpreter_of, python_program, running
+
+from gdbheap.tables.heapsnapshot import _Ids
 
 SECRET = "a-secret-that-no-graph-may-have"
 # npm's, of Visual Studio Code's own viewer.
@@ -23,6 +26,17 @@ const graph = require(process.argv[1]).decode_bytes(require('fs').readFileSync(p
 const groups = graph.get_class_groups(0, 1e6, false);
 const row = found => [found.name(), found.children_len, Number(found.self_size), Number(found.retained_size)];
 console.log(JSON.stringify(groups.map(row)));
+"""
+# Has one object more when it is told so.
+GROWS = """
+import os, sys
+class Session:
+    def __init__(self, number):
+        self.number, self.data = number, bytearray(2000)
+held = [Session(number) for number in range(int(sys.argv[1]))] + [None]
+os.read(0, 100)
+held[-1] = Session(0)
+os.read(0, 100)
 """
 Graph = dict[str, Any]
 
@@ -59,6 +73,7 @@ def test_form(written: tuple[str, Path]) -> None:
     assert len(nodes) == graph["snapshot"]["node_count"] and len(edges) == graph["snapshot"]["edge_count"]
     assert sum(node["edge_count"] for node in nodes) == len(edges)
     assert len({node["id"] for node in nodes}) == len(nodes)
+    assert nodes[0]["id"] == 1 and all(node["id"] % 2 and node["id"] < 1 << 32 for node in nodes)
     width, types = len(meta["node_fields"]), meta["edge_types"][0]
     strings = range(len(graph["strings"]))
     assert all(edge["to_node"] % width == 0 and edge["to_node"] // width < len(nodes) for edge in edges)
@@ -112,6 +127,48 @@ def test_other_parser(written: tuple[str, Path]) -> None:
             return bool(abs(groups[name][2] - retained) <= retained / 10)
 
         assert sum(map(is_close, common)) > 0.8 * len(common)
+
+
+def sessions_of(pid: int, path: Path) -> tuple[set[int], set[int]]:
+    """Write the graph; return the ids of the program's own objects, and those of all nodes."""
+    done = gdbheap("export", str(pid), "-o", str(path), "--format=heapsnapshot")
+    assert done.returncode == 0, done.stderr
+    graph = json.loads(path.read_text())
+    nodes, names = rows_of(graph, "nodes"), graph["strings"]
+    return {node["id"] for node in nodes if names[node["name"]] == "__main__.Session"}, {node["id"] for node in nodes}
+
+
+def test_two_of_one_process(tmp_path: Path, rng: random.Random) -> None:
+    """Of two snapshots of one process the second has one object more; all others have the numbers that they had."""
+    count = rng.randrange(500, 3000)
+    with running([interpreter_of("stripped"), "-c", GROWS, str(count)], tmp_path) as target:
+        first, before = sessions_of(target.pid, tmp_path / "first.heapsnapshot")
+        target.go_on()
+        second, after = sessions_of(target.pid, tmp_path / "second.heapsnapshot")
+    assert len(first) == count and len(second) == count + 1 and first < second
+    assert len(before & after) > 0.95 * len(before)
+
+
+def test_numbers_of_nodes(rng: random.Random) -> None:
+    """They are odd, of 32 bits and never twice, the same each time, and those within 16 GiB are alone in having theirs,
+    wherever else nodes are."""
+    near = [0x7F00_0000_0000 + 8 * place for place in rng.sample(range(1 << 31), 5000)]
+    # Windows whose upper bits lay them over one another, and addresses that no user's memory has.
+    far = [address ^ (rng.randrange(1, 1 << 12) << 34) for address in near] + [rng.getrandbits(64) for _ in range(5000)]
+    known = _Ids()
+    numbers = [known.of_address(address) for address in [*near, *far]] + [known.of_root("a"), known.of_root("a")]
+    assert len(set(numbers)) == len(numbers) and all(number % 2 and 1 < number < 1 << 32 for number in numbers)
+    again = _Ids()
+    rng.shuffle(near)
+    assert {again.of_address(address) for address in near} == set(numbers[: len(near)])
+
+
+@pytest.mark.parametrize("name", ["graph.json", "graph", "graph.heapsnapshot.gz"])
+def test_a_name_that_nobody_opens(name: str, tmp_path: Path) -> None:
+    """DevTools take a file by the end of its name: another is refused before anything is read."""
+    done = gdbheap("export", str(os.getpid()), "-o", str(tmp_path / name), "--format=heapsnapshot")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "FILE.heapsnapshot" in done.stderr
+    assert not os.listdir(tmp_path)
 
 
 def test_not_written(tmp_path: Path) -> None:

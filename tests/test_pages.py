@@ -13,6 +13,7 @@ import string
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from support.recorded import finished, recorded
 
 from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
 from gdbheap.answers.ledger import Ledger, Line, Rss
-from gdbheap.history.overview import Asked, Overview
+from gdbheap.history.file import read
+from gdbheap.history.overview import Asked, Overview, overview_of_snapshot
 from gdbheap.history.places import Places, TypeShare
 from gdbheap.report.page.heap_map import DATA, map_section
 from gdbheap.report.page.skeleton import LARGEST, fitted
@@ -224,6 +226,29 @@ def test_all_types_are_in_the_flame_graph(made: Made) -> None:
     assert named
     for name in named:
         assert 0 < found.get(name, 0) <= known[name]
+
+
+def test_a_snapshot_has_what_its_options_kept(made: Made, tmp_path: Path) -> None:
+    """Blocks that nobody counted are not known to be 0, and what is missing names the option that keeps it, where there
+    is one."""
+    rows = made.pages["snapshot"].tables["composition-cells"].rows
+    blocks = {row["stack"].rpartition(" > ")[2]: row["blocks"] for row in rows}
+    assert blocks["chunks in use"] is None and 0 not in blocks.values() and "0 blocks" not in made.texts["snapshot"]
+    look, path = tmp_path / "look.heap", tmp_path / "look.html"
+    assert gdbheap("snapshot", made.core, str(look), "--owners", "--blocks").returncode == 0
+    reported(path, str(look))
+    text = path.read_text(encoding="utf-8")
+    assert "retained-table" in Page(text).tables and "no option of heap snapshot keeps all owners" in text
+    without = overview_of_snapshot(replace(read(str(look)).snapshot, owners=None))
+    assert without.kept.answer is None and "with --owners heap snapshot keeps it" in without.kept.why
+
+
+def test_sentences_of_pages(made: Made) -> None:
+    """A page begins with a capital letter, and a process without a finding has none that is worth an unknown amount."""
+    (lead,) = re.findall(r'<p class="lead">(.)', made.texts["difference"])
+    assert lead.isupper() or lead.isdigit()
+    rows = made.pages["processes"].tables["processes-table"].rows
+    assert rows and all(row["finding_bytes"] is not None for row in rows)
 
 
 def random_overview(rng: random.Random, count: int, stretches: int = 1) -> Overview:

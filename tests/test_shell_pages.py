@@ -51,6 +51,23 @@ def test_bash() -> None:
         assert set(said.split()) == {PAGES.typed(option) for option in PAGES.options(commands) if "--" in option.name}
 
 
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        (["export", "1234", "--format", "="], {"parquet", "csv", "sqlite", "heapsnapshot"}),
+        (["export", "1234", "--format", "=", "s"], {"sqlite"}),
+        (["processes", "--sort", "="], {"rss", "pss", "uss", "swap", "in-use", "free", "program"}),
+        (["export", "1234", "-o", "x", "--host", "="], set()),
+    ],
+)
+def test_bash_values(line: list[str], known: set[str]) -> None:
+    """Behind "=", which bash has as a word of its own, are the words that the option takes."""
+    lines = [f"source {FOLDER / 'completion' / 'gdbheap.bash'}", "compopt() { :; }", 'COMP_WORDS=("$@")']
+    lines += ["COMP_CWORD=$(($# - 1))", "_gdbheap", "echo ${COMPREPLY[*]}"]
+    done = run("bash", "-c", "\n".join(lines), "bash", "gdbheap", *line)
+    assert (set(done.stdout.split()), done.stderr) == (known, "")
+
+
 def test_fish() -> None:
     """The same."""
     lines = [f"source {FOLDER / 'completion' / 'gdbheap.fish'}"]

@@ -220,7 +220,8 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
         ([pid, "selec"], 2, "syntax error"),
         ([pid, "SELECT 1; SELECT 2"], 2, "one query at a time"),
         ([pid, ""], 2, "one query at a time"),
-        ([pid, "SELECT * FROM heaps"], 2, "does not exist"),
+        ([pid, "SELECT * FROM heaps"], 2, "heaps does not exist: there are snapshots, ledger"),
+        ([pid, "show heaps"], 2, "heaps does not exist: there are snapshots, ledger"),
         ([pid, "SELECT nothing FROM types"], 2, "nothing"),
         ([pid, "SELECT error('first' || chr(10) || 'second')"], 2, "first second"),
         ([pid, "SELECT 1", "SELECT 2"], 2, "unrecognized"),
@@ -234,6 +235,35 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
         done = gdbheap("sql", *words)
         assert (done.returncode, done.stderr.count("\n")) == (status, 1), (words, done.stderr)
         assert reason in done.stderr and not done.stdout, (words, done.stderr)
+
+
+def test_what_tables_there_are(target: Running, tmp_path: Path) -> None:
+    """SHOW TABLES has those of docs/data.md; of a snapshot and of a folder those that it has."""
+    pid, look, folder = str(target.pid), str(tmp_path / "look.heap"), tmp_path / "tables"
+    page = PAGE.with_name("data.md").read_text()
+    every = re.findall(r"^## `?(\w+)`?$", page, re.MULTILINE)
+    assert gdbheap("snapshot", pid, look).returncode == 0
+    assert gdbheap("export", pid, "-o", str(folder), "--tables=types,threads").returncode == 0
+    known = {pid: set(every), str(folder): {"snapshots", "types", "threads"}}
+    for text in ("show tables", "SHOW TABLES;", "select table_name from information_schema.tables"):
+        found = {subject: gdbheap("sql", subject, text, "--csv") for subject in (*known, look)}
+        names = {subject: set(done.stdout.split()[1:]) for subject, done in found.items()}
+        assert {subject: names[subject] for subject in known} == known and len(every) == 11, found
+        assert {"snapshots", "types", "ledger"} <= names[look] and "edges" not in names[look]
+    both = "SELECT count(*) FROM threads, information_schema.schemata WHERE schema_name = 'information_schema'"
+    done = gdbheap("sql", pid, both, "--json")
+    assert json.loads(done.stdout)["rows"][0][0] >= len(os.listdir(f"/proc/{pid}/task"))
+
+
+def test_what_can_be_pasted(target: Running) -> None:
+    """Addresses, process ids and times are as they are typed, sizes as people read them; JSON has plain numbers."""
+    pid = str(target.pid)
+    text = "SELECT max(address), pid, time, 12345 * count(*) AS many FROM blocks, snapshots GROUP BY pid, time"
+    (row,) = json.loads(gdbheap("sql", pid, text, "--json").stdout)["rows"]
+    shown = gdbheap("sql", pid, text).stdout.splitlines()
+    address, shown_pid, moment, many = shown[2].split()
+    assert ask("at", pid, address)["block"]["address"] == row[0] == int(address, 16)
+    assert (shown_pid, many) == (pid, f"{row[3]:,}") and moment.partition(".")[0].isdecimal()
 
 
 def test_only_what_is_named(source: Source) -> None:

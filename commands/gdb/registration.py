@@ -37,12 +37,13 @@ from gdbheap.commands.surface.session import (
     ask,
     ask_about_looks,
     ask_about_process,
+    disclosing,
     present,
     status_of,
 )
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
-from gdbheap.python.disclosure import is_hidden
+from gdbheap.python.disclosure import is_hidden, wanted
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.target.process import Process
 
@@ -321,8 +322,14 @@ def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
 def _evaluated(answer: Callable[[Heap], int | str]) -> int | str:
     """The value of a convenience function. Raises gdb.GdbError with one line."""
     with _one_line():
-        return _looked(lambda where, heap: answer(heap))
+        return _looked(lambda where, heap: _told(answer, heap))
     raise AssertionError("an error is raised on")
+
+
+def _told(answer: Callable[[Heap], int | str], heap: Heap) -> int | str:
+    """An expression has no options: it shows what the environment allows, whatever the command before it showed."""
+    with disclosing([heap], wanted(os.environ)):
+        return answer(heap)
 
 
 # The texts of a heap's ledger, by their width: the window is drawn at every prompt, and for every line it is moved.

@@ -33,11 +33,12 @@ class LedgerWindow:
         """Draw the part that fits."""
         if not self._window.is_valid():
             return
-        lines = self._text(self._window.width).splitlines()
+        width = _columns(self._window.width)
+        lines = self._text(width).splitlines()
         self._first = max(0, min(self._first, len(lines) - self._window.height))
         shown = lines[self._first : self._first + self._window.height]
         self._window.erase()
-        self._window.write("\n".join(line[: self._window.width] for line in shown))
+        self._window.write("\n".join(line[:width] for line in shown))
 
     def vscroll(self, lines: int) -> None:
         """Move up or down."""
@@ -49,6 +50,12 @@ class LedgerWindow:
 
     def click(self, x: int, y: int, button: int) -> None:
         """Nothing in it does anything."""
+
+
+def _columns(width: int) -> int:
+    """Of a line: one that fills the window's last column has the cursor on the next line, where its end then breaks
+    another one."""
+    return max(width - 1, 1)
 
 
 def define(text: Callable[[int], str]) -> None:

@@ -424,7 +424,8 @@ def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
         met.append(TargetInfo(kept.target, kept.warnings, [], partial, kept.ledger.rss.bytes))
         return found
 
-    return Source(str(target), of_look if isinstance(target, str) and is_snapshot(target) else of_heap)
+    is_kept = isinstance(target, str) and is_snapshot(target)
+    return Source(str(target), of_look if is_kept else of_heap, is_kept=is_kept)
 
 
 def _together(met: Sequence[TargetInfo]) -> TargetInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gdbheap.commands.surface.declaration import AnyCommand
@@ -13,19 +13,27 @@ from gdbheap.commands.surface.options import Option
 __all__ = ["help_of_its_own", "help_text", "option_text"]
 
 WIDTH = 78
+START = "--"
 
 
 def help_text(
     command: AnyCommand, prog: str = "", subject: Needs[Any] | None = None, extra: Sequence[Option] = ()
 ) -> str:
     """One sentence, the usage, what it means, a paragraph per argument and option, an example. ``subject``: what is
-    typed between the noun and the rest, None for nothing."""
+    typed between the noun and the rest; None for nothing, unless only a shell has the command."""
+    subject = subject or _own_subject(command)
     return _page(command, prog or command.name, subject, (*command.all_options, *extra), [])
 
 
 def help_of_its_own(command: AnyCommand) -> str:
-    """The help in gdb without the options that every command has."""
-    return _page(command, command.name, None, (*command.own_options, *command.listing_options), ["[OPTION]..."])
+    """The help in gdb, or in a shell where gdb has no such command, without the options that every command has."""
+    return _page(
+        command, command.name, _own_subject(command), (*command.own_options, *command.listing_options), ["[OPTION]..."]
+    )
+
+
+def _own_subject(command: AnyCommand) -> Needs[Any] | None:
+    return command.needs if command.needs.shell_only else None
 
 
 def _page(
@@ -40,16 +48,20 @@ def _page(
 
 
 def _usage(
-    command: AnyCommand, prog: str, subject: Needs[Any] | None, options: Iterable[Option], more: list[str]
+    command: AnyCommand, prog: str, subject: Needs[Any] | None, options: Sequence[Option], more: list[str]
 ) -> str:
-    """ "heap holes [--min=SIZE] …"."""
-    words = [
-        prog,
-        subject.words if subject else command.needs.in_gdb,
-        command.argument.metavar if command.argument else "",
-    ]
-    spelled = [f"[{option.spelling}]" for option in options]
-    return " ".join(word for word in [*words, *spelled, *more] if word)
+    """ "heap holes [--min=SIZE] …": first what cannot be left out."""
+    words = subject.words if subject else command.needs.in_gdb
+    needed = [option.spelling for option in options if option.needed]
+    others = [f"[{option.spelling}]" for option in options if not option.needed]
+    argument = command.argument.metavar if command.argument else ""
+    return _line(prog, words, [argument, *needed, *others, *more])
+
+
+def _line(prog: str, words: str, rest: Sequence[str]) -> str:
+    """What is typed: what it is about follows the noun; where that may be another command's line, it comes last."""
+    ordered = [prog, *rest, words] if START in words else [prog, words, *rest]
+    return " ".join(word for word in ordered if word)
 
 
 def option_text(option: Option) -> str:
@@ -59,8 +71,7 @@ def option_text(option: Option) -> str:
 
 def _example(command: AnyCommand, prog: str, subject: Needs[Any] | None) -> str:
     """The example as it is typed here: a shell has the target after the noun."""
-    rest = command.example[len(command.name) :].strip()
-    return " ".join(word for word in (prog, subject.example if subject else "", rest) if word)
+    return _line(prog, subject.example if subject else "", [command.example[len(command.name) :].strip()])
 
 
 def _filled(text: str) -> str:

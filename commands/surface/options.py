@@ -50,7 +50,8 @@ MIB = 1 << 20
 @dataclass(frozen=True)
 class Option:
     """An option as it is typed. ``metavar`` "" makes it a switch. ``key`` is the field that it sets. ``bare``: what it
-    stands for without a value, None where it needs one; one that does not takes its value only behind "="."""
+    stands for without a value, None where it needs one; one that does not takes its value only behind "=".
+    ``needed``: its command refuses without it."""
 
     name: str
     metavar: str
@@ -58,11 +59,18 @@ class Option:
     parse: Callable[[str], Any] = str
     key: str = ""
     bare: str | None = None
+    needed: bool = False
 
     @property
     def takes_next(self) -> bool:
         """Whether the next word is its value where none stands behind it."""
         return bool(self.metavar) and self.bare is None
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """What it takes, where that is one of a few words."""
+        found: tuple[str, ...] = getattr(self.parse, "names", ())
+        return found
 
     @property
     def spelling(self) -> str:
@@ -79,11 +87,17 @@ def switch(name: str, help: str) -> bool:
 
 
 def valued(
-    name: str, metavar: str, help: str, default: Value, parse: Callable[[str], Value], bare: str | None = None
+    name: str,
+    metavar: str,
+    help: str,
+    default: Value,
+    parse: Callable[[str], Value],
+    bare: str | None = None,
+    needed: bool = False,
 ) -> Value:
     """A field that an option sets to what ``parse`` makes of its text; ``parse`` raises ValueError. ``bare``: the text
-    where it has none, if it need not have one."""
-    return field(default=default, metadata={OPTION: Option(name, metavar, help, parse, bare=bare)})
+    where it has none, if it need not have one. ``needed``: the command refuses without it."""
+    return field(default=default, metadata={OPTION: Option(name, metavar, help, parse, bare=bare, needed=needed)})
 
 
 def options_of(kind: type[Any]) -> tuple[Option, ...]:
@@ -100,6 +114,7 @@ def one_of(names: Sequence[str]) -> Callable[[str], str]:
             raise ValueError(f"{text!r} is none of {', '.join(names)}")
         return text
 
+    known.names = tuple(names)  # type: ignore[attr-defined]
     return known
 
 

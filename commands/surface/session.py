@@ -28,6 +28,7 @@ __all__ = [
     "ask_about_looks",
     "ask_about_process",
     "ask_of",
+    "disclosing",
     "listed",
     "order",
     "present",
@@ -90,7 +91,7 @@ def ask_of(
     command: AnyCommand, subject: Any, heaps: Sequence[Heap], options: Common, calls: Calls | None = None
 ) -> Result:
     """Answer about whatever the command needs; ``heaps`` are the targets among it."""
-    with _disclosing(heaps, options):
+    with disclosing(heaps, options.no_text):
         call = command.call_for(options)
         if call is None or calls is None:
             whole = command.answer(subject, options)
@@ -101,16 +102,16 @@ def ask_of(
 
 
 @contextmanager
-def _disclosing(heaps: Sequence[Heap], options: Common) -> Iterator[None]:
-    """Inside the block texts show what the options allow, and so do the errors that end it."""
+def disclosing(heaps: Sequence[Heap], no_text: bool) -> Iterator[None]:
+    """Inside the block texts show contents unless ``no_text``, and so do the errors that end it."""
     for heap in heaps:
-        heap.disclosure.contents = not options.no_text
+        heap.disclosure.contents = not no_text
     try:
         yield
     except UsageError:
         raise
     except GdbheapError as error:
-        for heap in heaps if options.no_text else ():
+        for heap in heaps if no_text else ():
             error = type(error)(heap.disclosure.numbers(str(error)))
         raise error
 

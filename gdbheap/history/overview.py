@@ -34,7 +34,11 @@ Types = Union[PyObjects, BlockKinds]
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 200
 MAX_ROWS, MAX_UNKNOWN = 200, 20
-NOT_KEPT = "a snapshot does not have this"
+NOT_KEPT = "no option of heap snapshot keeps this; a report of the process or of a core has it"
+# What of references a snapshot may have.
+NO_OBJECTS = "a snapshot has this of Python's objects only"
+NO_KEPT = "this snapshot was taken without; with --owners heap snapshot keeps it of a large process too"
+NO_TABLE = "no option of heap snapshot keeps all owners; --owners keeps what retains the most"
 
 
 @dataclass(frozen=True)
@@ -149,12 +153,19 @@ def _why_no_graph(heap: Heap, wanted: bool | None) -> str:
 def overview_of_snapshot(kept: Snapshot) -> Overview:
     """What a snapshot has of all that."""
     missing: Asked[Any] = Asked(None, NOT_KEPT)
-    held = Asked(None, NOT_KEPT) if kept.owners is None else Asked(Retained(_most(kept.owners)))
+    table: Asked[Any] = Asked(None, NO_TABLE)
     return Overview(
         kept.time, kept.target, kept.ledger, missing, missing, _or(kept.arenas), _or(kept.holes), missing,
-        _or(kept.objects), missing, held, missing, missing, missing, missing, missing, kept.threads, kept.warnings,
+        _or(kept.objects), missing, _held(kept), table, missing, missing, missing, missing, kept.threads, kept.warnings,
         partial=kept.partial or bool(kept.damaged),
     )  # fmt: skip
+
+
+def _held(kept: Snapshot) -> Asked[Retained]:
+    """The objects that retain the most, or which option keeps them."""
+    if kept.owners is not None:
+        return Asked(Retained(_most(kept.owners)))
+    return Asked(None, NO_OBJECTS if kept.objects is None else NO_KEPT)
 
 
 def _or(answer: Any) -> Asked[Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.stacks import StackFrame
+from gdbheap.report.flame import Subject
 
 if TYPE_CHECKING:
     from gdbheap.answers.heap_map import Group, HeapMap
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.stacks import Weighted
     from gdbheap.history.places import Places, TypeShare
 
-__all__ = ["NO_OBJECT", "composition"]
+__all__ = ["MEMORY", "NO_OBJECT", "composition"]
 
 USED = "used"
 KINDS = {"used": "used", "free": "free", "top": "free", "overhead": "overhead"}
@@ -27,6 +28,25 @@ REMAINDER = "the rest of it"
 ARENA = re.compile(r"(?P<line>[^.]+\.[^.]+)\.(?P<arena>[0-9]+)")
 # Parts of a line's id: those of a file may be anything.
 DEEPEST = 8
+# Text has a contrast of at least 7 to 1 on all of these.
+MEMORY = Subject(
+    {
+        "used": (("#b7e0b9", "#a8d8ab", "#c6e8c8"), ("#1f4d2b", "#1a4225", "#245a32")),
+        "free": (("#f6c1b8", "#f3b2a7", "#f9d0c9"), ("#6b241b", "#5c1f17", "#7a2a20")),
+        "overhead": (("#dcc9ea", "#d2bbe4", "#e6d8f0"), ("#4a3260", "#402b53", "#54396d")),
+        "other": (("#a9cdf0", "#97c1ea", "#bcd9f5"), ("#1f4a73", "#193f63", "#265482")),
+        "rest": (("#d9d9d9",) * 3, ("#474747",) * 3),
+    },
+    {
+        "used": "in use",
+        "free": "free",
+        "overhead": "the allocator's own",
+        "other": "of no allocator",
+        "rest": "several",
+    },
+    "smaller part",
+    "block",
+)
 
 
 def composition(ledger: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> Iterator[Weighted]:

@@ -22,4 +22,8 @@ def render(answer: Exported, style: Style) -> str:
     if answer.looks != 1 or missed:
         return join(style.filled(f"{together}{sums}."), missed)
     rows = [[one.name, f"{one.rows:,}", style.size(one.size), one.file] for one in answer.tables]
+    if len(sizes) == 1 < len(rows):
+        # A database is one file, which the sentence names.
+        together = f"{counted(answer.looks, 'look')} in {one_line(answer.path)}/{next(iter(sizes))}: "
+        return join(table(COLUMNS[:2], [row[:2] for row in rows], style), style.filled(f"{together}{sums}."))
     return join(table(COLUMNS, rows, style), style.filled(f"{together}{sums}."))

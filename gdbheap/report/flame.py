@@ -8,7 +8,7 @@ off at its edge. The full text is each cell's title, which browsers show under t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -20,7 +20,7 @@ from gdbheap.report.weighted import label
 if TYPE_CHECKING:
     from gdbheap.answers.stacks import StackFrame, Weighted
 
-__all__ = ["COLOURS", "Colours", "flame_graph", "flame_part", "flame_style"]
+__all__ = ["ALLOCATED", "CALLS", "COLOURS", "Colours", "Subject", "flame_graph", "flame_part", "flame_style"]
 
 # Cells narrower than a pixel of a picture this wide are drawn as one; than two pixels, four … where the picture would
 # be larger than it may be.
@@ -37,6 +37,25 @@ COLOURS: Colours = {
     "native": (("#a9cdf0", "#97c1ea", "#bcd9f5"), ("#1f4a73", "#193f63", "#265482")),
     "rest": (("#d9d9d9",) * 3, ("#474747",) * 3),
 }
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a picture is of. ``colours``: by the kinds of frames; ``meanings``: of these kinds, in words; ``cell``: what
+    a small one is called; ``counts``: what the numbers beside the weights count, which are told where they are not 0,
+    and of calls always."""
+
+    colours: Colours
+    meanings: Mapping[str, str]
+    cell: str
+    counts: str
+
+
+CALLS = Subject(
+    COLOURS, {"python": "Python", "native": "C and other native code", "rest": "several"}, "smaller function", "call"
+)
+# Blocks by the stacks that allocated them.
+ALLOCATED = replace(CALLS, counts="block")
 
 
 @dataclass
@@ -61,38 +80,33 @@ class _Cell:
     about: str = ""
 
 
-def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes") -> str:
+def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes", subject: Subject = CALLS) -> str:
     """One SVG document of at most about a MiB. ``unit``: of the weights, "bytes" or what their plural is called."""
     root = _tree(stacks)
-    return _that_fits(root, LARGEST, lambda cells: _document(cells, root, title, unit))
+    return _that_fits(root, LARGEST, subject, lambda cells: _document(cells, root, title, unit, subject))
 
 
 def flame_part(
-    stacks: Sequence[Weighted],
-    title: str,
-    colours: Colours = COLOURS,
-    counts: str = "call",
-    largest: int = LARGEST >> 2,
+    stacks: Sequence[Weighted], title: str, subject: Subject = ALLOCATED, largest: int = LARGEST >> 2
 ) -> str:
-    """The picture without its title and legend, as a part of a page that has ``flame_style``. ``colours``: by the kinds
-    of frames; ``counts``: what the numbers beside the bytes count, where they are not 0; ``largest``: in bytes."""
+    """The picture without its title and legend, as a part of a page that has ``flame_style``. ``largest``: in bytes."""
     root = _tree(stacks)
-    told = f"{one_line(title, LONGEST)}: {_amounts(root.weight, root.calls, 'bytes', counts=counts)}"
+    told = f"{one_line(title, LONGEST)}: {_amounts(root.weight, root.calls, 'bytes', subject.counts)}"
 
     def part(cells: Sequence[_Cell]) -> str:
         height = (1 + max(cell.depth for cell in cells)) * ROW
         head = f'<svg width="100%" height="{height}" class="flame picture" role="img" aria-label="{escape(told)}">'
-        drawn = [_drawn(cell, root.weight, "bytes", colours, 0, counts) for cell in cells]
+        drawn = [_drawn(cell, root.weight, "bytes", subject, 0) for cell in cells]
         return "\n".join([head, *drawn, "</svg>", ""])
 
-    return _that_fits(root, largest, part)
+    return _that_fits(root, largest, subject, part)
 
 
-def _that_fits(root: _Node, largest: int, draw: Callable[[Sequence[_Cell]], str]) -> str:
+def _that_fits(root: _Node, largest: int, subject: Subject, draw: Callable[[Sequence[_Cell]], str]) -> str:
     """The picture with the smallest cells that has at most so many bytes."""
     pixels = 1
     while True:
-        text = draw(list(_cells(root, max(root.weight * pixels / WIDTH, 1e-9))))
+        text = draw(list(_cells(root, max(root.weight * pixels / WIDTH, 1e-9), subject.cell)))
         if len(text.encode()) <= largest or pixels > WIDTH:
             return text
         pixels *= 2
@@ -116,8 +130,8 @@ def _add(node: _Node, weight: int, calls: int) -> None:
     node.calls += calls
 
 
-def _cells(root: _Node, least: float) -> Iterator[_Cell]:
-    """Outermost first. The largest is left of the others; those below ``least`` are one cell at the right."""
+def _cells(root: _Node, least: float, called: str) -> Iterator[_Cell]:
+    """Outermost first. The largest is left of the others; those below ``least`` are one at the right, ``called`` so."""
     yield _Cell(0, 0, root.weight, root.calls, "rest", "all")
     open_ = [(root, 1, 0)]
     while open_:
@@ -130,7 +144,7 @@ def _cells(root: _Node, least: float) -> Iterator[_Cell]:
             left += inner.weight
         if small:
             weight, calls = sum(inner.weight for inner in small), sum(inner.calls for inner in small)
-            yield _Cell(depth, left, weight, calls, "rest", f"{counted(len(small), 'smaller function')}")
+            yield _Cell(depth, left, weight, calls, "rest", counted(len(small), called))
 
 
 def _where(frame: StackFrame) -> str:
@@ -138,30 +152,31 @@ def _where(frame: StackFrame) -> str:
     return one_line(f"{frame.file}{line}") if frame.file else ""
 
 
-def _document(cells: Sequence[_Cell], root: _Node, title: str, unit: str) -> str:
+def _document(cells: Sequence[_Cell], root: _Node, title: str, unit: str, subject: Subject) -> str:
     height = HEAD + (1 + max(cell.depth for cell in cells)) * ROW + MARGIN
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" '
         'class="flame" font-family="system-ui, sans-serif" font-size="12" role="img">'
     )
-    told, size = one_line(title, LONGEST), _amounts(root.weight, root.calls, unit)
-    body = [head, f"<title>{_safe(told)}: {size}</title>", _styles(), '<rect class="page" width="100%" height="100%"/>']
+    told, size = one_line(title, LONGEST), _amounts(root.weight, root.calls, unit, subject.counts)
+    style = _styles(subject.colours)
+    body = [head, f"<title>{_safe(told)}: {size}</title>", style, '<rect class="page" width="100%" height="100%"/>']
     body.append(f'<text class="title" x="{MARGIN}" y="22">{_safe(told)}</text>')
-    body += [f'<text x="{MARGIN}" y="42">{size}</text>', *_legend(root)]
-    body += [_drawn(cell, root.weight, unit) for cell in cells]
+    body += [f'<text x="{MARGIN}" y="42">{size}</text>', *_legend(cells, subject)]
+    body += [_drawn(cell, root.weight, unit, subject) for cell in cells]
     return "\n".join([*body, "</svg>", ""])
 
 
-def _amounts(weight: int, calls: int, unit: str, share: str = "", counts: str = "call") -> str:
+def _amounts(weight: int, calls: int, unit: str, counts: str, share: str = "") -> str:
     """The weight, its share, and the calls, unless these are the weight, or something else that is not counted."""
     size = size_text(weight) if unit == "bytes" else f"{count_text(weight)} {unit}"
     is_told = unit == "bytes" or weight != calls
     return f"{size}{share}" + (f", {counted(calls, counts)}" if is_told and (calls or counts == "call") else "")
 
 
-def _styles() -> str:
+def _styles(colours: Colours) -> str:
     fixed = ".flame .title{font-size:15px;font-weight:600}.flame>svg:hover>rect{stroke:#d02090;stroke-width:2}"
-    light, dark = _scheme(COLOURS, 0, "#ffffff", "#1a1a1a"), _scheme(COLOURS, 1, "#161616", "#f5f5f5")
+    light, dark = _scheme(colours, 0, "#ffffff", "#1a1a1a"), _scheme(colours, 1, "#161616", "#f5f5f5")
     return f"<style>{fixed}{light}@media(prefers-color-scheme:dark){{{dark}}}</style>"
 
 
@@ -179,24 +194,24 @@ def _scheme(colours: Colours, number: int, page: str, text: str) -> str:
     return f"{own}.flame text{{fill:{text}}}{cells}"
 
 
-def _legend(root: _Node) -> Iterator[str]:
-    """What the colours mean; nothing where there is nothing to tell."""
-    if not root.inside:
+def _legend(cells: Sequence[_Cell], subject: Subject) -> Iterator[str]:
+    """What the colours below the outermost cell mean; that there is nothing to tell where there is nothing."""
+    kinds = {_kind(cell.kind, subject.colours) for cell in cells[1:]}
+    if not kinds:
         yield f'<text x="{MARGIN}" y="62">There is no stack to draw.</text>'
-        return
-    names = {"python": "Python", "native": "C and other native code", "rest": "several"}
     x = MARGIN
-    for kind, name in names.items():
+    for kind, name in subject.meanings.items():
+        if kind not in kinds:
+            continue
         yield f'<rect class="{kind}0" x="{x}" y="54" width="12" height="12"/><text x="{x + 17}" y="64">{name}</text>'
         x += 17 + CHARACTER * len(name) + 16
 
 
-def _drawn(
-    cell: _Cell, whole: int, unit: str, colours: Colours = COLOURS, head: int = HEAD, counts: str = "call"
-) -> str:
+def _drawn(cell: _Cell, whole: int, unit: str, subject: Subject, head: int = HEAD) -> str:
+    colours = subject.colours
     share = f", {share_text(cell.weight, whole)} %"
     about = f"{cell.about}\n" if cell.about else ""
-    title = f"{_safe(cell.text)}\n{_safe(about)}{_amounts(cell.weight, cell.calls, unit, share, counts)}"
+    title = f"{_safe(cell.text)}\n{_safe(about)}{_amounts(cell.weight, cell.calls, unit, subject.counts, share)}"
     kind = f"{_kind(cell.kind, colours)}{crc32(cell.text.encode('utf-8', 'replace')) % SHADES}"
     place = f'x="{_percent(cell.left, whole)}" y="{head + cell.depth * ROW}" width="{_percent(cell.weight, whole)}"'
     fits = min(LONGEST, WIDTH * cell.weight // max(whole, 1) // CHARACTER * 4)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from gdbheap.answers.stacks import StackFrame, Weighted
     from gdbheap.events.call_stacks import AllocatingStack
 
-__all__ = ["pprof", "pprof_of_tree"]
+__all__ = ["OF_CALLS", "pprof", "pprof_of_tree"]
 
 # As Go's own heap profiles have them.
 KINDS = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"))
-OF_TREE = (("inuse_objects", "count"), ("inuse_space", "bytes"))
+OF_TREE, OF_CALLS = KINDS[2:], KINDS[:2]
 # Fields of the messages, by their numbers in profile.proto.
 SAMPLE_TYPE, SAMPLE, LOCATION, FUNCTION, STRINGS, TIME, PERIOD_TYPE, PERIOD, DEFAULT = 1, 2, 4, 5, 6, 9, 11, 12, 14
 VARINT, LENGTH = 0, 2
@@ -31,9 +31,12 @@ def pprof(stacks: Sequence[AllocatingStack], began: int, mean: int) -> bytes:
     return _file(KINDS, rows, began, mean)
 
 
-def pprof_of_tree(stacks: Iterable[Weighted]) -> bytes:
-    """The file of a tree: for each of its leaves the way there, the bytes and how many things they are."""
-    return _file(OF_TREE, ((frames, (count, size)) for frames, size, count in stacks), time.time_ns(), 1)
+def pprof_of_tree(stacks: Sequence[Weighted], kinds: Sequence[tuple[str, str]] = OF_TREE) -> bytes:
+    """The file of a tree: for each of its leaves the way there, the bytes and how many blocks they are, where any were
+    counted. ``kinds``: what both are, OF_CALLS of what calls got."""
+    rows = [(frames, (count, size)) for frames, size, count in stacks]
+    left_out = 0 if any(count for _frames, (count, _size) in rows) else 1
+    return _file(kinds[left_out:], ((frames, row[left_out:]) for frames, row in rows), time.time_ns(), 1)
 
 
 def _file(

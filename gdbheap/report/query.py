@@ -4,38 +4,59 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import Any
 
 from gdbheap.report.numbers import counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
+from gdbheap.tables.batches import MODULUS
+from gdbheap.tables.declaration import ADDRESS, BYTES, COUNT, TABLES
 from gdbheap.tables.query import Answered
 
 __all__ = ["render", "render_csv"]
 
 
+UNITS = {column.name: column.unit for table in TABLES for column in table.columns}
+# Of these the value is one of the column's.
+OF_COLUMN = re.compile(r"(?:min|max|first|last|any_value)\((\w+)\)")
+
+
 def render(answer: Answered, left_out: int, style: Style) -> str:
-    """The rows as DuckDB gives them; numbers have thousands separators."""
+    """The rows as DuckDB gives them, sizes and counts with thousands separators. Addresses are as ``heap at`` takes
+    them, and numbers that name something, as a process's, are as they are typed."""
     numbers = [
         bool(answer.rows) and all(row[place] is None or _is_number(row[place]) for row in answer.rows)
         for place in range(len(answer.columns))
     ]
     columns = [Column(column.name, left=not number) for column, number in zip(answer.columns, numbers)]
-    rows = [[_text(value) for value in row] for row in answer.rows]
+    units = [_unit(column.name) for column in answer.columns]
+    rows = [[_text(value, unit) for value, unit in zip(row, units)] for row in answer.rows]
     more = f"{left_out:,} more rows" if left_out else ""
     return join(table(columns, rows, style), more or counted(len(rows), "row"))
+
+
+def _unit(name: str) -> str:
+    """Of a column of an answer, by the name that it has in the tables."""
+    found = OF_COLUMN.fullmatch(name)
+    return UNITS.get(found[1] if found else name, COUNT)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, unit: str) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:,}" if _is_number(value) else str(value)
+    if not _is_number(value):
+        return str(value)
+    if unit == ADDRESS and isinstance(value, int):
+        # One in the kernel's half is negative in a table.
+        return f"{value % MODULUS:#x}"
+    return f"{value:,}" if unit in (BYTES, COUNT) else str(value)
 
 
 def render_csv(answer: Answered) -> str:

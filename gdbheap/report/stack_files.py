@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.files import write_text
-from gdbheap.report.flame import flame_graph
+from gdbheap.report.flame import CALLS, Subject, flame_graph
 from gdbheap.report.weighted import folded, speedscope
 
 if TYPE_CHECKING:
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "write_stacks"]
 
-KINDS: dict[str, Callable[[Sequence[Weighted], str], str]] = {
-    "folded": lambda stacks, _title: folded(stacks),
-    "svg": flame_graph,
-    "speedscope": speedscope,
+KINDS: dict[str, Callable[[Sequence[Weighted], str, Subject], str]] = {
+    "folded": lambda stacks, _title, _subject: folded(stacks),
+    "svg": lambda stacks, title, subject: flame_graph(stacks, title, subject=subject),
+    "speedscope": lambda stacks, title, subject: speedscope(stacks, title, counts=subject.counts),
 }
 
 
-def write_stacks(kind: str, path: str, stacks: Sequence[Weighted], title: str) -> None:
-    """Write one of KINDS. Raises UsageError where that is not possible."""
-    write_text(path, KINDS[kind](stacks, title))
+def write_stacks(kind: str, path: str, stacks: Sequence[Weighted], title: str, subject: Subject = CALLS) -> None:
+    """Write one of KINDS. ``subject``: what the stacks are of. Raises UsageError where that is not possible."""
+    write_text(path, KINDS[kind](stacks, title, subject))

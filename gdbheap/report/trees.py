@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.answers.stacks import StackFrame
 from gdbheap.files import write_bytes
-from gdbheap.report.composition import composition
+from gdbheap.report.composition import MEMORY, USED, composition
 from gdbheap.report.pprof import pprof_of_tree
 from gdbheap.report.stack_files import KINDS, write_stacks
 
@@ -33,7 +33,7 @@ def write_pictures(paths: dict[str, str], tree: Sequence[Weighted], title: str) 
         if kind == PPROF:
             write_bytes(path, pprof_of_tree(tree))
         else:
-            write_stacks(kind, path, tree, title)
+            write_stacks(kind, path, tree, title, MEMORY)
 
 
 def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> list[Weighted]:
@@ -41,7 +41,7 @@ def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | N
     mapped."""
     whole = StackFrame("RSS" if answer.rss.bytes is not None else "address space", "", None, "rest")
     cells = composition(answer, drawn, places)
-    return [((whole, *frames), size, max(count, 1)) for frames, size, count in cells if size > 0]
+    return [((whole, *frames), size, count) for frames, size, count in cells if size > 0]
 
 
 def owners_tree(answer: Owners) -> list[Weighted]:
@@ -61,18 +61,19 @@ def owners_tree(answer: Owners) -> list[Weighted]:
 
 
 def retained_tree(answer: DominatorTree) -> list[Weighted]:
-    """Each object stands on the one without which it would not be reached; its width is what it retains."""
+    """Each object stands on the one without which it would not be reached; its width is what it retains. How many
+    blocks that are is not known."""
     found: list[Weighted] = []
     ways: dict[int, list[str]] = {}
     for place, node in enumerate(answer.nodes):
         # Whoever dominates comes first.
         ways[place] = [*(ways[node.above] if node.above is not None else ["reached"]), node.name]
         if node.own > 0:
-            found.append((_frames(ways[place]), node.own, 1))
+            found.append((_frames(ways[place]), node.own, 0))
     if answer.others > 0:
-        found.append((_frames(["reached", OTHERS]), answer.others, 1))
+        found.append((_frames(["reached", OTHERS]), answer.others, 0))
     return found
 
 
 def _frames(names: Sequence[str]) -> tuple[StackFrame, ...]:
-    return tuple(StackFrame(name, "", None, "native") for name in names)
+    return tuple(StackFrame(name, "", None, USED) for name in names)

@@ -40,13 +40,15 @@ def folded(stacks: Sequence[Weighted]) -> str:
     return "".join(f"{line} {weight}\n" for line, weight in rows)
 
 
-def speedscope(stacks: Sequence[Weighted], title: str, unit: str = "bytes") -> str:
-    """The JSON document that speedscope.app opens: a profile of the weights and one of the calls."""
+def speedscope(stacks: Sequence[Weighted], title: str, unit: str = "bytes", counts: str = "call") -> str:
+    """The JSON document that speedscope.app opens: a profile of the weights and, where anything was counted, one of the
+    calls or whatever ``counts`` says, in the singular."""
     numbers: dict[StackFrame, int] = {}
     samples = [[numbers.setdefault(frame, len(numbers)) for frame in frames] for frames, _weight, _calls in stacks]
     profiles = [_profile(f"{title} ({unit})", unit, samples, [weight for _frames, weight, _calls in stacks])]
-    if unit != "calls":
-        profiles.append(_profile(f"{title} (calls)", "calls", samples, [calls for _frames, _weight, calls in stacks]))
+    amounts = [calls for _frames, _weight, calls in stacks]
+    if unit != f"{counts}s" and any(amounts):
+        profiles.append(_profile(f"{title} ({counts}s)", f"{counts}s", samples, amounts))
     document = {
         "$schema": SCHEMA,
         "shared": {"frames": [_frame(frame) for frame in numbers]},

@@ -10,7 +10,19 @@ from typing import Any, Union
 
 from gdbheap.tables.declaration import INTEGER, Table
 
-__all__ = ["AT_ONCE", "Batch", "Batches", "Cells", "Coded", "Constant", "Packed", "Rows", "small", "values_of"]
+__all__ = [
+    "AT_ONCE",
+    "MODULUS",
+    "Batch",
+    "Batches",
+    "Cells",
+    "Coded",
+    "Constant",
+    "Packed",
+    "Rows",
+    "small",
+    "values_of",
+]
 
 AT_ONCE = 1 << 18
 """How many rows a batch of a large table has at most."""

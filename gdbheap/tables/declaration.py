@@ -6,7 +6,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["BIG", "FLAG", "INTEGER", "REAL", "SNAPSHOTS", "TABLES", "TEXT", "Column", "Table", "table_of"]
+__all__ = [
+    "ADDRESS",
+    "BIG",
+    "BYTES",
+    "COUNT",
+    "FLAG",
+    "INTEGER",
+    "REAL",
+    "SNAPSHOTS",
+    "TABLES",
+    "TEXT",
+    "Column",
+    "Table",
+    "table_of",
+]
 
 INTEGER, TEXT, REAL, FLAG = "integer", "text", "real", "flag"
 """What a column holds: a signed number of 64 bits, a text, a floating-point number of 64 bits, true or false."""

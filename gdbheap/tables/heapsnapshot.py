@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import IO
+from zlib import crc32
 
 from gdbheap import _native
 
@@ -37,8 +40,12 @@ NAMES = {UNKNOWN: "(block)", LIVING: "(object)", IDLE: "(kept for reuse)", BUFFE
 TEXTS = ("str", "bytes", "unicode")
 DOUBTFUL = 2
 ROOT_NAMES = ("", "(roots)", "doubtful", "stray")
-# V8 numbers what JavaScript made with odd numbers, from 1 on.
-STEP = 2
+# V8 numbers what JavaScript made with odd numbers of 32 bits, from 1 on, which is the root of all.
+FIRST_ID, ID_BITS = 1, 31
+GRANULE_BITS = 3
+# Of the golden ratio, as in Fibonacci hashing.
+SPREAD = 0x9E37_79B1
+BITMAP = 4096
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,42 @@ class NamedGraph:
     def first_root(self) -> int:
         """The number of the first root."""
         return self.graph.nodes - len(self.roots)
+
+
+class _Ids:
+    """Numbers of nodes that are the same in each snapshot of a process: DevTools compare snapshots by them.
+
+    They come from addresses, those of roots from their names. 31 bits are enough for all places of 8 bytes of 16 GiB:
+    nodes of one such window never meet, windows are laid over one another by their upper bits, and a node whose number
+    is taken by then has the next one that is not."""
+
+    def __init__(self) -> None:
+        # A bit a number, in pages that are made when they are first used.
+        self._taken: defaultdict[int, bytearray] = defaultdict(partial(bytearray, BITMAP))
+        self._take(0)
+
+    def of_address(self, address: int) -> int:
+        """Of a node in memory."""
+        window = address >> (GRANULE_BITS + ID_BITS)
+        return self._odd((address >> GRANULE_BITS) ^ (window * SPREAD))
+
+    def of_root(self, name: str) -> int:
+        """Of what is no place in memory."""
+        return self._odd(crc32(name.encode("utf-8", "replace")))
+
+    def _odd(self, wanted: int) -> int:
+        number = wanted & ((1 << ID_BITS) - 1)
+        while not self._take(number):
+            number = (number + 1) & ((1 << ID_BITS) - 1)
+        return 2 * number + FIRST_ID
+
+    def _take(self, number: int) -> bool:
+        """Whether nobody had it."""
+        place, bit = number >> 3, 1 << (number & 7)
+        page = self._taken[place // BITMAP]
+        is_free = not page[place % BITMAP] & bit
+        page[place % BITMAP] |= bit
+        return is_free
 
 
 def write_graph(stream: IO[str], named: NamedGraph) -> int:
@@ -99,11 +142,14 @@ def _nodes(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
     known = [0, *map(number_of, named.types)]
     plain = {kind: number_of(name) for kind, name in NAMES.items()}
     texts = {number for number, name in enumerate(named.types, 1) if name in TEXTS}
-    yield SYNTHETIC, number_of("(roots)"), 1, 0, len(roots), 0, 0
+    ids = _Ids()
+    yield SYNTHETIC, number_of("(roots)"), FIRST_ID, 0, len(roots), 0, 0
     for start in range(0, graph.nodes, AT_ONCE):
         found = graph.node_columns(start, AT_ONCE)
-        columns = zip(array("q", found.sizes), array("I", found.types), found.kinds, array("I", found.edges))
-        for node, (size, kind_of, kind, edges) in enumerate(columns, start):
+        sizes, addresses = array("q", found.sizes), _addresses(graph, start, len(found.kinds))
+        columns = zip(addresses, sizes, array("I", found.types), found.kinds, array("I", found.edges))
+        for node, (address, size, kind_of, kind, edges) in enumerate(columns, start):
+            own = ids.of_address(address) if node < named.first_root else ids.of_root(roots[node - named.first_root])
             made, name = KINDS[kind], known[kind_of] if kind in (LIVING, IDLE) and kind_of else plain[kind]
             if node >= named.first_root:
                 made, name = SYNTHETIC, number_of(roots[node - named.first_root])
@@ -113,7 +159,12 @@ def _nodes(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
                 made = STRING
             elif kind != LIVING and kind_of and kind != IDLE:
                 name = known[kind_of]
-            yield made, name, STEP * (node + 1) + 1, size, edges, 0, 0
+            yield made, name, own, size, edges, 0, 0
+
+
+def _addresses(graph: _native.Graph, start: int, count: int) -> array[int]:
+    """Of some nodes; of roots whatever it is."""
+    return array("Q", graph.addresses_of(array("I", range(start, start + count)).tobytes()))
 
 
 def _edges(named: NamedGraph) -> Iterator[tuple[int, ...]]:

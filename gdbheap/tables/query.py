@@ -14,9 +14,10 @@ from typing import Any
 
 from gdbheap.errors import Unsupported, UsageError, one_line
 from gdbheap.tables.arrow import MISSING, reader_of
-from gdbheap.tables.batches import AT_ONCE, Batch, Batches
+from gdbheap.tables.batches import AT_ONCE, Batch, Batches, small
 from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, Table, table_of
 from gdbheap.tables.files import CSV, DATABASE, PARQUET
+from gdbheap.tables.gathered import ALL
 from gdbheap.tables.source import Source
 
 __all__ = ["Answered", "QueryColumn", "query"]
@@ -25,6 +26,11 @@ TYPES = {INTEGER: "BIGINT", TEXT: "VARCHAR", REAL: "DOUBLE", FLAG: "BOOLEAN"}
 # Without these a query could load what is on this machine or in the network; nothing is spilled to the working
 # directory.
 BEFORE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "temp_directory": ""}
+# Queries about what tables there are; and what DuckDB says of one that is not.
+LISTING = re.compile(
+    r"\bshow\s+(all\s+)?tables\b|\binformation_schema\b|\bduckdb_(tables|views|columns)\b|^\s*describe\W*$", re.I
+)
+UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
 AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
 
 
@@ -50,7 +56,9 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
     with closing(duckdb.connect(":memory:", config=BEFORE)) as database:
         database.execute("SET python_enable_replacements = false")
         named = _named(database, duckdb, text)
-        if source.folder is not None:
+        if not named and LISTING.search(text):
+            _list(database, source)
+        elif source.folder is not None:
             _open_folder(database, source.folder, named)
         elif named:
             found = source.gather(named, graph or ("edges" in named or None))
@@ -60,6 +68,16 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
         for setting in AFTER:
             database.execute(setting)
         return _ask(database, duckdb, text)
+
+
+def _list(database: Any, source: Source) -> None:
+    """The tables that there are: of what is quickly read with their rows, of a process or a core without."""
+    found = source.gather(ALL, None).tables if source.is_kept else {}
+    for table in TABLES:
+        if source.folder is not None:
+            _open(database, source.folder, table.name)
+        elif table.name in found or not source.is_kept:
+            _fill(database, table, found.get(table.name, small(table, [])))
 
 
 def _duckdb() -> Any:
@@ -109,6 +127,10 @@ def _checked(duckdb: Any, ask: Callable[[], Any]) -> Any:
     except (duckdb.Error, ValueError, OverflowError) as error:
         # Below its first line it shows the query.
         reason = str(error).strip().split("\n\n")[0]
+        unknown = UNKNOWN.search(reason)
+        if unknown is not None:
+            # It would guess at names of its own.
+            reason = f"{unknown[0]}: there are {', '.join(table.name for table in TABLES)}"
         raise UsageError(f"gdbheap sql: {one_line(reason)}") from None
 
 

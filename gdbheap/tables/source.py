@@ -14,8 +14,9 @@ __all__ = ["Source"]
 class Source:
     """``name`` as it was typed. ``gather``: reads the tables with these names (some of those of
     ``declaration.TABLES``), with the graph of references (True), without (False) or where it is quick (None).
-    ``folder``: where they are, of one that was exported."""
+    ``folder``: where they are, of one that was exported. ``is_kept``: it is read at once, and may lack some."""
 
     name: str
     gather: Callable[[Collection[str], bool | None], Gathered]
     folder: str | None = None
+    is_kept: bool = False

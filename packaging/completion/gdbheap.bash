@@ -1,8 +1,9 @@
 # Completion of gdbheap for bash; written by scripts/shell_pages.py.
 _gdbheap()
 {
-    local word="${COMP_WORDS[COMP_CWORD]}" noun="${COMP_WORDS[1]}" words
-    [[ $word == "=" ]] && word=""
+    local word="${COMP_WORDS[COMP_CWORD]}" noun="${COMP_WORDS[1]}" option="" words
+    [[ ${COMP_WORDS[COMP_CWORD-1]} == "=" ]] && option="${COMP_WORDS[COMP_CWORD-2]}"
+    [[ $word == "=" ]] && word="" && option="${COMP_WORDS[COMP_CWORD-1]}"
     if [[ $COMP_CWORD == 1 ]]; then
         words="arenas stats holes pins sizes chunks pools pyobjects contexts trim map at refs why retained unreachable owners threads tasks duplicates snapshot diff report growth catch record plot top ps processes watch trace replay stacks export sql shell doctor check check-advice info install --help --version"
     else
@@ -30,7 +31,7 @@ _gdbheap()
         snapshot) words="--with-contents --owners --blocks --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         diff) words="--limit= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         report) words="--children --name= --cgroup= -o= --with-contents --owners --process= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        growth) words="--duration= --count= --no-stacks --folded= --svg= --speedscope= --perf --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        growth) words="--duration= --count= --no-stacks --folded= --svg= --speedscope= --pprof= --perf --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         catch) words="--size= --min= --max= --block= --grows --count= --duration= --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         record) words="--children --name= --cgroup= -o= --every= --duration= --stop --snapshot-every= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         plot) words="-o= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
@@ -51,7 +52,39 @@ _gdbheap()
         *) words="--detail --since= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         esac
     fi
-    if [[ $word != -* ]]; then
+    if [[ -n $option ]]; then
+        words=""
+        case "$noun $option" in
+        "arenas --sort") words="system in_use free fast tcache top used_chunks free_chunks index" ;;
+        "stats --sort") words="order arena what theirs ours calls bytes live live_bytes size" ;;
+        "holes --sort") words="size resident address arena allocator" ;;
+        "pins --allocator") words="glibc mallocng oldmalloc jemalloc tcmalloc libmimalloc pymalloc mimalloc" ;;
+        "pins --sort") words="kept would_free size blocks address allocator" ;;
+        "sizes --sort") words="bytes used_bytes free_bytes used free size" ;;
+        "chunks --sort") words="size address arena count" ;;
+        "pools --sort") words="pools size used free" ;;
+        "pyobjects --by") words="type size length module value line fill" ;;
+        "pyobjects --sort") words="together bytes buffers count type address role" ;;
+        "contexts --sort") words="total free used tree" ;;
+        "trim --sort") words="predicted whole actual arena" ;;
+        "map --sort") words="size resident address" ;;
+        "retained --by") words="object type module global thread" ;;
+        "unreachable --sort") words="together bytes count size" ;;
+        "owners --by") words="holder block array type global thread" ;;
+        "tasks --kind") words="all task coroutine generator async_generator greenlet" ;;
+        "tasks --sort") words="count bytes retained" ;;
+        "diff --sort") words="together bytes count type" ;;
+        "growth --sort") words="bytes calls" ;;
+        "catch --sort") words="time size" ;;
+        "top --sort") words="rss growth swap malloc idle program" ;;
+        "ps --sort") words="ram private shared swapped count program" ;;
+        "processes --sort") words="rss pss uss swap in-use free program" ;;
+        "stacks --sort") words="bytes allocated" ;;
+        "export --format") words="parquet csv sqlite heapsnapshot" ;;
+        "sql --sort") words="query" ;;
+        "info --sort") words="order fact source" ;;
+        esac
+    elif [[ $word != -* ]]; then
         words+=" $(command ps -eo pid= 2>/dev/null)"
     fi
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

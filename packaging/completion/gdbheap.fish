@@ -138,6 +138,7 @@ complete -c gdbheap -n '__fish_seen_subcommand_from growth' -l no-stacks -d 'onl
 complete -c gdbheap -n '__fish_seen_subcommand_from growth' -l folded -r -d 'write the stacks as folded lines, for other programs'
 complete -c gdbheap -n '__fish_seen_subcommand_from growth' -l svg -r -d 'write the stacks as a flame graph'
 complete -c gdbheap -n '__fish_seen_subcommand_from growth' -l speedscope -r -d 'write the stacks as a file for speedscope.app'
+complete -c gdbheap -n '__fish_seen_subcommand_from growth' -l pprof -r -d 'write the stacks for go tool pprof'
 complete -c gdbheap -n '__fish_seen_subcommand_from growth' -l perf -d 'by a tracepoint of the kernel\'s'
 complete -c gdbheap -n '__fish_seen_subcommand_from growth' -l seccomp -d 'make the calls although the process runs under a seccomp filter, which may refuse them or…'
 complete -c gdbheap -n '__fish_seen_subcommand_from growth' -l top -r -d 'how many stacks to list'

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.report.call_curves import curves_part, curves_style
 from gdbheap.report.call_stats import told as told_of_calls
-from gdbheap.report.flame import COLOURS, flame_part, flame_style
+from gdbheap.report.flame import ALLOCATED, COLOURS, flame_part, flame_style
 from gdbheap.report.numbers import counted
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, paragraph, refused, safe, table
 from gdbheap.report.page.skeleton import DARK, LIGHT, fitted, page
@@ -104,7 +104,7 @@ def _moments(found: CallStats) -> str:
 
 def _stacks(found: CallStacks, most: int) -> Section:
     rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.stacks if stack.bytes > 0]
-    picture = flame_part(rows, f"What was in use after call {found.call:,}, by stack", COLOURS, "block")
+    picture = flame_part(rows, f"What was in use after call {found.call:,}, by stack", ALLOCATED)
     sites = [
         (label(site.frame) if site.frame else NO_STACK, site.frame.file if site.frame else "", site.bytes, site.blocks,
          site.allocated_bytes, site.allocated_blocks)

@@ -7,23 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.composition import NO_OBJECT, composition
-from gdbheap.report.flame import Colours, flame_part
+from gdbheap.report.composition import MEMORY, NO_OBJECT, USED, composition
+from gdbheap.report.flame import flame_part
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, details, paragraph, refused, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gdbheap.answers.stacks import StackFrame
     from gdbheap.history.overview import Overview
 
-__all__ = ["COLOURS", "NO_OBJECT", "composition_section"]
+__all__ = ["NO_OBJECT", "composition_section"]
 
-# As in the flame graph of stacks: text has a contrast of at least 7 to 1 on all of them.
-COLOURS: Colours = {
-    "used": (("#b7e0b9", "#a8d8ab", "#c6e8c8"), ("#1f4d2b", "#1a4225", "#245a32")),
-    "free": (("#f6c1b8", "#f3b2a7", "#f9d0c9"), ("#6b241b", "#5c1f17", "#7a2a20")),
-    "overhead": (("#dcc9ea", "#d2bbe4", "#e6d8f0"), ("#4a3260", "#402b53", "#54396d")),
-    "other": (("#a9cdf0", "#97c1ea", "#bcd9f5"), ("#1f4a73", "#193f63", "#265482")),
-    "rest": (("#d9d9d9",) * 3, ("#474747",) * 3),
-}
 COLUMNS = (
     Column("stack", "what, from the outside in"), Column("blocks", "blocks", COUNT), Column("bytes", "bytes", SIZE),
 )  # fmt: skip
@@ -38,9 +33,9 @@ def composition_section(found: Overview, most: int) -> Section:
     stacks = list(composition(found.ledger, found.map.answer, found.places.answer))
     if not stacks:
         return refused("composition", title, "nothing is known of this memory")
-    picture = flame_part(stacks, f"{what} by owner, arena, state and type", COLOURS, "block")
+    picture = flame_part(stacks, f"{what} by owner, arena, state and type", MEMORY)
     rows = [
-        (" > ".join(frame.name for frame in frames), blocks, weight)
+        (" > ".join(frame.name for frame in frames), _blocks(frames, blocks), weight)
         for frames, weight, blocks in sorted(stacks, key=lambda stack: -stack[1])
         if weight
     ]
@@ -52,3 +47,10 @@ def composition_section(found: Overview, most: int) -> Section:
     cells = table("composition-cells", "The innermost cells", COLUMNS, rows, min(most, MAX_ROWS), total)
     body = f"{paragraph(told)}<figure>{picture}</figure>\n{details('The same as a table', cells)}"
     return Section("composition", title, body)
+
+
+def _blocks(frames: Sequence[StackFrame], blocks: int) -> int | str | None:
+    """How many there are: None where that is not known, nothing where there are none to count, as in a file."""
+    if blocks:
+        return blocks
+    return None if frames[-1].kind == USED else ""

@@ -55,7 +55,8 @@ def difference_page(answer: Difference, last: Overview, style: Style) -> bytes:
     count = len(answer.looks)
     title = f"{'What changed' if count == 2 else 'What rose'} in {name_of(answer.looks[-1].target)}"
     said = f"{count} looks, from {moment(answer.looks[0].time)} to {moment(answer.looks[-1].time)}."
-    lead = f'<p class="lead">{safe(heading(answer, style), 1000)}</p>\n{paragraph(limit_sentence(answer, style))}'
+    told = heading(answer, style)
+    lead = f'<p class="lead">{safe(told[:1].upper() + told[1:], 1000)}</p>\n{paragraph(limit_sentence(answer, style))}'
 
     def made(most: int) -> bytes:
         of_last = [section for section in sections_of(last, most, style) if not section.why and section.id != "ledger"]

@@ -66,7 +66,7 @@ def _row(member: Member) -> tuple[object, ...]:
     heap = member.heap
     sizes = (None,) * 4 if heap is None else (heap.in_use, heap.free, heap.trim, heap.kept)
     finding = heap.finding if heap is not None else None
-    worth = (None, None) if finding is None else (finding.id, finding.bytes)
+    worth = ("", "") if finding is None else (finding.id, finding.bytes)
     return str(member.pid), member.program, member.rss, member.pss, member.uss, member.swap, *sizes, *worth
 
 

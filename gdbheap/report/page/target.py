@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from gdbheap.allocators.finding import MALLOC
 from gdbheap.errors import one_line
 from gdbheap.report import container
+from gdbheap.report.composition import MEMORY
 from gdbheap.report.flame import flame_style
 from gdbheap.report.ledger import decision, headline
 from gdbheap.report.numbers import size_text
 from gdbheap.report.page.blocks import arenas_section, holes_section
-from gdbheap.report.page.composition import COLOURS, composition_section
+from gdbheap.report.page.composition import composition_section
 from gdbheap.report.page.contents import owners_section, retained_section, types_section
 from gdbheap.report.page.facts import damage_section, facts_section
 from gdbheap.report.page.findings import findings_section, text_or_id
@@ -34,7 +35,7 @@ TITLES = {
     "map": "the map of the heap", "holes": "holes", "types": "types", "kept": "what retains the most",
     "owners": "owners", "threads": "what frames hold", "tasks": "tasks", "arenas": "arenas", "info": "facts",
 }  # fmt: skip
-FLAMES = flame_style(COLOURS, (LIGHT["ground"], DARK["ground"]))
+FLAMES = flame_style(MEMORY.colours, (LIGHT["ground"], DARK["ground"]))
 
 
 def target_page(found: Overview, style: Style, rows: int = MAX_ROWS) -> bytes:
