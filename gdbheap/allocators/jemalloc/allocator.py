@@ -37,7 +37,7 @@ USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"
 SLABS, CACHES, DIRTY, MUZZY = f"{FREE}.slabs", f"{FREE}.caches", f"{FREE}.dirty", f"{FREE}.muzzy"
 RETAINED = f"{FREE}.retained"
 CAUGHT = "caught inside jemalloc"
-# The shortest that a cache may have: blocks of up to 4 KiB (a name of 5.1 that 5.3 still takes).
+# Blocks of up to 4 KiB are cached (5.3 still takes the name of 5.1).
 SMALL_CACHES = "lg_tcache_max:12"
 GIVE_BACK = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0"
 
@@ -178,14 +178,22 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
         """As ``packing``, had there been only that many arenas."""
         return self.store.packing(self.target.pages, arenas)
 
+    @cached_property
+    def _area_ranges(self) -> Ranges:
+        return self.ranges()
+
     def owner_at(self, address: int) -> str | None:
         """The module whose jemalloc has an address."""
-        area = containing(self.ranges(), address)
+        if len(self.roots) == 1:
+            return self.owner(0)
+        area = containing(self._area_ranges, address)
         return None if area is None else self.owner(self._root_at[area[0]])
 
     @cached_property
     def _variables(self) -> dict[str, str | None]:
-        return {self.owner(index): variable_of(self.target, root.module) for index, root in enumerate(self.roots)}
+        # Over a line to another machine a module's texts take too long.
+        roots = [] if self.target.remote else self.roots
+        return {self.owner(index): variable_of(self.target, root.module) for index, root in enumerate(roots)}
 
     def variable(self, owner: str | None) -> str | None:
         """The variable that the jemalloc of a module reads its settings from; None where that is not to be seen."""
@@ -193,7 +201,7 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
 
     def variables(self) -> list[str]:
         """One for each prefix."""
-        return sorted({name or PLAIN for name in self._variables.values()})
+        return sorted({name or PLAIN for name in self._variables.values()}) or [PLAIN]
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
         """One of its variable's settings; commas join several. A quarter of the arenas is one for each processor."""

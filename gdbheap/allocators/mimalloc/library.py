@@ -28,7 +28,7 @@ from gdbheap.allocators.mimalloc.allocator import is_pythons
 from gdbheap.allocators.mimalloc.roots import Root, find_roots, is_mapped
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.errors import NotInUse, one_line
-from gdbheap.target.ranges import Ranges, containing, holds, joined, subtract
+from gdbheap.target.ranges import Ranges, holds, joined, subtract
 from gdbheap.target.target import Damage
 
 NAME = "libmimalloc"
@@ -189,10 +189,10 @@ class MimallocLibraries(ListingAllocator, StoreAllocator):
 
     def owner_at(self, address: int) -> str | None:
         """The module whose mimalloc has an address."""
-        place = containing([(row.start, row.end) for row in self.segments], address)
-        if place is None:
-            return None
-        return next(self._owner(self.roots[row.root]) for row in self.segments if row.start == place[0])
+        if len(self.roots) == 1:
+            return self._owner(self.roots[0])
+        found = next((row for row in self.segments if row.start <= address < row.end), None)
+        return None if found is None else self._owner(self.roots[found.root])
 
     def variables(self) -> list[str]:
         """The one that says when unused memory goes back."""

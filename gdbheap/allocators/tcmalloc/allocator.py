@@ -171,9 +171,15 @@ class TcmallocLibraries(ListingAllocator, StoreAllocator):
         """Of all, by size; blocks in caches are free ones. A large block is a group of its own."""
         return self._packed_classes(self.packing())
 
+    @cached_property
+    def _area_ranges(self) -> Ranges:
+        return self.ranges()
+
     def owner_at(self, address: int) -> str | None:
         """The module whose tcmalloc has an address."""
-        area = containing(self.ranges(), address)
+        if len(self.roots) == 1:
+            return self.owner(0)
+        area = containing(self._area_ranges, address)
         return None if area is None else self.owner(self._root_at[area[0]])
 
     def variables(self) -> list[str]:

@@ -35,7 +35,7 @@ def _claim(evidence: Evidence, allocator: Allocator, caching: Caching) -> Claim:
     size = evidence.resident_of(caching.ranges)
     remedy, owners = {}, [""]
     if evidence.worth(size):
-        owners = largest_first(allocator, ((pair, pair[1] - pair[0]) for pair in caching.ranges))
+        owners = largest_first(allocator, ((pair, pair[1] - pair[0]) for pair in caching.ranges)) or [""]
         remedy = allocator.remedy(Purpose.CACHES, owners[0])
     setting = " ".join(f"{name}={value}" for name, value in remedy.items())
     owner = owners[0] if len(owners) > 1 else ""

@@ -39,11 +39,11 @@ def find(evidence: Evidence) -> list[Claim]:
         return []
     memory = subtract(together.going, apart.going)
     owners = largest_first(found, ((pair, pair[1] - pair[0]) for pair in memory))
-    remedy = found.remedy(Purpose.ARENAS, owners[0])
+    remedy = found.remedy(Purpose.ARENAS, owners[0] if owners else None)
     setting = " ".join(f"{name}={value}" for name, value in remedy.items())
     fewer = sum(row.spare for row in together.sizes) - sum(row.spare for row in apart.sizes)
     slabs = sum(row.slabs for row in together.sizes)
-    owner = owners[0] if len(found.roots) > 1 else ""
+    owner = owners[0] if owners and len(found.roots) > 1 else ""
     figures = JemallocArenas(len(arenas), slabs, fewer, wanted, setting, owner)
     line = evidence.line("arenas")
     return [Claim(Finding("jemalloc-arenas", size, figures, line, remedy), lambda: memory)]
