@@ -33,9 +33,10 @@ COMMAND = Command(
     that field of mp_ now (for hugetlb 0, 1 for transparent huge pages, 2 for those of hugetlbfs), how is "set",
     "default" or "risen", took is whether both are equal, bytes the resident bytes of the memory that the setting is
     about: "large-holes" (of 128 KiB or more), "tops" of all arenas, "thread-tops" or "huge-pages". others are
-    settings of runtimes, a list of {name, value, whose}. findings are those of heap that advise a setting;
-    environment is false if it is unknown what the program was started with, for example because it wrote its title
-    over that. With --no-text values other than numbers are shown by their lengths.""",
+    settings of runtimes and of other mallocs than glibc's, a list of {name, value, whose}. findings are those of
+    heap that advise a setting, heeded the ids of those whose settings were given already; environment is false if
+    it is unknown what the program was started with, for example because it wrote its title over that. With
+    --no-text values other than numbers are shown by their lengths.""",
     example="heap check-advice",
     needs=TARGET,
     options=Common,

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds of jemalloc for the tests, into build/jemallocs: releases 5.1.0 to 5.3.1, for addresses of 48 and of 57 bits, one with the
-# classes of redis's own copy, and some that can sample.
+# classes of redis's own copy, some that can sample, and one without statistics.
 #
 #   scripts/jemallocs.sh [NAME...]
 # The sources are those that crates of jemalloc carry; cargo fetches them, configure, make and gcc build them. What is there is
@@ -25,6 +25,7 @@ builds() {
 5.2.1-48 $LATER --with-lg-vaddr=48
 5.3.1-57 $NEWEST --with-lg-vaddr=57
 5.1.0-57 $OLD --with-lg-vaddr=57
+5.3.0-nostats $NEW --with-lg-vaddr=48 --disable-stats
 LIST
 }
 

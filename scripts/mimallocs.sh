@@ -2,14 +2,14 @@
 # Builds of mimalloc for the tests, into build/mimallocs: releases of 2.x and 3.x, plain and with MI_SECURE=4.
 #
 #   scripts/mimallocs.sh [RELEASE...]
-# The sources are those that crates of libmimalloc-sys carry; cargo fetches them, gcc compiles them. What is there is kept.
+# The sources are those that crates of libmimalloc-sys, or of a fork of it, carry; cargo fetches them, gcc compiles them. What is there is kept.
 # Without this the tests take the system's libmimalloc, and are skipped where there is none.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 TO=build/mimallocs
 
-# The release, the crate's version, and the folder in the crate.
+# The release, the crate's version, the folder in the crate, and the crate where it is another one.
 releases() {
     cat <<'LIST'
 2.0.9 0.1.30 c_src/mimalloc
@@ -19,17 +19,20 @@ releases() {
 2.3.2 0.1.49 c_src/mimalloc/v2
 3.1.5 0.1.44 c_src/mimalloc/v3
 3.3.2 0.1.49 c_src/mimalloc/v3
+2.2.7 0.1.44 c_src/mimalloc/v2 bc-libmimalloc-sys
 LIST
 }
 
-# fetch VERSION: the crate's sources, into build/mimallocs/VERSION.
+# fetch VERSION CRATE: the crate's sources, into build/mimallocs/VERSION, beside those of another crate with that version.
 fetch() {
-    [ ! -e "$TO/$1/libmimalloc-sys" ] || return 0
+    [ ! -e "$TO/$1/$2" ] || return 0
     work=$TO/fetch-$1
     mkdir -p "$work/src"
     : > "$work/src/lib.rs"
-    printf '[package]\nname = "fetch"\nversion = "0.1.0"\n[dependencies]\nlibmimalloc-sys = "=%s"\n[workspace]\n' "$1" > "$work/Cargo.toml"
-    (cd "$work" && cargo vendor -q "../$1" >/dev/null)
+    printf '[package]\nname = "fetch"\nversion = "0.1.0"\n[dependencies]\n%s = "=%s"\n[workspace]\n' "$2" "$1" > "$work/Cargo.toml"
+    (cd "$work" && cargo vendor -q vendor >/dev/null)
+    mkdir -p "$TO/$1"
+    mv "$work/vendor/$2" "$TO/$1/$2"
     rm -rf "$work"
 }
 
@@ -44,11 +47,12 @@ compile() {
 }
 
 mkdir -p "$TO"
-releases | while read -r release version folder; do
+releases | while read -r release version folder crate; do
+    crate=${crate:-libmimalloc-sys}
     [ $# -eq 0 ] || case " $* " in *" $release "*) ;; *) continue ;; esac
     [ ! -e "$TO/libmimalloc-$release-secure.so" ] || continue
-    fetch "$version"
-    sources=$TO/$version/libmimalloc-sys/$folder
+    fetch "$version" "$crate"
+    sources=$TO/$version/$crate/$folder
     compile "$release" "$sources" "libmimalloc-$release.so"
     compile "$release" "$sources" "libmimalloc-$release-secure.so" -DMI_SECURE=4 -DMI_PADDING=1
 done

@@ -17,7 +17,7 @@ build() {
     [ ! -e "$TO/$1/bin/musl-gcc" ] || return 0
     say "musl $1"
     rm -rf "$TO/source-$1"
-    git clone -q --depth 1 --branch "v$1" "$FROM" "$TO/source-$1"
+    git clone -q --depth 1 --branch "v$1" "$FROM" "$TO/source-$1" 2>/dev/null || { say "$FROM has no musl $1"; return 0; }
     (
         cd "$TO/source-$1"
         ./configure --prefix="$TO/$1" --syslibdir="$TO/$1/lib" --enable-wrapper=gcc --disable-debug >/dev/null
@@ -57,7 +57,7 @@ if [ "${1:-}" = python ]; then
     build_python "$2"
     exit
 fi
-[ $# -gt 0 ] || set -- 1.1.24 1.2.2 1.2.5
+[ $# -gt 0 ] || set -- 1.1.24 1.2.1 1.2.2 1.2.4 1.2.5 1.2.6
 for release; do
     build "$release"
 done

@@ -1,5 +1,5 @@
-"""Slabs of jemalloc and pages of mimalloc with few blocks: what is promised if the blocks lay packed goes when a
-program moves them; redis's own figures of its fragmentation are explained by ours."""
+"""Slabs of jemalloc, spans of tcmalloc and pages of mimalloc with few blocks: what is promised if the blocks lay packed
+goes when a program moves them; redis's own figures of its fragmentation are explained by ours."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import test_jemalloc_library
 import test_mimalloc_library
+import test_tcmalloc_library
 from support import kernel, programs
 from support.library import heap_of
 from support.programs import ask, gdbheap, running
@@ -22,7 +23,13 @@ from test_runtimes import held, needed
 
 from gdbheap.allocators.jemalloc.allocator import CACHES, DIRTY, MUZZY, OVERHEAD, RETAINED, SLABS, JemallocLibraries
 
-LIBRARIES = {"jemalloc": test_jemalloc_library.newest, "libmimalloc": test_mimalloc_library.newest}
+LIBRARIES = {
+    "jemalloc": test_jemalloc_library.newest,
+    "libmimalloc": test_mimalloc_library.newest,
+    "tcmalloc": lambda: test_tcmalloc_library.library("tcmalloc_minimal"),
+}
+# The sizes of blocks are multiples of this.
+STEPS = {"tcmalloc": 500}
 # redis-server's figures are those of the last tenth of a second.
 SAMPLED = 0.5
 # A redis-server that was built with its own jemalloc, which can move blocks; none is installed by Debian.
@@ -38,10 +45,13 @@ def found_in(answer: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_moved_blocks(name: str, rng: random.Random, tmp_path: Path) -> None:
     """A program that moves what it has left gives back what was promised, within a tenth; nothing before."""
-    arguments = rng.getrandbits(30), 60_000, rng.randrange(15, 30)
+    # Of few sizes tcmalloc keeps few blocks in its transfer caches, each in a span that would go.
+    arguments = rng.getrandbits(30), 60_000, rng.randrange(15, 30), STEPS.get(name, 1)
     environment = {
         "LD_PRELOAD": LIBRARIES[name](), "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1",
         "MIMALLOC_DECOMMIT_DELAY": "0", "MIMALLOC_PURGE_DELAY": "0",
+        # A transfer cache has so many blocks at most for each of its 64 places: blocks there keep their spans.
+        "TCMALLOC_TRANSFER_NUM_OBJ": "1",
     }  # fmt: skip
     with running(programs.c_program("sparse", *arguments), tmp_path, environment) as target:
         target.go_on("purge")

@@ -1,7 +1,8 @@
 """tcmalloc of gperftools: every block against the program's own table of what it holds and ``malloc_usable_size``, and
 all that it counts itself (``MallocExtension_GetNumericProperty``).
 
-Of the libraries that are here: the system's two, and those that GDBHEAP_TCMALLOCS names, by their files.
+Of the libraries that are here: the system's two, those that ``scripts/tcmallocs.sh`` has built, and those that
+GDBHEAP_TCMALLOCS names, by their files.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from gdbheap.allocators.tcmalloc.allocator import (
 )
 from gdbheap.heap import Heap
 
-NAMES = ["tcmalloc_minimal", "tcmalloc", *filter(None, os.environ.get("GDBHEAP_TCMALLOCS", "").split(":"))]
+BUILT = sorted(map(str, (Path(__file__).parents[1] / "build" / "tcmallocs").glob("libtcmalloc-*.so")))
+NAMED = filter(None, os.environ.get("GDBHEAP_TCMALLOCS", "").split(":"))
+NAMES = ["tcmalloc_minimal", "tcmalloc", *BUILT, *NAMED]
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # What a program has that is not in its table: of each thread a vector for thread-local data, and some others.
 BESIDE, OF_A_THREAD = 8, 3

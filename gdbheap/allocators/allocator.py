@@ -201,6 +201,25 @@ class Surroundings(Protocol):
         ``idle``."""
 
 
+class Purpose(Enum):
+    """What a setting is for: that what is unused goes back soon, that caches hold less, that there are fewer arenas."""
+
+    UNUSED = "unused"
+    CACHES = "caches"
+    ARENAS = "arenas"
+
+
+@dataclass(frozen=True)
+class Caching:
+    """The ``caches`` of threads, the free ``blocks`` that wait in them and in those that threads share, the bytes of
+    the latter (``shared``), and where all of them are."""
+
+    caches: int
+    blocks: int
+    shared: int
+    ranges: Ranges
+
+
 class Allocator(ABC):
     """One allocator of one target, for as long as its surroundings are there. Construction locates it, and raises
     NotAPython, NotInUse or Unsupported where it is not there. What it lacks it leaves as it is here.
@@ -315,6 +334,25 @@ class Allocator(ABC):
     def packing(self) -> _native.Packing | None:
         """What would go if the blocks in use of groups of equal ones were moved into as few groups as they need; None
         where they do not lie in such groups."""
+        return None
+
+    # What its program may be told when it is started.
+
+    def owner_at(self, address: int) -> str | None:
+        """The module that brings the allocator which has an address; None where only one can, or nobody knows."""
+        return None
+
+    def variables(self) -> list[str]:
+        """The variables that it reads its settings from, of those that ``remedy`` names."""
+        return []
+
+    def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
+        """Variables and their values for a purpose, of the allocator that the module ``owner`` brings; none where there
+        are none."""
+        return {}
+
+    def caching(self) -> Caching | None:
+        """What its threads' caches have; None where it has none that are known."""
         return None
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.locate import MallocPar
@@ -54,13 +54,15 @@ class Other:
 
 @dataclass(frozen=True)
 class CheckAdvice:
-    """The answer of ``heap check-advice``. ``settings`` of glibc's malloc, ``others`` of runtimes that are here;
-    ``findings``: those that advise a setting now. ``environment``: whether that of the program's start is known."""
+    """The answer of ``heap check-advice``. ``settings`` of glibc's malloc, ``others`` of runtimes and other mallocs
+    that are here; ``findings``: those that advise a setting now, and the ids of those whose settings were given already
+    (``heeded``). ``environment``: whether that of the program's start is known."""
 
     settings: list[Setting]
     others: list[Other]
     findings: list[Finding]
     environment: bool
+    heeded: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -83,25 +85,33 @@ NUMBER = re.compile(r"[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 
 
 def check_advice(heap: Heap) -> CheckAdvice:
-    """Each setting, as it was given and as it is in force. Raises Unsupported where neither glibc's malloc nor a
-    runtime that has settings is here."""
+    """Each setting, as it was given and as it is in force. Raises Unsupported where neither glibc's malloc nor another
+    one or a runtime that has settings is here."""
     given = initial_environment(heap.target)
     others = _others(heap, given or {})
     evidence, findings = judged(heap)
     advising = [finding for finding in findings if finding.environment]
+    heeded = [finding.id for finding in advising if _is_heeded(finding, given or {})]
     try:
         par = heap.allocator(GlibcAllocator).malloc.par
     except GdbheapError:
         if not others:
             raise
-        return CheckAdvice([], others, advising, given is not None)
+        return CheckAdvice([], others, advising, given is not None, heeded)
     known = [kind for kind in KINDS if kind.field != HUGETLB or par.layout["hp_pagesize"] is not None]
     settings = [_setting(kind, par, given or {}, evidence) for kind in known]
-    return CheckAdvice(settings, others, advising, given is not None)
+    return CheckAdvice(settings, others, advising, given is not None, heeded)
+
+
+def _is_heeded(finding: Finding, given: dict[str, str]) -> bool:
+    """Whether all that it advises was given; one variable may have several settings, with commas between them."""
+    wanted = finding.environment.items()
+    return all(set(value.split(",")) <= set(given.get(name, "").split(",")) for name, value in wanted)
 
 
 def _others(heap: Heap, given: dict[str, str]) -> list[Other]:
-    names = [(name, runtime.kind.name) for runtime in heap.runtimes for name in runtime.kind.environment]
+    names = [(name, allocator.title) for allocator in heap.allocators for name in allocator.variables()]
+    names += [(name, runtime.kind.name) for runtime in heap.runtimes for name in runtime.kind.environment]
     return [Other(name, _shown(heap.disclosure, given.get(name)), whose) for name, whose in names]
 
 

@@ -74,5 +74,7 @@ def _findings(answer: CheckAdvice, style: Style) -> list[str]:
     lines = ["What 'heap' advises now:"]
     for finding in answer.findings:
         settings = " ".join(f"{name}={value}" for name, value in finding.environment.items())
-        lines.append(f"  {settings}: {finding.id}, {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}")
+        already = " (set already)" if finding.id in answer.heeded else ""
+        size = f"{style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
+        lines.append(f"  {settings}{already}: {finding.id}, {size}")
     return lines

@@ -29,8 +29,13 @@ def joined(ranges: Ranges) -> Ranges:
 
 def holds(ranges: Ranges, address: int) -> bool:
     """Whether one of ``ranges`` (disjoint) holds the address."""
+    return containing(ranges, address) is not None
+
+
+def containing(ranges: Ranges, address: int) -> tuple[int, int] | None:
+    """The one of ``ranges`` (disjoint) that holds the address."""
     index = bisect_left(ranges, (address + 1,)) - 1
-    return index >= 0 and ranges[index][0] <= address < ranges[index][1]
+    return ranges[index] if index >= 0 and ranges[index][0] <= address < ranges[index][1] else None
 
 
 def subtract(ranges: Ranges, holes: Ranges) -> Ranges:

@@ -1,9 +1,10 @@
-/* sparse SEED COUNT ONE_IN
+/* sparse SEED COUNT ONE_IN STEP
  *
- * COUNT blocks of random sizes up to 3,000 bytes, by whatever malloc() is here; then all but one in ONE_IN, by chance, are
+ * COUNT blocks of random sizes up to 3,000 bytes, multiples of STEP, by whatever malloc() is here; then all but one in ONE_IN, by chance, are
  * freed. Then it reads standard input: a line with "move" copies what is left into new blocks, all of it before the first old
  * block is freed, and gives back what is empty then: where jemalloc's mallctl() is, by flushing the thread's cache and purging all
- * arenas, where mimalloc's mi_collect() is, by that; "purge" does only that.
+ * arenas, where tcmalloc's extension is, by giving up the thread's cache and releasing free memory, where mimalloc's mi_collect() is,
+ * by that; "purge" does only that.
  */
 #include "target.h"
 #include <dlfcn.h>
@@ -21,6 +22,12 @@ static void purge(void)
 {
     int (*control)(const char *, void *, size_t *, void *, size_t) = dlsym(RTLD_DEFAULT, "mallctl");
     void (*collect)(bool) = dlsym(RTLD_DEFAULT, "mi_collect");
+    void (*idle)(void) = dlsym(RTLD_DEFAULT, "MallocExtension_MarkThreadIdle");
+    void (*release)(void) = dlsym(RTLD_DEFAULT, "MallocExtension_ReleaseFreeMemory");
+    if (idle != NULL && release != NULL) {
+        idle();
+        release();
+    }
     if (control != NULL) {
         control("thread.tcache.flush", NULL, NULL, NULL, 0);
         control("arena.4096.purge", NULL, NULL, NULL, 0);
@@ -46,16 +53,16 @@ static void move(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4)
+    if (argc != 5)
         return 2;
     /* What huge pages make resident beside what was touched is another matter. */
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     uint64_t random = seeded(strtoull(argv[1], NULL, 10));
     count = strtoull(argv[2], NULL, 10);
-    uint64_t one_in = strtoull(argv[3], NULL, 10);
+    uint64_t one_in = strtoull(argv[3], NULL, 10), step = strtoull(argv[4], NULL, 10);
     blocks = pages(count * sizeof *blocks);
     for (size_t i = 0; i < count; i++) {
-        size_t size = between(&random, 1, LARGEST);
+        size_t size = step * between(&random, 1, LARGEST / step);
         blocks[i] = (struct block){memset(malloc(size), 0xA5, size), size};
     }
     for (size_t i = 0; i < count; i++)

@@ -8,6 +8,7 @@ from functools import cached_property
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
+    Caching,
     Drawn,
     ExtentArena,
     Kept,
@@ -17,6 +18,7 @@ from gdbheap.allocators.allocator import (
     Member,
     Piece,
     PinRow,
+    Purpose,
     SizeClassUse,
     State,
     StoreAllocator,
@@ -25,9 +27,10 @@ from gdbheap.allocators.allocator import (
 )
 from gdbheap.allocators.inside import Inside, caught
 from gdbheap.allocators.jemalloc.roots import Root, find_roots, own_ranges, thread_storage
+from gdbheap.allocators.jemalloc.settings import PLAIN, variable_of
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.errors import NotInUse, one_line
-from gdbheap.target.ranges import Ranges
+from gdbheap.target.ranges import Ranges, containing
 from gdbheap.target.target import Damage
 
 NAME = "jemalloc"
@@ -36,6 +39,9 @@ SLABS, CACHES, DIRTY, MUZZY = f"{FREE}.slabs", f"{FREE}.caches", f"{FREE}.dirty"
 RETAINED = f"{FREE}.retained"
 CAUGHT = "caught inside jemalloc"
 FUNCTIONS = ("je_", "_rjem_", "mallocx")
+# Blocks of up to 4 KiB are cached (5.3 still takes the name of 5.1).
+SMALL_CACHES = "lg_tcache_max:12"
+GIVE_BACK = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0"
 
 
 class JemallocLibraries(ListingAllocator, StoreAllocator):
@@ -171,6 +177,51 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
     def packing(self) -> _native.Packing:
         """Of the slabs of each arena; a block in a thread's cache keeps its place."""
         return self.store.packing(self.target.pages)
+
+    def packing_of(self, arenas: int) -> _native.Packing:
+        """As ``packing``, had there been only that many arenas."""
+        return self.store.packing(self.target.pages, arenas)
+
+    @cached_property
+    def _area_ranges(self) -> Ranges:
+        return self.ranges()
+
+    def owner_at(self, address: int) -> str | None:
+        """The module whose jemalloc has an address."""
+        if len(self.roots) == 1:
+            return self.owner(0)
+        area = containing(self._area_ranges, address)
+        return None if area is None else self.owner(self._root_at[area[0]])
+
+    @cached_property
+    def _variables(self) -> dict[str, str | None]:
+        # Over a line to another machine a module's texts take too long.
+        roots = [] if self.target.remote else self.roots
+        return {self.owner(index): variable_of(self.target, root.module) for index, root in enumerate(roots)}
+
+    def variable(self, owner: str | None) -> str | None:
+        """The variable that the jemalloc of a module reads its settings from; None where that is not to be seen."""
+        return self._variables.get(owner or "")
+
+    def variables(self) -> list[str]:
+        """One for each prefix."""
+        return sorted({name or PLAIN for name in self._variables.values()}) or [PLAIN]
+
+    def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
+        """One of its variable's settings; commas join several. A quarter of the arenas is one for each processor."""
+        fewer = f"narenas:{self.fewer_arenas}"
+        value = {Purpose.UNUSED: GIVE_BACK, Purpose.CACHES: SMALL_CACHES, Purpose.ARENAS: fewer}[purpose]
+        return {self.variable(owner) or PLAIN: value}
+
+    @cached_property
+    def fewer_arenas(self) -> int:
+        """A quarter of the arenas that have slabs: by default there may be four for each processor."""
+        return max(1, len({(row.root, row.arena) for row in self.store.class_use() if row.slabs}) // 4)
+
+    def caching(self) -> Caching:
+        """Of all."""
+        blocks = sum(row.cached for row in self.store.class_use())
+        return Caching(sum(self.store.caches), blocks, 0, self.store.waiting())
 
     def size_classes(self) -> list[SizeClassUse]:
         """Of all, by size; blocks in threads' caches are free ones. A large block is a group of its own."""

@@ -17,6 +17,7 @@ from gdbheap.allocators.allocator import (
     Member,
     Piece,
     PinRow,
+    Purpose,
     SizeClassUse,
     State,
     StoreAllocator,
@@ -32,6 +33,12 @@ from gdbheap.target.target import Damage
 
 NAME = "libmimalloc"
 USED, RESERVE, OVERHEAD = f"{NAME}.used", f"{NAME}.free.reserve", f"{NAME}.overhead"
+# Releases before 2.1 have the setting under another name.
+OLD_DELAY, DELAY = "MIMALLOC_DECOMMIT_DELAY", "MIMALLOC_PURGE_DELAY"
+
+
+def _delay(root: Root) -> str:
+    return OLD_DELAY if root.form.name.startswith("2.0") else DELAY
 
 
 class MimallocLibraries(ListingAllocator, StoreAllocator):
@@ -179,6 +186,22 @@ class MimallocLibraries(ListingAllocator, StoreAllocator):
         if all(root.padded for root in self.roots):
             asked = {row.size: row.asked for row in self.store.asked_by_class(self.target.space)}
         return self._packed_classes(self.packing(), asked)
+
+    def owner_at(self, address: int) -> str | None:
+        """The module whose mimalloc has an address."""
+        if len(self.roots) == 1:
+            return self._owner(self.roots[0])
+        found = next((row for row in self.segments if row.start <= address < row.end), None)
+        return None if found is None else self._owner(self.roots[found.root])
+
+    def variables(self) -> list[str]:
+        """The one that says when unused memory goes back."""
+        return sorted({_delay(root) for root in self.roots})
+
+    def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
+        """Without a delay."""
+        roots = [root for root in self.roots if self._owner(root) == owner] or self.roots
+        return {_delay(roots[0]): "0"} if purpose is Purpose.UNUSED else {}
 
     def give(self, blocks: WalkedBlocks) -> None:
         """The pages of all."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from gdbheap import _native
 from gdbheap.answers.findings import (
     after_fork,
+    cached,
     contexts,
     cycles,
     fragmented,
@@ -16,6 +17,7 @@ from gdbheap.answers.findings import (
     growing_buffers,
     held,
     huge_pages,
+    jemalloc_arenas,
     jemalloc_unused,
     large_chunks,
     lost_blocks,
@@ -46,7 +48,9 @@ RULES: tuple[Rule, ...] = (
     mimalloc_empty.find,
     jemalloc_unused.find,
     tcmalloc_unused.find,
+    cached.find,
     fragmented.find,
+    jemalloc_arenas.find,
     musl_mappings.find,
     free_lists.find,
     cycles.find,

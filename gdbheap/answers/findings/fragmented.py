@@ -1,4 +1,4 @@
-"""Slabs of jemalloc, or pages of mimalloc, whose blocks would fit into fewer of them."""
+"""Slabs, spans or pages with blocks of one size each, whose blocks would fit into fewer of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class Fragmented(Figures):
-    """``groups`` of blocks, slabs or pages (``kind``), would go if their ``blocks`` were moved into others, of
+    """``groups`` of blocks, slabs, spans or pages (``kind``), would go if their ``blocks`` were moved into others, of
     ``all_groups`` in which blocks lie; ``free``: the bytes of free blocks in all of them. ``sizes``: of blocks that
     keep a page or more so; of these ``size`` keeps ``of_size`` bytes, the most."""
 

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.answers.findings.modules import largest_first
 from gdbheap.target.ranges import joined
 
 
 @dataclass(frozen=True)
 class JemallocUnused(Figures):
     """``stretches`` of memory without a block in use, their address space (``virtual``), and how much of what is
-    resident is ``muzzy``: the kernel takes that by itself when memory is short."""
+    resident is ``muzzy``: the kernel takes that by itself when memory is short. ``owners``: the modules whose jemalloc
+    has it, that with the most first (``several``: of more than one that is here); ``variable``: what that one reads its
+    settings from, None where it is not to be seen."""
 
     ids = ("jemalloc-unused",)
     stretches: int
     virtual: int
     muzzy: int
+    owners: list[str]
+    several: bool
+    variable: str | None
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -31,5 +38,8 @@ def find(evidence: Evidence) -> list[Claim]:
     size = of_muzzy + sum(resident for _pair, resident in dirty)
     if not evidence.worth(size):
         return []
-    figures = JemallocUnused(len(there), sum(end - start for start, end in there), of_muzzy)
-    return [Claim(Finding("jemalloc-unused", size, figures), lambda: there)]
+    owners = largest_first(found, [*dirty, *muzzy])
+    virtual, variable = sum(end - start for start, end in there), found.variable(owners[0])
+    figures = JemallocUnused(len(there), virtual, of_muzzy, owners, len(found.roots) > 1, variable)
+    remedy = found.remedy(Purpose.UNUSED, owners[0])
+    return [Claim(Finding("jemalloc-unused", size, figures, environment=remedy), lambda: there)]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.answers.findings.modules import largest_first
 
 # The forms of releases before 2.1.7: of what their mi_collect() could give back it gave back 57 to 95 %, and nothing
 # where they were built with MI_SECURE.
@@ -15,12 +17,15 @@ EARLY = ("2.0.9", "2.1.0")
 @dataclass(frozen=True)
 class MimallocEmpty(Figures):
     """``stretches`` of memory without a block in use, and their address space (``virtual``). ``all_goes``: whether
-    mi_collect() gives back all of it, as it does from 2.1.7 on."""
+    mi_collect() gives back all of it, as it does from 2.1.7 on. ``owners``: the modules whose mimalloc has it, that
+    with the most first; empty where there is one alone. ``setting``: what lets it go back at once."""
 
     ids = ("mimalloc-empty",)
     stretches: int
     virtual: int
     all_goes: bool
+    owners: list[str]
+    setting: str
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -34,5 +39,10 @@ def find(evidence: Evidence) -> list[Claim]:
     if not evidence.worth(size):
         return []
     all_goes = not any(root.form.name.startswith(EARLY) for root in found.roots)
-    figures = MimallocEmpty(len(there), sum(end - start for start, end in there), all_goes)
-    return [Claim(Finding("mimalloc-empty", size, figures, doubtful=not all_goes), lambda: there)]
+    owners = largest_first(found, (((start, end), resident) for start, end, resident in empty))
+    remedy = found.remedy(Purpose.UNUSED, owners[0] if owners else None)
+    several = owners if len(found.roots) > 1 else []
+    virtual = sum(end - start for start, end in there)
+    figures = MimallocEmpty(len(there), virtual, all_goes, several, next(iter(remedy)))
+    finding = Finding("mimalloc-empty", size, figures, environment=remedy, doubtful=not all_goes)
+    return [Claim(finding, lambda: there)]

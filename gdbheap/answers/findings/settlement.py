@@ -14,8 +14,9 @@ from gdbheap.target.ranges import Ranges, joined, subtract
 # is not named here comes last.
 ORDER = (
     "huge-pages", "growing-buffers", "large-chunks", "main-top", "thread-tops", "free-chunks", "pymalloc-arenas",
-    "mimalloc-empty", "jemalloc-unused", "tcmalloc-unused", "musl-mappings", "fragmented-", "runtime-", "other-held",
-    "other-allocator", "stacks", "mapped-memory", "shared-memory", "mapped-files",
+    "mimalloc-empty", "jemalloc-unused", "tcmalloc-unused", "musl-mappings", "cached-", "fragmented-",
+    "jemalloc-arenas", "runtime-", "other-held", "other-allocator", "stacks", "mapped-memory",
+    "shared-memory", "mapped-files",
 )  # fmt: skip
 # What a container keeps may have room of its own, and so may what nobody reaches; objects and buffers of each kind may
 # be among the few blocks that keep pages and arenas. malloc_trim(0) does not give these pages back, so that no other

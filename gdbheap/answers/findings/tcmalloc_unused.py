@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
 from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.answers.findings.modules import largest_first
 from gdbheap.target.ranges import joined
 
 
 @dataclass(frozen=True)
 class TcmallocUnused(Figures):
-    """``stretches`` of free pages with resident ones among them, and their address space (``virtual``)."""
+    """``stretches`` of free pages with resident ones among them, and their address space (``virtual``). ``owners``: the
+    modules whose tcmalloc has them, that with the most first; empty where there is one alone."""
 
     ids = ("tcmalloc-unused",)
     stretches: int
     virtual: int
+    owners: list[str]
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -28,5 +32,8 @@ def find(evidence: Evidence) -> list[Claim]:
     size = sum(resident for _pair, resident in counted)
     if not evidence.worth(size):
         return []
-    figures = TcmallocUnused(len(there), sum(end - start for start, end in there))
-    return [Claim(Finding("tcmalloc-unused", size, figures), lambda: there)]
+    owners = largest_first(found, counted)
+    several = owners if len(found.roots) > 1 else []
+    figures = TcmallocUnused(len(there), sum(end - start for start, end in there), several)
+    remedy = found.remedy(Purpose.UNUSED, owners[0])
+    return [Claim(Finding("tcmalloc-unused", size, figures, environment=remedy), lambda: there)]

@@ -7,6 +7,7 @@ from typing import Any
 from gdbheap.answers.findings import Finding
 from gdbheap.report.findings import (
     after_fork,
+    cached,
     contexts,
     cycles,
     fragmented,
@@ -15,6 +16,7 @@ from gdbheap.report.findings import (
     growing,
     growing_buffers,
     huge_pages,
+    jemalloc_arenas,
     jemalloc_unused,
     large_chunks,
     leak_like,
@@ -39,10 +41,10 @@ from gdbheap.report.numbers import size_text
 __all__ = ["WORDS", "advice_of", "keys_of", "text_of"]
 
 FILES = (
-    after_fork, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers, huge_pages,
-    jemalloc_unused, large_chunks, leak_like, lost_blocks, main_top, mappings, mimalloc_empty, musl_mappings,
-    other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack, stacks, tcmalloc_unused,
-    thread_tops,
+    after_fork, cached, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers, huge_pages,
+    jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, lost_blocks, main_top, mappings, mimalloc_empty,
+    musl_mappings, other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack, stacks,
+    tcmalloc_unused, thread_tops,
 )  # fmt: skip
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 

@@ -1,4 +1,4 @@
-"""fragmented-*: slabs of jemalloc, or pages of mimalloc, whose blocks would fit into fewer of them."""
+"""fragmented-*: slabs of jemalloc, spans of tcmalloc, or pages of mimalloc, whose blocks would fit into fewer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWN = (
     "then give back what is empty ({call}); or make what lives long before the load that filled these {kind}. 'heap "
     "pins' names blocks that keep much, 'heap sizes' has all sizes"
 )
-CALLS = {"jemalloc": 'mallctl("arena.4096.purge")'}
+CALLS = {"jemalloc": 'mallctl("arena.4096.purge")', "tcmalloc": "MallocExtension_ReleaseFreeMemory()"}
 
 
 def _text(figures: Fragmented) -> str:
@@ -29,7 +29,7 @@ def _text(figures: Fragmented) -> str:
 
 def _advice(figures: Fragmented) -> str:
     own = OWN.format(call=CALLS.get(figures.title, "mi_collect(true)"), kind=figures.kind)
-    return (JEMALLOC if figures.title in CALLS else "") + own
+    return (JEMALLOC if figures.title == "jemalloc" else "") + own
 
 
 WORDS = Words(Fragmented, _text, _advice)

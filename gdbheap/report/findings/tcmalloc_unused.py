@@ -7,15 +7,17 @@ from gdbheap.report.findings.words import Words
 from gdbheap.report.numbers import counted
 
 ADVICE = (
-    "call MallocExtension_ReleaseFreeMemory() in the program, or start it with TCMALLOC_RELEASE_RATE=10: tcmalloc "
-    "gives such pages back a few at a time, and only while others are being freed"
+    "call MallocExtension_ReleaseFreeMemory() in the program, or start it with TCMALLOC_AGGRESSIVE_DECOMMIT=1, so that "
+    "free pages go back at once (which costs page faults): otherwise tcmalloc gives them back a few at a time, and "
+    "only while others are being freed, with TCMALLOC_RELEASE_RATE=10 one for each hundred"
 )
 
 
 def _text(figures: TcmallocUnused) -> str:
+    whose = f" of {' and '.join(figures.owners)}" if figures.owners else ""
     return (
-        f"tcmalloc keeps {counted(figures.stretches, 'stretch', 'stretches')} of free pages, in which no block is in "
-        "use, and which it has not given back"
+        f"tcmalloc{whose} keeps {counted(figures.stretches, 'stretch', 'stretches')} of free pages, in which no "
+        "block is in use, and which it has not given back"
     )
 
 

@@ -10,6 +10,7 @@ use gdbheap_core::allocators::jemalloc::{self, JemallocHole, JemallocRoot, Shape
 use gdbheap_core::allocators::Asked;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 answers! {
@@ -109,10 +110,16 @@ impl Jemalloc {
     }
 
     /// What would go if the blocks of slabs were moved into as few as they need; all pages count where `pages` is None.
-    #[pyo3(signature = (pages))]
-    fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
+    /// `arenas`: as if there were only that many; None or 0: as there are.
+    #[pyo3(signature = (pages, arenas=None))]
+    fn packing(&self, py: Python<'_>, pages: Option<&Pages>, arenas: Option<u32>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
-        py.detach(|| packed(self.0.slabs(), pages.as_deref()))
+        py.detach(|| packed(self.0.slabs(arenas.and_then(NonZeroU32::new)), pages.as_deref()))
+    }
+
+    /// [start, end) of blocks in threads' caches, ascending; neighbours together.
+    fn waiting(&self) -> Vec<Range> {
+        self.0.waiting()
     }
 
     /// The stacks of sampled blocks in use, those with the most bytes first; none where nothing is sampled.

@@ -1,6 +1,7 @@
 //! tcmalloc of gperftools, whichever module brings it.
 
-use crate::memory::Space;
+use crate::memory::{Pages, Space};
+use crate::packing::{packed, Packing};
 use crate::rows::{
     all, answers, block, damage_rows, free_blocks, size_class, used, Damage, FreeBlocks, Hole, Member, Range, SizeClass,
 };
@@ -86,6 +87,18 @@ impl Tcmalloc {
     /// By block size, with where free ones wait.
     fn sizes(&self) -> Vec<TcmallocSizeUse> {
         all(self.0.sizes())
+    }
+
+    /// What would go if the blocks of spans were moved into as few as they need; all pages count where `pages` is None.
+    #[pyo3(signature = (pages))]
+    fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
+        let pages = pages.map(|pages| pages.0.clone());
+        py.detach(|| packed(self.0.slabs(), pages.as_deref()))
+    }
+
+    /// [start, end) of blocks in threads' caches and in transfer caches, ascending; neighbours together.
+    fn waiting(&self) -> Vec<Range> {
+        self.0.waiting()
     }
 
     /// What each has in all, by the places of tcmallocs.

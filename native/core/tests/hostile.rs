@@ -15,6 +15,7 @@ use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
 use gdbheap_core::memory::OwnedRange;
 use gdbheap_core::memory_use::packing;
 use gdbheap_core::python::{take_census, CensusRequest, TypeLayout};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use support::{Chance, Heap, Memory, Unwatched};
 
@@ -188,7 +189,8 @@ fn trees() {
             found.holes(&Unwatched, 1).expect("not cancelled");
             found.class_use();
             found.samples(&Unwatched, &space).expect("not cancelled");
-            packing(found.slabs(), None);
+            packing(found.slabs(NonZeroU32::new(chance.below(3) as u32)), None);
+            found.waiting();
             found.arena_use();
             (0..50).for_each(|_| _ = found.find(chance.hostile(START)));
         }
@@ -305,6 +307,8 @@ fn spans_of_anything() {
         assert!(sums.sum::<u64>() <= size, "no byte is counted twice");
         let holes = found.holes(&Unwatched, 1).expect("not cancelled");
         assert!(holes.windows(2).all(|pair| pair[0].end <= pair[1].start), "holes are apart");
+        packing(found.slabs(), None);
+        assert!(found.waiting().windows(2).all(|pair| pair[0].1 < pair[1].0), "what waits is apart");
         let used = found.first_used(0, u64::MAX, usize::MAX);
         for (address, size) in &used {
             let here = found.find(*address).expect("what is in use is there");

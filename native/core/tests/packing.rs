@@ -13,19 +13,16 @@ const KEEPERS: u64 = 3;
 
 fn draw(chance: &mut Chance) -> Vec<BlockSlab> {
     let (room, count) = (chance.between(1, 300), chance.between(1, 200));
-    let slab = |number: u64, chance: &mut Chance| BlockSlab {
-        root: 0,
-        keeper: chance.below(KEEPERS),
-        size: 64,
-        start: number * SLAB,
-        end: (number + 1) * SLAB,
-        room,
-        live: chance.below(room + 1),
+    let caches = chance.one_in(2);
+    let slab = |number: u64, chance: &mut Chance| {
+        let (keeper, live) = (chance.below(KEEPERS), chance.below(room + 1));
+        let waiting = if caches && chance.one_in(5) { chance.below(live.min(2) + 1) } else { 0 };
+        BlockSlab { root: 0, keeper, size: 64, start: number * SLAB, end: (number + 1) * SLAB, room, live, waiting }
     };
     (0..count).map(|number| slab(number, chance)).collect()
 }
 
-/// As few slabs stay as the blocks need, for each arena; what goes is what the resident pages of the others are, less what those
+/// As few slabs stay as the blocks need, and one for each that waits in a cache, for each arena; what goes is what the resident pages of the others are, less what those
 /// that stay lack.
 #[test]
 fn random_slabs() {
@@ -46,9 +43,12 @@ fn random_slabs() {
             let own: Vec<&BlockSlab> = slabs.iter().filter(|slab| slab.keeper == keeper && slab.live > 0).collect();
             let live: u64 = own.iter().map(|slab| slab.live).sum();
             let room = own.first().map_or(1, |slab| slab.room);
-            let left = own.iter().filter(|slab| !goes(slab));
-            assert_eq!(left.clone().count() as u64, live.div_ceil(room), "slabs that stay");
-            let lacks: u64 = left.map(|slab| SLAB - resident(slab)).sum();
+            let mut left: Vec<&&BlockSlab> = own.iter().filter(|slab| !goes(slab)).collect();
+            let (needed, waiting) = (live.div_ceil(room), own.iter().map(|slab| slab.waiting).sum::<u64>());
+            assert_eq!(left.len() as u64, (needed + waiting).min(own.len() as u64), "slabs that stay");
+            // What is needed is filled, and the fullest are; what a waiting block keeps stays as it is.
+            left.sort_by_key(|slab| (std::cmp::Reverse(slab.live), slab.start));
+            let lacks: u64 = left[..needed as usize].iter().map(|slab| SLAB - resident(slab)).sum();
             spare += own.iter().filter(|slab| goes(slab)).count() as u64;
             freed += own.iter().filter(|slab| goes(slab)).map(|slab| resident(slab)).sum::<u64>().saturating_sub(lacks);
         }

@@ -152,6 +152,17 @@ impl Runs {
         }
     }
 
+    /// Adds [start, end) of some blocks of a run, a bit for each, to ascending ranges; neighbours together.
+    pub(crate) fn add_ranges(&self, place: usize, words: &[u64], found: &mut Vec<(u64, u64)>) {
+        let run = &self.runs[place];
+        for number in bits::members(words) {
+            match found.last_mut() {
+                Some(last) if last.1 == run.block(number) => last.1 += run.stride,
+                _ => found.push((run.block(number), run.block(number + 1))),
+            }
+        }
+    }
+
     pub(crate) fn used(&self) -> Tally {
         let mut sum = Tally::default();
         self.runs.iter().enumerate().for_each(|(place, run)| sum.add_many(self.count_of(place), run.stride));

@@ -37,10 +37,11 @@ pub fn packing(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&Pages>) ->
     (rows.into_values().collect(), going)
 }
 
-/// Slabs between which blocks may move: the fullest stay.
+/// Slabs between which blocks may move: the fullest stay, and of the others one for each block that waits in a cache.
 fn pack(mut slabs: Vec<BlockSlab>, pages: Option<&Pages>, row: &mut PackedSize, going: &mut Vec<(u64, u64)>) {
     slabs.sort_unstable_by_key(|slab| (Reverse(slab.live), slab.start));
     let live: u64 = slabs.iter().map(|slab| slab.live).sum();
+    let mut waiting: u64 = slabs.iter().map(|slab| slab.waiting).sum();
     let (mut room, mut grown, mut freed) = (0, 0, 0);
     for slab in &slabs {
         let size = slab.end - slab.start;
@@ -52,6 +53,8 @@ fn pack(mut slabs: Vec<BlockSlab>, pages: Option<&Pages>, row: &mut PackedSize, 
         if room < live {
             room += slab.room.max(slab.live);
             grown += size - resident;
+        } else if waiting > 0 {
+            waiting -= 1;
         } else {
             row.spare += 1;
             row.moved += slab.live;

@@ -153,6 +153,13 @@ impl Jemalloc {
         (of(Span::Dirty), of(Span::Muzzy))
     }
 
+    /// [start, end) of blocks in threads' caches, ascending; neighbours together.
+    pub fn waiting(&self) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        (0..self.runs.runs.len()).for_each(|place| self.runs.add_ranges(place, self.cached_of(place), &mut found));
+        found
+    }
+
     /// The used blocks `(address, size)` of the run that has `address`.
     pub fn used_in_run(&self, address: u64) -> Vec<(u64, u64)> {
         let Some(place) = self.runs.run_at(address) else { return Vec::new() };

@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
@@ -379,17 +380,20 @@ impl Jemalloc {
         self.runs.runs.len()
     }
 
-    /// The slabs; what is in a thread's cache is not free there.
-    pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
+    /// The slabs; what is in a thread's cache is not free there. `arenas`: as if there were
+    /// only that many.
+    pub fn slabs(&self, arenas: Option<NonZeroU32>) -> impl Iterator<Item = BlockSlab> + '_ {
         let all = self.runs.runs.iter().zip(&self.owners).enumerate();
-        all.filter(|(_, (_, owner))| owner.2).map(|(place, (run, (root, arena, _)))| BlockSlab {
+        all.filter(|(_, (_, owner))| owner.2).map(move |(place, (run, (root, arena, _)))| BlockSlab {
             root: *root,
-            keeper: u64::from(*arena),
+            keeper: u64::from(arenas.map_or(*arena, |most| *arena % most)),
             size: run.stride,
             start: run.start,
             end: run.end(),
             room: run.count,
             live: self.runs.count_of(place) + ones(self.cached_of(place)),
+            // A thread can flush its cache.
+            waiting: 0,
         })
     }
 

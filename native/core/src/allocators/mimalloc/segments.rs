@@ -493,6 +493,7 @@ impl Mimalloc {
             end: page.end,
             room: page.reserved,
             live: self.count_of(page),
+            waiting: 0,
         })
     }
 

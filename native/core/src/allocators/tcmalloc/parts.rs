@@ -148,6 +148,16 @@ impl Tcmalloc {
         free.map(|piece| (piece.start, piece.end)).collect()
     }
 
+    /// [start, end) of blocks in threads' caches and in transfer caches, ascending; neighbours together.
+    pub fn waiting(&self) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        for place in 0..self.runs.runs.len() {
+            let words = self.cached_of(place).iter().zip(self.transfer_of(place)).map(|(one, two)| one | two);
+            self.runs.add_ranges(place, &words.collect::<Vec<u64>>(), &mut found);
+        }
+        found
+    }
+
     /// The used blocks `(address, size)` of the run that has `address`.
     pub fn used_in_run(&self, address: u64) -> Vec<(u64, u64)> {
         let Some(place) = self.runs.run_at(address) else { return Vec::new() };

@@ -2,6 +2,7 @@
 
 use crate::allocators::damage::{hex, Damage};
 use crate::allocators::runs::{Run, Runs};
+use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
 use crate::allocators::tcmalloc::areas::{Areas, Piece, Use};
 use crate::allocators::tcmalloc::caches::{waiting, Waiting};
@@ -403,6 +404,25 @@ impl Tcmalloc {
     /// How many spans with blocks there are.
     pub fn run_count(&self) -> usize {
         self.runs.runs.len()
+    }
+
+    /// The spans of several blocks, with what is left over in them; what waits in a cache is not free there. Any thread may have
+    /// any block of them.
+    pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
+        let all = self.runs.runs.iter().zip(&self.owners).enumerate().filter(|(_, (run, _))| run.count > 1);
+        all.map(|(place, (run, root))| {
+            let waiting = ones(self.cached_of(place)) + ones(self.transfer_of(place));
+            BlockSlab {
+                root: *root,
+                keeper: 0,
+                size: run.stride,
+                start: run.start,
+                end: self.areas.piece_at(run.start).map_or(run.end(), |piece| piece.end),
+                room: run.count,
+                live: self.runs.count_of(place) + waiting,
+                waiting,
+            }
+        })
     }
 
     /// The blocks of each size, ascending.

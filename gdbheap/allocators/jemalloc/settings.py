@@ -1,0 +1,31 @@
+"""The variable that a jemalloc reads its settings from when the program starts: builds have names with a prefix of
+their own (``configure --with-jemalloc-prefix``), ``JE_ARROW_MALLOC_CONF`` in Arrow, ``_RJEM_MALLOC_CONF`` in Rust's.
+The name is a text in the module's read-only data (``JEMALLOC_CPREFIX"MALLOC_CONF"``, jemalloc.c)."""
+
+from __future__ import annotations
+
+import re
+
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.target import Target
+
+PLAIN = "MALLOC_CONF"
+NAME = re.compile(rb"(?<![0-9A-Za-z_.])([A-Z_]{0,32}MALLOC_CONF)\0")
+# Read at once, and of a module at most; so much of it again, as the name may lie across.
+PIECE, MAX_BYTES, AGAIN = 4 << 20, 256 << 20, 64
+
+
+def variable_of(target: Target, loaded: LoadedObject) -> str | None:
+    """The name; None where it is not to be seen."""
+    left = MAX_BYTES
+    for mapping in loaded.mappings:
+        if mapping.writable or not mapping.readable:
+            continue
+        end = min(mapping.end, mapping.start + left)
+        left -= end - mapping.start
+        for start in range(mapping.start, end, PIECE):
+            begin = max(mapping.start, start - AGAIN)
+            found = NAME.search(target.space.read_available(begin, min(start + PIECE, end) - begin))
+            if found is not None:
+                return found.group(1).decode()
+    return None

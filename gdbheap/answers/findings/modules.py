@@ -1,0 +1,18 @@
+"""Whose memory a finding is about, where modules bring an allocator each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from gdbheap.allocators.allocator import Allocator
+
+
+def largest_first(allocator: Allocator, counted: Iterable[tuple[tuple[int, int], int]]) -> list[str]:
+    """The modules whose allocators have the ranges, by the bytes that are given with each."""
+    sums: Counter[str] = Counter()
+    for (start, _end), size in counted:
+        owner = allocator.owner_at(start) if size else None
+        if owner is not None:
+            sums[owner] += size
+    return [owner for owner, _size in sums.most_common()]
