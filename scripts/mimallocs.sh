@@ -20,6 +20,7 @@ releases() {
 3.1.5 0.1.44 c_src/mimalloc/v3
 3.3.2 0.1.49 c_src/mimalloc/v3
 2.2.7 0.1.44 c_src/mimalloc/v2 bc-libmimalloc-sys
+3.2.8 0.1.44 c_src/mimalloc/v3 bc-libmimalloc-sys
 LIST
 }
 

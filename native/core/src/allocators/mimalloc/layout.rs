@@ -6,7 +6,7 @@
 //! From 3.0 on a map leads from each slice to its `mi_page_t`, and pages are cut from arenas (`mi_arena_t`) or come from
 //! the kernel one by one; each says which in its `mi_memid_t`.
 //!
-//! Offsets are those of the debug information of builds of 2.0.9, 2.1.2, 2.1.7, 2.2.4, 2.3.2, 3.1.5 and 3.3.2, with
+//! Offsets are those of the debug information of builds of 2.0.9, 2.1.2, 2.1.7, 2.2.4, 2.3.2, 3.1.5, 3.2.8 and 3.3.2, with
 //! and without `MI_SECURE=4`; those of CPython's own copy are 3.13's, and for late 3.14 and 3.15 those of 2.2. In 3.4
 //! `page_start` is a number of words, which is proven on a build.
 
@@ -145,6 +145,7 @@ const MAPPED: Fields = Fields {
 };
 const WORDS: Fields = Fields { bytes: 112, start: Start::Words(48), memid: 88, ..MAPPED };
 const FIRST_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 80 };
+const SECOND_ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 88 };
 const ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 104 };
 
 /// The fields with two keys at `at`: what follows lies behind them.
@@ -190,7 +191,7 @@ const SECURE_20: Fields = keyed(started(Start::Fixed(384)), 40);
 
 /// The forms, by their names. Those that fit the same segments are told apart by their pages' lists; of several that fit all
 /// the first one is taken.
-pub const FORMS: [MimallocForm; 18] = [
+pub const FORMS: [MimallocForm; 21] = [
     MimallocForm { tagged: true, only_pythons: true, ..of_segments("3.13t", EARLY, FREE_THREADED, OLD_DELAYED) },
     of_segments("2.1.0", EARLY, OLD, OLD_DELAYED),
     of_segments("2.0.9", EARLY, started(Start::Fixed(384)), OLD_DELAYED),
@@ -204,9 +205,12 @@ pub const FORMS: [MimallocForm; 18] = [
     plain("2.2 padded", of_segments("", LATE, keyed(NEW, 56), DELAYED)),
     of_map("3.0", FIRST_ARENA, MAPPED),
     of_map("3.0 secure", FIRST_ARENA, keyed(MAPPED, 64)),
-    of_map("3.2", ARENA, MAPPED),
-    of_map("3.2 secure", ARENA, keyed(MAPPED, 56)),
-    plain("3.2 padded", of_map("", ARENA, keyed(MAPPED, 56))),
+    of_map("3.2", SECOND_ARENA, MAPPED),
+    of_map("3.2 secure", SECOND_ARENA, keyed(MAPPED, 56)),
+    plain("3.2 padded", of_map("", SECOND_ARENA, keyed(MAPPED, 56))),
+    of_map("3.3", ARENA, MAPPED),
+    of_map("3.3 secure", ARENA, keyed(MAPPED, 56)),
+    plain("3.3 padded", of_map("", ARENA, keyed(MAPPED, 56))),
     of_map("3.4", ARENA, WORDS),
     of_map("3.4 secure", ARENA, keyed(WORDS, 56)),
 ];
