@@ -11,6 +11,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import termios
 import time
 import xml.etree.ElementTree
@@ -25,6 +26,7 @@ from gdbheap.errors import Unsupported
 from gdbheap.history.curves import Curve, curves_of
 from gdbheap.history.sample import ArenaSample, Event, MallocSample, Sample, Series
 from gdbheap.history.series import SeriesFile, read
+from gdbheap.history.watched import Moment, Watched
 from gdbheap.report import plot
 from gdbheap.report.recording import duration_text
 
@@ -208,6 +210,21 @@ def test_top_of_ones_own(tmp_path: Path) -> None:
         sizes = [row["rss"] for row in answer["programs"]]
         assert done.returncode == 0 and sizes == sorted(sizes, reverse=True)
         assert target.pid in [row["pid"] for row in answer["programs"]]
+
+
+TRACER = "import ctypes, sys; print(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), 0, 0), flush=True); input()"
+
+
+def test_traced_meanwhile(tmp_path: Path) -> None:
+    """A process that another program begins to trace after it was listed has what the kernel says of it."""
+    with running(c_program("steps", 3, 0), tmp_path) as target:
+        watched = Watched(target.pid)
+        command = [sys.executable, "-c", TRACER, str(target.pid)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tracer:
+            assert tracer.stdout is not None and tracer.stdout.readline() == "0\n"
+            usage = watched.usage()
+            assert watched.look(usage) == "start" and "already traced" in (watched.refused or "")
+            assert watched.sample(Moment(time.time(), 0.0), usage).rss == usage.rss
 
 
 @pytest.mark.parametrize("end", ["q", signal.SIGINT, signal.SIGTERM])

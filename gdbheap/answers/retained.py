@@ -183,7 +183,7 @@ def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
         sources[referrer.target].append(referrer.source)
     # One that thousands refer to, such as a function by its frames, is asked some from the first to the last.
     names = {
-        number: {_owner(paths, source) for source in some[:: -(-len(some) // MAX_PATHS_OF_EXAMPLE)]}
+        number: {_owner(paths, source) for source in sorted(some)[:: -(-len(some) // MAX_PATHS_OF_EXAMPLE)]}
         for number, some in sources.items()
     }
     return [_agreed([names.get(number, set()) for number in numbers]) for numbers in examples]
@@ -204,7 +204,8 @@ def _agreed(names: list[set[str | None]]) -> list[str]:
     """The names that several examples have; none where most have none of them, or there are too many: what is held in
     many places has no holders that are worth a name."""
     counts = Counter(name for one in names for name in one if name is not None)
-    agreed = [name for name, count in counts.most_common() if count >= MIN_AGREEING]
+    most_first = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    agreed = [name for name, count in most_first if count >= MIN_AGREEING]
     with_one = sum(not one.isdisjoint(agreed) for one in names)
     return agreed if len(agreed) <= MAX_HOLDERS and 2 * with_one >= len(names) else []
 

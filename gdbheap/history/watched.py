@@ -18,7 +18,7 @@ from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.running import RunningMimalloc, SegmentsNow
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.allocators.pymalloc.running import RunningPymalloc
-from gdbheap.errors import GdbheapError, NoTarget
+from gdbheap.errors import GdbheapError, NoTarget, NotPermitted
 from gdbheap.heap import Heap
 from gdbheap.history.sample import (
     ArenaSample,
@@ -189,8 +189,12 @@ class Watched:
         return None if pymalloc is None else RunningPymalloc.of(pymalloc.pymalloc, self.machine)
 
     def _described(self) -> dict[str, Any]:
-        preparation = Preparation(self.pid)
-        return {"kind": "process", "pid": self.pid, "exe": preparation.exe, **vars(preparation.identity)}
+        """What is known of it where it may not be looked into, or not now, as another program traces it."""
+        found: dict[str, Any] = {"kind": "process", "pid": self.pid}
+        with suppress(NotPermitted):
+            preparation = Preparation(self.pid)
+            found.update(exe=preparation.exe, **vars(preparation.identity))
+        return found
 
     def _space(self) -> _native.Space:
         """Its memory, whatever it maps, through the file that stays its own: a child that it forks may share the pages

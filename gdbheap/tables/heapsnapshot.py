@@ -45,7 +45,8 @@ FIRST_ID, ID_BITS = 1, 31
 GRANULE_BITS = 3
 # Of the golden ratio, as in Fibonacci hashing.
 SPREAD = 0x9E37_79B1
-BITMAP = 4096
+# Bytes of bits, for the numbers that lie side by side.
+BITMAP = 2048
 
 
 @dataclass(frozen=True)
