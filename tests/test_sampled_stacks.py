@@ -68,7 +68,7 @@ def test_profile(library: Path | None, form: str, rng: random.Random, tmp_path: 
 def test_nothing_is_sampled(rng: random.Random, tmp_path: Path) -> None:
     """Without prof:true there is no such answer, and one line says what to do."""
     with running(
-        programs.c_program("sparse", rng.getrandbits(30), 100, 2), tmp_path, {"LD_PRELOAD": newest()}
+        programs.c_program("sparse", rng.getrandbits(30), 100, 2, 1), tmp_path, {"LD_PRELOAD": newest()}
     ) as target:
         done = gdbheap("chunks", str(target.pid), "--by=stack")
     assert done.returncode == 5 and done.stdout == ""
