@@ -154,7 +154,8 @@ def bash() -> Iterator[str]:
     yield '    else\n        case "$noun" in\n'
     for word, commands in words().items():
         yield f'        {word}) words="{" ".join(map(typed, options(commands)))}" ;;\n'
-    yield f'        *) words="{" ".join(map(typed, options([COMMANDS[HEAP_NOUN]])))}" noun={GDB} ;;\n        esac\n    fi\n'
+    yield f'        *) words="{" ".join(map(typed, options([COMMANDS[HEAP_NOUN]])))}" noun={GDB} ;;\n'
+    yield "        esac\n    fi\n"
     yield '    if [[ -n $option ]]; then\n        words=""\n        case "$noun $option" in\n'
     for word, commands in words().items():
         for name, known in values(commands).items():

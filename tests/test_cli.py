@@ -202,8 +202,8 @@ def test_terminal(target: Running) -> None:
 
 
 def test_colours_of_a_terminal(target: Running) -> None:
-    """The ledger's lines have the colours of what they are; neither NO_COLOR nor a terminal that cannot do it has any, and
-    without them it is the same text, which is also what a pipe gets where it is wide enough."""
+    """The ledger's lines have the colours of what they are; with NO_COLOR, or on a terminal that cannot do it, there are
+    none; without them it is the same text, which is also what a pipe gets where the terminal is wide enough."""
     words = [str(target.pid), "--clone"]
     bright, plain, dumb = (
         re.sub(r"gdbheap: process.*\n|\n*The container (.|\n)*?\n\n", "", on_terminal(words, 400, **variables)[0])

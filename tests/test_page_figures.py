@@ -1,5 +1,5 @@
-"""``gdbheap report`` of several things: what the pages say of looks, calls, processes and series is what the commands say
-of them in JSON, cell by cell."""
+"""``gdbheap report`` of several things: what the pages say of looks, calls, processes and series is what the commands
+say of them in JSON, cell by cell."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ def master(tmp_path: Path) -> Iterator[Running]:
 
 
 def test_processes(master: Running, tmp_path: Path) -> None:
-    """One answer as a page and as a document: each process's figures, the sums, and what pages were written by. The page
-    that the command writes is about the same processes, and has the same of their heaps."""
+    """One answer as a page and as a document: each process's figures, the sums, and what pages were written by. The
+    page that the command writes is about the same processes, and has the same of their heaps."""
     pids = [master.pid, *(int(line.split()[1]) for line in master.stderr.splitlines())]
     found = family(sorted(pids), None)
     answer = json.loads(text_of(document("gdbheap processes", {}, [], [], found)))

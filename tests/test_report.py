@@ -217,7 +217,7 @@ def test_colours_are_all_that_a_terminal_adds(width: int | None, rng: random.Ran
 
 
 def test_what_has_a_colour(rng: random.Random) -> None:
-    """What is used and what is free, each in its own; a finding that is worth a tenth of RSS or more; what is damaged."""
+    """What is used and what is free, each in its own; a finding that is worth a tenth of RSS or more; damage."""
     text, sound, damaged, notes, _table = coloured(rng, Style(bold=True, rss=1 << 28))
     assert f"\n  {COLOURS['used']}glibc.used{PLAIN} " in text and f"\n  {COLOURS['free']}glibc.free{PLAIN} " in text
     assert f"\n{COLOURS['severe']}1. 256.0 MiB (100.0 % of RSS){PLAIN}: " in text

@@ -90,7 +90,7 @@ class Style:
 def style_for(
     stream: TextIO | None, exact: bool, rss: int | None, private: bool = False, encoding: str | None = None
 ) -> Style:
-    """The style for what ``stream`` is: a terminal's width, bold headings and colours, or whole and plain when it is none.
+    """The style for what ``stream`` is: a terminal's width, bold headings and colours; whole and plain if it is none.
     ``encoding``: what is written in, the stream's own unless it is given."""
     plain = encodable(BLOCK, encoding or getattr(stream, "encoding", None)) != BLOCK
     if not _is_terminal(stream):
