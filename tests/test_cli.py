@@ -202,7 +202,7 @@ def test_terminal(target: Running) -> None:
 
 
 def test_colours_of_a_terminal(target: Running) -> None:
-    """The ledger's lines have the colours of what they are; with NO_COLOR, or on a terminal that cannot do it, there are
+    """The ledger's lines have the colours of what they are; with NO_COLOR, or on a terminal that cannot, there are
     none; without them it is the same text, which is also what a pipe gets where the terminal is wide enough."""
     words = [str(target.pid), "--clone"]
     bright, plain, dumb = (
