@@ -51,9 +51,11 @@ def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> 
     """A row an arena, a row for the mapped chunks, the total as malloc_stats counts; ``cut`` arenas are not listed.
     ``detail``: the listed arenas' heaps and free lists, and all threads' caches."""
     others = [_others(answer, style)] if answer.others else []
-    others += [_caches(answer, style)] if answer.caches else []
+    caches = [_caches(answer, style)] if answer.caches else []
     if answer.serving:
-        return join(*others, *([_sizes(answer, style), style.filled(NO_ARENAS)] if answer.classes else []))
+        classes = [_sizes(answer, style), style.filled(NO_ARENAS)] if answer.classes else []
+        return join(*others, *classes, *caches)
+    others += caches
     if answer.classes:
         return join(_without_arenas(answer, style), *others)
     rows = [_row(arena, answer, style) for arena in answer.arenas]
