@@ -21,8 +21,7 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
 )
 from gdbheap.allocators.carriers import carriers, need_python
-from gdbheap.allocators.inside import Inside
-from gdbheap.allocators.mimalloc.miscounted import CAUGHT, FUNCTIONS, add_miscounted
+from gdbheap.allocators.mimalloc.miscounted import CAUGHT, add_miscounted, threads_inside
 from gdbheap.allocators.mimalloc.roots import Root, find_roots
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
@@ -142,7 +141,7 @@ class MimallocAllocator(StoreAllocator):
         if self.store.miscounted:
             module = self.mimalloc.root.module
             modules = [module] if module else carriers(self.target)
-            inside = Inside.of(self.target, modules, FUNCTIONS)
+            inside = threads_inside(self.target, modules, self.store)
             if passing := add_miscounted(self.damage, self.store.miscounted, inside):
                 pages = "1 page" if passing == 1 else f"{passing} pages"
                 self._around.note(f"{CAUGHT}: {inside} may be just changing {pages}")

@@ -24,7 +24,7 @@ from gdbheap.allocators.allocator import (
 )
 from gdbheap.allocators.inside import Inside
 from gdbheap.allocators.mimalloc.allocator import is_pythons
-from gdbheap.allocators.mimalloc.miscounted import CAUGHT, FUNCTIONS, add_miscounted
+from gdbheap.allocators.mimalloc.miscounted import CAUGHT, add_miscounted, threads_inside
 from gdbheap.allocators.mimalloc.roots import Root, find_roots, is_mapped
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.several import SeveralAllocators
@@ -245,7 +245,8 @@ class MimallocLibraries(SeveralAllocators):
     def _inside(self) -> Inside:
         known = [root.module for root in self.roots if root.module]
         # Of segments that nobody's data leads to it is not known whose they are.
-        return Inside.of(self.target, known if len(known) == len(self.roots) else self.target.objects, FUNCTIONS)
+        modules = known if len(known) == len(self.roots) else self.target.objects
+        return threads_inside(self.target, modules, self.store)
 
     def check(self) -> Looked:
         """Each page's lists were followed when it was read. A thread inside mimalloc leaves one page half changed."""

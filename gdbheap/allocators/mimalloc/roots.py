@@ -124,9 +124,9 @@ def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) 
 
 
 def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root:
-    """The form that fits most pages."""
+    """The form that fits most pages, or of several such one by which most entries of a map are for pages."""
     fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
-    form, fit = max(fits, key=lambda pair: pair[1].fit)
+    form, fit = max(fits, key=lambda pair: (pair[1].fit, pair[1].entries))
     return Root(form, places, fit)
 
 
