@@ -9,7 +9,7 @@ from gdbheap.answers import block_kinds, chunks, sampled_stacks
 from gdbheap.answers.arenas import ArenaChoice
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, valued
+from gdbheap.commands.surface.options import Common, one_of, some_of, valued
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.block_kinds import render as render_kinds
@@ -18,14 +18,6 @@ from gdbheap.report.numbers import parse_size
 from gdbheap.report.sampled_stacks import render as render_stacks
 
 __all__ = ["COMMAND"]
-
-
-def _states(text: str) -> tuple[str, ...]:
-    states = tuple(text.split(","))
-    for state in states:
-        if state not in chunks.STATES:
-            raise ValueError(f"{state!r} is none of {', '.join(chunks.STATES)}")
-    return states
 
 
 def _arena(text: str) -> ArenaChoice:
@@ -37,12 +29,6 @@ def _arena(text: str) -> ArenaChoice:
     return ArenaChoice(int(index), of or None)
 
 
-def _by(text: str) -> str:
-    if text not in ("type", "stack"):
-        raise ValueError(f"{text!r} is neither type nor stack")
-    return text
-
-
 @dataclass
 class Options(Common):
     """The options of heap chunks."""
@@ -51,7 +37,7 @@ class Options(Common):
         "--state", "STATES",
         f"only chunks in these states, with commas between them: {', '.join(chunks.STATES)} (free: in a bin, "
         "of another allocator in a slab, span, page or group; tcache: in a thread's cache, whichever allocator's)",
-        chunks.STATES, _states,
+        chunks.STATES, some_of(chunks.STATES),
     )  # fmt: skip
     minimum: int = valued("--min", "SIZE", "leave out chunks that are smaller, headers included", 0, parse_size)
     maximum: int | None = valued("--max", "SIZE", "leave out chunks that are larger", None, parse_size)
@@ -70,8 +56,21 @@ class Options(Common):
     by: str | None = valued(
         "--by", "WHAT",
         "type: a row for each kind of used block, not for each chunk; stack: the stacks that jemalloc has sampled",
-        None, _by,
+        None, one_of(("type", "stack")),
     )  # fmt: skip
+
+    def check(self) -> None:
+        """Raises UsageError for options that are not about the table that is asked for."""
+        if self.by is not None:
+            self._check_kinds(f"--by={self.by}")
+        elif self.sort not in chunks.ORDERS:
+            raise UsageError(f"heap chunks: chunks cannot be sorted by {self.sort}, but by {', '.join(chunks.ORDERS)}")
+
+    def _check_kinds(self, by: str) -> None:
+        if self.type is not None or self.arena is not None or self.minimum or self.maximum is not None:
+            raise UsageError(f"heap chunks: {by} is about all used blocks; leave out --type, --arena, --min and --max")
+        if self.states != chunks.STATES:
+            raise UsageError(f"heap chunks: {by} is about used blocks; leave out --state")
 
 
 Answer = Union[chunks.Chunks, block_kinds.BlockKinds, sampled_stacks.SampledStacks]
@@ -80,18 +79,11 @@ Answer = Union[chunks.Chunks, block_kinds.BlockKinds, sampled_stacks.SampledStac
 def _answer(heap: Heap, options: Options) -> Answer:
     if options.by is not None:
         return _by_kind(heap, options)
-    if options.sort not in chunks.ORDERS:
-        raise UsageError(f"heap chunks: chunks cannot be sorted by {options.sort}, but by {', '.join(chunks.ORDERS)}")
     selection = chunks.Selection(options.states, options.minimum, options.maximum, options.arena, options.type)
     return chunks.chunks(heap, selection, options.sort, options.top)
 
 
 def _by_kind(heap: Heap, options: Options) -> block_kinds.BlockKinds | sampled_stacks.SampledStacks:
-    by = f"--by={options.by}"
-    if options.type is not None or options.arena is not None or options.minimum or options.maximum is not None:
-        raise UsageError(f"heap chunks: {by} is about all used blocks; leave out --type, --arena, --min and --max")
-    if options.states != chunks.STATES:
-        raise UsageError(f"heap chunks: {by} is about used blocks; leave out --state")
     if options.by == "stack":
         return sampled_stacks.sampled_stacks(heap, options.sort == "count", options.top)
     return block_kinds.block_kinds(heap, options.sort == "count", options.top)

@@ -40,7 +40,6 @@ class Options(Pictured):
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
-    options.check_pictures()
     whole = ledger.ledger(heap, options.detail)
     if options.pictures:
         _draw(heap, options.pictures)

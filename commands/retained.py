@@ -30,7 +30,6 @@ def _answer(heap: Heap, options: Options) -> retained.Retained:
         from gdbheap.answers.dominator_tree import dominator_tree
         from gdbheap.report.trees import retained_tree, write_pictures
 
-        options.check_pictures()
         write_pictures(options.pictures, retained_tree(dominator_tree(heap)), "What objects retain")
     if options.address is not None:
         return retained.retained_set(heap, options.address)

@@ -75,6 +75,11 @@ class Inside:
         """Whether as many structures may be in the hands of these threads, each of which changes one at a time."""
         return not self.failed and half_done <= len(self.threads)
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether threads are inside that will go on."""
+        return bool(self.threads) and not (self.unsure or self.failed)
+
     def __str__(self) -> str:
         """The threads in words."""
         named = ", ".join(str(thread.tid) for thread in self.threads[:MAX_NAMED])

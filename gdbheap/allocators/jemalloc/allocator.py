@@ -38,6 +38,8 @@ RETAINED = f"{FREE}.retained"
 METADATA_STATE = "metadata"
 CAUGHT = "caught inside jemalloc"
 FUNCTIONS = ("je_", "_rjem_", "mallocx")
+# Of one that is split there are three, and of three that become one.
+EXTENTS_AT_ONCE = 3
 # Blocks of up to 4 KiB are cached (5.3 still takes the name of 5.1).
 SMALL_CACHES = "lg_tcache_max:12"
 GIVE_BACK = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0"
@@ -246,17 +248,22 @@ class JemallocLibraries(SeveralAllocators):
 
     def check(self) -> Looked:
         """Every extent was looked at when it was read. A thread inside jemalloc leaves one slab or one bin of a cache
-        half changed, and any number of extents that it takes or gives back together."""
-        store, known = self.store, {damage.address for damage in self.damage}
+        half changed, the few extents that it splits or makes one of several, and those that it gives back together,
+        which lead to each other."""
+        store, known, inside = self.store, {damage.address for damage in self.damage}, self._inside
         off = [found for found in (*store.miscounted, *store.unfinished) if found.address not in known]
-        if off:
-            moving = store.moving
-            passing = self._inside.excuses(max(len(store.miscounted), moving.bins, moving.extents and 1))
-            self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
+        moving = store.moving
+        passing = inside.excuses(max(len(store.miscounted), moving.bins, -(-moving.lists // EXTENTS_AT_ONCE)))
+        self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
         if off and passing:
             self._around.note(
-                f"{CAUGHT}: {self._inside} may be just changing extents, a slab or a cache ({moving.extents} extents "
+                f"{CAUGHT}: {inside} may be just changing extents, a slab or a cache ({moving.extents} extents "
                 f"without a class or a lasting state, {moving.both} blocks both cached and free, {moving.astray} "
                 f"entries of caches that lead to no block, {len(store.miscounted)} slabs whose count is off)"
+            )
+        elif inside.is_sure:
+            self._around.note(
+                f"{CAUGHT}: {inside} may be just moving free blocks between slabs and a cache, which count as used, "
+                "or as cached still"
             )
         return Looked({"slabs": store.run_count})

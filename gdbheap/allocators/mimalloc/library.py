@@ -22,7 +22,9 @@ from gdbheap.allocators.allocator import (
     Surroundings,
     WalkedBlocks,
 )
+from gdbheap.allocators.inside import Inside
 from gdbheap.allocators.mimalloc.allocator import is_pythons
+from gdbheap.allocators.mimalloc.miscounted import CAUGHT, FUNCTIONS, add_miscounted
 from gdbheap.allocators.mimalloc.roots import Root, find_roots, is_mapped
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.several import SeveralAllocators
@@ -239,11 +241,18 @@ class MimallocLibraries(SeveralAllocators):
         """All that is free: a page stays while a block of it is in use."""
         return [Kept(f"{NAME}.free", free, "in pages of mimalloc that hold blocks in use, or that it keeps for later")]
 
+    @cached_property
+    def _inside(self) -> Inside:
+        known = [root.module for root in self.roots if root.module]
+        # Of segments that nobody's data leads to it is not known whose they are.
+        return Inside.of(self.target, known if len(known) == len(self.roots) else self.target.objects, FUNCTIONS)
+
     def check(self) -> Looked:
-        """Each page's lists were followed when it was read; a difference of one is from a thread inside malloc."""
-        known = {damage.address for damage in self.damage}
-        off = [found for found in self.store.miscounted if found.damage.address not in known]
-        self.damage.extend(Damage.of(found.damage, transient=found.by_one) for found in off)
-        if any(found.by_one for found in off):
-            self._around.note("caught inside mimalloc: a thread was just changing a page, whose count is off by one")
+        """Each page's lists were followed when it was read. A thread inside mimalloc leaves one page half changed."""
+        inside, passing = self._inside, add_miscounted(self.damage, self.store.miscounted, self._inside)
+        if passing:
+            pages = "1 page" if passing == 1 else f"{passing} pages"
+            self._around.note(f"{CAUGHT}: {inside} may be just changing a page ({pages} whose count or lists are off)")
+        elif inside.is_sure:
+            self._around.note(f"{CAUGHT}: {inside} may be just moving a list of free blocks, which count as used")
         return Looked({"pages": self.store.page_count})

@@ -225,16 +225,19 @@ class TcmallocLibraries(SeveralAllocators):
     def check(self) -> Looked:
         """Every span was looked at when it was read. A thread inside tcmalloc leaves one half changed, or one list of
         free blocks."""
-        store, known = self.store, {damage.address for damage in self.damage}
+        store, known, inside = self.store, {damage.address for damage in self.damage}, self._inside
         off = [found for found in (*store.miscounted, *store.broken) if found.address not in known]
-        if off:
-            moving = store.moving
-            passing = self._inside.excuses(max(len(store.miscounted), len(store.broken)))
-            self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
+        passing = inside.excuses(max(len(store.miscounted), len(store.broken)))
+        self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
         if off and passing:
+            moving = store.moving
             self._around.note(
-                f"{CAUGHT}: {self._inside} may be just changing a span or a cache ({moving.locked} central lists are "
+                f"{CAUGHT}: {inside} may be just changing a span or a cache ({moving.locked} central lists are "
                 f"locked, {moving.chains} lists of free blocks are not as they say, {moving.astray} of their entries "
                 f"lead to no block of theirs, {len(store.miscounted)} spans whose count is off)"
+            )
+        elif inside.is_sure:
+            self._around.note(
+                f"{CAUGHT}: {inside} may be just moving free blocks between spans and a cache, which count as used"
             )
         return Looked({"spans": store.run_count})

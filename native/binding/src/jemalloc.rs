@@ -67,7 +67,7 @@ answers! {
 
     /// What was not as it is at rest: extents that a thread was just changing, blocks that are in a cache and free in a slab
     /// too, and entries of caches that lead to no block of their class; `bins`: of how many bins of caches these may be the doing.
-    struct InMotion of jemalloc::InMotion { extents: u64, both: u64, astray: u64, bins: u64 }
+    struct InMotion of jemalloc::InMotion { extents: u64, lists: u64, both: u64, astray: u64, bins: u64 }
 
     /// A stack of the jemalloc at the place `root` among those that were read: its return addresses, the innermost first; how many
     /// sampled blocks in use came from there, and their bytes; how many blocks these stand for, by what jemalloc says, and their

@@ -71,8 +71,9 @@ answers! {
         used: u64,
     }
 
-    /// A page whose lists do not fit its count; off `by_one`, as a thread leaves it that stands inside mimalloc.
-    struct Miscounted of mimalloc::Miscounted { damage: Damage, by_one: bool }
+    /// A page whose lists do not fit its count, or a segment whose pages do not; `passing`: as a thread may leave it that stands
+    /// inside mimalloc.
+    struct Miscounted of mimalloc::Miscounted { damage: Damage, passing: bool }
 }
 
 fn hole(found: MimallocHole) -> Hole {

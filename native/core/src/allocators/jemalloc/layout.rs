@@ -14,6 +14,10 @@ const BITMAP: usize = 64;
 /// Regions of a slab at most.
 pub(crate) const MAX_REGIONS: u64 = 512;
 pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
+/// The words of an extent that may lead to others of a list that it is on: from the one at 24 on, up to the second one at 64, where
+/// lists begin of extents that are no slabs.
+const LINKS: usize = 24;
+pub(crate) const LINK_WORDS: usize = 7;
 /// The words of an extent, from the one at 64 on, that may lead to the stack of a sampled block.
 pub(crate) const SAMPLE_WORDS: usize = 3;
 /// The number of the arena of what belongs to none.
@@ -99,6 +103,7 @@ impl JemallocForm {
             class: (bits >> self.class & 0xff) as usize,
             free_count: bits >> self.free & 0x3ff,
             free,
+            links: std::array::from_fn(|place| u64_at(bytes, LINKS + 8 * place)),
         }
     }
 }
@@ -132,6 +137,8 @@ pub(crate) struct Extent {
     pub(crate) free_count: u64,
     /// A bit for each free region; behind the last one are other things.
     pub(crate) free: [u64; WORDS],
+    /// Words that may lead to extents on the same list.
+    pub(crate) links: [u64; LINK_WORDS],
 }
 
 impl Extent {

@@ -5,7 +5,9 @@ use crate::allocators::jemalloc::areas::{Areas, Piece, Span};
 use crate::allocators::jemalloc::base::{blocks_of, find_blocks, led_into};
 use crate::allocators::jemalloc::caches::{Bin, Caches, Finder};
 use crate::allocators::jemalloc::huge::{find_edens, find_slabs, Unused, HUGE, PAGES};
-use crate::allocators::jemalloc::layout::{is_of_class, ones, Extent, JemallocForm, Large, State, SAMPLE_WORDS};
+use crate::allocators::jemalloc::layout::{
+    is_of_class, ones, Extent, JemallocForm, Large, State, LINK_WORDS, SAMPLE_WORDS,
+};
 use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, Shape};
 use crate::allocators::runs::{Run, Runs};
 use crate::allocators::slab::BlockSlab;
@@ -83,12 +85,14 @@ pub struct ClassUse {
     pub free: u64,
 }
 
-/// What was not as it is at rest: a thread was inside jemalloc. Extents that a thread is just changing, blocks that a cache has
+/// What was not as it is at rest: a thread was inside jemalloc. Extents that a thread is just changing, `lists`: how many there are
+/// if those that lead to each other count once, as a thread that purges has all of its extents on a list; blocks that a cache has
 /// and a slab too, and entries of caches that lead to no block of their class; `bins`: of how many bins of caches these two
 /// may be the doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub extents: u64,
+    pub lists: u64,
     pub both: u64,
     pub astray: u64,
     pub bins: u64,
@@ -135,6 +139,8 @@ struct Gathered {
     astray: Vec<u64>,
     caches: Vec<usize>,
     moving: InMotion,
+    /// The extents that are being changed, each with the words that may lead to others.
+    changing: Vec<(u64, [u64; LINK_WORDS])>,
     damage: Vec<Damage>,
     miscounted: Vec<Damage>,
     unfinished: Vec<Damage>,
@@ -218,6 +224,7 @@ impl Gathered {
         };
         if span == Span::Moving {
             self.moving.extents += 1;
+            self.changing.push((extent.at, extent.links));
             self.unfinished.push(Damage::new(extent.at, "state of an extent", "one that lasts", "one in between"));
         }
         self.pieces.push(Piece { arena: extent.arena, ..Piece::new(extent.start, extent.end, span, root) });
@@ -355,6 +362,7 @@ impl Gathered {
         let kept = |start: u64| areas.is_run(start);
         self.runs.retain(|(run, _)| kept(run.start));
         self.moving.extents += overlaps.len() as u64;
+        self.moving.lists = joined_by(&self.changing) + overlaps.len() as u64;
         let overlap = |start: &u64| Damage::new(*start, "pages of an extent", "of one", "of two");
         self.unfinished.extend(overlaps.iter().map(overlap));
         let mut owners: Vec<(u32, u32, bool)> = Vec::with_capacity(self.runs.len());
@@ -411,6 +419,30 @@ impl Gathered {
             unfinished,
         })
     }
+}
+
+/// How many there are of some extents, if those that lead to each other count as one.
+fn joined_by(extents: &[(u64, [u64; LINK_WORDS])]) -> u64 {
+    let places: HashMap<u64, usize> = extents.iter().enumerate().map(|(place, (at, _))| (*at, place)).collect();
+    let mut list: Vec<usize> = (0..extents.len()).collect();
+    let mut count = extents.len() as u64;
+    for (place, (_, links)) in extents.iter().enumerate() {
+        for other in links.iter().filter_map(|link| places.get(link)) {
+            let (one, other) = (first_of(&mut list, place), first_of(&mut list, *other));
+            count -= u64::from(one != other);
+            list[one] = other;
+        }
+    }
+    count
+}
+
+/// The one that all of a list lead to in the end; they lead there at once from then on.
+fn first_of(list: &mut [usize], mut place: usize) -> usize {
+    while list[place] != place {
+        list[place] = list[list[place]];
+        place = list[place];
+    }
+    place
 }
 
 /// Of how few bins it may be that blocks are where they must not be: `off`, of each bin its own, and whether it has others that
@@ -520,6 +552,15 @@ impl Jemalloc {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Three on a list count once, whichever of them lead to which.
+    #[test]
+    fn extents_on_lists() {
+        let extent = |at: u64, to: u64| (at, [0, to, 0, 7, 0, 0, at]);
+        assert_eq!(joined_by(&[extent(64, 192), extent(128, 0), extent(192, 256), extent(256, 64)]), 2);
+        assert_eq!(joined_by(&[extent(64, 64), extent(128, 1)]), 2);
+        assert_eq!(joined_by(&[]), 0);
+    }
 
     /// One bin that is emptied explains what two others have of it; one with what is no block counts in any case.
     #[test]

@@ -184,7 +184,8 @@ fn read_segment(
     if read.damage.is_empty() && counts.used != read.pages.len() as u64 {
         let (at, found) = (address + head.used as u64, read.pages.len() as u64);
         let damage = Damage::new(at, "used pages of a segment", counts.used.to_string(), found.to_string());
-        read.miscounted.push(Miscounted { damage, by_one: found.abs_diff(counts.used) == 1 });
+        let by_one = found.abs_diff(counts.used) == 1;
+        read.miscounted.push(Miscounted { damage, by_one, passing: by_one });
     }
     read
 }

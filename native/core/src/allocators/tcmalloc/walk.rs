@@ -277,7 +277,11 @@ impl Walked {
             self.damage.push(Damage::new(span.at, "class of a span", expected, found));
             return Use::Unexplained;
         };
-        let counted = count_span(window, span, (size, count));
+        let mut counted = count_span(window, span, (size, count));
+        if span.objects == 0 && span.handed_out == 0 {
+            // It is just being cut into blocks (`CentralFreeList::Populate`): the list is put there last.
+            counted.used.fill(0);
+        }
         if !counted.fits {
             let free = count - counted.used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
             let expected = format!("{free} free, {} others of {count}", count - free);
