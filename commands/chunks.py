@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from gdbheap.answers import block_kinds, chunks, sampled_stacks
+from gdbheap.answers.arenas import ArenaChoice
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, one_of, some_of, valued
@@ -19,12 +20,13 @@ from gdbheap.report.sampled_stacks import render as render_stacks
 __all__ = ["COMMAND"]
 
 
-def _arena(text: str) -> int:
+def _arena(text: str) -> ArenaChoice:
     if text == "main":
-        return 0
-    if not (text.isascii() and text.isdecimal() and len(text) < 9):
-        raise ValueError(f"{text!r} is no arena: main, or an index of 'heap arenas'")
-    return int(text)
+        return ArenaChoice(0, "glibc")
+    of, _, index = text.rpartition(":")
+    if not (index.isascii() and index.isdecimal() and len(index) < 9):
+        raise ValueError(f"{text!r} is no arena: main, or one that 'heap arenas' lists, by its index")
+    return ArenaChoice(int(index), of or None)
 
 
 @dataclass
@@ -39,9 +41,12 @@ class Options(Common):
     )  # fmt: skip
     minimum: int = valued("--min", "SIZE", "leave out chunks that are smaller, headers included", 0, parse_size)
     maximum: int | None = valued("--max", "SIZE", "leave out chunks that are larger", None, parse_size)
-    arena: int | None = valued(
-        "--arena", "INDEX", "only chunks of this arena: main, or an index of 'heap arenas'", None, _arena
-    )
+    arena: ArenaChoice | None = valued(
+        "--arena", "ARENA",
+        "only chunks of this arena: main, an index of 'heap arenas', or of another allocator as that has it, "
+        "jemalloc:INDEX",
+        None, _arena,
+    )  # fmt: skip
     type: str | None = valued(
         "--type", "GLOB",
         "only chunks that hold a live Python object of a type whose whole name matches, with *, ? and [...]; in a "
@@ -104,7 +109,7 @@ COMMAND = Command(
     switched off. A chunk with a mapping of its own is mmapped and in no arena.
 
     Where an allocator that is walked stands in for malloc, or is there beside it, its blocks are listed too, without
-    arena and header: used, free (their pages' room for more of them, too) or tcache; allocator (in JSON) says whose
+    header: used, free (their pages' room for more of them, too) or tcache; allocator (in JSON) says whose
     each is, and asked how many bytes the program asked for, where the allocator keeps that (musl's since 1.2.1,
     mimalloc's secure and debug builds), else null.
 

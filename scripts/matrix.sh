@@ -1,10 +1,12 @@
 #!/bin/bash
 # gdbheap against the figures of glibc and of CPython itself on Debian's suites, each in a root folder: writes docs/support.md.
 #
-# Usage, as root: make matrix [SUITES="bullseye trixie"] [FOLDER=/var/tmp/matrix] [PARTS="glibc interpreters"]
+# Usage, as root: make matrix [SUITES="bullseye trixie"] [FOLDER=/var/tmp/matrix] [PARTS="glibc interpreters mallocs"] [INSTANTS=200]
 # SUITES, the oldest glibc first: its compiler builds the C program, and its libc is what the native module is linked with,
 # because what is linked with a newer one does not load there. "experimental" is sid with experimental's glibc.
 # FOLDER keeps the root folders for the next run; without it they are removed. With other SUITES the table is only printed.
+# "mallocs" are the other mallocs, which need no root folder: their builds are made (what cannot be had is left out), and each is looked
+# at in 1 and 8 threads at INSTANTS random instants (tests/test_instants.py). That takes two hours.
 # Where certificates are not Debian's own, SSL_CERT_FILE names them, here as for every other program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +17,21 @@ ALL="bullseye bookworm trixie sid experimental"
 declare -A PYTHONS=([bullseye]="python2.7" [sid]="python3.15")
 VENV=${VENV:-.venv}
 read -ra suites <<< "${SUITES:-$ALL}"
-PARTS=${PARTS:-glibc interpreters}
+PARTS=${PARTS:-glibc interpreters mallocs}
+failed=0
+
+# look_at_mallocs: all builds of all of them.
+look_at_mallocs() {
+    for script in jemallocs tcmallocs mimallocs musls suites; do
+        "scripts/$script.sh" || say "scripts/$script.sh failed: what it had not made is left out"
+    done
+    GDBHEAP_INSTANTS=${INSTANTS:-200} "$VENV/bin/python" -m pytest -q tests/test_instants.py
+}
+
+if [[ $PARTS == *mallocs* ]]; then
+    look_at_mallocs || failed=1
+fi
+[[ $PARTS == *glibc* || $PARTS == *interpreters* ]] || exit "$failed"
 need_root_folders
 [ -n "${FOLDER:-}" ] && keep=yes || keep=
 folder=${FOLDER:-$(mktemp -d /var/tmp/gdbheap-matrix.XXXXXX)}
@@ -98,7 +114,6 @@ for suite in "${suites[@]}"; do
 done
 output=/dev/stdout
 [ "${suites[*]}" != "$ALL" ] || output=docs/support.md
-failed=0
 if [[ $PARTS == *glibc* ]]; then
     say "one program and one wheel, for the glibc of ${suites[0]} and later"
     build_program >&2

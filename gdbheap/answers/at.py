@@ -16,6 +16,7 @@ from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.python.arrow import MODULE as OF_ARROW
 from gdbheap.python.ndarrays import KIND as NDARRAY
+from gdbheap.python.owned import REACHED, ROLES
 from gdbheap.python.polars import HOLDERS as OF_POLARS
 from gdbheap.target.mappings import Mapping
 
@@ -110,6 +111,7 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     inside = None
     if found is None and _may_be_values(block, owner):
         inside = array_at(heap, address, _around(heap, mapping, block))
+        owner = _of_array(owner, inside)
     return At(whose, block, found, owner, way, None, refers, count, traced, inside)
 
 
@@ -197,6 +199,14 @@ def _owner(heap: Heap, block: Block) -> Owner | None:
     if owner is not None and owner.type is not None:
         return Owner(owner.address, owner.type, owner.role)
     return Owner(None, None, str(describe_blocks(heap, [(block.address, block.size)])[block.address]))
+
+
+def _of_array(owner: Owner | None, inside: InArray | None) -> Owner | None:
+    """The owner of a block of values. One of Arrow's tables says itself where those of its columns are; by reach alone
+    the block is that object's which leads there first, by whatever word: of Arrow's, any of its functions' may."""
+    if owner is None or inside is None or owner.what != ROLES[REACHED] or not inside.type.startswith(OF_ARROW):
+        return owner
+    return Owner(inside.address, inside.type, owner.what)
 
 
 def _whose(heap: Heap, address: int, block: Block | None) -> str:

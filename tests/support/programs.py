@@ -51,13 +51,13 @@ exec chroot "$root" env -C "$PWD" "$program" "$@\""""
 
 
 @functools.cache
-def build(name: str) -> Path:
-    """Return the executable of tests/programs/NAME.c, compiled once a run."""
+def build(name: str, *more: str) -> Path:
+    """Return the executable of tests/programs/NAME.c, compiled once a run, with ``more`` flags."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
-    executable = Path(_built.name) / name
-    flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    executable = Path(tempfile.mkdtemp(dir=_built.name)) / name
+    flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *more]
     subprocess.run([compiler, *flags, str(SOURCES / f"{name}.c"), "-o", str(executable)], check=True)
     return executable
 
@@ -156,7 +156,8 @@ class Running:
         return self._core_after(lambda: (stdin.write(b"\n"), stdin.flush()))
 
     def _core_after(self, end: Callable[[], object]) -> Path:
-        _need_core_files()
+        if reason := why_no_cores():
+            pytest.skip(reason)
         before = set(self.directory.iterdir())
         end()
         self.process.wait(PATIENCE)
@@ -176,15 +177,17 @@ class Running:
             self.process.stdin.close()
 
 
-def _need_core_files() -> None:
+def why_no_cores() -> str | None:
+    """Return why the kernel writes no whole core files to the working directory here; None where it does."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     if "/" in pattern or pattern.startswith("|"):
-        pytest.skip(f"core files do not go to the working directory here: core_pattern is {pattern!r}")
+        return f"core files do not go to the working directory here: core_pattern is {pattern!r}"
     if resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY:
-        pytest.skip("the hard limit on core files is not unlimited")
+        return "the hard limit on core files is not unlimited"
+    return None
 
 
-def _before_exec() -> None:
+def allow_cores() -> None:
     """Allow a full core, of the mappings that are the kernel's default (0x33: no file contents but ELF headers)."""
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
@@ -209,7 +212,7 @@ def running(
             stdout=subprocess.DEVNULL,
             stderr=errors,
             env={**plain_environment(), **(environment or {})},
-            preexec_fn=_before_exec,
+            preexec_fn=allow_cores,
         )
     target = Running(process, folder, program)
     try:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from support import programs
+from support.suites import flags_for
 
 
-def program(threads: int, operations: int, rng: random.Random, folder: Path) -> list[str]:
-    """Return the command that runs held_now.c; its table is ``folder``/table."""
-    return programs.c_program("held_now", threads, rng.getrandbits(30), operations, folder / "table")
+def program(threads: int, operations: int, rng: random.Random, folder: Path, library: str = "") -> list[str]:
+    """Return the command that runs held_now.c; its table is ``folder``/table. ``library``: what is preloaded."""
+    built = programs.build("held_now", *flags_for(library))
+    return [str(built), *map(str, (threads, rng.getrandbits(30), operations, folder / "table"))]
 
 
 def held(folder: Path) -> tuple[int, list[tuple[int, int, int]]]:
@@ -39,7 +41,9 @@ def busy(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Yield a program that never rests, once it is ready in its folder; it is ended whatever happens."""
     environment = {**programs.plain_environment(), **environment}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, preexec_fn=programs.allow_cores
+    )
     deadline = time.monotonic() + programs.PATIENCE
     try:
         while not is_ready(folder):

@@ -14,11 +14,17 @@ const BITMAP: usize = 64;
 /// Regions of a slab at most.
 pub(crate) const MAX_REGIONS: u64 = 512;
 pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
+/// The words of an extent that may lead to others of a list that it is on: from the one at 24 on, up to the second one at 64, where
+/// lists begin of extents that are no slabs.
+const LINKS: usize = 24;
+pub(crate) const LINK_WORDS: usize = 7;
 /// The words of an extent, from the one at 64 on, that may lead to the stack of a sampled block.
 pub(crate) const SAMPLE_WORDS: usize = 3;
 /// The number of the arena of what belongs to none.
 const ARENA_MASK: u64 = 0xfff;
 const SLAB: u32 = 12;
+/// From 5.3 on: whether it is the huge page allocator's.
+const HUGE: u32 = 14;
 /// A block has a slab's class, or pages of its own, from here on.
 pub(crate) const SMALLEST_LARGE: u64 = 16 << 10;
 const SMALLEST: u64 = 8;
@@ -86,6 +92,7 @@ impl JemallocForm {
             end: start.saturating_add(page.down(size)),
             arena: (bits & ARENA_MASK) as u32,
             is_slab: bits >> SLAB & 1 == 1,
+            is_huge: self.has_low_bits && bits >> HUGE & 1 == 1,
             state: match bits >> self.state.0 & self.state.1 {
                 0 => State::Active,
                 1 => State::Dirty,
@@ -96,6 +103,7 @@ impl JemallocForm {
             class: (bits >> self.class & 0xff) as usize,
             free_count: bits >> self.free & 0x3ff,
             free,
+            links: std::array::from_fn(|place| u64_at(bytes, LINKS + 8 * place)),
         }
     }
 }
@@ -122,11 +130,15 @@ pub(crate) struct Extent {
     pub(crate) end: u64,
     pub(crate) arena: u32,
     pub(crate) is_slab: bool,
+    /// Whether it is a part of a stretch of the huge page allocator.
+    pub(crate) is_huge: bool,
     pub(crate) state: State,
     pub(crate) class: usize,
     pub(crate) free_count: u64,
     /// A bit for each free region; behind the last one are other things.
     pub(crate) free: [u64; WORDS],
+    /// Words that may lead to extents on the same list.
+    pub(crate) links: [u64; LINK_WORDS],
 }
 
 impl Extent {

@@ -4,7 +4,10 @@ use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::jemalloc::areas::{Areas, Piece, Span};
 use crate::allocators::jemalloc::base::{blocks_of, find_blocks, led_into};
 use crate::allocators::jemalloc::caches::{Bin, Caches, Finder};
-use crate::allocators::jemalloc::layout::{is_of_class, ones, Extent, JemallocForm, Large, State, SAMPLE_WORDS};
+use crate::allocators::jemalloc::huge::{find_edens, find_slabs, Unused, HUGE, PAGES};
+use crate::allocators::jemalloc::layout::{
+    is_of_class, ones, Extent, JemallocForm, Large, State, LINK_WORDS, SAMPLE_WORDS,
+};
 use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, Shape};
 use crate::allocators::runs::{Run, Runs};
 use crate::allocators::slab::BlockSlab;
@@ -82,12 +85,14 @@ pub struct ClassUse {
     pub free: u64,
 }
 
-/// What was not as it is at rest: a thread was inside jemalloc. Extents that a thread is just changing, blocks that a cache has
+/// What was not as it is at rest: a thread was inside jemalloc. Extents that a thread is just changing, `lists`: how many there are
+/// if those that lead to each other count once, as a thread that purges has all of its extents on a list; blocks that a cache has
 /// and a slab too, and entries of caches that lead to no block of their class; `bins`: of how many bins of caches these two
 /// may be the doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub extents: u64,
+    pub lists: u64,
     pub both: u64,
     pub astray: u64,
     pub bins: u64,
@@ -107,6 +112,8 @@ pub struct Jemalloc {
     pub(super) larges: Vec<Large>,
     /// How many caches of threads were found, by root.
     pub caches: Vec<usize>,
+    /// Bytes of extents of the huge page allocator of which it is not known what lies between them, by root.
+    pub astray: Vec<u64>,
     pub moving: InMotion,
     pub damage: Vec<Damage>,
     /// Slabs whose bitmap and count of free regions differ.
@@ -126,8 +133,14 @@ struct Gathered {
     /// By bins of caches, with whether one has what is no block.
     cached: Vec<(Vec<u64>, bool)>,
     lists: Vec<u64>,
+    /// Of the jemalloc at hand, the extents of its huge page allocator, with their arenas.
+    huge: Vec<(u64, u64, u32)>,
+    /// Of each, the bytes of those that are in no stretch that is known.
+    astray: Vec<u64>,
     caches: Vec<usize>,
     moving: InMotion,
+    /// The extents that are being changed, each with the words that may lead to others.
+    changing: Vec<(u64, [u64; LINK_WORDS])>,
     damage: Vec<Damage>,
     miscounted: Vec<Damage>,
     unfinished: Vec<Damage>,
@@ -163,6 +176,7 @@ pub fn read_jemalloc(
                 let metadata = |(start, end): &(u64, u64)| Piece::new(*start, *end, Span::Metadata, number);
                 found.pieces.extend(own.iter().map(metadata));
                 found.add_caches(space, root, &own, from);
+                found.add_huge(space, root, number, &own);
             }
             Ok(found)
         })?
@@ -210,14 +224,21 @@ impl Gathered {
         };
         if span == Span::Moving {
             self.moving.extents += 1;
+            self.changing.push((extent.at, extent.links));
             self.unfinished.push(Damage::new(extent.at, "state of an extent", "one that lasts", "one in between"));
         }
         self.pieces.push(Piece { arena: extent.arena, ..Piece::new(extent.start, extent.end, span, root) });
+        if extent.is_huge {
+            self.huge.push((extent.start, extent.end, extent.arena));
+        }
     }
 
-    /// An active one without a class is in the hands of a thread that splits, merges or purges it: no block.
+    /// An active one without a class is in the hands of a thread that splits, merges or purges it: no block; or the huge page
+    /// allocator keeps it for the next request of its size.
     fn add_active(&mut self, extent: &Extent, (sizes, pad): (&[u64], u64), root: u32) -> Span {
-        let Some(size) = sizes.get(extent.class).copied() else { return Span::Moving };
+        let Some(size) = sizes.get(extent.class).copied() else {
+            return if extent.is_huge { Span::Dirty } else { Span::Moving };
+        };
         let (run, used) = if extent.is_slab {
             let Some((count, free)) = extent.regions(size).and_then(|count| Some((count, extent.bitmap(count)?)))
             else {
@@ -292,6 +313,42 @@ impl Gathered {
         }
     }
 
+    /// What the huge page allocator has beside extents in use.
+    fn add_huge(&mut self, space: &Space, root: &JemallocRoot, number: u32, own: &[(u64, u64)]) {
+        let mut extents = std::mem::take(&mut self.huge);
+        let is_none = extents.is_empty() || space.page().bytes() * PAGES as u64 != HUGE;
+        let slabs = if is_none { BTreeMap::new() } else { find_slabs(space, own) };
+        extents.sort_unstable();
+        let is_known = |start: &u64| slabs.contains_key(&(start / HUGE * HUGE));
+        let lost = extents.iter().filter(|(start, ..)| !is_known(start)).map(|(start, end, _)| end - start);
+        self.astray.push(lost.sum());
+        for slab in slabs.values() {
+            let first = extents.partition_point(|(_, end, _)| *end <= slab.start);
+            let own = extents[first..].iter().take_while(|(start, ..)| *start < slab.start + HUGE);
+            let taken: Vec<(u64, u64)> = own.map(|(start, end, _)| (*start, *end)).collect();
+            let arena = extents.get(first).filter(|_| !taken.is_empty()).map_or(0, |(_, _, arena)| *arena);
+            slab.show_unused(space.page(), &taken, |start, end, what| {
+                let span = match what {
+                    Unused::Moving => Span::Moving,
+                    Unused::Dirty => Span::Dirty,
+                    Unused::GivenBack => Span::Retained,
+                };
+                if span == Span::Moving {
+                    self.moving.extents += 1;
+                    self.unfinished.push(Damage::new(
+                        start,
+                        "active pages of the huge page allocator",
+                        "an extent",
+                        "none",
+                    ));
+                }
+                self.pieces.push(Piece { arena, ..Piece::new(start, end, span, number) });
+            });
+        }
+        let edens = find_edens(space, &root.data, &slabs);
+        self.pieces.extend(edens.iter().map(|(start, end)| Piece::new(*start, *end, Span::Retained, number)));
+    }
+
     fn report(&mut self, at: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
         if self.damage.len() < MAX_DAMAGE {
             self.damage.push(Damage::new(at, what, expected, found));
@@ -305,6 +362,7 @@ impl Gathered {
         let kept = |start: u64| areas.is_run(start);
         self.runs.retain(|(run, _)| kept(run.start));
         self.moving.extents += overlaps.len() as u64;
+        self.moving.lists = joined_by(&self.changing) + overlaps.len() as u64;
         let overlap = |start: &u64| Damage::new(*start, "pages of an extent", "of one", "of two");
         self.unfinished.extend(overlaps.iter().map(overlap));
         let mut owners: Vec<(u32, u32, bool)> = Vec::with_capacity(self.runs.len());
@@ -344,9 +402,47 @@ impl Gathered {
                 runs.clear(number);
             }
         }
-        let (runs, Gathered { larges, caches, moving, damage, miscounted, unfinished, .. }) = (Arc::new(runs), self);
-        Ok(Jemalloc { runs, owners, cached, own, areas, larges, caches, moving, damage, miscounted, unfinished })
+        let (runs, Gathered { larges, caches, astray, moving, damage, miscounted, unfinished, .. }) =
+            (Arc::new(runs), self);
+        Ok(Jemalloc {
+            runs,
+            owners,
+            cached,
+            own,
+            areas,
+            larges,
+            caches,
+            astray,
+            moving,
+            damage,
+            miscounted,
+            unfinished,
+        })
     }
+}
+
+/// How many there are of some extents, if those that lead to each other count as one.
+fn joined_by(extents: &[(u64, [u64; LINK_WORDS])]) -> u64 {
+    let places: HashMap<u64, usize> = extents.iter().enumerate().map(|(place, (at, _))| (*at, place)).collect();
+    let mut list: Vec<usize> = (0..extents.len()).collect();
+    let mut count = extents.len() as u64;
+    for (place, (_, links)) in extents.iter().enumerate() {
+        for other in links.iter().filter_map(|link| places.get(link)) {
+            let (one, other) = (first_of(&mut list, place), first_of(&mut list, *other));
+            count -= u64::from(one != other);
+            list[one] = other;
+        }
+    }
+    count
+}
+
+/// The one that all of a list lead to in the end; they lead there at once from then on.
+fn first_of(list: &mut [usize], mut place: usize) -> usize {
+    while list[place] != place {
+        list[place] = list[list[place]];
+        place = list[place];
+    }
+    place
 }
 
 /// Of how few bins it may be that blocks are where they must not be: `off`, of each bin its own, and whether it has others that
@@ -441,10 +537,11 @@ impl Jemalloc {
         rows.into_values().collect()
     }
 
-    /// `(block size, runs, used blocks, free blocks)` of each block size, ascending; those in caches are free.
-    pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
+    /// `(block size, runs, used blocks, free blocks)` of each block size, ascending, of one or all; those in caches are free.
+    pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
-        for (place, run) in self.runs.runs.iter().enumerate() {
+        let own = self.runs.runs.iter().zip(&self.owners).enumerate();
+        for (place, (run, _)) in own.filter(|(_, (_, (of, ..)))| root.is_none_or(|root| root == *of)) {
             let (row, used) = (rows.entry(run.stride).or_default(), self.runs.count_of(place));
             *row = (row.0 + 1, row.1 + used, row.2 + run.count - used - u64::from(self.is_own(place)));
         }
@@ -455,6 +552,15 @@ impl Jemalloc {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Three on a list count once, whichever of them lead to which.
+    #[test]
+    fn extents_on_lists() {
+        let extent = |at: u64, to: u64| (at, [0, to, 0, 7, 0, 0, at]);
+        assert_eq!(joined_by(&[extent(64, 192), extent(128, 0), extent(192, 256), extent(256, 64)]), 2);
+        assert_eq!(joined_by(&[extent(64, 64), extent(128, 1)]), 2);
+        assert_eq!(joined_by(&[]), 0);
+    }
 
     /// One bin that is emptied explains what two others have of it; one with what is no block counts in any case.
     #[test]

@@ -1,11 +1,12 @@
 //! mimalloc 3: arenas with their pages, and pages that lie in none.
 
 use crate::allocators::damage::{Damage, ABSENT, READABLE};
-use crate::allocators::mimalloc::layout::{Family, MimallocForm, SLICE};
+use crate::allocators::mimalloc::layout::{ArenaHead, Family, MimallocForm, SLICE};
 use crate::allocators::mimalloc::maps::{mapped_pages, origin, Arena, Origin, Slice};
 use crate::allocators::mimalloc::page::{Miscounted, Page};
 use crate::allocators::mimalloc::spans::{Read, Span};
 use crate::allocators::spread::spread;
+use crate::bytes::range_at;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
@@ -18,8 +19,25 @@ const ROWS_ASKED: usize = 1024;
 
 type Used = (Vec<u64>, Option<Miscounted>);
 
+/// Where a `mi_page_t` must be, and what is wrong there.
+type Misplaced = (u64, Damage);
+
+/// What a map leads to, as `mapped_pages` has it. Where the map has leftovers, only of pages whose first slice is theirs, and of these
+/// that slice: the `mi_page_t` begins it.
+fn rows_of(space: &Space, head: &ArenaHead, map: u64) -> Vec<(u64, u64, u64)> {
+    let rows = mapped_pages(space, map);
+    if !head.leftovers {
+        return rows;
+    }
+    rows.into_iter().filter(|(at, first, _)| at == first).map(|(at, first, _)| (at, first, first + SLICE)).collect()
+}
+
 /// The pages of `rows` of a map with where they are from, and those that could not be read or do not fit.
-fn placed_pages(space: &Space, form: &MimallocForm, rows: Vec<(u64, u64, u64)>) -> (Vec<(Page, Origin)>, Vec<Damage>) {
+fn placed_pages(
+    space: &Space,
+    form: &MimallocForm,
+    rows: Vec<(u64, u64, u64)>,
+) -> (Vec<(Page, Origin)>, Vec<Misplaced>) {
     let size = form.fields.bytes;
     let places: Vec<u64> = rows.iter().map(|row| row.0).collect();
     let mut bytes = vec![0; size * rows.len()];
@@ -33,10 +51,11 @@ fn placed_pages(space: &Space, form: &MimallocForm, rows: Vec<(u64, u64, u64)>) 
         });
         match (page, is_there) {
             (Some(page), _) => found.push(page),
-            (None, false) => damage.push(Damage::new(at, "mi_page_t of a slice", READABLE, ABSENT)),
+            (None, false) => damage.push((at, Damage::new(at, "mi_page_t of a slice", READABLE, ABSENT))),
             (None, true) => {
                 let expected = format!("memory around {first:#x}");
-                damage.push(Damage::new(at + form.fields.memid as u64, "memid of a page", expected, "other memory"));
+                let place = at + form.fields.memid as u64;
+                damage.push((at, Damage::new(place, "memid of a page", expected, "other memory")));
             }
         }
     }
@@ -44,9 +63,11 @@ fn placed_pages(space: &Space, form: &MimallocForm, rows: Vec<(u64, u64, u64)>) 
     (found, damage)
 }
 
-/// A sample of the pages of a map, without those of arenas that are not as the form says, or say that the slices of a page are free.
-pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> Vec<Page> {
-    let Family::Map(head) = form.family else { return Vec::new() };
+/// A sample of the pages of a map, without those of arenas that are not as the form says, or say that the slices of a page are
+/// free; and how many entries of the map were asked, whatever the form makes of them, that lead to readable memory and are for
+/// slices that are there.
+pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> (Vec<Page>, u64) {
+    let Family::Map(head) = form.family else { return (Vec::new(), 0) };
     let mut arenas = BTreeMap::new();
     let mut fits = |page: &Page, origin: &Origin| match origin {
         Origin::Arena { arena, .. } => {
@@ -55,10 +76,15 @@ pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> Vec<Pa
         }
         Origin::Own { .. } => true,
     };
-    let rows = mapped_pages(space, map);
-    let rows = spread(&rows.iter().collect::<Vec<_>>(), ROWS_ASKED).into_iter().map(|(row, _)| *row).collect();
+    let rows = rows_of(space, &head, map);
+    let rows: Vec<(u64, u64, u64)> =
+        spread(&rows.iter().collect::<Vec<_>>(), ROWS_ASKED).into_iter().map(|(row, _)| *row).collect();
+    let is_there = |(at, first, last): &&(u64, u64, u64)| {
+        at % 8 == 0 && space.covers(*first, last - first) && space.word(*at).is_ok()
+    };
+    let entries = rows.iter().filter(is_there).count() as u64;
     let pages = placed_pages(space, form, rows).0.into_iter();
-    pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect()
+    (pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect(), entries)
 }
 
 /// The arenas and the pages beside them that a map leads to.
@@ -70,7 +96,8 @@ pub(super) fn read_areas(
     map: u64,
 ) -> Result<Vec<Read>> {
     let Family::Map(head) = form.family else { return Ok(Vec::new()) };
-    let (found, mut damage) = placed_pages(space, form, mapped_pages(space, map));
+    let (found, misplaced) = placed_pages(space, form, rows_of(space, &head, map));
+    let mut damage = Vec::new();
     let found: Vec<(Page, Origin)> = found.into_iter().map(|(page, from)| (Page { root, ..page }, from)).collect();
     let (mut arenas, mut beside) = (BTreeMap::<u64, Vec<Page>>::new(), Vec::new());
     for (page, from) in found {
@@ -82,7 +109,11 @@ pub(super) fn read_areas(
     let mut areas = Vec::new();
     for (address, pages) in arenas {
         match Arena::read(space, address, &head) {
-            Some(arena) => areas.push((Some(arena), pages)),
+            Some(arena) => {
+                let is_page = |page: &Page| !head.leftovers || arena.slice(page.start) == Slice::Own;
+                let pages = pages.into_iter().filter(is_page).collect();
+                areas.push((Some(arena), pages));
+            }
             None => {
                 damage.push(Damage::new(address, "header of an arena", "counts and bitmaps that fit", "others"));
                 beside.extend(pages);
@@ -90,15 +121,38 @@ pub(super) fn read_areas(
         }
     }
     areas.extend(beside.into_iter().map(|page| (None, vec![page])));
+    damage.extend(lasting(space, misplaced, head.leftovers.then_some(areas.as_slice())));
     let pages: Vec<Page> = areas.iter().flat_map(|(_, pages)| pages.iter().copied()).collect();
     let mut used = read_pages(watcher, space, &pages)?.into_iter();
-    let mut reads: Vec<Read> = areas.into_iter().map(|(arena, pages)| area(arena, pages, root, &mut used)).collect();
+    let mut reads: Vec<Read> =
+        areas.into_iter().map(|(arena, pages)| area(arena, pages, root, head.leftovers, &mut used)).collect();
     match reads.first_mut() {
         Some(read) => read.damage.extend(damage),
         None if damage.is_empty() => (),
         None => reads.push(Read { damage, ..Read::new(map, map, 0, root) }),
     }
     Ok(reads)
+}
+
+/// What is wrong of what is misplaced. `areas`: of a map with leftovers, in whose other pages and free slices these lie, or nowhere.
+fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Arena>, Vec<Page>)]>) -> Vec<Damage> {
+    let Some(areas) = areas else { return misplaced.into_iter().map(|(_, damage)| damage).collect() };
+    let mut spans: Vec<(u64, u64)> =
+        areas.iter().flat_map(|(_, pages)| pages.iter().map(|page| (page.start, page.end))).collect();
+    spans.sort_unstable();
+    let mut taken: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in spans {
+        match taken.last_mut().filter(|last| last.1 >= start) {
+            Some(last) => last.1 = last.1.max(end),
+            None => taken.push((start, end)),
+        }
+    }
+    let is_free = |at: u64, arena: &Arena| (arena.start..arena.end).contains(&at) && arena.slice(at) != Slice::Own;
+    let is_leftover = |at: u64| {
+        let arenas = || areas.iter().filter_map(|(arena, _)| arena.as_ref());
+        range_at(&taken, at).is_some() || !space.covers(at, SLICE) || arenas().any(|arena| is_free(at, arena))
+    };
+    misplaced.into_iter().filter(|(at, _)| !is_leftover(*at)).map(|(_, damage)| damage).collect()
 }
 
 /// The used blocks of pages, in their order; nothing of those whose own fields are wrong.
@@ -119,8 +173,15 @@ fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[Page]) -> Result<Ve
     Ok(parts.into_iter().flat_map(|(_, used)| used).collect())
 }
 
-/// An arena, or what one page has for itself. Pages ascend; one that begins inside of another does not count.
-fn area(arena: Option<Arena>, pages: Vec<Page>, root: u32, used: &mut impl Iterator<Item = Used>) -> Read {
+/// An arena, or what one page has for itself. Pages ascend; one that begins inside of another does not count, and is no damage
+/// if it is one of `leftovers`, which hold no block.
+fn area(
+    arena: Option<Arena>,
+    pages: Vec<Page>,
+    root: u32,
+    leftovers: bool,
+    used: &mut impl Iterator<Item = Used>,
+) -> Read {
     let (start, end) = match (&arena, pages.first()) {
         (Some(arena), _) => (arena.start, arena.end),
         (None, Some(page)) => (page.start, page.end),
@@ -134,6 +195,9 @@ fn area(arena: Option<Arena>, pages: Vec<Page>, root: u32, used: &mut impl Itera
     }
     for page in pages {
         let used = used.next().unwrap_or_default();
+        if page.start < at && leftovers && page.counted == 0 {
+            continue;
+        }
         if page.start < at || page.end > end {
             let found = format!("{:#x}", page.start);
             read.damage.push(Damage::new(page.entry, "slices of a page", format!("at least {at:#x}"), found));

@@ -7,8 +7,8 @@
 //! the kernel one by one; each says which in its `mi_memid_t`.
 //!
 //! Offsets are those of the debug information of builds of 2.0.9, 2.1.2, 2.1.7, 2.2.4, 2.3.2, 3.1.5, 3.2.8 and 3.3.2, with
-//! and without `MI_SECURE=4`; those of CPython's own copy are 3.13's, and for late 3.14 and 3.15 those of 2.2. In 3.4
-//! `page_start` is a number of words, which is proven on a build.
+//! and without `MI_SECURE=4`, of 3.0 those of its headers, proven on Debian's 3.0.1; those of CPython's own copy are 3.13's,
+//! and for late 3.14 and 3.15 those of 2.2. In 3.4 `page_start` is a number of words, which is proven on a build.
 
 use crate::allocators::mimalloc::page::Page;
 use crate::bytes::{half_at, word_at};
@@ -32,11 +32,13 @@ pub(crate) struct Head {
 }
 
 /// Where the fields of `mi_arena_t` lie: `slice_count` with `info_slices` behind it; `slices_free`, with `slices_committed`
-/// and `slices_dirty` behind it.
+/// and `slices_dirty` behind it. `leftovers`: whether the map may still lead to pages that were freed, as it does in 3.0.1
+/// (`_mi_page_map_unregister` registers them again).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArenaHead {
     pub(crate) slices: usize,
     pub(crate) bitmaps: usize,
+    pub(crate) leftovers: bool,
 }
 
 /// Where a page begins to have blocks.
@@ -144,9 +146,11 @@ const MAPPED: Fields = Fields {
     memid: 96,
 };
 const WORDS: Fields = Fields { bytes: 112, start: Start::Words(48), memid: 88, ..MAPPED };
-const FIRST_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 80 };
-const SECOND_ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 88 };
-const ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 104 };
+const FIRST_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 64, leftovers: true };
+/// From 3.1 on memory may be committed by a function of the program's, which lies before the bitmaps.
+const COMMITTED_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 80, leftovers: false };
+const SECOND_ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 88, leftovers: false };
+const ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 104, leftovers: false };
 
 /// The fields with two keys at `at`: what follows lies behind them.
 const fn keyed(fields: Fields, at: usize) -> Fields {
@@ -191,7 +195,7 @@ const SECURE_20: Fields = keyed(started(Start::Fixed(384)), 40);
 
 /// The forms, by their names. Those that fit the same segments are told apart by their pages' lists; of several that fit all
 /// the first one is taken.
-pub const FORMS: [MimallocForm; 21] = [
+pub const FORMS: [MimallocForm; 23] = [
     MimallocForm { tagged: true, only_pythons: true, ..of_segments("3.13t", EARLY, FREE_THREADED, OLD_DELAYED) },
     of_segments("2.1.0", EARLY, OLD, OLD_DELAYED),
     of_segments("2.0.9", EARLY, started(Start::Fixed(384)), OLD_DELAYED),
@@ -205,6 +209,8 @@ pub const FORMS: [MimallocForm; 21] = [
     plain("2.2 padded", of_segments("", LATE, keyed(NEW, 56), DELAYED)),
     of_map("3.0", FIRST_ARENA, MAPPED),
     of_map("3.0 secure", FIRST_ARENA, keyed(MAPPED, 64)),
+    of_map("3.1", COMMITTED_ARENA, MAPPED),
+    of_map("3.1 secure", COMMITTED_ARENA, keyed(MAPPED, 64)),
     of_map("3.2", SECOND_ARENA, MAPPED),
     of_map("3.2 secure", SECOND_ARENA, keyed(MAPPED, 56)),
     plain("3.2 padded", of_map("", SECOND_ARENA, keyed(MAPPED, 56))),

@@ -30,31 +30,39 @@ pub fn find_bins(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) ->
 }
 
 /// The address, if the bins of a `mal` that was used are there: each was never used, or its list begins and ends with itself,
-/// and `binmap` says which lists are not empty. A thread that stands inside of malloc may leave one that does not fit.
+/// and `binmap` says whether it is not empty. A thread that stands inside of malloc may leave one that does not fit, whose lock
+/// it holds if it is not the only thread.
 fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
-    let mut filled = 0u64;
+    let (mut filled, mut locked, mut off) = (0, 0, 0);
     for bin in 0..BINS {
-        let at = BINMAP + bin * BIN;
-        let (head, tail) = (u64_at(bytes, at + HEAD), u64_at(bytes, at + TAIL));
-        let own = ring(address, bin);
+        let lock = u32_at(bytes, BINMAP + bin * BIN);
         // A lock, and how many wait for it.
-        if u32_at(bytes, at) > 1 || (head == 0) != (tail == 0) || (head == own) != (tail == own) {
+        if lock > 1 {
             return None;
         }
-        filled |= u64::from(head != 0 && head != own) << bin;
-        if head != 0 && head != own && (head % 16 != 0 || tail % 16 != 0) {
+        let said = u64_at(bytes, 0) >> bin & 1 == 1;
+        match is_filled(space, address, bytes, bin) {
+            Some(is_filled) if is_filled == said => filled += u32::from(is_filled),
+            _ if lock == 1 => locked += 1,
+            _ => off += 1,
+        }
+        // What is no table at all is seen at once.
+        if off > 1 {
             return None;
         }
     }
-    let leads_back = |bin: usize| {
-        let at = BINMAP + bin * BIN;
-        let (head, tail, own) = (u64_at(bytes, at + HEAD), u64_at(bytes, at + TAIL), ring(address, bin));
-        let word = |place: u64| space.word(place).ok();
-        head == 0
-            || head == own
-            || (word(head.wrapping_add(PREV)) == Some(own) && word(tail.wrapping_add(NEXT)) == Some(own))
-    };
-    let wrong = (0..BINS).filter(|bin| !leads_back(*bin)).count();
-    let unlike = (u64_at(bytes, 0) ^ filled).count_ones() as usize;
-    (wrong + unlike <= 1 && filled.count_ones() as usize > wrong + unlike).then_some(address)
+    (filled > locked + off).then_some(address)
+}
+
+/// Whether a bin's list has chunks; None where it does not lead back to the bin.
+fn is_filled(space: &Space, address: u64, bytes: &[u8], bin: usize) -> Option<bool> {
+    let at = BINMAP + bin * BIN;
+    let (head, tail, own) = (u64_at(bytes, at + HEAD), u64_at(bytes, at + TAIL), ring(address, bin));
+    let word = |place: u64| space.word(place).ok();
+    if head == tail && (head == 0 || head == own) {
+        return Some(false);
+    }
+    let are_chunks = [head, tail].iter().all(|place| *place != 0 && *place != own && place % 16 == 0);
+    let leads_back = || word(head.wrapping_add(PREV)) == Some(own) && word(tail.wrapping_add(NEXT)) == Some(own);
+    (are_chunks && leads_back()).then_some(true)
 }
