@@ -90,7 +90,9 @@ def ask(command: AnyCommand, heap: Heap, options: Common, calls: Calls | None = 
 def ask_of(
     command: AnyCommand, subject: Any, heaps: Sequence[Heap], options: Common, calls: Calls | None = None
 ) -> Result:
-    """Answer about whatever the command needs; ``heaps`` are the targets among it."""
+    """Answer about whatever the command needs; ``heaps`` are the targets among it. Raises UsageError for options that
+    cannot be answered, which both callers find out before they open anything."""
+    options.check()
     with disclosing(heaps, options.no_text):
         call = command.call_for(options)
         if call is None or calls is None:
