@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
 from gdbheap.answers import block_kinds, chunks, sampled_stacks
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, valued
+from gdbheap.commands.surface.options import Pictured, valued
+from gdbheap.commands.surface.pictures import draw
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.block_kinds import render as render_kinds
@@ -17,6 +18,8 @@ from gdbheap.report.numbers import parse_size
 from gdbheap.report.sampled_stacks import render as render_stacks
 
 __all__ = ["COMMAND"]
+
+STACK = "stack"
 
 
 def _states(text: str) -> tuple[str, ...]:
@@ -36,13 +39,13 @@ def _arena(text: str) -> int:
 
 
 def _by(text: str) -> str:
-    if text not in ("type", "stack"):
+    if text not in ("type", STACK):
         raise ValueError(f"{text!r} is neither type nor stack")
     return text
 
 
 @dataclass
-class Options(Common):
+class Options(Pictured):
     """The options of heap chunks."""
 
     states: tuple[str, ...] = valued(
@@ -73,6 +76,9 @@ Answer = Union[chunks.Chunks, block_kinds.BlockKinds, sampled_stacks.SampledStac
 
 
 def _answer(heap: Heap, options: Options) -> Answer:
+    options.check_pictures()
+    if options.draws and options.by != STACK:
+        raise UsageError("heap chunks: only the stacks that jemalloc has sampled are a tree: --by=stack")
     if options.by is not None:
         return _by_kind(heap, options)
     if options.sort not in chunks.ORDERS:
@@ -87,9 +93,22 @@ def _by_kind(heap: Heap, options: Options) -> block_kinds.BlockKinds | sampled_s
         raise UsageError(f"heap chunks: {by} is about all used blocks; leave out --type, --arena, --min and --max")
     if options.states != chunks.STATES:
         raise UsageError(f"heap chunks: {by} is about used blocks; leave out --state")
-    if options.by == "stack":
-        return sampled_stacks.sampled_stacks(heap, options.sort == "count", options.top)
+    if options.by == STACK:
+        return _by_stack(heap, options)
     return block_kinds.block_kinds(heap, options.sort == "count", options.top)
+
+
+def _by_stack(heap: Heap, options: Options) -> sampled_stacks.SampledStacks:
+    by_count = options.sort == "count"
+    if not options.draws:
+        return sampled_stacks.sampled_stacks(heap, by_count, options.top)
+    # Imported where they are needed: a command's start is mostly imports.
+    from gdbheap.report.flame import ALLOCATED
+    from gdbheap.report.trees import sampled_tree
+
+    found = sampled_stacks.sampled_stacks(heap, by_count)
+    draw(options, sampled_tree(found), "What sampled blocks in use came from", ALLOCATED)
+    return replace(found, stacks=found.stacks[: options.top])
 
 
 def _render(shown: Shown[Answer, Options]) -> str:
@@ -127,7 +146,9 @@ COMMAND = Command(
     came from, the most bytes first. In JSON, stacks is a list of {addresses, frames, own, count, bytes, likely_count,
     likely_bytes, address}: return addresses, innermost first; frames {name, file, line, kind}, outermost first; how
     many of the innermost are jemalloc's own; the sampled blocks and their bytes; what they stand for by jemalloc's own
-    account (null before 5.3); the first block. kinds, count, bytes, likely_count, likely_bytes are those of all.""",
+    account (null before 5.3); the first block. kinds, count, bytes, likely_count, likely_bytes are those of all.
+    --format, --folded, --svg, --speedscope and --pprof draw them all, without jemalloc's own frames, by the bytes of
+    the sampled blocks.""",
     example="heap chunks --state=used --min=1M",
     needs=TARGET,
     options=Options,
@@ -136,4 +157,5 @@ COMMAND = Command(
     listed="chunks, kinds or stacks",
     sorts={key: lambda row: row for key in (*chunks.ORDERS, "count")},
     top=20,
+    writes=True,
 )
