@@ -309,10 +309,10 @@ class _Maker:
         else:
             texts = {} if self._structures is None else {each.number: each.kind.text for each in self._structures.sums}
             types = [texts.get(number, "(block)") for number in numbers]
-        names, whole = name_edges(self.heap.target, nodes, self._holders)
+        called, whole = name_edges(self.heap.target, nodes, self._holders)
         if not whole:
             self.heap.note(f"about {MOST_NAMED:,} references, those near the roots, have names; others have numbers")
-        return NamedGraph(nodes.graph, types, [root.name for root in nodes.roots], names)
+        return NamedGraph(nodes.graph, types, [root.name for root in nodes.roots], called)
 
     @property
     def _holders(self) -> HolderNames | None:
