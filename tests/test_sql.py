@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.library import heap_of
-from support.programs import KINDS, Running, ask, c_program, gdbheap, python_program, running
+from support.programs import KINDS, Running, ask, gdbheap, interpreter_of, python_program, running
 
 from gdbheap.report.findings import words_of
 from gdbheap.tables.gathered import gather
@@ -29,6 +29,8 @@ pytest.importorskip("pyarrow", reason="the extra gdbheap[sql] is not installed")
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "queries.md"
 QUERIES = dict(re.findall(r"^## ([^\n]*)\n(?:(?!^## ).)*?```sql\n(.*?)```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+# All but the last of many blocks are freed, which could be given back.
+FREED = "import os; held = [bytearray(3000) for _ in range(30000)]; del held[:-1]; os.read(0, 1)"
 FINDINGS = "What should be done, and what is it worth?"
 Rows = list[dict[str, Any]]
 
@@ -140,7 +142,7 @@ def test_page() -> None:
 def test_findings(tmp_path: Path) -> None:
     """They have the words that heap has, of a process, of what was exported, and of a snapshot."""
     folder, look = str(tmp_path / "tables"), str(tmp_path / "look.heap")
-    with running(c_program("holes", 7, 20, 30_000, 1, 0, tmp_path / "table"), tmp_path) as target:
+    with running([interpreter_of(KINDS[0]), "-c", FREED], tmp_path) as target:
         pid = str(target.pid)
         said = {row["id"]: (row["bytes"], row["text"], row["advice"]) for row in ask("", pid, "--detail")["findings"]}
         assert gdbheap("export", pid, "-o", folder, "--tables=findings").returncode == 0
