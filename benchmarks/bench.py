@@ -32,6 +32,7 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
+from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator
 from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
 from gdbheap.answers import arenas, check, holes, ledger, pyobjects, sizes
 from gdbheap.heap import Heap
@@ -49,7 +50,8 @@ BIN = Path(sys.executable).parent
 PRESENT = 1
 PYTHON_PROCESS, C_PROCESS, ABOVE_MIMALLOC = "a Python process", "a C process", "the C process above mimalloc"
 ABOVE_JEMALLOC, ABOVE_TCMALLOC = "the C process above jemalloc", "the C process above tcmalloc"
-OF_MUSL = "the C process built with musl"
+OF_MUSL, OF_OLD_MUSL = "the C process built with musl", "the C process built with musl 1.1.24"
+OLD_MUSL = HERE.parent / "build" / "musls" / "1.1.24" / "bin" / "musl-gcc"
 MIB = 1 << 20
 
 Answer = Callable[[Heap], object]
@@ -83,6 +85,10 @@ ON_TCMALLOC: dict[str, Answer] = {
 ON_MUSL: dict[str, Answer] = {
     "the walk over every slot": lambda heap: heap.allocator(MallocngAllocator).store,
     **{name: answer for name, answer in ON_C.items() if name != CHUNK_WALK},
+}
+ON_OLD_MUSL: dict[str, Answer] = {
+    CHUNK_WALK: lambda heap: heap.allocator(OldmallocAllocator).store,
+    **{name: answer for name, answer in ON_MUSL.items() if name in ON_C},
 }
 
 
@@ -362,10 +368,11 @@ def main() -> None:
             say(f"filling {name} ({library})")
             with subject(["env", f"LD_PRELOAD={library}", compiled("target_glibc.c"), str(options.chunks)]) as target:
                 found[name] = on_process(target.pid, answers, options.rounds)
-    if shutil.which("musl-gcc") is not None:
-        say(f"filling {OF_MUSL}")
-        with subject([compiled("target_glibc.c", "musl-gcc"), str(options.chunks)]) as target:
-            found[OF_MUSL] = on_process(target.pid, ON_MUSL, options.rounds)
+    for name, answers, compiler in ((OF_MUSL, ON_MUSL, "musl-gcc"), (OF_OLD_MUSL, ON_OLD_MUSL, str(OLD_MUSL))):
+        if shutil.which(compiler) is not None:
+            say(f"filling {name}")
+            with subject([compiled("target_glibc.c", compiler), str(options.chunks)]) as target:
+                found[name] = on_process(target.pid, answers, options.rounds)
     text = "\n\n".join([table(blocks, options.chunks, found, runs, load), *about])
     print(text)
     if not options.keep_page:

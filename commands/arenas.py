@@ -47,8 +47,16 @@ COMMAND = Command(
 
     Where jemalloc is in malloc's place or beside it, a table has a row for each of its arenas: extents with
     blocks in them (active), of these blocks in use and in threads' caches, dirty and muzzy extents, which it has not
-    given back or the kernel has not taken yet, and what is retained, which is address space alone. In JSON that is
-    others, a list of {allocator, module, index, active, dirty, muzzy, retained, used, cached}.
+    given back or the kernel has not taken yet, and what is retained, which is address space alone. Of mimalloc a row is
+    a heap of a thread, numbered by their addresses, with the pages that have blocks in use (active) and those that have
+    none (dirty); the last are pages that no thread has. The column arena is what heap chunks --arena takes. In JSON
+    that is others, a list of {allocator, module, index, active, dirty, muzzy, retained, used, cached, root, address,
+    choice}: root is the place of the allocator among several of its kind, address that of mimalloc's heap (else null),
+    choice what --arena takes.
+
+    tcmalloc has no arenas either: all threads share its spans. A table says where its free blocks wait: in the lists of
+    spans (central), in transfer caches, and in the cache of each thread (in JSON: caches, a list of {allocator, module,
+    kind, address, blocks, bytes}).
 
     musl's malloc has no arenas: a row is a size of its slots, with the groups of such slots, those in use and free, and
     the bytes that were asked for of the ones in use (in JSON: classes, a list of {size, groups, used, free, asked});

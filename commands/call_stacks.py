@@ -65,7 +65,6 @@ def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
         raise UsageError("gdbheap stacks: one file at a time")
     if options.at is not None and options.diff is not None:
         raise UsageError("gdbheap stacks: --at is one call, --diff two")
-    options.check_pictures()
     since, at = options.diff or (None, options.at or PEAK)
     found = call_stacks(os.path.expanduser(files[0]), options.process, at, since)
     # A picture has no place for what became less.

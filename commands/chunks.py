@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Union
 
 from gdbheap.answers import block_kinds, chunks, sampled_stacks
+from gdbheap.answers.arenas import ArenaChoice
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Pictured, valued
+from gdbheap.commands.surface.options import Pictured, one_of, some_of, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
@@ -22,26 +23,13 @@ __all__ = ["COMMAND"]
 STACK = "stack"
 
 
-def _states(text: str) -> tuple[str, ...]:
-    states = tuple(text.split(","))
-    for state in states:
-        if state not in chunks.STATES:
-            raise ValueError(f"{state!r} is none of {', '.join(chunks.STATES)}")
-    return states
-
-
-def _arena(text: str) -> int:
+def _arena(text: str) -> ArenaChoice:
     if text == "main":
-        return 0
-    if not (text.isascii() and text.isdecimal() and len(text) < 9):
-        raise ValueError(f"{text!r} is no arena: main, or an index of 'heap arenas'")
-    return int(text)
-
-
-def _by(text: str) -> str:
-    if text not in ("type", STACK):
-        raise ValueError(f"{text!r} is neither type nor stack")
-    return text
+        return ArenaChoice(0, "glibc")
+    of, _, index = text.rpartition(":")
+    if not (index.isascii() and index.isdecimal() and len(index) < 9):
+        raise ValueError(f"{text!r} is no arena: main, or one that 'heap arenas' lists, by its index")
+    return ArenaChoice(int(index), of or None)
 
 
 @dataclass
@@ -52,13 +40,16 @@ class Options(Pictured):
         "--state", "STATES",
         f"only chunks in these states, with commas between them: {', '.join(chunks.STATES)} (free: in a bin, "
         "of another allocator in a slab, span, page or group; tcache: in a thread's cache, whichever allocator's)",
-        chunks.STATES, _states,
+        chunks.STATES, some_of(chunks.STATES),
     )  # fmt: skip
     minimum: int = valued("--min", "SIZE", "leave out chunks that are smaller, headers included", 0, parse_size)
     maximum: int | None = valued("--max", "SIZE", "leave out chunks that are larger", None, parse_size)
-    arena: int | None = valued(
-        "--arena", "INDEX", "only chunks of this arena: main, or an index of 'heap arenas'", None, _arena
-    )
+    arena: ArenaChoice | None = valued(
+        "--arena", "ARENA",
+        "only chunks of this arena: main, an index of 'heap arenas', or of another allocator as that has it, "
+        "jemalloc:INDEX",
+        None, _arena,
+    )  # fmt: skip
     type: str | None = valued(
         "--type", "GLOB",
         "only chunks that hold a live Python object of a type whose whole name matches, with *, ? and [...]; in a "
@@ -68,31 +59,37 @@ class Options(Pictured):
     by: str | None = valued(
         "--by", "WHAT",
         "type: a row for each kind of used block, not for each chunk; stack: the stacks that jemalloc has sampled",
-        None, _by,
+        None, one_of(("type", STACK)),
     )  # fmt: skip
+
+    def check(self) -> None:
+        """Raises UsageError for options that are not about the table that is asked for."""
+        super().check()
+        if self.draws and self.by != STACK:
+            raise UsageError("heap chunks: only the stacks that jemalloc has sampled are a tree: --by=stack")
+        if self.by is not None:
+            self._check_kinds(f"--by={self.by}")
+        elif self.sort not in chunks.ORDERS:
+            raise UsageError(f"heap chunks: chunks cannot be sorted by {self.sort}, but by {', '.join(chunks.ORDERS)}")
+
+    def _check_kinds(self, by: str) -> None:
+        if self.type is not None or self.arena is not None or self.minimum or self.maximum is not None:
+            raise UsageError(f"heap chunks: {by} is about all used blocks; leave out --type, --arena, --min and --max")
+        if self.states != chunks.STATES:
+            raise UsageError(f"heap chunks: {by} is about used blocks; leave out --state")
 
 
 Answer = Union[chunks.Chunks, block_kinds.BlockKinds, sampled_stacks.SampledStacks]
 
 
 def _answer(heap: Heap, options: Options) -> Answer:
-    options.check_pictures()
-    if options.draws and options.by != STACK:
-        raise UsageError("heap chunks: only the stacks that jemalloc has sampled are a tree: --by=stack")
     if options.by is not None:
         return _by_kind(heap, options)
-    if options.sort not in chunks.ORDERS:
-        raise UsageError(f"heap chunks: chunks cannot be sorted by {options.sort}, but by {', '.join(chunks.ORDERS)}")
     selection = chunks.Selection(options.states, options.minimum, options.maximum, options.arena, options.type)
     return chunks.chunks(heap, selection, options.sort, options.top)
 
 
 def _by_kind(heap: Heap, options: Options) -> block_kinds.BlockKinds | sampled_stacks.SampledStacks:
-    by = f"--by={options.by}"
-    if options.type is not None or options.arena is not None or options.minimum or options.maximum is not None:
-        raise UsageError(f"heap chunks: {by} is about all used blocks; leave out --type, --arena, --min and --max")
-    if options.states != chunks.STATES:
-        raise UsageError(f"heap chunks: {by} is about used blocks; leave out --state")
     if options.by == STACK:
         return _by_stack(heap, options)
     return block_kinds.block_kinds(heap, options.sort == "count", options.top)
@@ -131,7 +128,7 @@ COMMAND = Command(
     switched off. A chunk with a mapping of its own is mmapped and in no arena.
 
     Where an allocator that is walked stands in for malloc, or is there beside it, its blocks are listed too, without
-    arena and header: used, free (their pages' room for more of them, too) or tcache; allocator (in JSON) says whose
+    header: used, free (their pages' room for more of them, too) or tcache; allocator (in JSON) says whose
     each is, and asked how many bytes the program asked for, where the allocator keeps that (musl's since 1.2.1,
     mimalloc's secure and debug builds), else null.
 

@@ -14,7 +14,6 @@ __all__ = ["COMMAND"]
 
 
 def _answer(heap: Heap, options: Pictured) -> contexts.Contexts:
-    options.check_pictures()
     found = contexts.contexts(heap)
     if options.draws:
         from gdbheap.report.trees import contexts_tree

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import SOURCES
-from gdbheap.commands.surface.options import Several, one_of, switch, valued
+from gdbheap.commands.surface.options import Several, one_of, some_of, switch, valued
 from gdbheap.errors import GdbheapError, NoTarget, UsageError
 from gdbheap.tables.declaration import SNAPSHOTS, TABLES
 from gdbheap.tables.partitions import Part, is_url, parse_partition
@@ -26,12 +26,6 @@ PARQUET, CSV, SQLITE, HEAPSNAPSHOT = "parquet", "csv", "sqlite", "heapsnapshot"
 NAMES = [table.name for table in TABLES]
 
 
-def _tables(text: str) -> tuple[str, ...]:
-    """Names of tables. Raises ValueError."""
-    known = one_of(NAMES)
-    return tuple(dict.fromkeys([*map(known, text.split(",")), SNAPSHOTS]))
-
-
 @dataclass
 class Options(Several):
     """The options of gdbheap export."""
@@ -45,7 +39,11 @@ class Options(Several):
         one_of([PARQUET, CSV, SQLITE, HEAPSNAPSHOT]),
     )  # fmt: skip
     tables: tuple[str, ...] | None = valued(
-        "--tables", "NAME,…", f"only these, and {SNAPSHOTS}: {', '.join(NAMES)}", None, _tables
+        "--tables",
+        "NAME,…",
+        f"only these, and {SNAPSHOTS}: {', '.join(NAMES)}",
+        None,
+        some_of(NAMES, (SNAPSHOTS,)),
     )
     edges: bool = switch("--edges", "edges, and what blocks retain, also of a process with more than 2,000,000 blocks")
     with_contents: bool = switch(

@@ -44,7 +44,6 @@ def _answer(live: Live, options: Options) -> Growth:
     # Imported where it is needed: a command's start is mostly imports.
     from gdbheap.answers.following_growth import Course, follow
 
-    options.check_pictures()
     with until_told() as is_told:
         course = Course(options.duration, options.count, not options.no_stacks, options.seccomp, options.perf, is_told)
         found = follow(live, course, lambda places: _begun(live.pid, places, options.perf))

@@ -41,7 +41,6 @@ class Options(Pictured):
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
-    options.check_pictures()
     whole = ledger.ledger(heap, options.detail)
     if options.draws:
         _draw(heap, options)

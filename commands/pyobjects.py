@@ -57,35 +57,48 @@ class Options(Common):
     )
     buffers: bool = switch("--buffers", "a row for each kind of buffer of each type: a dict's keys, an ndarray's data")
 
+    def check(self) -> None:
+        """Raises UsageError for more than one table, and for an order that it does not have."""
+        tables = [self.listing, self.buffers, self.group is not None, self.by != TYPE]
+        if sum(tables) > 1:
+            raise UsageError("heap pyobjects: --list, --buffers, --group and --by are tables of their own; ask for one")
+        if self.by == LINE and self.type is not None:
+            raise UsageError("heap pyobjects: --by=line is about all blocks; tracemalloc knows no types")
+        what, orders = self._orders()
+        if self.sort not in orders:
+            raise UsageError(f"heap pyobjects: {what} cannot be sorted by {self.sort}, but by {', '.join(orders)}")
+
+    def _orders(self) -> tuple[str, tuple[str, ...]]:
+        """What the table is called, and what it can be sorted by."""
+        if self.group is not None:
+            return "--group", ("together", "bytes", "buffers", "count")
+        if self.by != TYPE:
+            return f"--by={self.by}", ("together", "bytes", "count")
+        if self.listing:
+            return "--list", tuple(instances.ORDERS)
+        if self.buffers:
+            return "--buffers", ("bytes", "count", "type", "role", *OF_BUFFERS)
+        return "a table of types", TYPE_ORDERS
+
 
 def _answer(heap: Heap, options: Options) -> Answer:
-    tables = [options.listing, options.buffers, options.group is not None, options.by != TYPE]
-    if sum(tables) > 1:
-        raise UsageError("heap pyobjects: --list, --buffers, --group and --by are tables of their own; ask for one")
     if options.group is not None:
-        _check_order(options.sort, "--group", ("together", "bytes", "buffers", "count"))
         order = options.sort if options.sort in groups.ORDERS else "count"
         return groups.groups(heap, options.type, options.group, order, options.top)
     if options.by != TYPE:
         return _by(heap, options)
     if options.listing:
-        _check_order(options.sort, "--list", tuple(instances.ORDERS))
         return instances.instances(heap, options.type, options.sort, options.top)
     if options.buffers:
-        _check_order(options.sort, "--buffers", ("bytes", "count", "type", "role", *OF_BUFFERS))
         return buffers.buffers(heap, options.type, OF_BUFFERS.get(options.sort, options.sort), options.top)
-    _check_order(options.sort, "a table of types", TYPE_ORDERS)
     most = (options.top or MAX_UNIDENTIFIED) if options.json else MAX_UNIDENTIFIED_SHOWN
     return pyobjects.pyobjects(heap, options.type, most)
 
 
 def _by(heap: Heap, options: Options) -> Answer:
     """The table of another key than the type."""
-    _check_order(options.sort, f"--by={options.by}", ("together", "bytes", "count"))
     by_count = options.sort == "count"
     if options.by == LINE:
-        if options.type is not None:
-            raise UsageError("heap pyobjects: --by=line is about all blocks; tracemalloc knows no types")
         return lines.lines(heap, by_count, options.top)
     if options.by == VALUE:
         return duplicates.by_value(heap, options.type, options.top)
@@ -97,11 +110,6 @@ def _by(heap: Heap, options: Options) -> Answer:
 def _looks_at_each(options: Options) -> bool:
     """Whether the table takes more than the census: what each object holds."""
     return options.listing or options.group is not None or options.by in (VALUE, FILL)
-
-
-def _check_order(order: str, what: str, orders: tuple[str, ...]) -> None:
-    if order not in orders:
-        raise UsageError(f"heap pyobjects: {what} cannot be sorted by {order}, but by {', '.join(orders)}")
 
 
 def _render(shown: Shown[Answer, Options]) -> str:

@@ -39,6 +39,14 @@ class Options(Several):
     )
     process: int | None = process_of_log()
 
+    def check(self) -> None:
+        """Raises UsageError where there is no page to be written, or none that may be."""
+        if not self.file.lower().endswith((".html", ".htm")):
+            raise UsageError("gdbheap report: where to? -o FILE.html")
+        if self.with_contents and self.no_text:
+            raise UsageError("gdbheap report: --with-contents and --no-text exclude each other")
+        check_writable(self.file)
+
 
 @dataclass(frozen=True)
 class Page:
@@ -62,11 +70,6 @@ class _Made:
 
 
 def _answer(subject: Reported, options: Options) -> Page:
-    if not options.file.lower().endswith((".html", ".htm")):
-        raise UsageError("gdbheap report: where to? -o FILE.html")
-    if options.with_contents and options.no_text:
-        raise UsageError("gdbheap report: --with-contents and --no-text exclude each other")
-    check_writable(options.file)
     made = _made(subject, options)
     write_bytes(options.file, made.data)
     return Page(options.file, os.stat(options.file).st_size, made.about, made.missing, made.is_blind)

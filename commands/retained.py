@@ -27,7 +27,6 @@ class Options(Pictured, MaybeAddressed):
 
 
 def _answer(heap: Heap, options: Options) -> retained.Retained:
-    options.check_pictures()
     if options.draws:
         from gdbheap.answers.dominator_tree import dominator_tree
         from gdbheap.report.trees import retained_tree

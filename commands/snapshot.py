@@ -9,7 +9,6 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Filed, switch
 from gdbheap.errors import UsageError
-from gdbheap.files import check_writable
 from gdbheap.heap import Heap
 from gdbheap.history.file import write
 from gdbheap.history.snapshot import Written, take
@@ -32,11 +31,14 @@ class Options(Filed):
         "--blocks", "keep the address, the size and the type of each block, for heap diff to say which are still there"
     )
 
+    def check(self) -> None:
+        """Raises UsageError also for options that exclude each other."""
+        super().check()
+        if self.with_contents and self.no_text:
+            raise UsageError("heap snapshot: --with-contents and --no-text exclude each other")
+
 
 def _answer(heap: Heap, options: Options) -> Written:
-    if options.with_contents and options.no_text:
-        raise UsageError("heap snapshot: --with-contents and --no-text exclude each other")
-    check_writable(options.file)
     heap.disclosure.contents = options.with_contents
     look = take(heap, options.owners or None, options.blocks)
     write(options.file, look)

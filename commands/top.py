@@ -64,7 +64,11 @@ def _answer(programs: Programs, options: Options) -> Table:
         if screen is None:
             return _last(standings, options, lambda table: _print(table, options), lambda: time.sleep(options.every))
         return _last(
-            standings, options, lambda table: screen.show(_text(table, options)), lambda: screen.wait(options.every)
+            standings,
+            options,
+            # The screen takes no escapes: its first line is bold by itself.
+            lambda table: screen.show(_text(table, options, on_screen=True)),
+            lambda: screen.wait(options.every),
         )
 
 
@@ -83,9 +87,11 @@ def _last(
     return table
 
 
-def _text(table: Table, options: Options) -> str:
+def _text(table: Table, options: Options, on_screen: bool = False) -> str:
     rows = listed(table.programs, SORTS, options)
     style = style_for(sys.stdout, options.exact, None)
+    if on_screen:
+        style = style.of_width(style.width, bold=False)
     return render(replace(table, programs=rows), len(table.programs) - len(rows), style)
 
 

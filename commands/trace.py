@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import STARTED
-from gdbheap.commands.surface.options import Common, switch, valued, whole_number
+from gdbheap.commands.surface.options import Common, one_of, switch, valued, whole_number
 from gdbheap.errors import UsageError
 from gdbheap.report.numbers import parse_size
 from gdbheap.report.trace import render, sentence
@@ -29,13 +29,6 @@ ATTACH = (
 MOST = 1 << 40
 
 
-def _order(text: str) -> str:
-    """How calls are ordered. Raises ValueError."""
-    if text not in ("lock", "time"):
-        raise ValueError(f"{text!r} is no order: lock or time")
-    return text
-
-
 def _every(text: str) -> int:
     """Every how many bytes. Raises ValueError."""
     if text == "all":
@@ -52,7 +45,11 @@ class Options(Common):
 
     file: str = valued("-o", "FILE", "where to write it", "", str, needed=True)
     order: str = valued(
-        "--order", "lock|time", "how the order of several threads' calls is known (the default is lock)", "lock", _order
+        "--order",
+        "lock|time",
+        "how the order of several threads' calls is known (the default is lock)",
+        "lock",
+        one_of(("lock", "time")),
     )
     pymalloc: bool = switch(
         "--pymalloc", "also record what Python asks of its own allocator, which serves most blocks without malloc"

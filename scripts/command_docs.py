@@ -30,6 +30,12 @@ TARGET is a process id or a core. In gdb, `help heap` lists the commands and `he
 it is `gdbheap --help` and `gdbheap holes --help`. Sizes take K, M, G, T (powers of 1024) or bytes; addresses are any
 expression in gdb, hex or decimal in a shell.
 
+On a terminal tables are cut to its width, headings are bold, and a few words have colours of the terminal's own
+palette: of the ledger's lines green is in use, red is free, cyan the top of a heap, magenta what the allocator needs
+for itself, as in `heap map`; a finding that is worth a tenth of RSS is red, and so is damage. Nothing is said by a
+colour alone. There are none in a pipe or a file, with `NO_COLOR`, where `TERM` is `dumb` or not set, and in gdb while
+`set style enabled off` is in force.
+
 This page is written by `scripts/command_docs.py --write` from the commands' own declarations.
 
 {HEAD}"""

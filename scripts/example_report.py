@@ -2,7 +2,7 @@
 
 Run it with the Python that gdbheap is installed in. The page has nothing of this machine but what is installed: the
 program runs in an empty folder, with the system's Python, and what its control group has is left out. Its process id
-and its folder are replaced.
+and its folder are replaced, and where its root folder is seen from outside.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def main() -> None:
                 page = written(process.pid)
             finally:
                 process.kill()
-    page = re.sub(rf"\b{process.pid}\b".encode(), SHOWN_PID.encode(), page.replace(folder.encode(), FOLDER.encode()))
+    # A file is read where the process has it; its path there says enough.
+    for own, shown in ((f"/proc/{process.pid}/root/", "/"), (folder, FOLDER)):
+        page = page.replace(own.encode(), shown.encode())
+    page = re.sub(rf"\b{process.pid}\b".encode(), SHOWN_PID.encode(), page)
     path.write_bytes(page)
     print(f"{path}: {len(page):,} bytes")
 

@@ -29,7 +29,7 @@ from gdbheap.target.machine import Machine
 CALLABLES = {"Report": "Callable[[int, int], object]", "ReadMemory": "Callable[[int, int], bytes]"}
 NAMES = {
     **dict.fromkeys(("u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "isize", "Address"), "int"),
-    **dict.fromkeys(("String", "str", "Operand", "Test"), "str"),
+    **dict.fromkeys(("String", "str", "Operand", "Test", "Order"), "str"),
     "f64": "float",
     "bool": "bool",
     "PyBytes": "bytes",

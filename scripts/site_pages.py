@@ -19,7 +19,7 @@ import command_docs
 import doc_sessions
 
 from gdbheap.commands.surface.declaration import AnyCommand
-from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -32,7 +32,8 @@ COMMAND_PAGE = "commands.md"
 # What conf.py has a link to a file begin with: it stays as it is.
 FILE = "file-of-site"
 MAX_SESSIONS, MAX_LINES = 2, 40
-WORD = re.compile(r"^(?:gdbheap|heap) ?([a-z][a-z-]*)?\b")
+# The last of a line's commands that is one of ours; what is piped into it are questions.
+WORD = re.compile(r"(?:^|^printf .*\| )(?:gdbheap|heap)\b(?: ([a-z][a-z-]*)\b)?(.*)")
 
 
 def navigation() -> list[tuple[str, list[str]]]:
@@ -107,11 +108,13 @@ def sessions_of(command: AnyCommand) -> Iterator[str]:
 
 
 def noun_of(command: str) -> str | None:
-    """Return the noun of a command line of the shell's; "" for gdbheap PID, None for what is none of them."""
+    """Return the noun of a command line of the shell's; "" for gdbheap PID, None for what is none of them. Some words
+    mean another command where a log of calls follows."""
     found = WORD.match(command)
-    if found is None:
+    if found is None or (found[1] or "") not in COMMANDS:
         return None
-    return found[1] or "" if (found[1] or "") in COMMANDS else None
+    about_logs = ABOUT_LOGS.get(found[1] or "")
+    return about_logs if about_logs and ".log" in found[2] else found[1] or ""
 
 
 def command_page(command: AnyCommand) -> str:

@@ -22,6 +22,7 @@ from support.gdb_side import runs
 from support.programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
 
 from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.report.style import COLOURS
 
 NOUNS = [noun for noun in COMMANDS if noun]
 
@@ -198,6 +199,68 @@ def test_terminal(target: Running) -> None:
     assert rows and all(len(line) <= 60 for line in rows) and any(line.endswith(">") for line in rows)
     piped = [line for line in gdbheap(*words).stdout.splitlines() if line.startswith("0x")]
     assert len(piped) == len(rows) and max(map(len, piped)) > 60
+
+
+def test_colours_of_a_terminal(target: Running) -> None:
+    """The ledger's lines have the colours of what they are; with NO_COLOR, or on a terminal that cannot, there are
+    none; without them it is the same text, which is also what a pipe gets where the terminal is wide enough."""
+    words = [str(target.pid), "--clone"]
+    bright, plain, dumb = (
+        re.sub(r"gdbheap: process.*\n|\n*The container (.|\n)*?\n\n", "", on_terminal(words, 400, **variables)[0])
+        for variables in ({"NO_COLOR": ""}, {"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"})
+    )
+    assert f"{COLOURS['used']}chunks in use" in bright and f"{COLOURS['free']}free chunks" in bright
+    assert "\033" not in plain + dumb
+
+    def table(text: str) -> list[str]:
+        lines = text.splitlines()
+        first = next(place for place, line in enumerate(lines) if line.startswith("what "))
+        return [line for line in lines[first:] if "files: " not in line and not line.startswith("total")]
+
+    tables = [table(re.sub(r"\033\[[0-9;]*m", "", text)) for text in (bright, plain, dumb)]
+    assert [line.split("  ")[0] for line in tables[0]] == [line.split("  ")[0] for line in tables[1]]
+    assert tables[1][:6] == tables[2][:6] == table(gdbheap(*words).stdout)[:6] and len(tables[0]) > 10
+
+
+def test_a_screen_has_no_escapes_in_it(target: Running) -> None:
+    """gdbheap top shows its table on the whole screen as it is, without what a line of text has for bold letters."""
+    shown, status = on_terminal(["top", str(target.pid), "--every=50ms", "--count=3"], 120, NO_COLOR="")
+    assert status == 0 and "growth" in shown and "^[" not in shown
+
+
+# Each of these cannot be answered whatever the target is.
+IMPOSSIBLE = [
+    ["report", "{target}"],
+    ["report", "{target}", "-o", "/nowhere/page.html"],
+    ["report", "{target}", "-o", "page.html", "--with-contents", "--no-text"],
+    ["export", "{target}"],
+    ["export", "{target}", "-o", "x", "--format=heapsnapshot"],
+    ["sql", "{target}", "select 1", "--csv", "--json"],
+    ["record", "{target}"],
+    ["snapshot", "{target}"],
+    ["snapshot", "{target}", "/nowhere/look.heap"],
+    ["snapshot", "{target}", "look.heap", "--with-contents", "--no-text"],
+    ["{target}", "--svg=/nowhere/x.svg"],
+    ["owners", "{target}", "--folded=/nowhere/x"],
+    ["retained", "{target}", "--pprof=/nowhere/x"],
+    ["pyobjects", "{target}", "--list", "--buffers"],
+    ["pyobjects", "{target}", "--by=line", "--type=dict"],
+    ["pyobjects", "{target}", "--by=line", "--sort=type"],
+    ["chunks", "{target}", "--sort=count"],
+    ["chunks", "{target}", "--by=type", "--state=free"],
+    ["trim", "{target}", "--yes", "--dry-run"],
+    ["watch", "{target}"],
+    ["plot", "{target}"],
+]
+
+
+@pytest.mark.parametrize("words", IMPOSSIBLE, ids=" ".join)
+def test_what_cannot_be_answered_opens_nothing(words: list[str], tmp_path: Path) -> None:
+    """It is refused as wrong usage before anybody looks for the process, which is not there."""
+    gone = str(int(Path("/proc/sys/kernel/pid_max").read_text()) - 1)
+    done = gdbheap(*(word.format(target=gone) for word in words), cwd=tmp_path)
+    assert done.returncode == 2 and not done.stdout and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ascii_terminal(target: Running) -> None:

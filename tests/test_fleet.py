@@ -33,6 +33,8 @@ from gdbheap.tables.source import Source
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
+EXAMPLES = ROOT / "docs" / "examples"
+UNITS = (".service", ".timer")
 QUERIES = dict(
     re.findall(r"^### ([^\n]*)\n```sql\n(.*?)```", (ROOT / "docs" / "fleet.md").read_text(), re.MULTILINE | re.DOTALL)
 )
@@ -276,14 +278,41 @@ def test_deploy_is_understood() -> None:
     assert {path.name for path in DEPLOY.iterdir()} == set(re.findall(r"\.\./deploy/([\w.-]+)", pages))
 
 
-def test_deploy_is_valid() -> None:
-    """systemd, a shell, and Kubernetes' own schemas have nothing to say."""
+def test_examples_are_understood() -> None:
+    """Every command of docs/examples is one that gdbheap takes, and watches something."""
+    unit = (EXAMPLES / "gdbheap-watch@.service").read_text()
+    (line,) = re.findall(r"gdbheap (watch .*)", unit)
+    (listed,) = re.findall(r"command:\n((?: +- [^\n]+\n)+)", (EXAMPLES / "sidecar.yaml").read_text())
+    sidecar = re.findall(r"- (.+)", listed)
+    assert sidecar[0] == "gdbheap"
+    for words in (shlex.split(line.replace("%i", "x")), sidecar[1:]):
+        options, _extra, left = parse(COMMANDS[words[0]], words[1:])
+        assert not left and options.at_oom and (options.name is not None or options.cgroup is not None)
+
+
+def units() -> list[str]:
+    """Return the paths of all units of systemd."""
+    return [str(path) for folder in (DEPLOY, EXAMPLES) for path in folder.iterdir() if path.suffix in UNITS]
+
+
+def manifests(folder: Path) -> Iterator[str]:
+    """Yield the paths of all resources of Kubernetes; what is put into a container's description is one in a pod."""
+    for path in [*DEPLOY.glob("*.yaml"), *EXAMPLES.glob("*.yaml")]:
+        if re.search(r"^kind:", path.read_text(), re.MULTILINE):
+            yield str(path)
+    container = {"name": "debugger", "image": "gdbheap", **json.loads((EXAMPLES / "ephemeral.json").read_text())}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {"containers": [container]}}
+    (folder / "pod.yaml").write_text(json.dumps(pod))
+    yield str(folder / "pod.yaml")
+
+
+def test_deploy_is_valid(tmp_path: Path) -> None:
+    """systemd, a shell, and Kubernetes' own schemas have nothing to say, of docs/examples neither."""
     checked = []
     verify = shutil.which("systemd-analyze")
     if verify is not None:
-        units = [str(path) for path in DEPLOY.glob("gdbheap-export.*") if path.suffix in (".service", ".timer")]
-        done = subprocess.run([verify, "verify", *units], capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "") and len(units) == 2
+        done = subprocess.run([verify, "verify", "--man=no", *units()], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "") and len(units()) == 3
         checked.append("systemd")
     (line,) = [line for line in (DEPLOY / "gdbheap-export.cron").read_text().splitlines() if " root " in line]
     assert len(line.split(maxsplit=6)) == 7
@@ -293,8 +322,9 @@ def test_deploy_is_valid() -> None:
         "kubernetes-validate", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     )
     if validate is not None:
-        done = subprocess.run([validate, "--strict", *map(str, DEPLOY.glob("*.yaml"))], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        known = list(manifests(tmp_path))
+        done = subprocess.run([validate, "--strict", *known], capture_output=True, text=True)
+        assert done.returncode == 0 and len(known) == 4, done.stderr
         checked.append("kubernetes")
     if len(checked) < 2:
         pytest.skip(f"only {checked} of systemd-analyze and kubernetes-validate (PyPI) are here")

@@ -24,7 +24,7 @@ SMALL = 512
 
 def listed(target: Running, state: str) -> dict[str, Any]:
     """Return the whole list of blocks in that state."""
-    answer = ask("chunks", str(target.pid), f"--state={state}", "--sort=address", "--top=0")
+    answer = ask("chunks", str(target.pid), f"--state={state}", "--sort=address", "--top=0", "--max-stop=60")
     assert {row["state"] for row in answer["chunks"]} <= {state}
     assert answer["count"] == len(answer["chunks"])
     assert answer["bytes"] == sum(row["size"] for row in answer["chunks"])

@@ -21,6 +21,7 @@ from support.gdb_side import GDB, batch, compiled, executed, gdb, home, needs_gd
 from support.programs import PATIENCE, ask, interpreter_of, running
 
 from gdbheap.python.disclosure import VARIABLE
+from gdbheap.report.style import COLOURS
 
 pytestmark = needs_gdb
 CODE = """
@@ -129,13 +130,22 @@ def test_without_a_process(tmp_path: Path) -> None:
 
 def until(screen: IO[bytes], text: str) -> str:
     """Read what is drawn until the text is among it; return all that is letters and digits."""
+    return plain(drawn(screen, text))
+
+
+def plain(seen: bytes) -> str:
+    """Return what is drawn without escapes."""
+    return re.sub(r"\x1b(\[[0-9;?]*[a-zA-Z]|\(.)", " ", seen.decode(errors="replace"))
+
+
+def drawn(screen: IO[bytes], text: str) -> bytes:
+    """Read what is drawn until the text is among it; return all of it."""
     seen, deadline = b"", time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if select.select([screen], [], [], 0.5)[0]:
             seen += screen.read(65536)
-        plain = re.sub(r"\x1b(\[[0-9;?]*[a-zA-Z]|\(.)", " ", seen.decode(errors="replace"))
-        if text in plain:
-            return plain
+        if text in plain(seen):
+            return seen
     raise AssertionError(f"{text!r} was not drawn: {seen!r}")
 
 
@@ -192,6 +202,17 @@ def terminal_of(columns: int, tmp_path: Path) -> Iterator[IO[bytes]]:
         finally:
             run.kill()
             run.wait()
+
+
+def test_colours_are_gdbs(tmp_path: Path) -> None:
+    """Answers have colours where gdb's own style is enabled, and none where its user has turned that off."""
+    with terminal_of(150, tmp_path) as screen:
+        for is_enabled in (True, False):
+            setting = "on" if is_enabled else "off"
+            screen.write(f"set style enabled {setting}\nheap check\nprint 6 * 7\n".encode())
+            seen = drawn(screen, "= 42")
+            assert "nothing is damaged" in plain(seen)
+            assert (COLOURS["sound"].encode() in seen) == is_enabled
 
 
 def test_the_window(tmp_path: Path) -> None:

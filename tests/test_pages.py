@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pages import Page, PageTable
+from support.pages import Page, reported, same_rows
 from support.programs import ask, c_program, gdbheap, interpreters, plain_environment, python_program, running
 from support.recorded import finished, recorded
+from test_recording import finish, recording
 
 from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
 from gdbheap.answers.ledger import Ledger, Line, Rss
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.skipif(not interpreters(), reason="no CPython")
 ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 POLICY = re.compile(r"default-src 'none'; script-src 'sha256-[\w+/=]+'; style-src 'sha256-[\w+/=]+'; base-uri 'none'; ")
-TARGETS = ("core", "process", "snapshot", "difference", "calls", "processes", "c")
+TARGETS = ("core", "process", "snapshot", "difference", "calls", "processes", "c", "series")
 SECTIONS = [
     "findings", "ledger", "composition", "map", "holes", "types", "retained", "owners", "threads", "tasks", "arenas",
     "facts",
@@ -54,15 +55,6 @@ class Made:
         self.paths = paths
         self.texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
         self.pages = {name: Page(text) for name, text in self.texts.items()}
-
-
-def reported(path: Path, *words: str, status: int = 0) -> dict[str, Any]:
-    """Write a page; return the answer."""
-    done = gdbheap("report", *words, "-o", str(path), "--json")
-    assert done.returncode == status and not done.stderr, done.stderr + done.stdout[-2000:]
-    answer = json.loads(done.stdout)
-    assert answer["path"] == str(path) and answer["size"] == path.stat().st_size
-    return dict(answer)
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +75,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
         assert reported(paths["difference"], *looks)["about"] == "difference"
         assert reported(paths["processes"], str(program.pid), str(other.pid))["about"] == "processes"
         assert reported(paths["c"], str(other.pid))["about"] == "target"
+        with recording(folder, str(program.pid)) as recorder:
+            recorder.wait(lambda found: len(found) > 2)
+            assert finish(recorder)[0] == 0
+        assert reported(paths["series"], str(recorder.path))["about"] == "series"
         log = folder / "calls.log"
         with recorded(python_program(kind, "markup", token), log) as traced:
             finished(traced, log)
@@ -93,6 +89,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
 def test_a_page_is_well_formed(made: Made) -> None:
     """Every element is closed, ids are there once, links lead to something that is there, and nothing is loaded."""
     for name, page in made.pages.items():
+        if name == "series":
+            continue
         ids = [found["id"] for _tag, found in page.tags if "id" in found]
         assert len(ids) == len(set(ids)), name
         assert page.sections and all(link[0] == "#" and link[1:] in ids for link in page.links), name
@@ -104,13 +102,25 @@ def test_a_page_is_well_formed(made: Made) -> None:
     assert made.pages["c"].sections == SECTIONS and made.texts["c"].count('class="why"') == 2
 
 
+def test_a_page_of_series_is_well_formed(made: Made) -> None:
+    """It has neither a script nor sections, and its picture has styles of its own; nothing is loaded."""
+    page = made.pages["series"]
+    ids = [found["id"] for _tag, found in page.tags if "id" in found]
+    assert len(ids) == len(set(ids)) and not page.sections and not page.scripts
+    assert all(link[0] == "#" and link[1:] in ids for link in page.links)
+    (policy,) = [found["content"] for _tag, found in page.tags if "http-equiv" in found]
+    assert str(policy).startswith("default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; ")
+    assert made.paths["series"].stat().st_size <= LARGEST
+    assert not [found for _tag, found in page.tags if any(key.startswith("on") for key in found)]
+
+
 def test_no_name_becomes_markup(made: Made) -> None:
     """Names of the target are text: the page has the tags that gdbheap writes, and one script that runs."""
     for name, page in made.pages.items():
         tags = {tag for tag, _found in page.tags}
         assert not tags & {"img", "b", "iframe", "object", "embed", "form", "a:", "base"}, name
         scripts = [found for tag, found in page.tags if tag == "script"]
-        assert [found for found in scripts if "type" not in found] == [{}], name
+        assert (name == "series" and not scripts) or [found for found in scripts if "type" not in found] == [{}], name
         assert not any("bad()" in script for script in page.scripts if not script.startswith("{")), name
         assert not any(character in made.texts[name] for character in "\x1b\u202e\u2066")
     assert made.texts["core"].count("&lt;/script&gt;&lt;script&gt;bad()") > 3
@@ -129,24 +139,6 @@ def test_no_contents(made: Made, tmp_path: Path) -> None:
     assert made.token in path.read_text(encoding="utf-8")
     done = gdbheap("report", made.core, "-o", str(path), "--with-contents", "--no-text")
     assert done.returncode == 2 and "exclude each other" in done.stderr
-
-
-def rows_of(table: PageTable, keys: list[str]) -> list[list[Any]]:
-    return [[row[key] for key in keys] for row in table.rows]
-
-
-def same_rows(table: PageTable, rows: list[dict[str, Any]], keys: list[str]) -> None:
-    """The table has the first of these rows, cell by cell; texts are cut where they are long."""
-    assert table.rows and len(table.rows) <= len(rows)
-    for shown, row in zip(table.rows, rows):
-        for key in keys:
-            value = row[key]
-            if isinstance(value, str):
-                words = " ".join(value.split())
-                clean = "".join(character if character.isprintable() else "?" for character in words)
-                assert shown[key] == clean or (shown[key].endswith("…") and clean.startswith(shown[key][:-1])), key
-            else:
-                assert shown[key] == value, (key, row)
 
 
 def test_figures_are_those_of_the_commands(made: Made) -> None:
@@ -354,6 +346,8 @@ def test_an_example(tmp_path: Path) -> None:
         assert now.tables[name].keys == kept.tables[name].keys
     assert {"ledger-lines", "holes-table", "types-table", "owners-table"} <= now.tables.keys() & kept.tables.keys()
     assert path.stat().st_size < 200 << 10
+    for text in (each.read_text(encoding="utf-8") for each in (path, example)):
+        assert not re.search(r"/proc/\d+/root|/tmp/|/home/", text)
 
 
 def browser() -> str:
@@ -372,7 +366,7 @@ def test_a_browser_takes_it(name: str, made: Made, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "</html>" in done.stdout
     assert not [line for line in done.stderr.splitlines() if ":CONSOLE" in line or "Refused to" in line]
-    assert re.search(r"<th [^>]*><button type=\"button\">", done.stdout)
+    assert bool(re.search(r"<th [^>]*><button type=\"button\">", done.stdout)) == (name != "series")
 
 
 @pytest.fixture(scope="module")
@@ -438,17 +432,65 @@ def test_keys_are_enough(made: Made, tab: Any) -> None:
     assert tab.locator(".legend.of-type").is_visible() and not tab.locator(".legend.of-state").is_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_read_it(scheme: str, made: Made, tab: Any) -> None:
-    """axe finds nothing, in both schemes; on a phone's screen nothing sticks out."""
+SCREEN, PHONE = 1200, 390
+
+
+# Of a process and of a snapshot there are the sections of a core; each takes axe seconds.
+@pytest.mark.parametrize("name", [name for name in TARGETS if name not in ("process", "snapshot")])
+def test_everybody_can_read_it(name: str, made: Made, tab: Any) -> None:
+    """axe finds nothing, in both schemes, on a screen and on a phone's, where nothing sticks out."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed beside gdbheap")
-    # Each takes seconds: half of them in each scheme.
-    for place, name in enumerate(TARGETS):
-        if place % 2 != (scheme == "dark"):
-            continue
+    widths = (SCREEN, PHONE) if TARGETS.index(name) % 2 else (PHONE, SCREEN)
+    for scheme, width in zip(("light", "dark"), widths):
         tab.emulate_media(color_scheme=scheme)
-        tab.set_viewport_size({"width": 390 if scheme == "dark" else 1200, "height": 844})
+        tab.set_viewport_size({"width": width, "height": 844})
         tab.goto(f"file://{made.paths[name]}")
         found = axe.Axe().run(tab).response["violations"]
-        assert not found, [(one["id"], one["nodes"][0]["html"]) for one in found]
-        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        assert not found, [(scheme, width, one["id"], one["nodes"][0]["html"]) for one in found]
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), (scheme, width)
+
+
+GROUND = "getComputedStyle(document.body).backgroundColor"
+# What of the page's details is folded away: nothing of it takes room.
+FOLDED = """[...document.querySelectorAll("details > :not(summary, .search)")].filter(
+    (each) => !each.checkVisibility({contentVisibilityAuto: true})).length"""
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_on_paper(name: str, made: Made, tab: Any) -> None:
+    """In the dark scheme, too, it is printed in dark letters on white; what unfolds is unfolded, what only a screen can
+    use is not there, and nothing is cut off at the side."""
+    tab.emulate_media(color_scheme="dark", media="screen")
+    tab.set_viewport_size({"width": 794, "height": 1123})
+    tab.goto(f"file://{made.paths[name]}")
+    dark, folded = tab.evaluate(GROUND), tab.evaluate(FOLDED)
+    assert dark != "rgb(255, 255, 255)" and bool(folded) == ("<details" in made.texts[name])
+    tab.emulate_media(color_scheme="dark", media="print")
+    assert tab.evaluate(GROUND) == "rgb(255, 255, 255)" and tab.evaluate(FOLDED) == 0
+    assert all(not each.is_visible() for each in tab.locator("nav, .search, output").all())
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert tab.pdf(format="A4").startswith(b"%PDF")
+    tab.emulate_media(color_scheme="light", media="screen")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_without_a_script(name: str, made: Made, tab: Any) -> None:
+    """All rows of all tables that are not folded away can be seen, and so can the pictures; nothing that would need
+    the script is offered; what unfolds does."""
+    context = tab.context.browser.new_context(java_script_enabled=False)
+    try:
+        plain = context.new_page()
+        plain.goto(f"file://{made.paths[name]}")
+        for id, table in made.pages[name].tables.items():
+            rows = plain.locator(f"#{id} > tbody > tr")
+            assert rows.count() == len(table.rows)
+            inside = plain.locator(f"details:not([open]) #{id}").count()
+            assert rows.first.is_visible() != bool(inside), id
+        assert plain.locator("button:visible, input:visible:not([type=radio])").count() == 0
+        assert all(each.is_visible() for each in plain.locator("figure > svg").all())
+        folded = plain.locator("details:not([open]) > summary:visible").first
+        if "<details" in made.texts[name]:
+            folded.click()
+            assert plain.locator("details[open]").count()
+    finally:
+        context.close()

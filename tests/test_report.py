@@ -63,7 +63,7 @@ from gdbheap.report import (
     summary,
 )
 from gdbheap.report.json import document, text_of
-from gdbheap.report.style import Style, encodable, style_for
+from gdbheap.report.style import COLOURS, PLAIN, Style, encodable, style_for
 from gdbheap.report.tables import SHARE, Column, table
 from gdbheap.target.target import Damage
 
@@ -172,6 +172,59 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not style_for(terminal, False, None).bold
     plain = style_for(None, True, 5)
     assert (plain.exact, plain.rss, plain.width, plain.bold, plain.private) == (True, 5, None, False, False)
+
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def coloured(rng: random.Random, style: Style) -> list[str]:
+    """Return reports that have colours: a ledger with findings large, small and doubtful, checks, damage, a table."""
+    answer = made_ledger(rng, True)
+    lines = [dataclasses.replace(line, state=state) for line, state in zip(answer.ledger, (None, None, "used", "free"))]
+    figures = AfterFork(3, 1)
+    findings = [Finding("after-fork", size, figures, doubtful=size == 3) for size in (style.rss or 0, 2, 3)]
+    places = [Damage(0x1000 + place, "what", "expected", "found") for place in range(7)]
+    info = TargetInfo({}, ["a warning"], places, True, style.rss)
+    arenas = Arenas([], Mmapped(0, 0), Total(0, 0))
+    told = Result(arenas_command.COMMAND, arenas_command.Options(), info, arenas, arenas)
+    rows = [[name, "1", "x" * 90] for name in ("", "a name", "  within", "b" * 70)]
+    return [
+        ledger.render(dataclasses.replace(answer, ledger=lines, findings=findings), style),
+        check.render(Check(True, 1, 2, 3, 0), style, [], 0),
+        check.render(Check(False, 1, 2, 3, 4096), style, places, 7),
+        present(told, style),
+        table(
+            [Column("what", True), Column("n"), Column("x", True)], rows, style, None, ["used", "free", "top", "used"]
+        ),
+    ]
+
+
+@pytest.mark.parametrize("width", [24, 60, None])
+def test_colours_are_all_that_a_terminal_adds(width: int | None, rng: random.Random) -> None:
+    """Without its escapes a coloured report is the plain one, where lines are cut, too. What is turned on is turned off
+    on the same line, and a colour is neither one of the ground nor one that is pale on white."""
+    seed = rng.getrandbits(32)
+    plain, bright = (
+        coloured(random.Random(seed), Style(width=width, bold=bold, rss=1 << 28)) for bold in (False, True)
+    )
+    assert [ESCAPE.sub("", text) for text in bright] == plain
+    assert all("\x1b" not in text for text in plain) and all("\x1b" in text for text in bright)
+    for line in "\n".join(bright).splitlines():
+        on_and_off = ESCAPE.findall(line)
+        assert on_and_off[1::2] == [PLAIN] * (len(on_and_off) // 2) and len(on_and_off) % 2 == 0, line
+        assert set(on_and_off[::2]) <= {"\x1b[1m", *COLOURS.values()}
+    assert not re.search(r"3[0347]m|4[0-9]m", "".join(COLOURS.values()))
+
+
+def test_what_has_a_colour(rng: random.Random) -> None:
+    """What is used and what is free, each in its own; a finding that is worth a tenth of RSS or more; damage."""
+    text, sound, damaged, notes, _table = coloured(rng, Style(bold=True, rss=1 << 28))
+    assert f"\n  {COLOURS['used']}glibc.used{PLAIN} " in text and f"\n  {COLOURS['free']}glibc.free{PLAIN} " in text
+    assert f"\n{COLOURS['severe']}1. 256.0 MiB (100.0 % of RSS){PLAIN}: " in text
+    assert f"\n\x1b[1m2. 2 B (0.0 % of RSS){PLAIN}: " in text and "\n3. 3 B (0.0 % of RSS): " in text
+    assert f"{COLOURS['sound']}nothing is damaged.{PLAIN}" in sound
+    assert f"{COLOURS['fault']}7 places are damaged.{PLAIN}" in damaged
+    assert notes.count(f"{COLOURS['fault']}Damage") == 6
 
 
 def test_sentences_fit_the_terminal() -> None:

@@ -358,6 +358,8 @@ def test_killed_sessions_leave_nothing(
                 opened.process.send_signal(sent)
                 opened.process.wait(PATIENCE)
             busy.wait_for(lambda: runs(target.pid), "it does not run")
+            # What ends the copy outlives the session, for a moment.
+            busy.wait_for(lambda: busy.children_of(target.pid) == [], "a copy is left")
         target.unharmed(but=("EINTR",))
 
 

@@ -221,10 +221,9 @@ def _style(options: Common, info: TargetInfo) -> Style:
     width = gdb.parameter("width")
     stream = sys.__stdout__ if width or STATUS.invocation.batch else None
     whole = style_for(stream, options.exact, info.rss, info.private, charset())
-    if not width or whole.width is None:
-        return whole
-    assert isinstance(width, int)
-    return whole.of_width(width, bold=whole.bold and bool(gdb.parameter("style enabled")))
+    columns = width if width and whole.width is not None else whole.width
+    assert columns is None or isinstance(columns, int)
+    return whole.of_width(columns, bold=whole.bold and bool(gdb.parameter("style enabled")))
 
 
 class _Words(gdb.Command):
@@ -287,6 +286,7 @@ class HeapCommand(_Words):
         elif left and self.command.needs is not LOOKS:
             known = "" if self.command.noun else f" (the nouns are {', '.join(noun for noun in OFFERED if noun)})"
             raise UsageError(f"{self.called}: unrecognized arguments: {' '.join(left)}{known}")
+        options.check()
         return options, left
 
     def _file(self, words: list[str]) -> str:

@@ -179,6 +179,7 @@ def answer(command: AnyCommand, words: list[str]) -> Result:
     line = Line(command, options, Extra(**extra), left, words[len(own) + 1 :], command.shell_name, opened)
     if len(own) + 1 == len(words):
         raise line.error("which command? It follows --")
+    options.check()
     return ANSWERS[command.needs](line)
 
 
@@ -186,6 +187,7 @@ def answer_about(command: AnyCommand, target: Subject, words: list[str], open: O
     """Answer a line that does not name its target, as in gdb. ``open``: how that, or another, comes to be a heap.
     Raises GdbheapError."""
     options, _, left = parse(command, words, command.name)
+    options.check()
     extra = Extra(coredump=target.match) if isinstance(target, Stored) else Extra()
     own = [] if isinstance(target, Stored) else [str(target)]
     if command.needs is LOOKS:
@@ -508,6 +510,7 @@ def _take_argument(line: Line, words: list[str]) -> None:
             if not words:
                 raise line.error(f"which {name}? {line.usual} {argument.metavar}")
             setattr(line.options, name, words[0])
+            line.options.check()
             return
     if not isinstance(line.options, (Addressed, MaybeAddressed)):
         _refuse_words(line, words)

@@ -8,6 +8,6 @@ __all__ = ["option_words"]
 
 
 def option_words(command: AnyCommand) -> list[str]:
-    """The options of a command as they are typed, and those with a value that is known."""
+    """The options of a command as they are typed, and with each value that is one of a few words."""
     names = [f"{option.name}=" if option.takes_next else option.name for option in command.all_options]
-    return [*names, *(f"--sort={key}" for key in command.sorts)]
+    return [*names, *(f"{option.name}={value}" for option in command.all_options for value in option.values)]

@@ -38,6 +38,7 @@ __all__ = [
     "recorded_calls",
     "regular_expression",
     "root_paths",
+    "some_of",
     "some_time",
     "switch",
     "under_seccomp",
@@ -76,6 +77,11 @@ class Option:
         """What it takes, where that is one of a few words."""
         found: tuple[str, ...] = getattr(self.parse, "names", ())
         return found
+
+    @property
+    def takes_several(self) -> bool:
+        """Whether it takes several of ``values``, with commas between them."""
+        return bool(getattr(self.parse, "several", False))
 
     @property
     def spelling(self) -> str:
@@ -123,6 +129,19 @@ def one_of(names: Sequence[str]) -> Callable[[str], str]:
     return known
 
 
+def some_of(names: Sequence[str], always: Sequence[str] = ()) -> Callable[[str], tuple[str, ...]]:
+    """A parser that takes one or more of these words, with commas between them; ``always``: those that are meant in any
+    case."""
+    known = one_of(names)
+
+    def all_known(text: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*map(known, text.split(",")), *always]))
+
+    all_known.names = tuple(names)  # type: ignore[attr-defined]
+    all_known.several = True  # type: ignore[attr-defined]
+    return all_known
+
+
 def _seconds(text: str) -> float:
     """A limit in seconds. Raises ValueError, also for "nan" and "inf"."""
     try:
@@ -154,6 +173,11 @@ class Common:
         5.0, _seconds,
     )  # fmt: skip
 
+    def check(self) -> None:
+        """Before a process is stopped, or a file read: raises UsageError for options that exclude each other, and for a
+        file that cannot be written. What follows the noun need not be known yet; where it is a file, this is called
+        again once it is."""
+
 
 @dataclass
 class Addressed(Common):
@@ -182,6 +206,11 @@ class Filed(Common):
     """The options of a command that writes a file, which follows its noun."""
 
     file: str = ""
+
+    def check(self) -> None:
+        """Raises UsageError where the file cannot be written."""
+        if self.file:
+            check_writable(self.file)
 
 
 @dataclass
@@ -222,7 +251,7 @@ class Pictured(Common):
         """Whether a tree is asked for."""
         return self.prints_tree or bool(self.pictures)
 
-    def check_pictures(self) -> None:
+    def check(self) -> None:
         """Raises UsageError for options that do not go together, and where one of the files cannot be written."""
         if self.output and self.form is None:
             raise UsageError(f"-o is the file that --format writes: --format={'|'.join(PICTURES)}")

@@ -12,7 +12,7 @@ from gdbheap.commands.surface.options import Common, Pictured
 from gdbheap.errors import GdbheapError, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.report.check import named
 from gdbheap.report.json import document, text_of
-from gdbheap.report.style import Style
+from gdbheap.report.style import FAULT, Style
 from gdbheap.report.tables import join
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def present(answered: Result, style: Style) -> str:
     if answered.options.json:
         return text_of(document(answered.command.name, info.target, info.warnings, info.damage, answer))
     shown = Shown(answer, answered.whole, _left_out(answered), info.damage, answered.options, style)
-    return join(answered.command.render(shown), _notes(answered))
+    return join(answered.command.render(shown), _notes(answered, style))
 
 
 def _left_out(answered: Result) -> int:
@@ -184,15 +184,16 @@ def _left_out(answered: Result) -> int:
     return len(getattr(answered.whole, rows)) - len(getattr(answered.answer, rows))
 
 
-def _notes(answered: Result) -> str:
+def _notes(answered: Result, style: Style) -> str:
     """Warnings, and damage unless the table itself lists it."""
-    lines = [f"Warning: {one_line(warning)}" for warning in answered.info.warnings]
+    lines = [f"{style.heading('Warning:')} {one_line(warning)}" for warning in answered.info.warnings]
     damage = [] if answered.command.lists_damage else answered.info.damage
     for place in damage[:DAMAGE_LISTED]:
         what = f"{place.what}: expected {place.expected}, found {place.found}"
-        lines.append(f"Damage at {place.address:#x}: {one_line(what)}")
+        lines.append(f"{style.coloured(f'Damage at {place.address:#x}:', FAULT)} {one_line(what)}")
     if len(damage) > DAMAGE_LISTED:
-        lines.append(f"Damage: {len(damage) - DAMAGE_LISTED:,} more places; 'heap check' lists them all.")
+        more = f"{len(damage) - DAMAGE_LISTED:,} more places; 'heap check' lists them all."
+        lines.append(f"{style.coloured('Damage:', FAULT)} {more}")
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 from weakref import proxy
 
 from gdbheap import _native
@@ -24,7 +24,7 @@ Progress = Callable[[int, int], object]
 HoleRow = _native.Hole
 PinRow = _native.Pin
 Member = _native.Member
-FreeBlocks = _native.FreeBlocks
+BlockList = _native.BlockList
 PinSums = _native.Pins
 MMAPPED = "mmapped"
 """The list, and in the map the kind, of blocks with a mapping of their own."""
@@ -103,6 +103,21 @@ class Kept:
     why: str
 
 
+class Asked(NamedTuple):
+    """Which blocks are meant: of ``least`` to ``largest`` bytes (as in ``used_sizes``), in use if ``used``, else free
+    ones, and of these those that threads' caches have if ``cached``, else all others; of one ``arena``, by the place of
+    its allocator among several and its number, or of all. And which of them are shown: the first ``most`` in an
+    ``order`` (size: the largest first, address, arena)."""
+
+    least: int
+    largest: int
+    used: bool
+    cached: bool
+    arena: tuple[int, int] | None
+    order: str
+    most: int
+
+
 @dataclass(frozen=True)
 class SizeClassUse:
     """One size of blocks, with what the allocator needs for each: in how many groups they lie, how many are in use and
@@ -130,10 +145,11 @@ class Looked:
 
 @dataclass(frozen=True)
 class ExtentArena:
-    """An arena of an allocator that hands out blocks of extents, in bytes: its number, and the module that it is in;
-    extents with blocks in them (``active``), free ones (``dirty``), free ones that the kernel may take (``muzzy``), and
+    """An arena of an allocator that is no C library's, in bytes: its number, and the module that it is in; extents (or
+    pages) with blocks in them (``active``), free ones (``dirty``), free ones that the kernel may take (``muzzy``), and
     address space that was given back (``retained``); of the active ones blocks in ``used``, and those in threads'
-    caches (``cached``)."""
+    caches (``cached``). ``address``: where what the allocator keeps of it is, None where that is not known, or there is
+    none; ``root``: the place of its allocator among several; ``choice``: what ``--arena`` takes for it."""
 
     allocator: str
     module: str
@@ -144,6 +160,22 @@ class ExtentArena:
     retained: int
     used: int
     cached: int
+    root: int = 0
+    address: int | None = None
+    choice: str = ""
+
+
+@dataclass(frozen=True)
+class FreeCache:
+    """A place where free blocks of an allocator wait that has no arenas: "central" (in the lists of spans), "transfer"
+    or "thread", with the address of a thread's cache; the module that the allocator is in, blocks, and their bytes."""
+
+    allocator: str
+    module: str
+    kind: str
+    address: int | None
+    blocks: int
+    bytes: int
 
 
 @dataclass
@@ -327,8 +359,17 @@ class Allocator(ABC):
         """Its arenas, where they hand out blocks of extents."""
         return []
 
-    def size_classes(self) -> list[SizeClassUse]:
-        """Its sizes of blocks, ascending, where it has groups of equal ones."""
+    def free_caches(self) -> list[FreeCache]:
+        """Where its free blocks wait, where it has no arenas and that is known."""
+        return []
+
+    def owners(self) -> list[str]:
+        """The modules that bring one each, where there are several; none where only one can be, or is."""
+        return []
+
+    def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
+        """Its sizes of blocks, ascending, where it has groups of equal ones; of all, or of that of ``owners`` at a
+        place."""
         return []
 
     def packing(self) -> _native.Packing | None:
@@ -370,10 +411,8 @@ class Allocator(ABC):
         ``largest`` bytes, ascending; none where they are not listed so."""
         return []
 
-    def free_blocks(self, least: int, largest: int, cached: bool, by_address: bool, most: int) -> FreeBlocks | None:
-        """How many free blocks of ``least`` to ``largest`` bytes (as in ``used_sizes``) there are, and the first
-        ``most`` by address, or the largest: those that threads' caches have if ``cached``, else all others. None where
-        they are not listed so."""
+    def list_blocks(self, asked: Asked) -> BlockList | None:
+        """How many blocks are meant, their bytes, and the first of them. None where they are not listed so."""
         return None
 
     @abstractmethod
@@ -434,17 +473,22 @@ class StoreAllocator(Allocator):
         """Those of the groups that have room for them, whether they were handed out before or not."""
         return [(row.block_size, row.free) for row in self.store.classes()]
 
-    def _packed_classes(self, packing: _native.Packing, asked: dict[int, int] | None = None) -> list[SizeClassUse]:
-        """By block size, with what packing would do; ``asked``: the bytes asked for, by size."""
+    def packed_classes(
+        self, packing: _native.Packing, classes: list[_native.SizeClass], asked: dict[int, int] | None, root: int | None
+    ) -> list[SizeClassUse]:
+        """Sizes of blocks with what packing would do; ``asked``: the bytes asked for, by size; ``root``: of which one
+        of several, None for all."""
         spare: Counter[int] = Counter()
         freed: Counter[int] = Counter()
         for row in packing.sizes:
+            if root not in (None, row.root):
+                continue
             spare[row.size] += row.spare
             freed[row.size] += row.freed
         told = (lambda size: None) if asked is None else (lambda size: asked.get(size, 0))
         return [
             SizeClassUse(size, row.groups, row.used, row.free, told(size), spare[size], freed[size])
-            for row in self.store.classes()
+            for row in classes
             for size in (row.block_size,)
         ]
 
@@ -469,9 +513,9 @@ class ListingAllocator(Allocator):
         """Of all."""
         return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
 
-    def free_blocks(self, least: int, largest: int, cached: bool, by_address: bool, most: int) -> FreeBlocks:
-        """Of all."""
-        return self.store.free_blocks(least, largest, cached, by_address, most)
+    def list_blocks(self, asked: Asked) -> BlockList:
+        """Of all, or of an arena."""
+        return self.store.list_blocks(asked)
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Inside of what it has from the kernel; what was never used, or is only reserved, is none."""

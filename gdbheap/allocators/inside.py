@@ -2,13 +2,15 @@
 
 A thread is inside if its program counter, or a return address of one of its frames, lies in the module that holds the
 allocator; so no symbols are needed. Where the module has a program's own code too, because the allocator is linked into
-it, the names of functions tell, if there are any; without them a thread counts that is not waiting in a system call
-which no allocator makes. A thread that was killed by a fault of its own, or aborts, will finish nothing.
+it, the names of functions tell, if there are any; without them a thread counts that has an address of the allocator's
+own data in a register or on top of its stack, as one that changes a structure must (one that an earlier call has left
+counts as well), and is not waiting in a system call which no allocator makes. A thread that was killed by a fault of
+its own, or aborts, will finish nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
@@ -22,6 +24,8 @@ __all__ = ["Inside", "caught"]
 
 # Where no frames are known: words on top of the stack, among which a return address may be.
 STACK_WORDS = 64
+# Where no names are known: words on top of the stack, among which an address of the allocator's data may be.
+DATA_WORDS = 256
 # Frames from the innermost on: what malloc calls, and what it calls itself, lie no deeper.
 MAX_FRAMES = 64
 # Functions that any allocator has.
@@ -48,9 +52,16 @@ class Inside:
     failed: bool = False
 
     @classmethod
-    def of(cls, target: Target, modules: Sequence[LoadedObject], names: tuple[str, ...]) -> Inside:
-        """``names``: the functions of these allocators begin with one of them."""
-        found, asked = cls(), _Asked(target, names)
+    def of(
+        cls,
+        target: Target,
+        modules: Sequence[LoadedObject],
+        names: tuple[str, ...],
+        is_own: Callable[[int], bool],
+    ) -> Inside:
+        """``names``: the functions of these allocators begin with one of them; ``is_own``: whether an address is in
+        what these keep of themselves."""
+        found, asked = cls(), _Asked(target, names, is_own)
         for thread, counters in zip(target.threads, _counters(target)):
             answers = [asked.stands(thread, counters, module) for module in modules]
             if all(answer is False for answer in answers):
@@ -75,8 +86,8 @@ class Inside:
 class _Asked:
     """What is asked of one frame after the other; the names of functions are kept."""
 
-    def __init__(self, target: Target, names: tuple[str, ...]) -> None:
-        self._target, self._names = target, names
+    def __init__(self, target: Target, names: tuple[str, ...], is_own: Callable[[int], bool]) -> None:
+        self._target, self._names, self._is_own = target, names, is_own
         self._known: dict[int, Functions] = {}
         self._program = target.object_of(target.auxv.get(AT_ENTRY, 0))
 
@@ -89,7 +100,13 @@ class _Asked:
         if any(name.startswith((*OF_MALLOC, *self._names)) for name in named):
             return True
         is_told = not any("+0x" in name for name in named)
-        return False if is_told or _waits(self._target, thread) else None
+        return False if is_told or _waits(self._target, thread) or not self._holds_data(thread) else None
+
+    def _holds_data(self, thread: Thread) -> bool:
+        """Whether a thread has the address of something that the allocator keeps of itself."""
+        size = self._target.machine.word * DATA_WORDS
+        words = self._target.machine.words_of(self._target.space.read_available(thread.sp, size))
+        return any(map(self._is_own, {*thread.registers, *words}))
 
     def _is_alone(self, module: LoadedObject) -> bool:
         """Whether a module has nothing but the allocator: one that offers malloc to all others."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
-from gdbheap.allocators.allocator import Allocator, ExtentArena, SizeClassUse
+from gdbheap.allocators.allocator import Allocator, ExtentArena, FreeCache, SizeClassUse
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import ArenaTotals, Glibc, HeapRange
 from gdbheap.heap import Heap
@@ -73,8 +74,8 @@ class Total:
 @dataclass(frozen=True)
 class Arenas:
     """The answer of ``heap arenas``. ``others``: those of allocators in malloc's place or beside it, which are in no
-    sum here. ``classes``: the sizes of blocks of a malloc that has no arenas. ``serving``: who serves malloc where the
-    C library's own holds nothing, by title."""
+    sum here. ``classes``: the sizes of blocks of a malloc that has no arenas; ``caches``: where free ones wait of those
+    that have none. ``serving``: who serves malloc where the C library's own holds nothing, by title."""
 
     arenas: list[Arena]
     mmapped: Mmapped
@@ -83,6 +84,7 @@ class Arenas:
     others: list[ExtentArena] = field(default_factory=list)
     classes: list[SizeClassUse] = field(default_factory=list)
     serving: list[str] = field(default_factory=list)
+    caches: list[FreeCache] = field(default_factory=list)
 
 
 def arenas(heap: Heap, detail: bool = False) -> Arenas:
@@ -91,7 +93,8 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
 
     ``detail``: the bins are followed, and told by kind."""
     found = heap.malloc
-    others = [row for allocator in heap.standing_in for row in allocator.extent_arenas()]
+    others = other_arenas(heap)
+    caches = [row for allocator in heap.standing_in for row in allocator.free_caches()]
     if not isinstance(found, GlibcAllocator):
         return _without_arenas(found, others)
     _walked, glibc = found.bins if detail else found.chunks, found.malloc
@@ -111,8 +114,42 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
     classes = [row for allocator in serving if not allocator.extent_arenas() for row in allocator.size_classes()]
     return Arenas(
         rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(found), others,
-        sorted(classes, key=lambda row: row.size), [allocator.title for allocator in serving],
+        sorted(classes, key=lambda row: row.size), [allocator.title for allocator in serving], caches,
     )  # fmt: skip
+
+
+def other_arenas(heap: Heap) -> list[ExtentArena]:
+    """Those of allocators that are no C library's, each with what ``--arena`` takes for it: its number where no other
+    is meant by that, else with the allocator's name before it, or its module's where several bring the same one."""
+    rows = [row for allocator in heap.standing_in for row in allocator.extent_arenas()]
+    kinds = {(row.allocator, row.root) for row in rows}
+    is_alone = len(kinds) == 1 and heap.malloc.idle
+    twice = {allocator for allocator, root in kinds if root}
+    return [replace(row, choice=_choice(row, is_alone, row.allocator in twice)) for row in rows]
+
+
+def _choice(row: ExtentArena, is_alone: bool, is_twice: bool) -> str:
+    if is_alone:
+        return str(row.index)
+    return f"{row.module if is_twice else row.allocator}:{row.index}"
+
+
+@dataclass(frozen=True)
+class ArenaChoice:
+    """An arena as a user names it: its number, and the allocator's name or the module that brings it; None for the one
+    that serves malloc."""
+
+    index: int
+    of: str | None = None
+
+    def __str__(self) -> str:
+        """As it is typed."""
+        return str(self.index) if self.of is None else f"{self.of}:{self.index}"
+
+
+def chosen(rows: Iterable[ExtentArena], choice: ArenaChoice) -> list[ExtentArena]:
+    """The arenas that are meant, of those of allocators that are no C library's."""
+    return [row for row in rows if row.index == choice.index and choice.of in (None, row.allocator, row.module)]
 
 
 def _without_arenas(malloc: Allocator, others: list[ExtentArena]) -> Arenas:

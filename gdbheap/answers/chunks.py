@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Union
 
 from gdbheap import _native
-from gdbheap.allocators.allocator import MMAPPED, Allocator
+from gdbheap.allocators.allocator import MMAPPED, Asked, ExtentArena
 from gdbheap.allocators.glibc.allocator import GlibcAllocator, Wanted
 from gdbheap.allocators.glibc.arenas import HEADER
+from gdbheap.answers.arenas import ArenaChoice, chosen, other_arenas
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import NotAPython, UsageError
 from gdbheap.heap import Heap
@@ -33,20 +34,14 @@ class MappedRow(NamedTuple):
 
 
 class OtherRow(NamedTuple):
-    """A block of an allocator that stands in for malloc, which has no header; ``allocator``: its name."""
+    """A block of an allocator that stands in for malloc, which has no header; ``allocator``: its name; ``arena``: the
+    number of its arena, None where that allocator has none."""
 
     address: int
     size: int
     allocator: str
     state: str = "used"
-    arena: None = None
-
-
-class Place(NamedTuple):
-    """Where a block begins, and its size."""
-
-    address: int
-    size: int
+    arena: int | None = None
 
 
 Row = Union[_native.ListedChunk, MappedRow, OtherRow]
@@ -59,13 +54,13 @@ ORDERS: dict[str, Callable[[Row], tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """Which chunks are meant: states, sizes with the header in [minimum, maximum], an arena's index, and a pattern
+    """Which chunks are meant: states, sizes with the header in [minimum, maximum], an arena, and a pattern
     for the type of the Python object in them; without Python for the class of what is in them, or for its words."""
 
     states: tuple[str, ...] = STATES
     minimum: int = 0
     maximum: int | None = None
-    arena: int | None = None
+    arena: ArenaChoice | None = None
     type: str | None = None
 
     def takes_mapped(self, size: int) -> bool:
@@ -76,7 +71,8 @@ class Selection:
     def wanted(self) -> Wanted:
         """The selection as the native walk takes it."""
         states = sum(1 << code for code, state in enumerate(_native.STATES) if state in self.states)
-        return Wanted(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, self.arena)
+        arena = None if self.arena is None else self.arena.index
+        return Wanted(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, arena)
 
 
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
@@ -109,29 +105,49 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
 
     Raises UsageError for an arena that is not there and for a type of chunks that hold no object, Unsupported where
     malloc is not known."""
-    if not isinstance(heap.malloc, GlibcAllocator):
-        return _without_arenas(heap, selection, order, top)
+    if not _is_of_glibc(heap, selection.arena):
+        return _of_others(heap, selection, order, top)
     glibc = heap.allocator(GlibcAllocator)
     _check(glibc, selection)
     if selection.type is None:
         listed = _native.list_chunks(glibc.chunks, selection.wanted, order, top)
         others = [row for row in _mapped(glibc) if selection.takes_mapped(row.size)]
-        standing_in, count, size = _standing_in(heap, selection, order, top)
+        standing_in, count, size = _standing_in(heap, selection, order, top) if selection.arena is None else ([], 0, 0)
         found: list[Row] = [*listed.rows, *others, *standing_in]
         count += listed.count + len(others)
         size += listed.bytes + sum(row.size for row in others)
     else:
-        found = [*_of_type(heap, selection, selection.type), *_standing_in_of_type(heap, selection, selection.type)]
+        standing_in = _standing_in_of_type(heap, selection, selection.type) if selection.arena is None else []
+        found = [*_of_type(heap, selection, selection.type), *standing_in]
         count, size = len(found), sum(row.size for row in found)
     if selection.type is not None or others or standing_in:
         found.sort(key=ORDERS[order])
     return Chunks(_described(heap, glibc, found[:top]), count, size)
 
 
-def _without_arenas(heap: Heap, selection: Selection, order: str, top: int | None) -> Chunks:
-    """The blocks where malloc is not glibc's. Raises UsageError for an arena."""
-    if selection.arena is not None:
-        raise UsageError(f"there is no arena {selection.arena}: {heap.malloc.title} has none")
+def _is_of_glibc(heap: Heap, arena: ArenaChoice | None) -> bool:
+    """Whether glibc's chunks are meant: all, or those of an arena of it."""
+    if not isinstance(heap.malloc, GlibcAllocator):
+        return False
+    return arena is None or arena.of == GlibcAllocator.name or (arena.of is None and not heap.malloc.idle)
+
+
+def _arenas(heap: Heap, arena: ArenaChoice) -> list[ExtentArena]:
+    """Those that are meant of allocators that are not glibc. Raises UsageError where there is none."""
+    rows = other_arenas(heap)
+    found = chosen(rows, arena)
+    if found:
+        return found
+    if arena.of == GlibcAllocator.name:
+        raise UsageError(f"there is no arena {arena}: {heap.malloc.title} has none")
+    if rows:
+        raise UsageError(f"there is no arena {arena}: 'heap arenas' lists {rows[0].choice} to {rows[-1].choice}")
+    titles = " and ".join(allocator.title for allocator in heap.standing_in) or heap.malloc.title
+    raise UsageError(f"there is no arena {arena}: {titles} has none; all threads share what it has ('heap arenas')")
+
+
+def _of_others(heap: Heap, selection: Selection, order: str, top: int | None) -> Chunks:
+    """The blocks where those of glibc are not meant. Raises UsageError for an arena that is not there."""
     if selection.type is not None:
         _check_states(selection)
         found = _standing_in_of_type(heap, selection, selection.type)
@@ -173,39 +189,28 @@ def _standing_in_of_type(heap: Heap, selection: Selection, pattern: str) -> list
 
 def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) -> tuple[list[OtherRow], int, int]:
     """The blocks of allocators that stand in for malloc, as far as they may be among the first ``top``; how many are
-    meant, and their bytes. They lie in no arena."""
+    meant, and their bytes. Raises UsageError for an arena that is not there."""
     rows: list[OtherRow] = []
     count = size = 0
-    for allocator in heap.standing_in if selection.arena is None else []:
-        for state in ("used", FREE, CACHED):
-            if state in selection.states:
-                find = _used_blocks if state == "used" else _free_blocks
-                found, blocks, held = find(allocator, selection, order, sys.maxsize if top is None else top, state)
-                rows += [OtherRow(row.address, row.size, allocator.name, state) for row in found]
-                count, size = count + blocks, size + held
+    for name, asked in _asked_of(heap, selection, order, sys.maxsize if top is None else top):
+        found = next(allocator for allocator in heap.standing_in if allocator.name == name).list_blocks(asked)
+        if found is not None:
+            state = "used" if asked.used else CACHED if asked.cached else FREE
+            rows += [OtherRow(row.address, row.size, name, state, row.arena) for row in found.rows]
+            count, size = count + found.count, size + found.bytes
     return rows, count, size
 
 
-def _used_blocks(
-    allocator: Allocator, selection: Selection, order: str, most: int, state: str
-) -> tuple[Sequence[Place | _native.Member], int, int]:
-    """Those in use that are meant, the first ``most`` in an order; how many there are, and their bytes."""
-    least, largest = selection.minimum, selection.wanted.maximum
-    meant = [(each, blocks) for each, blocks in allocator.used_sizes() if least <= each <= largest]
-    if order == "address" or largest != sys.maxsize:
-        found = allocator.first_used(least, largest, most if order == "address" else sys.maxsize)
-    else:
-        found = allocator.largest_used(least, most)
-    return [Place(*pair) for pair in found], sum(blocks for _, blocks in meant), sum(a * b for a, b in meant)
-
-
-def _free_blocks(
-    allocator: Allocator, selection: Selection, order: str, most: int, state: str
-) -> tuple[Sequence[Place | _native.Member], int, int]:
-    """The free ones in that state."""
-    least, largest = selection.minimum, selection.wanted.maximum
-    found = allocator.free_blocks(least, largest, state == CACHED, order == "address", most)
-    return ([], 0, 0) if found is None else (found.rows, found.count, found.bytes)
+def _asked_of(heap: Heap, selection: Selection, order: str, most: int) -> Iterator[tuple[str, Asked]]:
+    """What to ask of which allocator that stands in for malloc."""
+    arenas: list[tuple[str, tuple[int, int] | None]] = [(found.name, None) for found in heap.standing_in]
+    if selection.arena is not None:
+        arenas = [(row.allocator, (row.root, row.index)) for row in _arenas(heap, selection.arena)]
+    for name, arena in arenas:
+        for state in ("used", FREE, CACHED):
+            if state in selection.states:
+                is_used, is_cached, largest = state == "used", state == CACHED, selection.wanted.maximum
+                yield name, Asked(selection.minimum, largest, is_used, is_cached, arena, order, most)
 
 
 def _pointer(row: Row) -> int:
@@ -214,7 +219,7 @@ def _pointer(row: Row) -> int:
 
 def _check(glibc: GlibcAllocator, selection: Selection) -> None:
     arenas = len(glibc.malloc.arenas)
-    if selection.arena is not None and selection.arena >= arenas:
+    if selection.arena is not None and selection.arena.index >= arenas:
         raise UsageError(f"there is no arena {selection.arena}: the last one is {arenas - 1}")
     _check_states(selection)
 

@@ -184,7 +184,7 @@ def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
             continue
         yield kind.name, None, kind.title
         for line in found.all_lines() if found is not None else kind.lines:
-            if not line.detail or (detail and line.id in sums):
+            if not line.detail or (detail and total(sums, line.id).virtual):
                 yield line.id, line.parent, line.title
 
 

@@ -173,7 +173,9 @@ def line_states(allocators: Iterable[Allocator]) -> dict[str, str]:
     for allocator in allocators:
         for line in ledger_lines([allocator]):
             state = State.FREE if line.state in (State.FREE, State.RESERVED) else line.state
-            names = [line.id, *[line.parent] * (line.parent != allocator.name)]
+            # Above it are those whose ids begin its own, but for the allocator's.
+            parts = line.id.removeprefix(f"{allocator.name}.").split(".")
+            names = [".".join([allocator.name, *parts[: place + 1]]) for place in range(len(parts))]
             found.update((name, state.value) for name in names if state is not None)
     return found
 

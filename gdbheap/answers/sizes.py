@@ -58,7 +58,8 @@ class OtherSizeRow(SizeRow):
 @dataclass(frozen=True)
 class OtherSizes:
     """The blocks of an allocator that stands in for malloc, by its own sizes, ascending, and their sum. ``asked`` and
-    ``freed``: over all sizes, None where nobody knows."""
+    ``freed``: over all sizes, None where nobody knows. ``module``: of which of several of a kind, None where it is the
+    only one."""
 
     allocator: str
     title: str
@@ -66,6 +67,7 @@ class OtherSizes:
     total: SizeTotal
     asked: int | None = None
     freed: int | None = None
+    module: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Sizes:
 
 def sizes(heap: Heap) -> Sizes:
     """A row for each exact size of used and free chunks. Raises Unsupported where malloc is not known."""
-    others = list(map(_others, heap.standing_in))
+    others = [row for allocator in heap.standing_in for row in _others(allocator)]
     found = heap.malloc
     if not isinstance(found, GlibcAllocator):
         return Sizes([], _total([]), 0, 0, 0, others)
@@ -116,7 +118,24 @@ def sizes(heap: Heap) -> Sizes:
     return Sizes(sized, _total(sized), len(mapped), top, overhead, others)
 
 
-def _others(allocator: Allocator) -> OtherSizes:
+def _others(allocator: Allocator) -> list[OtherSizes]:
+    """A table, or one for each of several of a kind."""
+    owners = allocator.owners()
+    return [_of_one(allocator, index, owner) for index, owner in enumerate(owners)] or [_of_all(allocator)]
+
+
+def _of_one(allocator: Allocator, index: int, owner: str) -> OtherSizes:
+    sized = [
+        OtherSizeRow(
+            row.size, row.used, row.free, row.size * row.used, row.size * row.free, row.groups, row.asked, row.spare,
+            row.freed,
+        )
+        for row in allocator.size_classes(index)
+    ]  # fmt: skip
+    return _summed(allocator, f"{allocator.title} of {owner}", sized, owner)
+
+
+def _of_all(allocator: Allocator) -> OtherSizes:
     used: Counter[int] = Counter()
     free: Counter[int] = Counter()
     for counts, rows in ((used, allocator.used_sizes()), (free, allocator.free_sizes())):
@@ -127,8 +146,12 @@ def _others(allocator: Allocator) -> OtherSizes:
         OtherSizeRow(size, used[size], free[size], size * used[size], size * free[size], *groups.get(size, ()))
         for size in sorted(used | free)
     ]
+    return _summed(allocator, allocator.title, sized)
+
+
+def _summed(allocator: Allocator, title: str, sized: list[OtherSizeRow], module: str | None = None) -> OtherSizes:
     asked, freed = (_sum(getattr(row, name) for row in sized) for name in ("asked", "freed"))
-    return OtherSizes(allocator.name, allocator.title, sized, _total(sized), asked, freed)
+    return OtherSizes(allocator.name, title, sized, _total(sized), asked, freed, module)
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

@@ -37,6 +37,10 @@ OTHERS = (
 )  # fmt: skip
 
 
+CACHES = (Column("free blocks of", True), Column("wait in", True), Column("address"), Column("blocks"), Column("bytes"))
+KINDS = {"central": "lists of spans", "transfer": "transfer caches", "thread": "cache of a thread"}
+
+
 NO_ARENAS = (
     "What has no arenas has a row for each size of its blocks, which lie in groups of equal ones; those that wait in a "
     "cache are free."
@@ -47,8 +51,11 @@ def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> 
     """A row an arena, a row for the mapped chunks, the total as malloc_stats counts; ``cut`` arenas are not listed.
     ``detail``: the listed arenas' heaps and free lists, and all threads' caches."""
     others = [_others(answer, style)] if answer.others else []
+    caches = [_caches(answer, style)] if answer.caches else []
     if answer.serving:
-        return join(*others, *([_sizes(answer, style), style.filled(NO_ARENAS)] if answer.classes else []))
+        classes = [_sizes(answer, style), style.filled(NO_ARENAS)] if answer.classes else []
+        return join(*others, *classes, *caches)
+    others += caches
     if answer.classes:
         return join(_without_arenas(answer, style), *others)
     rows = [_row(arena, answer, style) for arena in answer.arenas]
@@ -66,9 +73,22 @@ def _others(answer: Arenas, style: Style) -> str:
     def sizes(row: ExtentArena) -> list[int]:
         return [row.active, row.used, row.cached, row.dirty, row.muzzy, row.retained]
 
-    rows = [[str(row.index), f"{row.allocator} of {row.module}", *map(style.size, sizes(row))] for row in answer.others]
+    rows = [[row.choice, f"{row.allocator} of {row.module}", *map(style.size, sizes(row))] for row in answer.others]
     total = [sum(column) for column in zip(*map(sizes, answer.others))]
     return table(OTHERS, rows, style, ["total", "", *map(style.size, total)])
+
+
+def _caches(answer: Arenas, style: Style) -> str:
+    """Where free blocks wait of allocators without arenas."""
+    rows = [
+        [
+            f"{row.allocator} of {row.module}", KINDS[row.kind],
+            "-" if row.address is None else address_text(row.address), count_text(row.blocks), style.size(row.bytes),
+        ]
+        for row in answer.caches
+    ]  # fmt: skip
+    total = [count_text(sum(row.blocks for row in answer.caches)), style.size(sum(row.bytes for row in answer.caches))]
+    return table(CACHES, rows, style, ["total", "", "", *total])
 
 
 def _without_arenas(answer: Arenas, style: Style) -> str:

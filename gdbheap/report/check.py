@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdbheap.report.numbers import address_text, counted
-from gdbheap.report.style import Style
+from gdbheap.report.style import FAULT, SOUND, Style
 from gdbheap.report.tables import Column, join, table
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
     walked = f"{answer.regions:,} regions, {answer.chunks:,} chunks{slabs} and {pools} were walked"
     if not count:
         verdict = "nothing is damaged" if answer.ok else "not all of it could be read"
-        return style.heading(f"{walked}; {verdict}.")
+        return _verdict(walked, verdict, SOUND if answer.ok else FAULT, style)
     if answer.ok:
         places = counted(count, "place is", "places are")
         verdict = f"{places} as a thread inside malloc leaves it for a moment"
@@ -38,7 +38,12 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
     places = counted(count, "place is", "places are")
     left = style.bytes(answer.unexplained)
     went_on = f"The walk went on after all of it; {left} of glibc's arenas lie in between, unexplained."
-    return join(style.heading(f"{walked}; {places} damaged."), _table(damage, style), style.filled(went_on))
+    return join(_verdict(walked, f"{places} damaged", FAULT, style), _table(damage, style), style.filled(went_on))
+
+
+def _verdict(walked: str, verdict: str, what: str, style: Style) -> str:
+    """The first line, whose end has a colour."""
+    return f"{style.heading(f'{walked};')} {style.coloured(f'{verdict}.', what)}"
 
 
 def named(place: Damage) -> Damage:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import address_text, arena_text, counted
+from gdbheap.report.arena_names import arena_name
+from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
@@ -49,7 +50,7 @@ def _with(row: list[str], asked: str) -> list[str]:
 
 
 def _row(chunk: Chunk, style: Style) -> list[str]:
-    where = [address_text(chunk.address), style.size(chunk.size), arena_text(chunk.arena)]
+    where = [address_text(chunk.address), style.size(chunk.size), arena_name(chunk.arena, chunk.allocator)]
     return [*where, chunk.state, chunk.list or "-", chunk.what or "-"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gdbheap.report.style import PLAIN, Style
+from gdbheap.report.style import COLOURS, PLAIN, Style
 from gdbheap.report.tables import join
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ class Look:
 
 
 LOOKS = {
-    "used": Look("█", "#", "\033[32m", "#3a7d44", "in use"),
+    "used": Look("█", "#", COLOURS["used"], "#3a7d44", "in use"),
     "mixed": Look("▓", "%", "\033[33m", "#c9a227", "in use and free"),
-    "free": Look("▒", "o", "\033[31m", "#c0392b", "free and resident"),
+    "free": Look("▒", "o", COLOURS["free"], "#c0392b", "free and resident"),
     "gone": Look("░", ".", "\033[34m", "#c8d6e5", "free, given back"),
-    "top": Look("▄", "^", "\033[36m", "#2e86ab", "top, resident"),
+    "top": Look("▄", "^", COLOURS["top"], "#2e86ab", "top, resident"),
     "top gone": Look("▁", "_", "\033[34m", "#dfe7ee", "top, not resident"),
-    "other": Look("▪", "+", "\033[35m", "#8e6fa8", "other, overhead"),
+    "other": Look("▪", "+", COLOURS["overhead"], "#8e6fa8", "other, overhead"),
     "nothing": Look("·", "-", "\033[2m", "#f4f4f4", "not resident"),
 }
 USED, FREE, TOP = "used", "free", "top"

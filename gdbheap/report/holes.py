@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from gdbheap.report.arena_names import arena_number
 from gdbheap.report.fit import render as render_fit
-from gdbheap.report.numbers import address_text, arena_text, count_text, counted
+from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.stack_text import short_frames
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
@@ -42,7 +43,7 @@ def _listed(answer: Holes, style: Style, minimum: int) -> str:
 
 def _row(hole: Hole, style: Style) -> list[str]:
     sizes = [style.size(hole.size), style.size(hole.resident), style.share(hole.resident)]
-    where = [hole.allocator, arena_text(hole.arena)]
+    where = [hole.allocator, arena_number(hole.arena, hole.allocator)]
     return [address_text(hole.address), *sizes, *where, *map(neighbour_text, (hole.before, hole.after))]
 
 

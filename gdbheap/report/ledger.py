@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gdbheap.answers.findings.settings import lines_to_paste, shell_line
 from gdbheap.report import container, summary
 from gdbheap.report.findings import advice_of, text_of
-from gdbheap.report.style import Style
+from gdbheap.report.style import SEVERE, Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ NOT_LOOKED = (
     "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
     "whether some of it could be given back is not known."
 )
+# In percent of RSS: what is worth more than this stands out where there are colours.
+SEVERE_PERCENT = 10
 FIRST, LAST = "Findings, largest first", ", doubtful ones last"
 COLUMNS = (
     Column("what", True), Column("resident"), SHARE, Column("in free pages"), Column("swapped"), Column("virtual"),
@@ -31,10 +33,11 @@ def render(answer: Ledger, style: Style) -> str:
     """Where the memory is, in one sentence, the tree with its total, and what can be done about it."""
     if not answer.ledger:
         return join(style.filled(headline(answer, style)), container.render(answer.container, None, style))
-    rows = [_row(line, depth, style) for line, depth in _tree(answer.ledger)]
+    tree = _tree(answer.ledger)
+    rows = [_row(line, depth, style) for line, depth in tree]
     return join(
         style.filled(headline(answer, style)),
-        table(COLUMNS, rows, style, _total(answer.ledger, style)),
+        table(COLUMNS, rows, style, _total(answer.ledger, style), [line.state for line, _depth in tree]),
         container.render(answer.container, answer.rss.lazy, style),
         style.filled(decision(answer, style)),
         _findings(answer, style),
@@ -125,11 +128,22 @@ def _findings(answer: Ledger, style: Style) -> str:
         return style.filled(no_findings(answer))
     lines = [style.heading(FIRST + LAST * any(finding.doubtful for finding in findings))]
     for number, finding in enumerate(findings, 1):
-        text = f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {text_of(finding)}."
-        lines.append(style.filled(text))
+        worth = f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
+        text = style.filled(f"{worth}: {text_of(finding)}.")
+        # Where a narrow terminal breaks it in two it stays plain.
+        is_whole = text.startswith(worth)
+        lines.append(_weighed(worth, finding, style) + text[len(worth) :] if is_whole else text)
         lines.append(style.filled(f"   {advice_sentence(advice_of(finding))}"))
         lines += [f"   $ {line}" for line in commands_of(finding)]
     return "\n".join(lines)
+
+
+def _weighed(worth: str, finding: Finding, style: Style) -> str:
+    """How much a finding is worth, as plainly as that is much: what may be intended does not stand out."""
+    if finding.doubtful:
+        return worth
+    is_severe = style.rss is not None and 100 * finding.bytes >= SEVERE_PERCENT * style.rss
+    return style.coloured(worth, SEVERE) if is_severe else style.heading(worth)
 
 
 # Settings are shown as a shell takes them; the other forms are in the JSON and in docs/findings.md.

@@ -35,7 +35,8 @@ def page(svg: bytes | None, extents: Sequence[Extent], notes: Sequence[str]) -> 
     said = "".join(map(paragraph, notes))
     rows = list(map(_row, extents))
     body = table("extents", "First, last and highest values", COLUMNS, rows, len(rows))
-    figure = f"<figure>{text.strip()}</figure>\n" if svg else ""
+    # On a phone it is wider than the screen: keys scroll it.
+    figure = f'<figure role="region" tabindex="0" aria-label="Curves">{text.strip()}</figure>\n' if svg else ""
     main = f"<main>\n<h1>{TITLE}</h1>\n{said}{figure}{body}</main>\n"
     # matplotlib gives the parts of a picture styles of their own.
     return document(TITLE, main, schemes(PALETTE, DARK) + STYLE, has_styled_parts=True)

@@ -1,4 +1,5 @@
-"""How a report is to look: exact or rounded sizes, width, bold headings, and the RSS that shares refer to."""
+"""How a report is to look: exact or rounded sizes, width, bold headings, few colours, and the RSS that shares refer
+to."""
 
 from __future__ import annotations
 
@@ -11,18 +12,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = ["PLAIN", "Style", "encodable", "style_for"]
+__all__ = ["COLOURS", "FAULT", "PLAIN", "SEVERE", "SOUND", "Style", "encodable", "style_for"]
 
 BOLD = "\033[1m"
 PLAIN = "\033[0m"
+# What memory is, and how much a sentence matters, in colours of the terminal's own palette, which its user has chosen
+# for a light or a dark ground. Those that are pale on one of them (yellow, blue, white, black) are left out.
+SEVERE, FAULT, SOUND = "severe", "fault", "sound"
+COLOURS = {
+    "used": "\033[32m", "free": "\033[31m", "top": "\033[36m", "overhead": "\033[35m",
+    SEVERE: "\033[1;31m", FAULT: "\033[31m", SOUND: "\033[32m",
+}  # fmt: skip
 NARROWEST = 20
 BLOCK = "█"
 
 
 class Style:
     """``exact``: sizes in bytes with separators; ``width``: columns of the terminal or None (not cut); ``bold``:
-    whether the terminal takes it; ``rss``: the target's RSS in bytes, or None when it is not known; ``private``: that
-    is not all of it, but the resident private memory in a core; ``ascii``: whether it takes no block characters."""
+    whether the terminal takes it, and colours; ``rss``: the target's RSS in bytes, or None when it is not known;
+    ``private``: that is not all of it, but the resident private memory in a core; ``ascii``: whether it takes no block
+    characters."""
 
     # Written out, as all that every report needs: a dataclass would import more than the rest of a short command.
     __slots__ = ("ascii", "bold", "exact", "private", "rss", "width")
@@ -39,7 +48,7 @@ class Style:
         self.exact, self.width, self.bold = exact, width, bold
         self.rss, self.private, self.ascii = rss, private, ascii
 
-    def of_width(self, width: int, bold: bool) -> Style:
+    def of_width(self, width: int | None, bold: bool) -> Style:
         """The same for another width."""
         return Style(self.exact, width, bold, self.rss, self.private, self.ascii)
 
@@ -72,11 +81,16 @@ class Style:
         """``text`` in bold where the terminal takes it."""
         return f"{BOLD}{text}{PLAIN}" if self.bold else text
 
+    def coloured(self, text: str, what: str | None) -> str:
+        """``text`` in the colour of what it is (a key of COLOURS), where the terminal takes it; plain for all else."""
+        colour = COLOURS.get(what or "") if self.bold and text else None
+        return f"{colour}{text}{PLAIN}" if colour else text
+
 
 def style_for(
     stream: TextIO | None, exact: bool, rss: int | None, private: bool = False, encoding: str | None = None
 ) -> Style:
-    """The style for what ``stream`` is: a terminal's width and bold headings, or whole and plain when it is none.
+    """The style for what ``stream`` is: a terminal's width, bold headings and colours; whole and plain if it is none.
     ``encoding``: what is written in, the stream's own unless it is given."""
     plain = encodable(BLOCK, encoding or getattr(stream, "encoding", None)) != BLOCK
     if not _is_terminal(stream):

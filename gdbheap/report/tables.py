@@ -32,8 +32,15 @@ SHARE = Column("%RSS")
 PRIVATE_SHARE = Column("%private")
 
 
-def table(columns: Sequence[Column], rows: Sequence[Row], style: Style, total: Row | None = None) -> str:
-    """The lines of a table, each cut to ``style.width``; ``total`` is one more row below a second rule."""
+def table(
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    style: Style,
+    total: Row | None = None,
+    kinds: Sequence[str | None] = (),
+) -> str:
+    """The lines of a table, each cut to ``style.width``; ``total`` is one more row below a second rule. ``kinds``: what
+    the rows are of, which colours their first cells."""
     kept = [number for number, column in enumerate(columns) if column is not SHARE or style.rss]
     body = [[_cell(row[number]) for number in kept] for row in ([*rows, total] if total is not None else rows)]
     titled = [PRIVATE_SHARE if column is SHARE and style.private else column for column in columns]
@@ -41,7 +48,18 @@ def table(columns: Sequence[Column], rows: Sequence[Row], style: Style, total: R
     if total is not None:
         lines.insert(len(lines) - 1, lines[1])
     lines[0] = style.heading(_cut(lines[0], style))
-    return "\n".join([lines[0], *(_cut(line, style) for line in lines[1:])])
+    lines[1:] = [_cut(line, style) for line in lines[1:]]
+    if style.bold:
+        for place, (cells, kind) in enumerate(zip(body, kinds), 2):
+            lines[place] = _coloured(lines[place], cells[0], kind, style)
+    return "\n".join(lines)
+
+
+def _coloured(line: str, first: str, kind: str | None, style: Style) -> str:
+    """A line with its first cell in colour, but for the blanks around it."""
+    start = len(line) - len(line.lstrip(" ")) if first.strip() else 0
+    end = start + len(first.strip())
+    return f"{line[:start]}{style.coloured(line[start:end], kind)}{line[end:]}"
 
 
 def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:

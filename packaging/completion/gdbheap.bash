@@ -1,13 +1,14 @@
 # Completion of gdbheap for bash; written by scripts/shell_pages.py.
 _gdbheap()
 {
-    local word="${COMP_WORDS[COMP_CWORD]}" noun="${COMP_WORDS[1]}" option="" words
+    local word="${COMP_WORDS[COMP_CWORD]}" noun="${COMP_WORDS[1]}" option="" several="" words
     [[ ${COMP_WORDS[COMP_CWORD-1]} == "=" ]] && option="${COMP_WORDS[COMP_CWORD-2]}"
     [[ $word == "=" ]] && word="" && option="${COMP_WORDS[COMP_CWORD-1]}"
     if [[ $COMP_CWORD == 1 ]]; then
-        words="arenas stats holes pins sizes chunks pools pyobjects contexts trim map at refs why retained unreachable owners threads tasks duplicates snapshot diff report growth catch record plot top ps processes watch trace replay stacks export sql shell doctor check check-advice info install --help --version"
+        words="heap arenas stats holes pins sizes chunks pools pyobjects contexts trim map at refs why retained unreachable owners threads tasks duplicates snapshot diff report growth catch record plot top ps processes watch trace replay stacks export sql shell doctor check check-advice info install --help --version"
     else
         case "$noun" in
+        heap) words="--detail --since= --format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         arenas) words="--detail --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         stats) words="--seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose --process= --svg= --growth=" ;;
         holes) words="--min= --fit= --path --calls= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
@@ -49,18 +50,22 @@ _gdbheap()
         check) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         check-advice) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         info) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        *) words="--detail --since= --format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        *) words="--detail --since= --format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" noun=heap ;;
         esac
     fi
     if [[ -n $option ]]; then
         words=""
         case "$noun $option" in
+        "heap --format") words="folded svg speedscope pprof" ;;
+        "heap --sort") words="resident virtual swapped name" ;;
         "arenas --sort") words="system in_use free fast tcache top used_chunks free_chunks index" ;;
         "stats --sort") words="order arena what theirs ours calls bytes live live_bytes size" ;;
         "holes --sort") words="size resident address arena allocator" ;;
         "pins --allocator") words="glibc mallocng oldmalloc jemalloc tcmalloc libmimalloc pymalloc mimalloc" ;;
         "pins --sort") words="kept would_free size blocks address allocator" ;;
         "sizes --sort") words="bytes used_bytes free_bytes used free size" ;;
+        "chunks --state") words="used mmapped free fast tcache top fencepost" several=yes ;;
+        "chunks --by") words="type stack" ;;
         "chunks --format") words="folded svg speedscope pprof" ;;
         "chunks --sort") words="size address arena count" ;;
         "pools --sort") words="pools size used free" ;;
@@ -84,12 +89,15 @@ _gdbheap()
         "top --sort") words="rss growth swap malloc idle program" ;;
         "ps --sort") words="ram private shared swapped count program" ;;
         "processes --sort") words="rss pss uss swap in-use free program" ;;
+        "trace --order") words="lock time" ;;
         "stacks --format") words="folded svg speedscope pprof" ;;
         "stacks --sort") words="bytes allocated" ;;
         "export --format") words="parquet csv sqlite heapsnapshot" ;;
+        "export --tables") words="snapshots ledger findings mappings arenas threads holes types blocks objects edges" several=yes ;;
         "sql --sort") words="query" ;;
         "info --sort") words="order fact source" ;;
         esac
+        [[ -n $several && $word == *,* ]] && words=$(printf "${word%,*},%s " $words)
     elif [[ $word != -* ]]; then
         words+=" $(command ps -eo pid= 2>/dev/null)"
     fi

@@ -158,8 +158,9 @@ class Killer:
 
 
 def _in_start(errors: str) -> bool:
-    """Whether Ctrl-C came while Python itself was starting, before a line of gdbheap could run."""
-    return errors.rstrip().endswith("KeyboardInterrupt") and ", in main" not in errors
+    """Whether Python itself was still starting, before a line of gdbheap could run: Ctrl-C, or no descriptor for it."""
+    interrupted = errors.rstrip().endswith("KeyboardInterrupt") and ", in main" not in errors
+    return interrupted or "Fatal Python error: init_" in errors
 
 
 def _limiter(kind: int, value: int) -> Callable[[], None]:

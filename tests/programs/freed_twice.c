@@ -1,15 +1,27 @@
 /* freed_twice SEED HOW FILE
  *
  * A few blocks of some sizes, of which some are freed; then, by HOW: "twice" frees a block again that waits in a list of
- * free ones, "written" writes into its first bytes, "sound" does neither. FILE gets the address of that block, 8 bytes; then it waits.
+ * free ones, "written" writes into its first bytes, "sound" does neither. FILE gets the address of that block, 8 bytes; then it waits,
+ * or with SPINS, an argument more, counts for ever, with nothing of what it called
+ * left in its registers.
  */
 #include "target.h"
 
 #define BLOCKS 60
 
+#if defined(__has_attribute)
+#if __has_attribute(zero_call_used_regs)
+__attribute__((zero_call_used_regs("all")))
+#endif
+#endif
+__attribute__((noinline)) static void leave_no_register(void)
+{
+    __asm__ volatile("" ::: "memory");
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 4)
+    if (argc != 4 && argc != 5)
         abort();
     uint64_t random = seeded(strtoull(argv[1], NULL, 10));
     size_t sizes[BLOCKS];
@@ -29,5 +41,8 @@ int main(int argc, char **argv)
         *(uint64_t *)block = 0x6161616161616161;
     uint64_t address = (uint64_t)block;
     write_file(argv[3], &address, sizeof address);
+    leave_no_register();
+    for (volatile uint64_t count = 0; argc == 5;)
+        count++;
     park();
 }

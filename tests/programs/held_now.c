@@ -126,6 +126,27 @@ static void tell(const char *name, long arena, uint64_t class, uint64_t value)
         abort();
 }
 
+/* Of the huge page allocator: how many stretches of 2 MiB it has, and their active and their dirty pages. */
+static void tell_huge(size_t arena)
+{
+    static const char *const sums[] = {"npageslabs", "nactive", "ndirty"}, *const kinds[] = {"huge", "nonhuge"};
+    char format[96];
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t sum = 0;
+        for (size_t kind = 0; kind < 2; kind++) {
+            snprintf(format, sizeof format, "stats.arenas.%%zu.hpa_shard.full_slabs.%s_%s", sums[i], kinds[kind]);
+            sum += counted(8, format, arena, 0);
+            snprintf(format, sizeof format, "stats.arenas.%%zu.hpa_shard.empty_slabs.%s_%s", sums[i], kinds[kind]);
+            sum += counted(8, format, arena, 0);
+            snprintf(format, sizeof format, "stats.arenas.%%zu.hpa_shard.nonfull_slabs.%%zu.%s_%s", sums[i], kinds[kind]);
+            for (size_t place = 0; place < 64; place++)
+                sum += counted(8, format, arena, place);
+        }
+        snprintf(format, sizeof format, "hpa_%s", sums[i]);
+        tell(format, (long)arena, 0, sum);
+    }
+}
+
 static void tell_arena(size_t arena)
 {
     static const char *const pages[] = {"pactive", "pdirty", "pmuzzy", "mapped", "retained", "base", "internal", "tcache_bytes"};
@@ -145,6 +166,7 @@ static void tell_arena(size_t arena)
         tell("class", (long)arena, size, 1);
         tell("curlextents", (long)arena, size, counted(8, "stats.arenas.%zu.lextents.%zu.curlextents", arena, large));
     }
+    tell_huge(arena);
 }
 
 /* All of it counts what is at this instant; nothing is allocated for it. */

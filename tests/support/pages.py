@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
+
+from support.programs import gdbheap
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -100,3 +105,26 @@ class Page(HTMLParser):
             self._row[-1] += data
         if self._table is not None and inside == "caption":
             self._table.caption += data
+
+
+def reported(path: Path, *words: str, status: int = 0) -> dict[str, Any]:
+    """Write a page; return the answer."""
+    done = gdbheap("report", *words, "-o", str(path), "--json")
+    assert done.returncode == status and not done.stderr, done.stderr + done.stdout[-2000:]
+    answer = json.loads(done.stdout)
+    assert answer["path"] == str(path) and answer["size"] == path.stat().st_size
+    return dict(answer)
+
+
+def same_rows(table: PageTable, rows: Sequence[dict[str, Any]], keys: Sequence[str]) -> None:
+    """Assert that the table has the first of these rows, cell by cell; texts are cut where they are long."""
+    assert table.rows and len(table.rows) <= len(rows)
+    for shown, row in zip(table.rows, rows):
+        for key in keys:
+            value = row[key]
+            if isinstance(value, str):
+                words = " ".join(value.split())
+                clean = "".join(character if character.isprintable() else "?" for character in words)
+                assert shown[key] == clean or (shown[key].endswith("…") and clean.startswith(shown[key][:-1])), key
+            else:
+                assert shown[key] == value, (key, row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 
 from gdbheap import _native
@@ -13,15 +13,12 @@ from gdbheap.allocators.allocator import (
     ExtentArena,
     Kept,
     LedgerLine,
-    ListingAllocator,
     Looked,
     Member,
     Piece,
     PinRow,
     Purpose,
-    SizeClassUse,
     State,
-    StoreAllocator,
     Surroundings,
     WalkedBlocks,
 )
@@ -29,6 +26,7 @@ from gdbheap.allocators.inside import Inside, caught
 from gdbheap.allocators.jemalloc.roots import Root, find_roots, own_ranges, thread_storage
 from gdbheap.allocators.jemalloc.settings import PLAIN, variable_of
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
+from gdbheap.allocators.several import SeveralAllocators
 from gdbheap.errors import NotInUse, one_line
 from gdbheap.target.ranges import Ranges, containing
 from gdbheap.target.target import Damage
@@ -37,6 +35,7 @@ NAME = "jemalloc"
 USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"
 SLABS, CACHES, DIRTY, MUZZY = f"{FREE}.slabs", f"{FREE}.caches", f"{FREE}.dirty", f"{FREE}.muzzy"
 RETAINED = f"{FREE}.retained"
+METADATA_STATE = "metadata"
 CAUGHT = "caught inside jemalloc"
 FUNCTIONS = ("je_", "_rjem_", "mallocx")
 # Blocks of up to 4 KiB are cached (5.3 still takes the name of 5.1).
@@ -44,7 +43,7 @@ SMALL_CACHES = "lg_tcache_max:12"
 GIVE_BACK = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0"
 
 
-class JemallocLibraries(ListingAllocator, StoreAllocator):
+class JemallocLibraries(SeveralAllocators):
     """Every jemalloc of one target; ``roots`` are what was located.
 
     Raises NotInUse where there is none."""
@@ -63,6 +62,7 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
         LedgerLine(OVERHEAD, NAME, "metadata, and padding of large blocks", State.OVERHEAD),
     )
     shown_idle = False
+    roots: list[Root]
     parts = {
         "free": SLABS,
         "cached": CACHES,
@@ -101,6 +101,12 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
         given = [(root.form.name, root.address, root.bits, root.module.writable_ranges()) for root in self.roots]
         storage = thread_storage(self.target)
         found = _native.read_jemalloc(self.target.space, own_ranges(self.target), given, storage)
+        for index, astray in enumerate(found.astray):
+            if astray:
+                self._around.note(
+                    f"{astray:,} bytes of blocks of jemalloc in {self.owner(index)} are of its huge page allocator "
+                    "(opt.hpa), of which no tables were found: what is free between them counts as other memory"
+                )
         for index, caches in enumerate(found.caches):
             if not caches:
                 owner = self.owner(index)
@@ -132,20 +138,9 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
         """The areas."""
         return (Piece(area.start, area.end, None) for area in self.areas)
 
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
-        """The parts of an area; blocks in use count for the module whose they are."""
-        root = self._root_at[start]
-        owners = {part: number(line) for part, line in self.parts.items()}
-        owners["used"] = number(f"{USED}.{root}")
-        return sweep.add_blocks(self.target.space, self.store, start, owners)
-
-    def all_lines(self) -> Iterator[LedgerLine]:
-        """With a line for each module's blocks in use."""
-        for line in self.lines:
-            yield line
-            if line.id == USED:
-                for index in range(len(self.roots)):
-                    yield LedgerLine(f"{USED}.{index}", USED, f"of {self.owner(index)}", State.USED, detail=True)
+    def root_of_piece(self, start: int) -> int:
+        """That of the area."""
+        return self._root_at[start]
 
     def drawn(self) -> Iterable[Drawn]:
         """Each area."""
@@ -169,7 +164,7 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
         return [
             ExtentArena(
                 self.name, self.owner(row.root), row.arena, row.active, row.dirty, row.muzzy, row.retained, row.used,
-                row.cached,
+                row.cached, row.root,
             )
             for row in self.store.arena_use()
         ]  # fmt: skip
@@ -223,10 +218,6 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
         blocks = sum(row.cached for row in self.store.class_use())
         return Caching(sum(self.store.caches), blocks, 0, self.store.waiting())
 
-    def size_classes(self) -> list[SizeClassUse]:
-        """Of all, by size; blocks in threads' caches are free ones. A large block is a group of its own."""
-        return self._packed_classes(self.packing())
-
     def give(self, blocks: WalkedBlocks) -> None:
         """The blocks of all."""
         blocks.general["slabs of malloc"] = self.store
@@ -247,7 +238,11 @@ class JemallocLibraries(ListingAllocator, StoreAllocator):
 
     @cached_property
     def _inside(self) -> Inside:
-        return Inside.of(self.target, [root.module for root in self.roots], FUNCTIONS)
+        return Inside.of(self.target, [root.module for root in self.roots], FUNCTIONS, self._is_own)
+
+    def _is_own(self, address: int) -> bool:
+        found = self.store.find(address)
+        return found is not None and found.state == METADATA_STATE
 
     def check(self) -> Looked:
         """Every extent was looked at when it was read. A thread inside jemalloc leaves one slab or one bin of a cache

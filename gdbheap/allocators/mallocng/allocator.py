@@ -157,7 +157,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
             return PARTS[part]
         return "metadata of mallocng" if holds(self.store.areas(), address) else None
 
-    def size_classes(self) -> list[SizeClassUse]:
+    def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
         """By the sizes of slots."""
         asked = {row.size: row.asked for row in self.store.asked_by_class()}
         rows = self.store.classes()

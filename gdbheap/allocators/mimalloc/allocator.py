@@ -56,6 +56,7 @@ class MimallocAllocator(StoreAllocator):
         "free run": "mimalloc.free.spans",
         "header": "mimalloc.overhead",
         "padding": "mimalloc.overhead",
+        "slack": "mimalloc.overhead",
         "unexplained": "unexplained",
     }
     why_holes_stay = "mimalloc gives back only what no page with blocks in use has, and a free page not at once."
@@ -67,7 +68,7 @@ class MimallocAllocator(StoreAllocator):
         need_python(self.target)
         if _is_in_use(around):
             raise NotInUse("Python's blocks are pymalloc's")
-        root = next((root for root in find_roots(self.target) if is_pythons(self.target, root)), None)
+        root = next((root for root in find_roots(self.target).roots if is_pythons(self.target, root)), None)
         if root is None:
             raise NotInUse("no segments of mimalloc: nothing at a multiple of 32 MiB is tiled by a table of slices")
         self.mimalloc = Mimalloc(self.target, around.facts, root)

@@ -3,36 +3,36 @@ allocators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
     Drawn,
+    ExtentArena,
     Kept,
     LedgerLine,
-    ListingAllocator,
     Looked,
     Member,
     Piece,
     PinRow,
     Purpose,
-    SizeClassUse,
     State,
-    StoreAllocator,
     Surroundings,
     WalkedBlocks,
 )
 from gdbheap.allocators.mimalloc.allocator import is_pythons
 from gdbheap.allocators.mimalloc.roots import Root, find_roots, is_mapped
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
+from gdbheap.allocators.several import SeveralAllocators
 from gdbheap.errors import NotInUse, one_line
 from gdbheap.target.ranges import Ranges, holds, joined, subtract
 from gdbheap.target.target import Damage
 
 NAME = "libmimalloc"
 USED, RESERVE, OVERHEAD = f"{NAME}.used", f"{NAME}.free.reserve", f"{NAME}.overhead"
+SLACK = f"{NAME}.slack"
 # Releases before 2.1 have the setting under another name.
 OLD_DELAY, DELAY = "MIMALLOC_DECOMMIT_DELAY", "MIMALLOC_PURGE_DELAY"
 
@@ -41,7 +41,7 @@ def _delay(root: Root) -> str:
     return OLD_DELAY if root.form.name.startswith("2.0") else DELAY
 
 
-class MimallocLibraries(ListingAllocator, StoreAllocator):
+class MimallocLibraries(SeveralAllocators):
     """Every mimalloc of one target but CPython's own; ``roots`` are what was located.
 
     Raises NotInUse where there is none."""
@@ -55,15 +55,18 @@ class MimallocLibraries(ListingAllocator, StoreAllocator):
         LedgerLine(f"{NAME}.free.blocks", f"{NAME}.free", "free blocks of pages", State.FREE, detail=True),
         LedgerLine(f"{NAME}.free.spans", f"{NAME}.free", "slices without a page", State.FREE, detail=True),
         LedgerLine(RESERVE, f"{NAME}.free", "reserved, and never used so far", State.RESERVED, detail=True),
+        LedgerLine(SLACK, NAME, "rest of blocks in use, beyond what was asked for", State.OVERHEAD),
         LedgerLine(OVERHEAD, NAME, "headers, tables and padding", State.OVERHEAD),
     )
     shown_idle = False
+    roots: list[Root]
     parts = {
         "free": f"{NAME}.free.blocks",
         "free run": f"{NAME}.free.spans",
         "reserved": RESERVE,
         "header": OVERHEAD,
         "padding": OVERHEAD,
+        "slack": SLACK,
         "unexplained": "unexplained",
     }
     why_holes_stay = "mimalloc gives back only slices in which no page has a block in use, and those not at once."
@@ -72,7 +75,13 @@ class MimallocLibraries(ListingAllocator, StoreAllocator):
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
-        self.roots = [root for root in find_roots(self.target) if not is_pythons(self.target, root)]
+        found = find_roots(self.target)
+        self.roots = [root for root in found.roots if not is_pythons(self.target, root)]
+        for refused in found.refused:
+            around.note(
+                f"what looks like mimalloc's in {one_line(file_name(refused.module.path), NAME_LIMIT)} is laid out as "
+                f"no release that is known ({refused.nearest}): its blocks are not walked, its memory counts as other"
+            )
         if not self.roots:
             raise NotInUse("no mimalloc: no segments of it, and no map of pages")
         for index, root in enumerate(self.roots):
@@ -81,13 +90,13 @@ class MimallocLibraries(ListingAllocator, StoreAllocator):
     def _tell(self, index: int, root: Root) -> None:
         what = "a map of pages" if root.form.has_map else f"{len(root.places)} segments"
         fit = f"{root.fit.fit} of {root.fit.pages} pages of a sample are so"
-        title = f"mimalloc of {self._owner(root)}" if len(self.roots) > 1 else "mimalloc"
+        title = f"mimalloc of {self.owner(index)}" if len(self.roots) > 1 else "mimalloc"
         self._around.facts.add(title, f"laid out as {root.form.name}", what, fit)
 
-    @staticmethod
-    def _owner(root: Root) -> str:
-        """The module that a mimalloc is in, in words."""
-        return "an unknown module" if root.module is None else one_line(file_name(root.module.path), NAME_LIMIT)
+    def owner(self, index: int) -> str:
+        """The module that the mimalloc with this number is in, in words."""
+        module = self.roots[index].module
+        return "an unknown module" if module is None else one_line(file_name(module.path), NAME_LIMIT)
 
     @cached_property
     def store(self) -> _native.Mimalloc:
@@ -114,47 +123,46 @@ class MimallocLibraries(ListingAllocator, StoreAllocator):
         return found + list(map(Damage.of, self.store.damage))
 
     @cached_property
-    def _reserved(self) -> Ranges:
-        arenas = sorted(pair for root in self.roots for pair in root.arenas)
-        return subtract(arenas, [(segment.start, segment.end) for segment in self.segments])
+    def _beside(self) -> list[tuple[int, Ranges, Ranges]]:
+        """Of each, what its arenas have beside segments, and its maps of pages, which lie in no arena."""
+        taken, found = [(segment.start, segment.end) for segment in self.segments], []
+        for index, root in enumerate(self.roots):
+            reserved = subtract(sorted(root.arenas), taken)
+            maps = root.places if root.form.has_map else []
+            pairs = [pair for place in maps for pair in _native.page_map_tables(self.target.space, place)]
+            tables = subtract(joined(sorted(pairs)), sorted(taken + reserved))
+            found.append((index, reserved, tables))
+            taken = sorted(taken + reserved + tables)
+        return found
 
     @cached_property
-    def _tables(self) -> Ranges:
-        """The maps of pages, which lie in no arena."""
-        space, maps = self.target.space, [place for root in self.roots if root.form.has_map for place in root.places]
-        tables = joined(sorted(pair for place in maps for pair in _native.page_map_tables(space, place)))
-        return subtract(tables, [(segment.start, segment.end) for segment in self.segments])
+    def _reserved(self) -> Ranges:
+        return sorted(pair for _index, reserved, _tables in self._beside for pair in reserved)
 
     def ranges(self) -> Ranges:
         """The segments and arenas, the areas that segments are cut from, and the maps of pages."""
         segments = [(segment.start, segment.end) for segment in self.segments]
-        return sorted([*segments, *self._reserved, *self._tables])
+        return sorted(segments + [pair for _index, *both in self._beside for ranges in both for pair in ranges])
 
     def pieces(self) -> Iterable[Piece]:
         """The segments and arenas, and what is reserved beside segments."""
         yield from (Piece(segment.start, segment.end, None) for segment in self.segments)
-        yield from (Piece(start, end, RESERVE) for start, end in self._reserved)
-        yield from (Piece(start, end, OVERHEAD) for start, end in self._tables)
+        for index, reserved, tables in self._beside:
+            yield from (Piece(start, end, self.line_of(RESERVE, index)) for start, end in reserved)
+            yield from (Piece(start, end, self.line_of(OVERHEAD, index)) for start, end in tables)
 
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
-        """The parts of a segment; blocks in use count for the library whose they are."""
-        root = next(segment.root for segment in self.segments if segment.start == start)
-        owners = {part: number(line) for part, line in self.parts.items()}
-        owners["used"] = number(f"{USED}.{root}")
-        return sweep.add_blocks(self.target.space, self.store, start, owners)
+    def root_of_piece(self, start: int) -> int:
+        """That of the segment."""
+        return self._root_at[start]
 
-    def all_lines(self) -> Iterator[LedgerLine]:
-        """With a line for each library's blocks in use."""
-        for line in self.lines:
-            yield line
-            if line.id == USED:
-                for index, root in enumerate(self.roots):
-                    yield LedgerLine(f"{USED}.{index}", USED, f"of {self._owner(root)}", State.USED, detail=True)
+    @cached_property
+    def _root_at(self) -> dict[int, int]:
+        return {segment.start: segment.root for segment in self.segments}
 
     def drawn(self) -> Iterable[Drawn]:
         """Each segment and arena; what is reserved beside segments is not drawn."""
         for segment in self.segments:
-            title = f"mimalloc of {self._owner(self.roots[segment.root])}"
+            title = f"mimalloc of {self.owner(segment.root)}"
             yield Drawn(segment.start, segment.end, title, self.name)
 
     def find(self, address: int) -> Block | None:
@@ -163,7 +171,9 @@ class MimallocLibraries(ListingAllocator, StoreAllocator):
         if found is None:
             return None
         end = found.address + found.size
-        return Block(found.address, found.size, found.state, self.name, None, found.list, end, asked=found.asked)
+        return Block(
+            found.address, found.size, found.state, self.name, found.arena, found.list, end, asked=found.asked
+        )  # fmt: skip
 
     def own_part(self, address: int) -> str | None:
         """What a segment has beside blocks, and what is reserved."""
@@ -180,19 +190,29 @@ class MimallocLibraries(ListingAllocator, StoreAllocator):
         """Of the pages of each heap of a thread."""
         return self.store.packing(self.target.pages)
 
-    def size_classes(self) -> list[SizeClassUse]:
-        """Of all, by size, with what was asked for where all of them tell that."""
-        asked = None
-        if all(root.padded for root in self.roots):
-            asked = {row.size: row.asked for row in self.store.asked_by_class(self.target.space)}
-        return self._packed_classes(self.packing(), asked)
+    def asked_sizes(self, root: int | None) -> dict[int, int] | None:
+        """Where all that are meant tell that."""
+        if not all(one.padded for index, one in enumerate(self.roots) if root in (None, index)):
+            return None
+        return {row.size: row.asked for row in self.store.asked_by_class(self.target.space, root)}
+
+    def extent_arenas(self) -> list[ExtentArena]:
+        """The heaps of threads: a page belongs to one, which alone takes blocks from it; the last are the pages that
+        none has. What is free beside pages belongs to all."""
+        return [
+            ExtentArena(
+                self.name, self.owner(row.root), row.number, row.active, row.empty, 0, 0, row.used, 0, row.root,
+                row.heap or None,
+            )
+            for row in self.store.heap_use()
+        ]  # fmt: skip
 
     def owner_at(self, address: int) -> str | None:
         """The module whose mimalloc has an address."""
         if len(self.roots) == 1:
-            return self._owner(self.roots[0])
+            return self.owner(0)
         found = next((row for row in self.segments if row.start <= address < row.end), None)
-        return None if found is None else self._owner(self.roots[found.root])
+        return None if found is None else self.owner(found.root)
 
     def variables(self) -> list[str]:
         """The one that says when unused memory goes back."""
@@ -200,7 +220,7 @@ class MimallocLibraries(ListingAllocator, StoreAllocator):
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
         """Without a delay."""
-        roots = [root for root in self.roots if self._owner(root) == owner] or self.roots
+        roots = [root for index, root in enumerate(self.roots) if self.owner(index) == owner] or self.roots
         return {_delay(roots[0]): "0"} if purpose is Purpose.UNUSED else {}
 
     def give(self, blocks: WalkedBlocks) -> None:

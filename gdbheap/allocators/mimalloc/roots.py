@@ -28,6 +28,8 @@ ARENA_WORDS = 12
 SLICES_IN_FIELD = 64
 # Of the pages of a sample so many in ten must be as the form says.
 ENOUGH = 9
+# With so many entries that lead to memory it is a map of pages, whatever these are like.
+SOME = 8
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,29 @@ def segment_ranges(mappings: Mappings) -> Ranges:
     ]
 
 
-def find_roots(target: Target) -> list[Root]:
-    """All there are, those with segments first, the larger before the smaller."""
+@dataclass(frozen=True)
+class Refused:
+    """A map of pages in static data of a module that no form fits; ``nearest``: the one that fits best, and how well,
+    in words."""
+
+    module: LoadedObject
+    nearest: str
+
+
+@dataclass(frozen=True)
+class Roots:
+    """All that were found, those with segments first, the larger before the smaller; and what was ``refused``."""
+
+    roots: list[Root]
+    refused: list[Refused]
+
+
+def find_roots(target: Target) -> Roots:
+    """Every mimalloc of a target."""
     found = [_placed(target, root) for root in _with_segments(target)]
-    return _joined(found) + list(_with_maps(target))
+    maps = list(_with_maps(target))
+    roots = [each for each in maps if isinstance(each, Root)]
+    return Roots(_joined(found) + roots, [each for each in maps if isinstance(each, Refused)])
 
 
 # Segments.
@@ -97,10 +118,16 @@ def _with_segments(target: Target) -> list[Root]:
 
 
 def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root | None:
-    """The form that fits most pages; None where none fits enough of them."""
+    """The form that fits most pages; None where none fits one of them."""
+    root = _nearest(target, forms, places)
+    return root if root.fit.fit else None
+
+
+def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root:
+    """The form that fits most pages."""
     fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
     form, fit = max(fits, key=lambda pair: pair[1].fit)
-    return Root(form, places, fit) if fit.fit else None
+    return Root(form, places, fit)
 
 
 def _placed(target: Target, root: Root) -> Root:
@@ -174,13 +201,26 @@ def _joined(roots: list[Root]) -> list[Root]:
 # Maps.
 
 
-def _with_maps(target: Target) -> Iterator[Root]:
+def _with_maps(target: Target) -> Iterator[Root | Refused]:
     """Where words of static data lead to."""
     forms = [form for form in _native.mimalloc_forms() if form.has_map]
     seen: set[int] = set()
     for loaded in target.objects:
         for row in _native.find_page_maps(target.space, loaded.writable_ranges()):
-            root = None if row.map in seen else _best(target, forms, [row.map])
+            if row.map in seen:
+                continue
             seen.add(row.map)
-            if root is not None and root.fit.fit * 10 >= root.fit.pages * ENOUGH:
+            root = _nearest(target, forms, [row.map])
+            if _is_enough(root.fit, len(target.threads)):
                 yield replace(root, module=loaded)
+            elif root.fit.entries >= SOME:
+                fit = f"{root.form.name} fits best: {root.fit.fit} of {root.fit.entries} entries of its map of pages"
+                yield Refused(loaded, fit)
+
+
+def _is_enough(fit: _native.FormFit, threads: int) -> bool:
+    """Whether a form finds a page for nearly each entry of a map, and nearly all that were asked are as it says:
+    another layout may fit a few pages by chance. A page may be on its way for each thread."""
+    left_out = max(0, fit.entries - fit.placed)
+    is_placed = left_out * 4 <= fit.placed and left_out * 10 <= max(fit.entries, 10 * threads)
+    return fit.fit > 0 and is_placed and fit.fit * 10 >= fit.pages * ENOUGH

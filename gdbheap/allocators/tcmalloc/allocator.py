@@ -3,7 +3,8 @@ allocators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
 
 from gdbheap import _native
@@ -11,22 +12,21 @@ from gdbheap.allocators.allocator import (
     Block,
     Caching,
     Drawn,
+    FreeCache,
     Kept,
     LedgerLine,
-    ListingAllocator,
     Looked,
     Member,
     Piece,
     PinRow,
     Purpose,
-    SizeClassUse,
     State,
-    StoreAllocator,
     Surroundings,
     WalkedBlocks,
 )
 from gdbheap.allocators.inside import Inside, caught
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
+from gdbheap.allocators.several import SeveralAllocators
 from gdbheap.allocators.tcmalloc.roots import Root, find_roots, own_ranges
 from gdbheap.errors import NotInUse, one_line
 from gdbheap.target.ranges import Ranges, containing
@@ -37,6 +37,7 @@ USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"
 SPANS, TRANSFER, CACHES = f"{FREE}.spans", f"{FREE}.transfer", f"{FREE}.caches"
 PAGES, RETURNED = f"{FREE}.pages", f"{FREE}.returned"
 METADATA, REST = f"{OVERHEAD}.metadata", f"{OVERHEAD}.rest"
+METADATA_STATE = "metadata"
 CAUGHT = "caught inside tcmalloc"
 FUNCTIONS = ("tc_", "tcmalloc::", "TCMalloc", "MallocExtension", "MallocHook", "SpinLock", "base::internal::SpinLock")
 # At a rate of 10, the highest, one page goes back for each hundred that are freed: that is no remedy.
@@ -44,7 +45,7 @@ AT_ONCE, RELEASE_RATE = "TCMALLOC_AGGRESSIVE_DECOMMIT", "TCMALLOC_RELEASE_RATE"
 CACHE_BYTES = "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
 
 
-class TcmallocLibraries(ListingAllocator, StoreAllocator):
+class TcmallocLibraries(SeveralAllocators):
     """Every tcmalloc of one target; ``roots`` are what was located.
 
     Raises NotInUse where there is none."""
@@ -65,6 +66,7 @@ class TcmallocLibraries(ListingAllocator, StoreAllocator):
         LedgerLine(REST, OVERHEAD, "left over in spans", State.OVERHEAD, detail=True),
     )
     shown_idle = False
+    roots: list[Root]
     parts = {
         "free": SPANS,
         "waiting": TRANSFER,
@@ -134,20 +136,9 @@ class TcmallocLibraries(ListingAllocator, StoreAllocator):
         """The areas."""
         return (Piece(area.start, area.end, None) for area in self.areas)
 
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
-        """The parts of an area; blocks in use count for the module whose they are."""
-        root = self._root_at[start]
-        owners = {part: number(line) for part, line in self.parts.items()}
-        owners["used"] = number(f"{USED}.{root}")
-        return sweep.add_blocks(self.target.space, self.store, start, owners)
-
-    def all_lines(self) -> Iterator[LedgerLine]:
-        """With a line for each module's blocks in use."""
-        for line in self.lines:
-            yield line
-            if line.id == USED:
-                for index in range(len(self.roots)):
-                    yield LedgerLine(f"{USED}.{index}", USED, f"of {self.owner(index)}", State.USED, detail=True)
+    def root_of_piece(self, start: int) -> int:
+        """That of the area."""
+        return self._root_at[start]
 
     def drawn(self) -> Iterable[Drawn]:
         """Each area."""
@@ -169,9 +160,19 @@ class TcmallocLibraries(ListingAllocator, StoreAllocator):
         """Of all spans with several blocks; what waits in a cache keeps its place."""
         return self.store.packing(self.target.pages)
 
-    def size_classes(self) -> list[SizeClassUse]:
-        """Of all, by size; blocks in caches are free ones. A large block is a group of its own."""
-        return self._packed_classes(self.packing())
+    def free_caches(self) -> list[FreeCache]:
+        """The lists of spans, the transfer caches, and each thread's cache, of all."""
+        lists: Counter[tuple[int, str]] = Counter()
+        for row in self.store.sizes():
+            lists[row.root, "central"] += row.listed
+            lists[row.root, "transfer"] += row.transfer
+        found = []
+        for root, sums in enumerate(self.store.sums()):
+            for kind, size in (("central", sums.listed), ("transfer", sums.transfer)):
+                found.append(FreeCache(self.name, self.owner(root), kind, None, lists[root, kind], size))
+            own = (row for row in self.store.holding if row.root == root)
+            found += [FreeCache(self.name, self.owner(root), "thread", r.address, r.blocks, r.bytes) for r in own]
+        return found
 
     @cached_property
     def _area_ranges(self) -> Ranges:
@@ -215,7 +216,11 @@ class TcmallocLibraries(ListingAllocator, StoreAllocator):
 
     @cached_property
     def _inside(self) -> Inside:
-        return Inside.of(self.target, [root.module for root in self.roots], FUNCTIONS)
+        return Inside.of(self.target, [root.module for root in self.roots], FUNCTIONS, self._is_own)
+
+    def _is_own(self, address: int) -> bool:
+        found = self.store.find(address)
+        return found is not None and found.state == METADATA_STATE
 
     def check(self) -> Looked:
         """Every span was looked at when it was read. A thread inside tcmalloc leaves one half changed, or one list of

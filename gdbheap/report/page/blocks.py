@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.report.arena_names import arena_number
 from gdbheap.report.holes import neighbour_text, sentence
 from gdbheap.report.numbers import arena_text
 from gdbheap.report.page.html import ADDRESS, COUNT, SIZE, Column, Section, details, listed, paragraph, refused, table
@@ -50,8 +51,8 @@ def holes_section(holes: Asked[Holes], pins: Asked[Pins], most: int, style: Styl
         return refused("holes", title, holes.why)
     found = holes.answer
     rows = [
-        (hole.address, hole.size, hole.resident, hole.allocator, arena_text(hole.arena), neighbour_text(hole.before),
-         neighbour_text(hole.after))
+        (hole.address, hole.size, hole.resident, hole.allocator, arena_number(hole.arena, hole.allocator),
+         neighbour_text(hole.before), neighbour_text(hole.after))
         for hole in found.holes
     ]  # fmt: skip
     total = ("total", found.bytes, found.resident, "", "", "", "")

@@ -132,10 +132,6 @@ def percent(part: int, whole: int) -> str:
     return f"{100 * part / max(whole, 1):.3f}%"
 
 
-def _head(column: Column) -> str:
-    return f'<th scope="col" data-k="{column.key}"{_side(column)}>{safe(column.title)}</th>'
-
-
 def _row(columns: Sequence[Column], row: TableRow) -> str:
     return f"<tr>{''.join(_cell(column, value) for column, value in zip(columns, row))}</tr>"
 

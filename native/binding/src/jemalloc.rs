@@ -2,8 +2,9 @@
 
 use crate::memory::{Pages, Space};
 use crate::packing::{packed, Packing};
+use crate::records::Given;
 use crate::rows::{
-    all, answers, block, damage_rows, free_blocks, size_class, used, Damage, FreeBlocks, Hole, Member, Range, SizeClass,
+    all, answers, block, damage_rows, size_class, used, BlockList, Damage, Hole, Member, Range, SizeClass,
 };
 use crate::watch::watched;
 use gdbheap_core::allocators::jemalloc::{self, JemallocHole, JemallocRoot, Shape};
@@ -83,8 +84,8 @@ answers! {
 }
 
 fn hole(found: JemallocHole) -> Hole {
-    let JemallocHole { start, end, before, after } = found;
-    Hole { start, end, address: start, arena: None, before: before.map(block), after: after.map(block) }
+    let JemallocHole { start, end, arena, before, after } = found;
+    Hole { start, end, address: start, arena, before: before.map(block), after: after.map(block) }
 }
 
 /// All of one jemalloc or several, by address.
@@ -99,9 +100,10 @@ impl Jemalloc {
         self.0.areas().iter().map(row).collect()
     }
 
-    /// By block size; blocks in threads' caches are free.
-    fn classes(&self) -> Vec<SizeClass> {
-        self.0.classes().into_iter().map(size_class).collect()
+    /// By block size, of the one at the place `root`, or of all; blocks in threads' caches are free.
+    #[pyo3(signature = (root=None))]
+    fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
+        self.0.classes(root).into_iter().map(size_class).collect()
     }
 
     /// By arena and block size.
@@ -138,6 +140,12 @@ impl Jemalloc {
         self.0.caches.clone()
     }
 
+    /// Bytes of extents of the huge page allocator of which it is not known what lies between them, by the places of jemallocs.
+    #[getter]
+    fn astray(&self) -> Vec<u64> {
+        self.0.astray.clone()
+    }
+
     #[getter]
     fn moving(&self) -> InMotion {
         self.0.moving.into()
@@ -164,19 +172,9 @@ impl Jemalloc {
         self.0.used_in_run(address).into_iter().map(used).collect()
     }
 
-    /// Free blocks of `least` to `largest` bytes: with `cached` those in threads' caches, else all others; the first `most` by
-    /// address, or the largest.
-    fn free_blocks(
-        &self,
-        py: Python<'_>,
-        least: u64,
-        largest: u64,
-        cached: bool,
-        by_address: bool,
-        most: usize,
-    ) -> FreeBlocks {
-        let asked = Asked { least, largest, cached, by_address, most };
-        free_blocks(py.detach(|| self.0.free_blocks(&asked)))
+    /// The blocks that are meant.
+    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
+        py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
 
     /// The first `most` used blocks of `least` to `largest` bytes, ascending.

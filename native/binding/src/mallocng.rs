@@ -1,8 +1,9 @@
 //! musl's mallocng.
 
 use crate::memory::Space;
+use crate::records::Given;
 use crate::rows::{
-    all, answers, block, damage_rows, free_blocks, size_class, used, Damage, FreeBlocks, Hole, Member, Range, SizeClass,
+    all, answers, block, damage_rows, size_class, used, BlockList, Damage, Hole, Member, Range, SizeClass,
 };
 use crate::watch::watched;
 use gdbheap_core::allocators::mallocng::{self, SlotHole};
@@ -103,19 +104,9 @@ impl Mallocng {
         self.0.used_with(address).into_iter().map(used).collect()
     }
 
-    /// Free blocks of `least` to `largest` bytes: with `cached` those in threads' caches, else all others; the first `most` by
-    /// address, or the largest.
-    fn free_blocks(
-        &self,
-        py: Python<'_>,
-        least: u64,
-        largest: u64,
-        cached: bool,
-        by_address: bool,
-        most: usize,
-    ) -> FreeBlocks {
-        let asked = Asked { least, largest, cached, by_address, most };
-        free_blocks(py.detach(|| self.0.free_blocks(&asked)))
+    /// The blocks that are meant.
+    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
+        py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
 
     /// The first `most` used blocks in slots of `least` to `largest` bytes, ascending.

@@ -3,8 +3,9 @@
 use crate::mallocng::AskedOfClass;
 use crate::memory::{Pages, Space};
 use crate::packing::{packed, Packing};
+use crate::records::Given;
 use crate::rows::{
-    all, answers, block, damage_rows, free_blocks, size_class, used, Damage, FreeBlocks, Hole, Member, Range, SizeClass,
+    all, answers, block, damage_rows, size_class, used, BlockList, Damage, Hole, Member, Range, SizeClass,
 };
 use crate::watch::watched;
 use gdbheap_core::allocators::mimalloc::{self, MimallocHole, MimallocRoot};
@@ -33,8 +34,9 @@ answers! {
     struct FoundMap of mimalloc::FoundMap { address: u64, map: u64, count: u64 }
 
     /// Of how many pages it was asked whether they are as a form says, how many are, and how many used blocks tell
-    /// what was asked for, as those of secure and debug builds do: none where not most of them do.
-    struct FormFit of mimalloc::Fit { pages: u64, fit: u64, padded: u64 }
+    /// what was asked for, as those of secure and debug builds do: none where not most of them do. `entries`: what a map of pages
+    /// has, and `placed`: how many of these the form finds a page of.
+    struct FormFit of mimalloc::Fit { entries: u64, placed: u64, pages: u64, fit: u64, padded: u64 }
 
     /// What looks like a segment's header: the cookie xor the address, used pages, and whether its slices tile it. One that
     /// was given back keeps its header for a while, and has no used pages.
@@ -45,7 +47,7 @@ answers! {
 
     /// What lies in a segment. The state is used, free, `free span`, reserved, `segment header`, padding or unexplained; the
     /// list that of a free block, None for one never handed out. `asked`: the bytes that were asked for, where the block
-    /// says. `root`: the place of its mimalloc among those that were read.
+    /// says. `root`: the place of its mimalloc among those that were read; `arena`: the number of the heap that has its page.
     struct PageBlock {
         address: u64,
         size: u64,
@@ -53,6 +55,20 @@ answers! {
         list: Option<&'static str>,
         asked: Option<u64>,
         root: u32,
+        arena: Option<u32>,
+    }
+
+    /// What a heap of a thread has: its pages, in bytes those with blocks in use and those without, and the blocks in use. `heap`:
+    /// its address, 0 of the pages that none has, as their threads have ended or given them up; `number`: its place among those of
+    /// the mimalloc at the place `root`.
+    struct HeapUse of mimalloc::HeapUse {
+        root: u32,
+        number: u32,
+        heap: u64,
+        pages: u64,
+        active: u64,
+        empty: u64,
+        used: u64,
     }
 
     /// A page whose lists do not fit its count; off `by_one`, as a thread leaves it that stands inside mimalloc.
@@ -60,8 +76,8 @@ answers! {
 }
 
 fn hole(found: MimallocHole) -> Hole {
-    let MimallocHole { start, end, before, after } = found;
-    Hole { start, end, address: start, arena: None, before: before.map(block), after: after.map(block) }
+    let MimallocHole { start, end, arena, before, after } = found;
+    Hole { start, end, address: start, arena, before: before.map(block), after: after.map(block) }
 }
 
 /// All of one mimalloc or several, by address.
@@ -79,9 +95,15 @@ impl Mimalloc {
         self.0.segments().iter().map(row).collect()
     }
 
-    /// By block size.
-    fn classes(&self) -> Vec<SizeClass> {
-        self.0.classes().into_iter().map(size_class).collect()
+    /// By block size, of the one at the place `root`, or of all.
+    #[pyo3(signature = (root=None))]
+    fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
+        self.0.classes(root).into_iter().map(size_class).collect()
+    }
+
+    /// By heap.
+    fn heap_use(&self) -> Vec<HeapUse> {
+        all(self.0.heap_use())
     }
 
     /// By tag.
@@ -110,12 +132,14 @@ impl Mimalloc {
     fn find(&self, space: &Space, address: u64) -> Option<PageBlock> {
         let (root, (address, size, state, list)) = self.0.find(&space.0, address)?;
         let asked = if state == "used" { self.0.asked_at(&space.0, address) } else { None };
-        Some(PageBlock { address, size, state, list, asked, root })
+        Some(PageBlock { address, size, state, list, asked, root, arena: self.0.arena_at(address) })
     }
 
-    /// What was asked for, by block size, where blocks say so; one that does not say counts as wholly asked for.
-    fn asked_by_class(&self, py: Python<'_>, space: &Space) -> PyResult<Vec<AskedOfClass>> {
-        let rows = watched(py, None, |watcher| self.0.asked_by_class(watcher, &space.0))?;
+    /// What was asked for, by block size, where blocks say so, of the one at the place `root`, or of all; one that does not say
+    /// counts as wholly asked for.
+    #[pyo3(signature = (space, root=None))]
+    fn asked_by_class(&self, py: Python<'_>, space: &Space, root: Option<u32>) -> PyResult<Vec<AskedOfClass>> {
+        let rows = watched(py, None, |watcher| self.0.asked_by_class(watcher, &space.0, root))?;
         Ok(rows.into_iter().map(|(size, used, asked)| AskedOfClass { size, used, asked }).collect())
     }
 
@@ -131,19 +155,9 @@ impl Mimalloc {
         self.0.used_in_page(address).into_iter().map(used).collect()
     }
 
-    /// Free blocks of `least` to `largest` bytes: with `cached` those in threads' caches, else all others; the first `most` by
-    /// address, or the largest.
-    fn free_blocks(
-        &self,
-        py: Python<'_>,
-        least: u64,
-        largest: u64,
-        cached: bool,
-        by_address: bool,
-        most: usize,
-    ) -> FreeBlocks {
-        let asked = Asked { least, largest, cached, by_address, most };
-        free_blocks(py.detach(|| self.0.free_blocks(&asked)))
+    /// The blocks that are meant.
+    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
+        py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
 
     /// The first `most` used blocks of `least` to `largest` bytes, ascending.

@@ -1,9 +1,10 @@
 //! musl's malloc before 1.2.1.
 
 use crate::memory::Space;
-use crate::rows::{answers, block, damage_rows, free_blocks, used, Damage, FreeBlocks, Hole, Member, Range};
+use crate::records::Given;
+use crate::rows::{answers, block, damage_rows, used, BlockList, Damage, Hole, Member, Range};
 use crate::watch::watched;
-use gdbheap_core::allocators::oldmalloc::{self, Given, OldHole};
+use gdbheap_core::allocators::oldmalloc::{self, OldHole};
 use gdbheap_core::allocators::Asked;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -44,19 +45,9 @@ impl Oldmalloc {
         Some(OldChunk { address, size, end, state })
     }
 
-    /// Free blocks of `least` to `largest` bytes: with `cached` those in threads' caches, else all others; the first `most` by
-    /// address, or the largest.
-    fn free_blocks(
-        &self,
-        py: Python<'_>,
-        least: u64,
-        largest: u64,
-        cached: bool,
-        by_address: bool,
-        most: usize,
-    ) -> FreeBlocks {
-        let asked = Asked { least, largest, cached, by_address, most };
-        free_blocks(py.detach(|| self.0.free_blocks(&asked)))
+    /// The blocks that are meant.
+    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
+        py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
 
     /// The first `most` used blocks of chunks of `least` to `largest` bytes, ascending.
@@ -98,7 +89,7 @@ pub fn read_oldmalloc(
     anonymous: Vec<Range>,
     data: Vec<Range>,
 ) -> PyResult<Oldmalloc> {
-    let given = Given { anonymous: &anonymous, data: &data };
+    let given = oldmalloc::Given { anonymous: &anonymous, data: &data };
     let found = watched(py, None, |watcher| oldmalloc::read_oldmalloc(watcher, &space.0, mal, &given))?;
     Ok(Oldmalloc(Arc::new(found)))
 }

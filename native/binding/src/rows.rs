@@ -1,6 +1,8 @@
 //! Records that Python is handed: frozen classes with a name for each field, and those that several parts share.
 
-use gdbheap_core::allocators;
+use crate::records::{records, Read};
+use crate::watch::raised;
+use gdbheap_core::allocators::{self, Asked, Order};
 use pyo3::prelude::*;
 
 /// `[start, end)`.
@@ -74,14 +76,27 @@ answers! {
     /// A block of a group that keeps pages: in use, or only kept by a cache.
     struct Member { address: u64, size: u64, used: bool }
 
-    /// How many free blocks are meant, their bytes, and the first of them.
-    struct FreeBlocks { count: u64, bytes: u64, rows: Vec<Member> }
+    /// A block in a list, and the number of its arena where its allocator has arenas.
+    struct BlockRow of allocators::BlockRow { address: u64, size: u64, arena: Option<u32> }
+
+    /// How many blocks are meant, their bytes, and the first of them.
+    struct BlockList { count: u64, bytes: u64, rows: Vec<BlockRow> }
 }
 
-/// Free blocks as rows.
-pub fn free_blocks(found: allocators::FreeBlocks) -> FreeBlocks {
-    let row = |(address, size): Place| Member { address, size, used: false };
-    FreeBlocks { count: found.count, bytes: found.bytes, rows: found.rows.into_iter().map(row).collect() }
+impl From<allocators::BlockList> for BlockList {
+    fn from(found: allocators::BlockList) -> BlockList {
+        BlockList { count: found.count, bytes: found.bytes, rows: all(found.rows) }
+    }
+}
+
+impl Read for Order {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<Order> {
+        object.extract::<String>()?.parse().map_err(raised)
+    }
+}
+
+records! {
+    Asked { least, largest, used, cached, arena, order, most }
 }
 
 pub fn damage_rows<'a>(damage: impl IntoIterator<Item = &'a allocators::Damage>) -> Vec<Damage> {

@@ -2,8 +2,9 @@
 
 use crate::memory::{Pages, Space};
 use crate::packing::{packed, Packing};
+use crate::records::Given;
 use crate::rows::{
-    all, answers, block, damage_rows, free_blocks, size_class, used, Damage, FreeBlocks, Hole, Member, Range, SizeClass,
+    all, answers, block, damage_rows, size_class, used, BlockList, Damage, Hole, Member, Range, SizeClass,
 };
 use crate::watch::watched;
 use gdbheap_core::allocators::tcmalloc::{self, Shape, TcmallocHole, TcmallocRoot};
@@ -57,6 +58,9 @@ answers! {
         cached: u64,
     }
 
+    /// A thread's cache, of the tcmalloc at the place `root` among those that were read: where it is, its blocks, and their bytes.
+    struct TcmallocCache of tcmalloc::CacheUse { root: u32, address: u64, blocks: u64, bytes: u64 }
+
     /// What was not as it is at rest: locks of central lists that are held, chains of free blocks that are not as they say,
     /// and entries of chains that are free elsewhere, or no blocks.
     struct TcmallocInMotion of tcmalloc::InMotion { locked: u64, chains: u64, astray: u64 }
@@ -79,9 +83,10 @@ impl Tcmalloc {
         self.0.areas().iter().map(row).collect()
     }
 
-    /// By block size; blocks that wait anywhere are free.
-    fn classes(&self) -> Vec<SizeClass> {
-        self.0.classes().into_iter().map(size_class).collect()
+    /// By block size, of the one at the place `root`, or of all; blocks that wait anywhere are free.
+    #[pyo3(signature = (root=None))]
+    fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
+        self.0.classes(root).into_iter().map(size_class).collect()
     }
 
     /// By block size, with where free ones wait.
@@ -104,6 +109,12 @@ impl Tcmalloc {
     /// What each has in all, by the places of tcmallocs.
     fn sums(&self) -> Vec<TcmallocUse> {
         all(self.0.sums())
+    }
+
+    /// The caches of threads.
+    #[getter]
+    fn holding(&self) -> Vec<TcmallocCache> {
+        all(self.0.holding.iter().copied())
     }
 
     /// How many caches of threads were found, by the places of tcmallocs; None where its central lists were not.
@@ -138,19 +149,9 @@ impl Tcmalloc {
         self.0.used_in_run(address).into_iter().map(used).collect()
     }
 
-    /// Free blocks of `least` to `largest` bytes: with `cached` those in threads' caches, else all others; the first `most` by
-    /// address, or the largest.
-    fn free_blocks(
-        &self,
-        py: Python<'_>,
-        least: u64,
-        largest: u64,
-        cached: bool,
-        by_address: bool,
-        most: usize,
-    ) -> FreeBlocks {
-        let asked = Asked { least, largest, cached, by_address, most };
-        free_blocks(py.detach(|| self.0.free_blocks(&asked)))
+    /// The blocks that are meant.
+    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
+        py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
 
     /// The first `most` used blocks of `least` to `largest` bytes, ascending.

@@ -3,8 +3,9 @@
 mod support;
 
 use gdbheap_core::allocators::glibc::{
-    count_sizes, find_fits, list_chunks, walk_chunks, CacheList, Chunks, Order, Stretch, Wanted, STATES,
+    count_sizes, find_fits, list_chunks, walk_chunks, CacheList, Chunks, Stretch, Wanted, STATES,
 };
+use gdbheap_core::allocators::Order;
 use support::{Chance, Heap, Unwatched};
 
 const START: u64 = 0x5555_5555_0000;

@@ -154,10 +154,11 @@ fn segments_of_anything() {
         fit_of(&space, form, &places);
         let roots = [MimallocRoot { form, padded: chance.one_in(2), places }];
         let found = read_mimalloc(&Unwatched, &space, &roots).expect("not cancelled");
-        found.asked_by_class(&Unwatched, &space).expect("not cancelled");
+        found.asked_by_class(&Unwatched, &space, None).expect("not cancelled");
         packing(found.slabs(), None);
         found.holes(&Unwatched, 1).expect("not cancelled");
-        found.classes();
+        found.classes(None);
+        found.heap_use();
         found.heaps();
         (0..50).for_each(|_| _ = found.find(&space, chance.hostile(segment)));
     }

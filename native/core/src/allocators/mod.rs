@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod block;
+pub(crate) mod block_list;
 pub(crate) mod claimed;
 pub(crate) mod damage;
-pub(crate) mod free_blocks;
 pub mod glibc;
 pub(crate) mod groups;
 pub(crate) mod heaps;
@@ -25,9 +25,9 @@ pub(crate) mod tally;
 pub mod tcmalloc;
 pub(crate) mod walk;
 
+pub use block_list::{Asked, BlockList, BlockRow, Order};
 pub use claimed::Claimed;
 pub use damage::Damage;
-pub use free_blocks::{Asked, FreeBlocks};
 pub use heaps::{Heaps, SharedHeaps};
 pub use list_heads::find_list_heads;
 pub use part::{Part, Parts, PARTS};

@@ -18,6 +18,8 @@ pub enum Part {
     Header,
     /// What is left over between blocks.
     Padding,
+    /// Bytes of a block in use that nobody asked for.
+    Slack,
     /// Free space in which no block lies, as a whole pool or span.
     FreeRun,
     /// As that, and the kernel may take its pages.
@@ -31,7 +33,7 @@ pub enum Part {
 }
 
 /// The names of parts, in the order of `Part`.
-pub const PARTS: [&str; 12] = [
+pub const PARTS: [&str; 13] = [
     "used",
     "free",
     "cached",
@@ -39,6 +41,7 @@ pub const PARTS: [&str; 12] = [
     "top",
     "header",
     "padding",
+    "slack",
     "free run",
     "muzzy",
     "reserved",

@@ -189,7 +189,7 @@ impl Store {
             }
             Store::Mimalloc(mimalloc) => {
                 let place = mimalloc.segments.binary_search_by_key(&start, |segment| segment.address).ok()?;
-                mimalloc.parts_of(&mimalloc.segments[place], show);
+                mimalloc.show_parts(space, &mimalloc.segments[place], show);
                 Some(mimalloc.segments[place].end)
             }
             Store::Mallocng(mallocng) => mallocng.show_parts(start, show),

@@ -1,10 +1,9 @@
 //! What is asked of the walked chunks: how many of each size, and which ones match.
 
+use crate::allocators::block_list::Order;
 use crate::allocators::glibc::chunks::{Chunks, Region, State, CHUNK_HEADER, GRAIN, STATES};
 use crate::allocators::tally::Tally;
-use crate::error::{Error, Result};
 use std::collections::HashMap;
-use std::str::FromStr;
 
 /// Sizes below are counted in a table, the rarer ones above by hash.
 const SMALL: u64 = 64 << 10;
@@ -65,35 +64,8 @@ impl Wanted {
 /// A chunk in a list: `(header, size, state, arena)`.
 pub type Listed = (u64, u64, &'static str, u32);
 
-/// What a list is ordered by: the largest sizes, or the lowest addresses or arenas, first.
-#[derive(Clone, Copy, Debug)]
-pub enum Order {
-    Size,
-    Address,
-    Arena,
-}
-
-impl FromStr for Order {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Order> {
-        match text {
-            "size" => Ok(Order::Size),
-            "address" => Ok(Order::Address),
-            "arena" => Ok(Order::Arena),
-            _ => Err(Error::invalid("the order is size, address or arena")),
-        }
-    }
-}
-
-impl Order {
-    fn key(&self, (address, size, _, arena): &Listed) -> (u64, u64, u64) {
-        match self {
-            Order::Size => (!size, *address, 0),
-            Order::Address => (*address, 0, 0),
-            Order::Arena => (u64::from(*arena), !size, *address),
-        }
-    }
+fn key(order: Order, (address, size, _, arena): &Listed) -> (u64, u64, u64) {
+    order.key(*address, *size, Some(*arena))
 }
 
 /// The first `top` rows of all that are put in.
@@ -109,13 +81,13 @@ impl Selection {
         self.all.add(row.1);
         self.rows.push(row);
         if self.rows.len() >= self.top.saturating_mul(2).saturating_add(SLACK) {
-            self.rows.select_nth_unstable_by_key(self.top, |row| self.order.key(row));
+            self.rows.select_nth_unstable_by_key(self.top, |row| key(self.order, row));
             self.rows.truncate(self.top);
         }
     }
 
     fn finish(mut self) -> (Tally, Vec<Listed>) {
-        self.rows.sort_unstable_by_key(|row| self.order.key(row));
+        self.rows.sort_unstable_by_key(|row| key(self.order, row));
         self.rows.truncate(self.top);
         (self.all, self.rows)
     }

@@ -16,7 +16,7 @@ pub(crate) mod walk;
 pub use bins::{follow_bins, least_sizes, Bins};
 pub use chunks::{Chunks, Hole, RegionTotals, State, Stretch, CHUNK_HEADER, STATES};
 pub use fit::{find_fits, Fit};
-pub use listing::{count_sizes, held_chunks, list_chunks, Counts, Listed, Order, Wanted};
+pub use listing::{count_sizes, held_chunks, list_chunks, Counts, Listed, Wanted};
 pub use lists::sum_lists;
 pub use locate::{find_extents, find_fenced, find_mmapped, MmappedStyle};
 pub use mapped::Mapped;

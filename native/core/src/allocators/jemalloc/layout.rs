@@ -19,6 +19,8 @@ pub(crate) const SAMPLE_WORDS: usize = 3;
 /// The number of the arena of what belongs to none.
 const ARENA_MASK: u64 = 0xfff;
 const SLAB: u32 = 12;
+/// From 5.3 on: whether it is the huge page allocator's.
+const HUGE: u32 = 14;
 /// A block has a slab's class, or pages of its own, from here on.
 pub(crate) const SMALLEST_LARGE: u64 = 16 << 10;
 const SMALLEST: u64 = 8;
@@ -86,6 +88,7 @@ impl JemallocForm {
             end: start.saturating_add(page.down(size)),
             arena: (bits & ARENA_MASK) as u32,
             is_slab: bits >> SLAB & 1 == 1,
+            is_huge: self.has_low_bits && bits >> HUGE & 1 == 1,
             state: match bits >> self.state.0 & self.state.1 {
                 0 => State::Active,
                 1 => State::Dirty,
@@ -122,6 +125,8 @@ pub(crate) struct Extent {
     pub(crate) end: u64,
     pub(crate) arena: u32,
     pub(crate) is_slab: bool,
+    /// Whether it is a part of a stretch of the huge page allocator.
+    pub(crate) is_huge: bool,
     pub(crate) state: State,
     pub(crate) class: usize,
     pub(crate) free_count: u64,

@@ -3,6 +3,7 @@
 pub(crate) mod areas;
 pub(crate) mod base;
 pub(crate) mod caches;
+pub(crate) mod huge;
 pub(crate) mod layout;
 pub(crate) mod parts;
 pub(crate) mod samples;

@@ -1,6 +1,6 @@
 //! The areas of jemalloc part by part; its blocks, its unused bytes.
 
-use crate::allocators::free_blocks::{Asked, FreeBlocks};
+use crate::allocators::block_list::{Asked, BlockList, BlockRow};
 use crate::allocators::jemalloc::areas::{Area, Piece, Span};
 use crate::allocators::jemalloc::walk::Jemalloc;
 use crate::allocators::part::{Part, Parts};
@@ -14,6 +14,8 @@ use std::cmp::Reverse;
 pub struct JemallocHole {
     pub start: u64,
     pub end: u64,
+    /// The number of the arena that has all of it.
+    pub arena: Option<u32>,
     pub before: Neighbour,
     pub after: Neighbour,
 }
@@ -125,7 +127,7 @@ impl Jemalloc {
         let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
         let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
             if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
-                holes.push(JemallocHole { start, end, before, after });
+                holes.push(JemallocHole { start, end, arena: self.arena_of(start, end), before, after });
             }
         };
         self.parts_of(area, &mut |start, end, part| {
@@ -142,6 +144,15 @@ impl Jemalloc {
             before = edge(end - 1);
         });
         close(open, before, None);
+    }
+
+    /// The number of the arena that has all of [start, end).
+    fn arena_of(&self, start: u64, end: u64) -> Option<u32> {
+        let first = self.areas.pieces.partition_point(|piece| piece.end <= start);
+        let mut arenas =
+            self.areas.pieces[first..].iter().take_while(|piece| piece.start < end).map(|piece| piece.arena);
+        let arena = arenas.next()?;
+        arenas.all(|other| other == arena).then_some(arena)
     }
 
     /// [start, end) of the extents in which no block is, dirty and muzzy ones, ascending.
@@ -175,17 +186,19 @@ impl Jemalloc {
         })
     }
 
-    /// The free blocks that are meant; a thread's cache has those that are cached.
-    pub fn free_blocks(&self, asked: &Asked) -> FreeBlocks {
-        let meant =
-            self.runs.runs.iter().enumerate().filter(|(place, run)| asked.takes(run.stride) && !self.is_own(*place));
-        asked.rows_of(meant.flat_map(|(place, run)| {
+    /// The blocks that are meant; a thread's cache has those that are cached.
+    pub fn list_blocks(&self, asked: &Asked) -> BlockList {
+        let meant = self.runs.runs.iter().zip(&self.owners).enumerate().filter(|(place, (run, (root, arena, _)))| {
+            asked.takes(run.stride) && asked.takes_arena(*root, *arena) && !self.is_own(*place)
+        });
+        asked.rows_of(meant.flat_map(|(place, (run, (_, arena, _)))| {
             let is_meant = move |number: &u64| match part_of(self.runs.used_of(place), self.cached_of(place), *number) {
-                Part::Cached => asked.cached,
-                Part::Used => false,
-                _ => !asked.cached,
+                Part::Used => asked.used,
+                Part::Cached => !asked.used && asked.cached,
+                _ => !asked.used && !asked.cached,
             };
-            (0..run.count).filter(is_meant).map(|number| (run.block(number), run.stride))
+            let row = |number| BlockRow { address: run.block(number), size: run.stride, arena: Some(*arena) };
+            (0..run.count).filter(is_meant).map(row)
         }))
     }
 

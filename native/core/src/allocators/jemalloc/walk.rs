@@ -4,6 +4,7 @@ use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::jemalloc::areas::{Areas, Piece, Span};
 use crate::allocators::jemalloc::base::{blocks_of, find_blocks, led_into};
 use crate::allocators::jemalloc::caches::{Bin, Caches, Finder};
+use crate::allocators::jemalloc::huge::{find_edens, find_slabs, Unused, HUGE, PAGES};
 use crate::allocators::jemalloc::layout::{is_of_class, ones, Extent, JemallocForm, Large, State, SAMPLE_WORDS};
 use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, Shape};
 use crate::allocators::runs::{Run, Runs};
@@ -107,6 +108,8 @@ pub struct Jemalloc {
     pub(super) larges: Vec<Large>,
     /// How many caches of threads were found, by root.
     pub caches: Vec<usize>,
+    /// Bytes of extents of the huge page allocator of which it is not known what lies between them, by root.
+    pub astray: Vec<u64>,
     pub moving: InMotion,
     pub damage: Vec<Damage>,
     /// Slabs whose bitmap and count of free regions differ.
@@ -126,6 +129,10 @@ struct Gathered {
     /// By bins of caches, with whether one has what is no block.
     cached: Vec<(Vec<u64>, bool)>,
     lists: Vec<u64>,
+    /// Of the jemalloc at hand, the extents of its huge page allocator, with their arenas.
+    huge: Vec<(u64, u64, u32)>,
+    /// Of each, the bytes of those that are in no stretch that is known.
+    astray: Vec<u64>,
     caches: Vec<usize>,
     moving: InMotion,
     damage: Vec<Damage>,
@@ -163,6 +170,7 @@ pub fn read_jemalloc(
                 let metadata = |(start, end): &(u64, u64)| Piece::new(*start, *end, Span::Metadata, number);
                 found.pieces.extend(own.iter().map(metadata));
                 found.add_caches(space, root, &own, from);
+                found.add_huge(space, root, number, &own);
             }
             Ok(found)
         })?
@@ -213,11 +221,17 @@ impl Gathered {
             self.unfinished.push(Damage::new(extent.at, "state of an extent", "one that lasts", "one in between"));
         }
         self.pieces.push(Piece { arena: extent.arena, ..Piece::new(extent.start, extent.end, span, root) });
+        if extent.is_huge {
+            self.huge.push((extent.start, extent.end, extent.arena));
+        }
     }
 
-    /// An active one without a class is in the hands of a thread that splits, merges or purges it: no block.
+    /// An active one without a class is in the hands of a thread that splits, merges or purges it: no block; or the huge page
+    /// allocator keeps it for the next request of its size.
     fn add_active(&mut self, extent: &Extent, (sizes, pad): (&[u64], u64), root: u32) -> Span {
-        let Some(size) = sizes.get(extent.class).copied() else { return Span::Moving };
+        let Some(size) = sizes.get(extent.class).copied() else {
+            return if extent.is_huge { Span::Dirty } else { Span::Moving };
+        };
         let (run, used) = if extent.is_slab {
             let Some((count, free)) = extent.regions(size).and_then(|count| Some((count, extent.bitmap(count)?)))
             else {
@@ -292,6 +306,42 @@ impl Gathered {
         }
     }
 
+    /// What the huge page allocator has beside extents in use.
+    fn add_huge(&mut self, space: &Space, root: &JemallocRoot, number: u32, own: &[(u64, u64)]) {
+        let mut extents = std::mem::take(&mut self.huge);
+        let is_none = extents.is_empty() || space.page().bytes() * PAGES as u64 != HUGE;
+        let slabs = if is_none { BTreeMap::new() } else { find_slabs(space, own) };
+        extents.sort_unstable();
+        let is_known = |start: &u64| slabs.contains_key(&(start / HUGE * HUGE));
+        let lost = extents.iter().filter(|(start, ..)| !is_known(start)).map(|(start, end, _)| end - start);
+        self.astray.push(lost.sum());
+        for slab in slabs.values() {
+            let first = extents.partition_point(|(_, end, _)| *end <= slab.start);
+            let own = extents[first..].iter().take_while(|(start, ..)| *start < slab.start + HUGE);
+            let taken: Vec<(u64, u64)> = own.map(|(start, end, _)| (*start, *end)).collect();
+            let arena = extents.get(first).filter(|_| !taken.is_empty()).map_or(0, |(_, _, arena)| *arena);
+            slab.show_unused(space.page(), &taken, |start, end, what| {
+                let span = match what {
+                    Unused::Moving => Span::Moving,
+                    Unused::Dirty => Span::Dirty,
+                    Unused::GivenBack => Span::Retained,
+                };
+                if span == Span::Moving {
+                    self.moving.extents += 1;
+                    self.unfinished.push(Damage::new(
+                        start,
+                        "active pages of the huge page allocator",
+                        "an extent",
+                        "none",
+                    ));
+                }
+                self.pieces.push(Piece { arena, ..Piece::new(start, end, span, number) });
+            });
+        }
+        let edens = find_edens(space, &root.data, &slabs);
+        self.pieces.extend(edens.iter().map(|(start, end)| Piece::new(*start, *end, Span::Retained, number)));
+    }
+
     fn report(&mut self, at: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
         if self.damage.len() < MAX_DAMAGE {
             self.damage.push(Damage::new(at, what, expected, found));
@@ -344,8 +394,22 @@ impl Gathered {
                 runs.clear(number);
             }
         }
-        let (runs, Gathered { larges, caches, moving, damage, miscounted, unfinished, .. }) = (Arc::new(runs), self);
-        Ok(Jemalloc { runs, owners, cached, own, areas, larges, caches, moving, damage, miscounted, unfinished })
+        let (runs, Gathered { larges, caches, astray, moving, damage, miscounted, unfinished, .. }) =
+            (Arc::new(runs), self);
+        Ok(Jemalloc {
+            runs,
+            owners,
+            cached,
+            own,
+            areas,
+            larges,
+            caches,
+            astray,
+            moving,
+            damage,
+            miscounted,
+            unfinished,
+        })
     }
 }
 
@@ -441,10 +505,11 @@ impl Jemalloc {
         rows.into_values().collect()
     }
 
-    /// `(block size, runs, used blocks, free blocks)` of each block size, ascending; those in caches are free.
-    pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
+    /// `(block size, runs, used blocks, free blocks)` of each block size, ascending, of one or all; those in caches are free.
+    pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
-        for (place, run) in self.runs.runs.iter().enumerate() {
+        let own = self.runs.runs.iter().zip(&self.owners).enumerate();
+        for (place, (run, _)) in own.filter(|(_, (_, (of, ..)))| root.is_none_or(|root| root == *of)) {
             let (row, used) = (rows.entry(run.stride).or_default(), self.runs.count_of(place));
             *row = (row.0 + 1, row.1 + used, row.2 + run.count - used - u64::from(self.is_own(place)));
         }

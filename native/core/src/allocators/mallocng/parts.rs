@@ -1,6 +1,6 @@
 //! A mapping of mallocng part by part, and its unused bytes.
 
-use crate::allocators::free_blocks::{Asked, FreeBlocks};
+use crate::allocators::block_list::{Asked, BlockList};
 use crate::allocators::mallocng::groups::Mallocng;
 use crate::allocators::part::Part;
 use crate::error::Result;
@@ -57,10 +57,14 @@ impl Mallocng {
         show_some(show, group.slot(index), group.end, Part::Header);
     }
 
-    /// The free slots that are meant, each with its header; none is in a cache.
-    pub fn free_blocks(&self, asked: &Asked) -> FreeBlocks {
-        let meant = self.groups.iter().filter(|group| asked.takes(group.stride) && !asked.cached);
-        asked.rows_of(meant.flat_map(|group| {
+    /// The blocks that are meant; free ones are slots with their headers, and none is in a cache.
+    pub fn list_blocks(&self, asked: &Asked) -> BlockList {
+        let meant = self.groups.iter().filter(|group| asked.takes(group.stride));
+        if asked.used {
+            return asked
+                .without_arenas(meant.flat_map(|group| self.used_of(group)).map(|cell| (cell.address, cell.size)));
+        }
+        asked.without_arenas(meant.filter(|_| !asked.cached).flat_map(|group| {
             let is_free = |index: &u64| group.free() >> index & 1 == 1;
             (0..u64::from(group.count)).filter(is_free).map(|index| (group.slot(index), group.stride))
         }))

@@ -44,9 +44,11 @@ fn placed_pages(space: &Space, form: &MimallocForm, rows: Vec<(u64, u64, u64)>) 
     (found, damage)
 }
 
-/// A sample of the pages of a map, without those of arenas that are not as the form says, or say that the slices of a page are free.
-pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> Vec<Page> {
-    let Family::Map(head) = form.family else { return Vec::new() };
+/// A sample of the pages of a map, without those of arenas that are not as the form says, or say that the slices of a page are
+/// free; and how many entries of the map were asked, whatever the form makes of them, that lead to readable memory and are for
+/// slices that are there.
+pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> (Vec<Page>, u64) {
+    let Family::Map(head) = form.family else { return (Vec::new(), 0) };
     let mut arenas = BTreeMap::new();
     let mut fits = |page: &Page, origin: &Origin| match origin {
         Origin::Arena { arena, .. } => {
@@ -56,9 +58,14 @@ pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> Vec<Pa
         Origin::Own { .. } => true,
     };
     let rows = mapped_pages(space, map);
-    let rows = spread(&rows.iter().collect::<Vec<_>>(), ROWS_ASKED).into_iter().map(|(row, _)| *row).collect();
+    let rows: Vec<(u64, u64, u64)> =
+        spread(&rows.iter().collect::<Vec<_>>(), ROWS_ASKED).into_iter().map(|(row, _)| *row).collect();
+    let is_there = |(at, first, last): &&(u64, u64, u64)| {
+        at % 8 == 0 && space.covers(*first, last - first) && space.word(*at).is_ok()
+    };
+    let entries = rows.iter().filter(is_there).count() as u64;
     let pages = placed_pages(space, form, rows).0.into_iter();
-    pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect()
+    (pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect(), entries)
 }
 
 /// The arenas and the pages beside them that a map leads to.

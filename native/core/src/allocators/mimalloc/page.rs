@@ -128,10 +128,11 @@ impl Page {
         self.asked_by(number, space.word(end).ok()?)
     }
 
-    /// Shows the bytes that were asked for of the used blocks that say so.
-    pub(super) fn show_asked(&self, space: &Space, used: &[u64], mut show: impl FnMut(u64)) {
+    /// Shows, in order, the used blocks that say what was asked for, by number, with those bytes.
+    pub(super) fn show_asked(&self, space: &Space, used: &[u64], mut show: impl FnMut(u64, u64)) {
         if self.size > MAX_BULK {
-            bits::members(used).filter_map(|number| self.asked(space, number)).for_each(show);
+            let told = bits::members(used).filter_map(|number| Some((number, self.asked(space, number)?)));
+            told.for_each(|(number, asked)| show(number, asked));
             return;
         }
         let mut bytes = vec![0; (self.capacity * self.size) as usize];
@@ -139,7 +140,7 @@ impl Page {
         for number in bits::members(used) {
             let end = ((number + 1) * self.size - PADDING) as usize;
             let told = bytes[..got].get(end..).and_then(|rest| self.asked_by(number, word_at(rest, 0)?));
-            told.into_iter().for_each(&mut show);
+            told.into_iter().for_each(|asked| show(number, asked));
         }
     }
 

@@ -1,6 +1,6 @@
 //! A segment of mimalloc part by part, and its unused bytes.
 
-use crate::allocators::free_blocks::{Asked, FreeBlocks};
+use crate::allocators::block_list::{Asked, BlockList, BlockRow};
 use crate::allocators::mimalloc::page::{list_of, Page};
 use crate::allocators::mimalloc::segments::Mimalloc;
 use crate::allocators::mimalloc::spans::{Segment, Span};
@@ -19,13 +19,25 @@ type Neighbour = Option<(u64, u64, &'static str)>;
 pub struct MimallocHole {
     pub start: u64,
     pub end: u64,
+    /// The number of the heap that has all of its pages.
+    pub arena: Option<u32>,
     pub before: Neighbour,
     pub after: Neighbour,
 }
 
 impl Mimalloc {
-    /// Shows the parts of a segment in order: used, free, free spans, headers, padding, unexplained.
-    pub(crate) fn parts_of(&self, segment: &Segment, mut visit: impl FnMut(u64, u64, Part)) {
+    /// Shows the parts of a segment in order: used, slack, free, free spans, headers, padding, unexplained. Blocks that say
+    /// what was asked for are used so far, and slack behind that.
+    pub(crate) fn show_parts(&self, space: &Space, segment: &Segment, visit: impl FnMut(u64, u64, Part)) {
+        self.parts_in(segment, Some(space), visit);
+    }
+
+    /// The same without slack.
+    fn parts_of(&self, segment: &Segment, visit: impl FnMut(u64, u64, Part)) {
+        self.parts_in(segment, None, visit);
+    }
+
+    fn parts_in(&self, segment: &Segment, space: Option<&Space>, mut visit: impl FnMut(u64, u64, Part)) {
         let ends = segment.spans.iter().skip(1).map(|(start, _)| *start).chain([segment.end]);
         for ((start, span), end) in segment.spans.iter().zip(ends) {
             match span {
@@ -33,22 +45,28 @@ impl Mimalloc {
                 Span::Free => visit(*start, end, Part::FreeRun),
                 Span::Untouched => visit(*start, end, Part::Reserved),
                 Span::Unexplained => visit(*start, end, Part::Unexplained),
-                Span::Page(index) => self.parts_of_page(&self.pages[*index], &mut visit),
+                Span::Page(index) => self.parts_of_page(&self.pages[*index], space, &mut visit),
             }
         }
     }
 
-    fn parts_of_page(&self, page: &Page, visit: &mut impl FnMut(u64, u64, Part)) {
+    fn parts_of_page(&self, page: &Page, space: Option<&Space>, visit: &mut impl FnMut(u64, u64, Part)) {
         let mut show = |start: u64, end: u64, part: Part| {
             if start < end {
                 visit(start, end, part);
             }
         };
         show(page.start, page.blocks, Part::Padding);
-        let mut at = 0;
+        let mut told: Vec<(u64, u64)> = Vec::new();
+        if let Some(space) = space.filter(|_| self.tells(page)) {
+            page.show_asked(space, self.words_of(page), |number, asked| told.push((number, asked)));
+        }
+        let (mut at, mut told) = (0, told.into_iter().peekable());
         for number in self.used_of(page) {
             show(page.block(at), page.block(number), Part::Free);
-            show(page.block(number), page.block(number + 1), Part::Used);
+            let asked = told.next_if(|(of, _)| *of == number).map_or(page.size, |(_, asked)| asked.min(page.size));
+            show(page.block(number), page.block(number) + asked, Part::Used);
+            show(page.block(number) + asked, page.block(number + 1), Part::Slack);
             at = number + 1;
         }
         show(page.block(at), page.block(page.reserved), Part::Free);
@@ -59,7 +77,7 @@ impl Mimalloc {
         let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
         let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
             if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
-                holes.push(MimallocHole { start, end, before, after });
+                holes.push(MimallocHole { start, end, arena: self.arena_of(start, end), before, after });
             }
         };
         self.parts_of(segment, |start, end, part| {
@@ -72,6 +90,14 @@ impl Mimalloc {
             before = neighbour;
         });
         close(open, before, None);
+    }
+
+    /// The number of the heap that has all pages in [start, end); None where there are none.
+    fn arena_of(&self, start: u64, end: u64) -> Option<u32> {
+        let first = self.pages.partition_point(|page| page.end <= start);
+        let mut heaps = self.pages[first..].iter().take_while(|page| page.start < end).map(|page| self.heap_of(page));
+        let heap = heaps.next()?;
+        heaps.all(|other| other == heap).then_some(heap)
     }
 
     /// What holds `address`, and whose it is; None outside every segment. The state is used, free, `free span`, `segment
@@ -97,15 +123,22 @@ impl Mimalloc {
         found
     }
 
-    /// The free blocks of pages that are meant, whether they were handed out before or not; none is in a cache.
-    pub fn free_blocks(&self, asked: &Asked) -> FreeBlocks {
-        let meant = self.pages.iter().filter(|page| asked.takes(page.size) && !asked.cached);
-        asked.rows_of(meant.flat_map(|page| {
+    /// The blocks of pages that are meant, free ones whether they were handed out before or not; none is in a cache.
+    pub fn list_blocks(&self, asked: &Asked) -> BlockList {
+        let is_meant = |page: &&Page| asked.takes(page.size) && (asked.used || !asked.cached);
+        let meant = self.pages.iter().filter(is_meant).map(|page| (page, self.heap_of(page)));
+        asked.rows_of(meant.filter(|(page, heap)| asked.takes_arena(page.root, *heap)).flat_map(|(page, heap)| {
             let words = self.words_of(page);
             // Beyond its words no block was handed out.
-            let is_free = |number: &u64| *number >= 64 * words.len() as u64 || !bits::get(words, *number);
-            (0..page.reserved).filter(is_free).map(|number| (page.block(number), page.size))
+            let is_used = |number: u64| number < 64 * words.len() as u64 && bits::get(words, number);
+            let row = move |number| BlockRow { address: page.block(number), size: page.size, arena: Some(heap) };
+            (0..page.reserved).filter(move |number| is_used(*number) == asked.used).map(row)
         }))
+    }
+
+    /// The number of the heap that has the block at `address`, or the page.
+    pub fn arena_at(&self, address: u64) -> Option<u32> {
+        self.page_at(address).map(|place| self.heap_of(&self.pages[place]))
     }
 
     /// Maximal runs of unused bytes, of at least `minimum`.

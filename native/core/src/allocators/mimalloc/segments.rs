@@ -27,6 +27,24 @@ const BLOCKS_ASKED: usize = 8;
 /// So far behind its usual place the list of a heap may be in a padded build.
 const PADDED_TABLE: u64 = 16;
 
+/// What a heap of a thread has: its pages, in bytes those with blocks in use (`active`) and those without (`empty`), and the
+/// blocks in use. `heap`: its address, 0 of the pages that none has; `number`: its place among those of its mimalloc.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapUse {
+    pub root: u32,
+    pub number: u32,
+    pub heap: u64,
+    pub pages: u64,
+    pub active: u64,
+    pub empty: u64,
+    pub used: u64,
+}
+
+/// Of what heap a page is, in the order of these: none comes last.
+fn owner_of(page: &Page) -> (u32, u64) {
+    (page.root, page.heap.wrapping_sub(1))
+}
+
 /// What was expected of a list, and what is there.
 type Wrong = (&'static str, &'static str);
 
@@ -37,6 +55,8 @@ pub struct Mimalloc {
     pub(super) used: Bits,
     numbers: u64,
     tagged: bool,
+    /// The heaps that have pages, in order.
+    owners: Vec<(u32, u64)>,
     /// Of each mimalloc, whether blocks tell what was asked for.
     padded: Vec<bool>,
     /// What is wrong in segments.
@@ -170,9 +190,12 @@ fn read_segment(
 }
 
 /// Of how many pages it was asked whether they are as a form says, lists and counts included, how many are, and how many used
-/// blocks of these tell the bytes asked for: none where not most of them do.
+/// blocks of these tell the bytes asked for: none where not most of them do. `entries`: what a map of pages has, and `placed`:
+/// how many of these a form finds a page of.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fit {
+    pub entries: u64,
+    pub placed: u64,
     pub pages: u64,
     pub fit: u64,
     pub padded: u64,
@@ -182,15 +205,21 @@ pub struct Fit {
 pub fn fit_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Fit {
     let few: Vec<&u64> = places.iter().collect();
     let sample = spread(&few, SEGMENTS_ASKED);
-    let pages: Vec<Page> = match form.head() {
-        Some(head) => sample.iter().flat_map(|(place, _)| pages_of(space, **place, form, head)).collect(),
-        None => sample.iter().flat_map(|(place, _)| some_pages(space, form, **place)).collect(),
-    };
+    let (mut pages, mut entries) = (Vec::new(), 0);
+    for (place, _) in sample {
+        let (found, count) = match form.head() {
+            Some(head) => (pages_of(space, *place, form, head), 0),
+            None => some_pages(space, form, *place),
+        };
+        pages.extend(found);
+        entries += count;
+    }
+    let placed = pages.len() as u64;
     // Those whose lists are empty tell nothing of where blocks begin.
     let (telling, silent): (Vec<&Page>, Vec<&Page>) = pages.iter().partition(|page| page.lists != [0; 3]);
     let asked = spread(if telling.is_empty() { &silent } else { &telling }, PAGES_ASKED);
     let (mut bytes, mut blocks) = (Vec::new(), 0);
-    let mut found = Fit { pages: asked.len() as u64, ..Fit::default() };
+    let mut found = Fit { entries, placed, pages: asked.len() as u64, ..Fit::default() };
     for (page, _) in asked {
         if page.fault().is_some() {
             continue;
@@ -277,7 +306,8 @@ impl Mimalloc {
         miscounted.truncate(MAX_DAMAGE);
         let (numbers, tagged) = (words.len() as u64 * 64, roots.iter().any(|root| root.form.tagged));
         let padded = roots.iter().map(|root| root.padded).collect();
-        Mimalloc { padded, segments, pages, used: Bits::of(words), numbers, tagged, damage, miscounted }
+        let owners = pages.iter().map(owner_of).collect::<BTreeSet<(u32, u64)>>().into_iter().collect();
+        Mimalloc { owners, padded, segments, pages, used: Bits::of(words), numbers, tagged, damage, miscounted }
     }
 }
 
@@ -453,7 +483,8 @@ impl Mimalloc {
         sum
     }
 
-    fn tells(&self, page: &Page) -> bool {
+    /// Whether the blocks of a page say what was asked for.
+    pub(super) fn tells(&self, page: &Page) -> bool {
         self.padded.get(page.root as usize).copied().unwrap_or(false)
     }
 
@@ -464,12 +495,18 @@ impl Mimalloc {
     }
 
     /// `(block size, used blocks, bytes asked for of these)` of each block size of which blocks say what was asked for,
-    /// ascending. One that does not say counts as wholly asked for.
-    pub fn asked_by_class(&self, watcher: &dyn Watcher, space: &Space) -> Result<Vec<(u64, u64, u64)>> {
-        let jobs: Vec<(usize, &Page)> = self.pages.iter().filter(|page| self.tells(page)).enumerate().collect();
+    /// ascending, of one mimalloc or all. One that does not say counts as wholly asked for.
+    pub fn asked_by_class(
+        &self,
+        watcher: &dyn Watcher,
+        space: &Space,
+        root: Option<u32>,
+    ) -> Result<Vec<(u64, u64, u64)>> {
+        let telling = self.pages_of(root).filter(|page| self.tells(page));
+        let jobs: Vec<(usize, &Page)> = telling.enumerate().collect();
         let work = |rows: &mut Vec<(u64, u64, u64)>, (_, page): &(usize, &Page), control: &Control| {
             let (mut told, mut asked) = (0, 0);
-            page.show_asked(space, self.words_of(page), |size| (told, asked) = (told + 1, asked + size));
+            page.show_asked(space, self.words_of(page), |_, size| (told, asked) = (told + 1, asked + size));
             let used = self.count_of(page);
             rows.push((page.size, used, asked + (used - told) * page.size));
             control.advance(0)
@@ -502,10 +539,37 @@ impl Mimalloc {
         &self.segments
     }
 
-    /// `(block size, pages, used blocks, free blocks)` of each block size, ascending.
-    pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
-        let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+    fn pages_of(&self, root: Option<u32>) -> impl Iterator<Item = &Page> {
+        self.pages.iter().filter(move |page| root.is_none_or(|root| root == page.root))
+    }
+
+    /// The number of the heap that has a page: they are numbered by their addresses, and the pages that none has, as their
+    /// threads have ended or have given up what is full, are those of the last.
+    pub(super) fn heap_of(&self, page: &Page) -> u32 {
+        let first = self.owners.partition_point(|(root, _)| *root < page.root);
+        let place = self.owners.partition_point(|owner| *owner < owner_of(page));
+        (place - first) as u32
+    }
+
+    /// What each heap has, by its mimalloc and its number there.
+    pub fn heap_use(&self) -> Vec<HeapUse> {
+        let mut rows: BTreeMap<(u32, u32), HeapUse> = BTreeMap::new();
         for page in &self.pages {
+            let number = self.heap_of(page);
+            let row = rows.entry((page.root, number)).or_default();
+            (row.root, row.number, row.heap) = (page.root, number, page.heap);
+            let (size, used) = (page.end - page.start, self.count_of(page));
+            row.pages += 1;
+            *(if used > 0 { &mut row.active } else { &mut row.empty }) += size;
+            row.used += used * page.size;
+        }
+        rows.into_values().collect()
+    }
+
+    /// `(block size, pages, used blocks, free blocks)` of each block size, ascending, of one mimalloc or all.
+    pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
+        let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+        for page in self.pages_of(root) {
             let (row, used) = (rows.entry(page.size).or_default(), self.count_of(page));
             *row = (row.0 + 1, row.1 + used, row.2 + page.reserved.saturating_sub(used));
         }

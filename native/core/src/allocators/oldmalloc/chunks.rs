@@ -1,8 +1,8 @@
 //! The chunks of musl's malloc before 1.2.1, by address.
 
 use crate::allocators::block::Cell;
+use crate::allocators::block_list::{Asked, BlockList};
 use crate::allocators::damage::Damage;
-use crate::allocators::free_blocks::{Asked, FreeBlocks};
 use crate::allocators::oldmalloc::layout::{GRAIN, HEADER};
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
@@ -192,10 +192,11 @@ impl Oldmalloc {
         rows
     }
 
-    /// The free chunks that are meant; none is in a cache.
-    pub fn free_blocks(&self, asked: &Asked) -> FreeBlocks {
-        let meant = self.all().filter(|(cell, used)| !used && !asked.cached && asked.takes(cell.size));
-        asked.rows_of(meant.map(|(cell, _)| (cell.address, cell.size)))
+    /// The chunks that are meant; none is in a cache.
+    pub fn list_blocks(&self, asked: &Asked) -> BlockList {
+        let is_meant = |used: bool| if used { asked.used } else { !asked.used && !asked.cached };
+        let meant = self.all().filter(|(cell, used)| is_meant(*used) && asked.takes(cell.size));
+        asked.without_arenas(meant.map(|(cell, _)| (cell.address, cell.size)))
     }
 
     /// Maximal runs of unused bytes, of at least `minimum`: a free chunk has no free neighbour.

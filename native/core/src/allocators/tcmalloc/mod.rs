@@ -14,4 +14,4 @@ pub use areas::Area;
 pub use layout::{Shape, SHAPES};
 pub use map::{find_page_maps, FoundMap};
 pub use parts::{TcmallocFound, TcmallocHole};
-pub use walk::{fit_of, read_tcmalloc, InMotion, SizeUse, Tcmalloc, TcmallocFit, TcmallocRoot, TcmallocUse};
+pub use walk::{fit_of, read_tcmalloc, CacheUse, InMotion, SizeUse, Tcmalloc, TcmallocFit, TcmallocRoot, TcmallocUse};

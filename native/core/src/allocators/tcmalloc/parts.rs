@@ -1,6 +1,6 @@
 //! The areas of tcmalloc part by part; its blocks, its unused bytes.
 
-use crate::allocators::free_blocks::{Asked, FreeBlocks};
+use crate::allocators::block_list::{Asked, BlockList};
 use crate::allocators::part::{Part, Parts};
 use crate::allocators::tcmalloc::areas::{Area, Piece, Use};
 use crate::allocators::tcmalloc::walk::Tcmalloc;
@@ -173,14 +173,14 @@ impl Tcmalloc {
         })
     }
 
-    /// The free blocks that are meant; a thread's cache has those that are cached.
-    pub fn free_blocks(&self, asked: &Asked) -> FreeBlocks {
+    /// The blocks that are meant; a thread's cache has those that are cached.
+    pub fn list_blocks(&self, asked: &Asked) -> BlockList {
         let meant = self.runs.runs.iter().enumerate().filter(|(_, run)| asked.takes(run.stride));
-        asked.rows_of(meant.flat_map(|(place, run)| {
+        asked.without_arenas(meant.flat_map(|(place, run)| {
             let is_meant = move |number: &u64| match self.part_of(place, *number) {
-                Part::Cached => asked.cached,
-                Part::Used => false,
-                _ => !asked.cached,
+                Part::Used => asked.used,
+                Part::Cached => !asked.used && asked.cached,
+                _ => !asked.used && !asked.cached,
             };
             (0..run.count).filter(is_meant).map(|number| (run.block(number), run.stride))
         }))

@@ -70,6 +70,15 @@ pub struct SizeUse {
     pub cached: u64,
 }
 
+/// A thread's cache, by its root and its address: its blocks, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    pub root: u32,
+    pub address: u64,
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
 /// What was not as it is at rest: a thread was inside tcmalloc. Locks of central lists that are held, chains that are not as
 /// they say, and blocks of chains that are free elsewhere, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +99,8 @@ pub struct Tcmalloc {
     pub(super) areas: Areas,
     /// How many caches of threads were found, by root; None where the central lists were not.
     pub caches: Vec<Option<usize>>,
+    /// What each of these holds.
+    pub holding: Vec<CacheUse>,
     pub moving: InMotion,
     pub damage: Vec<Damage>,
     /// Spans whose free blocks and count of others differ.
@@ -132,10 +143,11 @@ fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -
     bits::clear_range(&mut used, count, count.next_multiple_of(64));
     let (mut at, mut free, mut from) = (span.objects, 0, span.at + OBJECTS_AT);
     let bytes = if at == 0 { &[] } else { window.available(span.start, (count * size) as usize) };
+    // Multiplying takes less than dividing, and is exact where a block begins: what is not is told by the product below.
+    let reciprocal = (1u64 << 32).div_ceil(size);
     while at != 0 {
         let inside = at.wrapping_sub(span.start);
-        // Dividing 32 bits takes half as long.
-        let number = u32::try_from(inside).map_or(u64::MAX, |inside| u64::from(inside / size as u32));
+        let number = u32::try_from(inside).map_or(u64::MAX, |inside| (u64::from(inside) * reciprocal) >> 32);
         let is_block = number < count && number * size == inside;
         if !is_block || !bits::get(&used, number) {
             let broken = Some(match is_block {
@@ -144,7 +156,7 @@ fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -
             });
             return Counted { used, fits: false, broken };
         }
-        bits::clear_range(&mut used, number, number + 1);
+        used[(number / 64) as usize] &= !(1 << (number % 64));
         (free, from, at) = (free + 1, at, word_at(bytes, inside as usize).unwrap_or(0));
     }
     Counted { used, fits: free + span.handed_out == count, broken: None }
@@ -316,10 +328,11 @@ impl Gathered {
         let mut runs = Runs::new(runs)?;
         let follow_all = |control: &Control<'_>| {
             let mut lists = Lists::new(&runs);
-            self.waiting.iter().try_for_each(|(sizes, waiting)| lists.add(space, control, sizes, waiting))?;
-            Ok((lists.cached, lists.transfer, lists.moving, lists.broken))
+            let mut all = self.waiting.iter().zip(0..);
+            all.try_for_each(|((sizes, waiting), root)| lists.add(space, control, (root, sizes), waiting))?;
+            Ok((lists.cached, lists.transfer, lists.moving, lists.broken, lists.holding))
         };
-        let (cached, transfer, moving, mut broken) = space.task(watcher, None).alone(follow_all)?;
+        let (cached, transfer, moving, mut broken, holding) = space.task(watcher, None).alone(follow_all)?;
         for list in [&cached, &transfer] {
             bits::members(list.words()).for_each(|number| runs.clear(number));
         }
@@ -332,7 +345,7 @@ impl Gathered {
         broken.sort_by_key(|damage| damage.address);
         broken.truncate(MAX_DAMAGE);
         let (runs, Gathered { damage, miscounted, .. }) = (Arc::new(runs), self);
-        Ok(Tcmalloc { runs, owners, cached, transfer, areas, caches, moving, damage, miscounted, broken })
+        Ok(Tcmalloc { runs, owners, cached, transfer, areas, caches, holding, moving, damage, miscounted, broken })
     }
 }
 
@@ -343,22 +356,39 @@ struct Lists<'a> {
     transfer: Bits,
     moving: InMotion,
     broken: Vec<Damage>,
+    holding: Vec<CacheUse>,
 }
 
 impl<'a> Lists<'a> {
     fn new(runs: &'a Runs) -> Lists<'a> {
         let (cached, transfer) = (Bits::new(runs.block_numbers()), Bits::new(runs.block_numbers()));
-        Lists { runs, cached, transfer, moving: InMotion::default(), broken: Vec::new() }
+        Lists { runs, cached, transfer, moving: InMotion::default(), broken: Vec::new(), holding: Vec::new() }
     }
 
-    fn add(&mut self, space: &Space, control: &Control<'_>, sizes: &[u64], waiting: &Waiting) -> Result<(), Cancelled> {
+    fn add(
+        &mut self,
+        space: &Space,
+        control: &Control<'_>,
+        (root, sizes): (u32, &[u64]),
+        waiting: &Waiting,
+    ) -> Result<(), Cancelled> {
         let mut astray = 0;
+        let mut holding: BTreeMap<u64, CacheUse> = BTreeMap::new();
+        for cache in &waiting.caches {
+            holding.insert(*cache, CacheUse { root, address: *cache, ..CacheUse::default() });
+        }
         let show = |block: u64, chain: &Chain| {
             let link = self.take(block, sizes[chain.class], chain.listed);
             astray += u64::from(link != Link::New);
+            // A cache's lists lie in it.
+            let cache = holding.range_mut(..=chain.at).next_back();
+            if let Some((_, row)) = cache.filter(|_| link == Link::New && chain.listed == Listed::ThreadCache) {
+                (row.blocks, row.bytes) = (row.blocks + 1, row.bytes + sizes[chain.class]);
+            }
             link
         };
         let broken = follow(space, control, &waiting.chains, show)?;
+        self.holding.extend(holding.into_values());
         self.moving.chains += broken.len() as u64;
         self.moving.astray += astray;
         self.moving.locked += waiting.locked;
@@ -469,10 +499,11 @@ impl Tcmalloc {
         rows
     }
 
-    /// `(block size, runs, used blocks, free blocks)` of each block size, ascending; those that wait anywhere are free.
-    pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
+    /// `(block size, runs, used blocks, free blocks)` of each block size, ascending, of one or all; those that wait anywhere
+    /// are free.
+    pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
-        for size in self.sizes() {
+        for size in self.sizes().into_iter().filter(|size| root.is_none_or(|root| root == size.root)) {
             let row = rows.entry(size.size).or_default();
             let free = size.listed + size.transfer + size.cached;
             *row = (row.0 + size.spans, row.1 + size.used, row.2 + free);

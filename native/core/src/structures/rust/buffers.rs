@@ -29,11 +29,13 @@ struct Seen {
 /// Takes into account what the blocks begin with, and leaves out those whose words are in the order that is not the
 /// program's.
 pub(crate) fn judged(reader: &mut Reader<'_>, mut triples: Vec<Triple>) -> (Order, Vec<Triple>) {
+    let ambiguous = triples.iter().filter(|triple| triple.is_ambiguous()).count();
     let mut bytes = [0; SAMPLE];
     let mut votes = [0usize; 2];
     for triple in &mut triples {
         let got = reader.fill(triple.block, &mut bytes[..(triple.usable as usize).min(SAMPLE)]);
         triple.judge_text(&bytes[..got]);
+        triple.judge_among(ambiguous);
         if triple.shape() == Some(Shape::Text) {
             votes[usize::from(triple.order == Order::PointerFirst)] += 1;
         }
@@ -47,12 +49,19 @@ pub(crate) struct Buffers<'a, 'b> {
     pub(crate) look: &'a Look<'a>,
     pub(crate) reader: &'b mut Reader<'a>,
     pub(crate) known: Known<'a>,
+    /// Blocks that are as much a table.
+    contested: Addresses,
     seen: ByAddress<Seen>,
 }
 
 impl<'a, 'b> Buffers<'a, 'b> {
-    pub(crate) fn new(look: &'a Look<'a>, reader: &'b mut Reader<'a>, known: Known<'a>) -> Buffers<'a, 'b> {
-        Buffers { look, reader, known, seen: ByAddress::default() }
+    pub(crate) fn new(
+        look: &'a Look<'a>,
+        reader: &'b mut Reader<'a>,
+        known: Known<'a>,
+        contested: Addresses,
+    ) -> Buffers<'a, 'b> {
+        Buffers { look, reader, known, contested, seen: ByAddress::default() }
     }
 
     /// Fields of equal structs.
@@ -135,7 +144,8 @@ impl<'a, 'b> Buffers<'a, 'b> {
         let (best, shape) = rows.iter().find_map(|row| Some((row, row.shape()?)))?;
         // What was moved may have been left where it was, and has grown since, or was given up.
         let agrees = |row: &Triple| row.cap == best.cap && row.shape() == Some(shape);
-        if self.look.kind(id) != UNKNOWN || !rows.iter().all(agrees) {
+        let is_contested = self.contested.contains(&rows[0].block);
+        if self.look.kind(id) != UNKNOWN || is_contested || !rows.iter().all(agrees) {
             return None;
         }
         let counted = self.look.references[id as usize].load(Ordering::Relaxed);

@@ -18,6 +18,9 @@ pub(crate) struct Table {
     pub(crate) control: u64,
     pub(crate) buckets: u64,
     pub(crate) filled: Vec<u64>,
+    /// Whether nobody points to its slots. What does is a pointer that was left over, or that of whoever has the block since a
+    /// table gave it up: which of the two is the older, they do not say.
+    pub(crate) is_sole: bool,
 }
 
 /// The table whose pointer stands at `at`: each slot counted by its control byte is as the table counts them, and the first
@@ -38,9 +41,8 @@ pub(crate) fn prove(
         let buckets = mask + 1;
         let Some((id, block)) = look.block_with(control) else { continue };
         let size = (control - block.address).checked_add(buckets)?.checked_add(GROUP)?;
-        // Nobody points to the slots of a table; what does is who has the block since a table gave it up.
         let begins = look.references[id as usize].load(Ordering::Relaxed);
-        if look.kind(id) != UNKNOWN || !look.fits(&block, size) || (begins > 0 && control > block.address) {
+        if look.kind(id) != UNKNOWN || !look.fits(&block, size) {
             continue;
         }
         spend(buckets)?;
@@ -49,7 +51,8 @@ pub(crate) fn prove(
             continue;
         }
         if let Some(filled) = filled(&bytes, buckets, left, items) {
-            return Some(Table { id, block: block.address, control, buckets, filled });
+            let is_sole = begins == 0 || control == block.address;
+            return Some(Table { id, block: block.address, control, buckets, filled, is_sole });
         }
     }
     None

@@ -12,8 +12,9 @@ pub(crate) enum Order {
 
 /// Surprise, in bits, from which on a coincidence is not believed in.
 pub(crate) const SURE: f32 = 14.0;
-/// The same where items of more bytes would fit as well: other small buffers are many, and some look like a text.
-const SURE_AMONG_VECS: f32 = 18.0;
+/// The same where items of more bytes would fit as well, beyond what so many such buffers make likely: of a million with
+/// random bytes a thousand look like a text as others do once in a thousand times.
+const SURE_AMONG_VECS: f32 = 12.0;
 /// What a character says: a quarter of all bytes are letters, digits and what stands among them in names, a third can be
 /// printed, and few pairs of others are one of UTF-8.
 const BITS: [f32; 3] = [1.9, 1.4, 4.0];
@@ -40,6 +41,8 @@ pub(crate) struct Triple {
     pub(crate) least: u64,
     pub(crate) most: u64,
     pub(crate) is_text: bool,
+    /// How many bits a text has to say for itself.
+    pub(crate) wanted: f32,
     /// How unlikely it is that other words look so, and that other bytes look like a text.
     pub(crate) bits: f32,
     pub(crate) text_bits: f32,
@@ -78,6 +81,7 @@ impl Triple {
             least,
             most,
             is_text: false,
+            wanted: SURE,
             bits: fits.max(0.0) + bits_of_lengths(cap, len),
             text_bits: 0.0,
             proven: None,
@@ -97,10 +101,22 @@ impl Triple {
         }
     }
 
+    /// Whether these may be bytes, of a text or not, but also items of more bytes.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.least == 1 && self.most > 1 && self.len > 0
+    }
+
+    /// Takes into account that the block is one of `others` of which the same could be said.
+    pub(crate) fn judge_among(&mut self, others: usize) {
+        if self.is_ambiguous() {
+            self.wanted = SURE_AMONG_VECS + bits_of(others as u64);
+        }
+    }
+
     /// What the buffer is, as far as that is certain.
     pub(crate) fn shape(&self) -> Option<Shape> {
         match self.proven {
-            None if self.text_bits >= if self.most == 1 { SURE } else { SURE_AMONG_VECS } => Some(Shape::Text),
+            None if self.text_bits >= self.wanted => Some(Shape::Text),
             None if self.bits >= SURE => Some(Shape::Items),
             proven => proven,
         }
@@ -175,6 +191,18 @@ mod tests {
         assert!(triple(1024, 1000, (8185, 8200)).unwrap().bits >= 10.0);
         assert!(triple(1025, 1000, (8185, 8200)).unwrap().bits < 10.0);
         assert!(triple(1100, 1000, (8185, 8200)).is_none());
+    }
+
+    /// Eleven items of two random bytes, as one run in a hundred made them: half of them look like a text.
+    #[test]
+    fn texts_among_others() {
+        let judged = |others| {
+            let mut triple = Triple::new(Order::CapFirst, 16, 11, (9, 40)).unwrap();
+            triple.judge_text(b"TF9W(^\n<VlE\x33\x48");
+            triple.judge_among(others);
+            triple.shape()
+        };
+        assert_eq!((judged(1), judged(1000)), (Some(Shape::Text), None));
     }
 
     #[test]

@@ -35,9 +35,12 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
     };
 
     let mut holders = Addresses::default();
-    let mut all_tables: Vec<Table> = Vec::new();
+    let (mut all_tables, mut contested): (Vec<Table>, _) = (Vec::new(), Addresses::default());
     for at in parts.iter().flat_map(|part| &part.tables) {
-        if let Some(table) = tables::prove(look, &mut reader, *at, &mut spend) {
+        let Some(table) = tables::prove(look, &mut reader, *at, &mut spend) else { continue };
+        if !table.is_sole {
+            contested.insert(table.block);
+        } else {
             look.set_kind(table.id, look.number(Family::RustTable, ""));
             holders.insert(*at);
             all_tables.push(table);
@@ -65,7 +68,7 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
     control.advance(0)?;
     let by_holder = (0u32..).zip(&triples).map(|(index, triple)| (triple.at, index)).collect();
     let known = Known { look, order, triples, by_holder, holders };
-    let mut buffers = Buffers::new(look, &mut reader, known);
+    let mut buffers = Buffers::new(look, &mut reader, known, contested);
     buffers.fields(&others[usize::from(order == Order::PointerFirst)]);
     for table in &all_tables {
         for stride in table.strides() {

@@ -1,0 +1,144 @@
+//! The blocks of an allocator as rows.
+
+use crate::allocators::tally::Tally;
+use crate::error::{Error, Result};
+use std::str::FromStr;
+
+/// While a list is cut, at most this many more rows wait to be left out.
+const SLACK: usize = 4 << 10;
+
+/// What a list is ordered by: the largest sizes, or the lowest addresses or arenas, first.
+#[derive(Clone, Copy, Debug)]
+pub enum Order {
+    Size,
+    Address,
+    Arena,
+}
+
+impl FromStr for Order {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Order> {
+        match text {
+            "size" => Ok(Order::Size),
+            "address" => Ok(Order::Address),
+            "arena" => Ok(Order::Arena),
+            _ => Err(Error::invalid("the order is size, address or arena")),
+        }
+    }
+}
+
+impl Order {
+    pub(crate) fn key(self, address: u64, size: u64, arena: Option<u32>) -> (u64, u64, u64) {
+        match self {
+            Order::Size => (!size, address, 0),
+            Order::Address => (address, 0, 0),
+            Order::Arena => (arena.map_or(u64::MAX, u64::from), !size, address),
+        }
+    }
+}
+
+/// Which blocks are meant: of `least` to `largest` bytes, in use if `used`, else free ones, and of these those in threads' caches
+/// if `cached`, else all others; of one arena, by the place of its allocator among several and its number there, or of all. And
+/// which of them are shown: the first `most` in an order.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub least: u64,
+    pub largest: u64,
+    pub used: bool,
+    pub cached: bool,
+    pub arena: Option<(u32, u32)>,
+    pub order: Order,
+    pub most: usize,
+}
+
+/// A block, and the number of its arena where the allocator has arenas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRow {
+    pub address: u64,
+    pub size: u64,
+    pub arena: Option<u32>,
+}
+
+impl Asked {
+    pub(crate) fn takes(&self, size: u64) -> bool {
+        (self.least..=self.largest).contains(&size)
+    }
+
+    /// Whether an arena is meant, by the place of its allocator and its number.
+    pub(crate) fn takes_arena(&self, root: u32, arena: u32) -> bool {
+        self.arena.is_none_or(|wanted| wanted == (root, arena))
+    }
+
+    /// Blocks of an allocator without arenas, as `(address, size)`.
+    pub(crate) fn without_arenas(&self, all: impl Iterator<Item = (u64, u64)>) -> BlockList {
+        let is_none = self.arena.is_some();
+        self.rows_of(all.filter(|_| !is_none).map(|(address, size)| BlockRow { address, size, arena: None }))
+    }
+
+    /// The rows of those that are meant.
+    pub(crate) fn rows_of(&self, all: impl Iterator<Item = BlockRow>) -> BlockList {
+        let (mut rows, mut sum) = (Vec::new(), Tally::default());
+        let key = |row: &BlockRow| self.order.key(row.address, row.size, row.arena);
+        for row in all {
+            sum.add(row.size);
+            rows.push(row);
+            if rows.len() >= self.most.saturating_mul(2).saturating_add(SLACK) {
+                rows.select_nth_unstable_by_key(self.most, key);
+                rows.truncate(self.most);
+            }
+        }
+        rows.sort_unstable_by_key(key);
+        rows.truncate(self.most);
+        BlockList { count: sum.count, bytes: sum.bytes, rows }
+    }
+}
+
+/// How many blocks are meant, their bytes, and the first of them.
+#[derive(Clone, Debug, Default)]
+pub struct BlockList {
+    pub count: u64,
+    pub bytes: u64,
+    pub rows: Vec<BlockRow>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(order: Order, most: usize) -> Asked {
+        Asked { least: 16, largest: 64, used: false, cached: false, arena: None, order, most }
+    }
+
+    /// Sums are over all; of those with the same size the first ones come first.
+    #[test]
+    fn rows() {
+        let all = [(100, 16), (300, 64), (200, 64)];
+        let shown = |order, most| {
+            let found = asked(order, most).without_arenas(all.into_iter());
+            assert_eq!((found.count, found.bytes), (3, 144));
+            found.rows.iter().map(|row| (row.address, row.size)).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(Order::Size, 2), [(200, 64), (300, 64)]);
+        assert_eq!(shown(Order::Address, 2), [(100, 16), (200, 64)]);
+        assert!(asked(Order::Size, 2).takes(64) && !asked(Order::Size, 2).takes(65));
+    }
+
+    /// What is left out early is what would be left out at last, and the rows of no arena come last.
+    #[test]
+    fn many_rows() {
+        let row = |number: u64| BlockRow {
+            address: 16 * (number * 7919 % 20011),
+            size: 16 + number % 3,
+            arena: (number % 5 > 0).then_some((number % 5) as u32),
+        };
+        let key = |row: &BlockRow| (row.arena.unwrap_or(u32::MAX), std::cmp::Reverse(row.size), row.address);
+        let mut all: Vec<BlockRow> = (0..20011).map(row).collect();
+        let found = asked(Order::Arena, 10).rows_of(all.iter().copied());
+        all.sort_unstable_by_key(key);
+        assert_eq!((found.count, &found.rows[..]), (20011, &all[..10]));
+        let only = Asked { arena: Some((0, 4)), ..asked(Order::Size, 1) };
+        assert!(only.takes_arena(0, 4) && !only.takes_arena(1, 4) && asked(Order::Size, 1).takes_arena(7, 7));
+        assert_eq!(only.without_arenas([(16, 16)].into_iter()).count, 0);
+    }
+}

@@ -1,0 +1,64 @@
+"""jemalloc's huge page allocator (``hpa:true``): its pages are in the books, as it counts them itself (``mallctl``)."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support import kernel
+from support.library import heap_of
+from support.programs import KERNEL_CORE, ask, running
+from support.tables import held, program
+from test_jemalloc_library import BESIDE, NAMES, OF_A_THREAD, check_held, library, stats
+from test_oracle_ledger import check_families, roots, virtual_size
+
+from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+HUGE = 2 << 20
+CACHING = {"cached": "hpa:true", "uncached": "hpa:true,hpa_sec_nshards:0"}
+
+
+@pytest.mark.parametrize("caching", CACHING)
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("5.1") and not name.startswith("5.2")])
+def test_books(name: str, caching: str, rng: random.Random, tmp_path: Path) -> None:
+    """Blocks are as ever, live and in a core; active and dirty pages are as many as it counts, all stretches are
+    accounted for, and nothing of them is other memory."""
+    environment = {"LD_PRELOAD": library(name), "MALLOC_CONF": CACHING[caching]}
+    with running(program(4, 20_000, rng, tmp_path), tmp_path, environment) as target:
+        target.go_on("drop")
+        said = stats(target, tmp_path)
+        sums = {key: sum(said.get(f"hpa_{key}", Counter()).values()) for key in ("npageslabs", "nactive", "ndirty")}
+        if not sums["npageslabs"]:
+            pytest.skip("no huge page allocator, or one that counts nothing")
+        _visited, rows = held(tmp_path)
+        with heap_of(str(target.pid)) as heap:
+            used = check_held(heap, rows)
+            found = heap.allocator(JemallocLibraries)
+            assert len(rows) <= used <= len(rows) + BESIDE + OF_A_THREAD * 4
+            assert not found.damage and not heap.warnings and not any(found.store.astray)
+            arenas = found.store.arena_use()
+        answer = ask("", str(target.pid), "--detail")
+        check_families(answer["ledger"])
+        assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
+        assert roots(answer["ledger"], "virtual") == virtual_size(target)
+        core = target.as_form(KERNEL_CORE)
+    with heap_of(core) as heap:
+        assert check_held(heap, rows) == used and not heap.allocator(JemallocLibraries).damage
+    pages = {key: sum(said.get(key, Counter()).values()) for key in ("pactive", "pdirty", "pmuzzy")}
+    assert sum(row.active for row in arenas) == pages["pactive"] * PAGE
+    # Extents that it keeps for the next request are active pages of its stretches, and free here.
+    kept = sum(row.dirty for row in arenas) // PAGE - pages["pdirty"] - sums["ndirty"]
+    assert kept >= 0 if caching == "cached" else kept == 0, (kept, sums, pages)
+    retained = sum(row.retained for row in arenas) - said["retained"][-1, 0]
+    # What was never touched or given back of its stretches, and what it has not cut yet.
+    untouched = sums["npageslabs"] * HUGE - (sums["nactive"] + sums["ndirty"]) * PAGE
+    assert retained >= untouched and (retained - untouched) % HUGE == 0
+    lines = {line["id"]: line for line in answer["ledger"]}
+    written = sum(requested for _pointer, _usable, requested in rows)
+    assert lines["jemalloc.used"]["resident"] >= written
+    # The program's own table and its threads' storage are all that is left.
+    assert lines["other"]["resident"] < HUGE

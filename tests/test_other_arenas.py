@@ -1,0 +1,214 @@
+"""Arenas of allocators that are no C library's: what ``heap arenas`` lists is what ``heap chunks --arena`` takes, and
+its blocks are those that the allocator counts there, by arena (``mallctl``), by heap (``mi_heap_visit_blocks``) or by
+cache (``MallocExtension_GetNumericProperty``)."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes.util
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import programs
+from support.programs import Running, ask, gdbheap, running
+from support.tables import held, program
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+THREADS = 4
+
+
+def library(name: str) -> str:
+    """Return the system's library of that name; skip the test where there is none."""
+    found = None if programs.ROOT_FOLDER else ctypes.util.find_library(name)
+    if found is None:
+        pytest.skip(f"no lib{name} here")
+    return found
+
+
+def told(target: Running, folder: Path) -> list[list[str]]:
+    """Return the lines of what the allocator counts now."""
+    target.go_on("stats")
+    return [line.split() for line in (folder / "table.stats").read_text().splitlines()]
+
+
+def in_arena(target: Running, choice: str, state: str) -> dict[str, Any]:
+    """Return the whole list of an arena's blocks in that state."""
+    answer = ask(
+        "chunks", str(target.pid), f"--arena={choice}", f"--state={state}", "--sort=address", "--top=0", "--max-stop=60"
+    )
+    assert answer["count"] == len(answer["chunks"]) and answer["bytes"] == sum(row["size"] for row in answer["chunks"])
+    return answer
+
+
+def check_whose(target: Running, pointers: list[int], rows: list[dict[str, Any]]) -> None:
+    """Each pointer is in the list of one arena, with that arena's number, as in the list of all of them."""
+    places: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for row in rows:
+        for block in in_arena(target, row["choice"], "used")["chunks"]:
+            assert block["arena"] == row["index"] and block["address"] not in places
+            places[block["address"]] = row["index"]
+            ends[block["address"]] = block["address"] + block["size"]
+    starts = sorted(places)
+    for pointer in pointers:
+        start = starts[bisect.bisect_right(starts, pointer) - 1]
+        assert start <= pointer < ends[start]
+    listed = ask("chunks", str(target.pid), "--state=used", "--sort=arena", "--top=0")["chunks"]
+    assert {block["address"]: block["arena"] for block in listed} == places
+    assert [block["arena"] for block in listed] == sorted(block["arena"] for block in listed)
+
+
+def check_holes(target: Running, rows: list[dict[str, Any]]) -> None:
+    """A hole is said to be an arena's where all of its free blocks are."""
+    owners = {row["index"]: set() for row in rows}
+    for row in rows:
+        for state in ("free", "tcache"):
+            owners[row["index"]].update(block["address"] for block in in_arena(target, row["choice"], state)["chunks"])
+    holes = ask("holes", str(target.pid), "--min=64", "--top=0")["holes"]
+    assert {hole["arena"] for hole in holes} - {None} == {row["index"] for row in rows if owners[row["index"]]}
+    for hole in holes:
+        inside = {
+            index
+            for index, addresses in owners.items()
+            if any(hole["address"] <= address < hole["address"] + hole["size"] for address in addresses)
+        }
+        assert inside <= {hole["arena"]} or (hole["arena"] is None and len(inside) != 1)
+
+
+def test_jemalloc(rng: random.Random, tmp_path: Path) -> None:
+    """Of each arena the blocks in use and in caches are those that it has allocated by its own account."""
+    environment = {"LD_PRELOAD": library("jemalloc"), "MALLOC_CONF": "narenas:3"}
+    with running(program(THREADS, 3_000, rng, tmp_path), tmp_path, environment) as target:
+        said, allocated, internal = told(target, tmp_path), dict[int, int](), dict[int, int]()
+        for name, *place, value in said:
+            if name in ("curregs", "curlextents"):
+                arena, size = map(int, place)
+                allocated[arena] = allocated.get(arena, 0) + size * int(value)
+            if name == "internal":
+                internal[int(place[0])] = int(value) // PAGE * PAGE
+        rows = ask("arenas", str(target.pid))["others"]
+        assert len(rows) > 1 and [row["choice"] for row in rows] == [str(row["index"]) for row in rows]
+        for row in rows:
+            used, cached = (in_arena(target, row["choice"], state) for state in ("used", "tcache"))
+            assert (row["used"], row["cached"]) == (used["bytes"], cached["bytes"])
+            own = internal.get(row["index"], 0)
+            assert used["bytes"] + cached["bytes"] + own == allocated.get(row["index"], 0), row
+        check_whose(target, [pointer for pointer, *_ in held(tmp_path)[1]], rows)
+        check_holes(target, rows)
+        shown = gdbheap("arenas", str(target.pid)).stdout
+        assert f"{rows[-1]['choice']} " in shown
+        named = ask("chunks", str(target.pid), f"--arena=jemalloc:{rows[-1]['index']}", "--top=0")
+        assert named["count"] == ask("chunks", str(target.pid), f"--arena={rows[-1]['choice']}", "--top=0")["count"]
+        check_refused(target, "999", f"lists {rows[0]['choice']} to {rows[-1]['choice']}")
+        check_refused(target, "tcmalloc:0", f"lists {rows[0]['choice']} to {rows[-1]['choice']}")
+
+
+def check_refused(target: Running, choice: str, why: str) -> None:
+    """An arena that is not there is wrong usage, and a line says what is."""
+    done = gdbheap("chunks", str(target.pid), f"--arena={choice}")
+    assert done.returncode == 2 and f"there is no arena {choice}" in done.stderr and why in done.stderr, done.stderr
+
+
+def test_mimalloc(rng: random.Random, tmp_path: Path) -> None:
+    """With one thread all that its heap visits is that heap's; with several each block has one."""
+    environment = {"LD_PRELOAD": library("mimalloc")}
+    with running(program(1, 20_000, rng, tmp_path), tmp_path, environment) as target:
+        visited, _rows = held(tmp_path)
+        rows = ask("arenas", str(target.pid))["others"]
+        counts = [in_arena(target, row["choice"], "used")["count"] for row in rows]
+        assert visited in counts and rows[counts.index(visited)]["address"]
+        assert not any(count for count in counts if count != visited)
+    with running(program(THREADS, 20_000, rng, tmp_path), tmp_path, environment) as target:
+        rows = ask("arenas", str(target.pid))["others"]
+        # Every second thread has ended, and left its blocks.
+        assert len(rows) > THREADS // 2 and [row["index"] for row in rows] == list(range(len(rows)))
+        for row in rows:
+            assert row["used"] == in_arena(target, row["choice"], "used")["bytes"]
+        check_whose(target, [pointer for pointer, *_ in held(tmp_path)[1]], rows)
+        check_holes(target, rows)
+        check_refused(target, str(len(rows)), f"lists {rows[0]['choice']} to {rows[-1]['choice']}")
+
+
+def test_tcmalloc(rng: random.Random, tmp_path: Path) -> None:
+    """It has no arenas; what waits in its caches is what it counts there, and each thread that lives has a cache."""
+    with running(
+        program(THREADS, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library("tcmalloc_minimal")}
+    ) as target:
+        said = {name.rpartition(".")[2]: int(value) for name, value in told(target, tmp_path)}
+        answer, shown = ask("arenas", str(target.pid)), gdbheap("arenas", str(target.pid)).stdout
+        check_refused(target, "0", "tcmalloc has none")
+    sums = {
+        kind: sum(row["bytes"] for row in answer["caches"] if row["kind"] == kind) for kind in ("thread", "transfer")
+    }
+    for kind, size in sums.items():
+        assert size == said[f"{kind}_cache_free_bytes"], kind
+    assert sums["thread"]
+    # What is left over in spans counts there, too.
+    central = next(row for row in answer["caches"] if row["kind"] == "central")
+    assert 0 < central["bytes"] <= said["central_cache_free_bytes"]
+    threads = [row for row in answer["caches"] if row["kind"] == "thread"]
+    assert len(threads) == len({row["address"] for row in threads}) >= THREADS // 2
+    assert all(row["address"] is None for row in answer["caches"] if row["kind"] != "thread")
+    assert "cache of a thread" in shown and "transfer caches" in shown
+
+
+def test_musl(tmp_path: Path) -> None:
+    """It has none, and says so."""
+    if programs.ROOT_FOLDER or shutil.which("musl-gcc") is None:
+        pytest.skip("no musl-gcc")
+    binary = tmp_path / "idle"
+    subprocess.run(["musl-gcc", "-O1", str(programs.SOURCES / "idle.c"), "-o", str(binary)], check=True)
+    with running([str(binary)], tmp_path) as target:
+        check_refused(target, "0", "musl malloc")
+
+
+def test_padding(rng: random.Random, tmp_path: Path) -> None:
+    """What builds of mimalloc with padding know of the bytes asked for is slack of the ledger: what the library says
+    that a program may use of a block is used, the rest of it is slack."""
+    built = sorted((Path(__file__).parents[1] / "build" / "mimallocs").glob("libmimalloc-*-secure.so"))
+    if not built or programs.ROOT_FOLDER:
+        pytest.skip("no secure build of mimalloc (scripts/mimallocs.sh)")
+    with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": str(rng.choice(built))}) as target:
+        _visited, rows = held(tmp_path)
+        answer, sizes = ask("", str(target.pid)), ask("sizes", str(target.pid), "--top=0")["others"][0]
+        blocks = ask("chunks", str(target.pid), "--state=used", "--sort=address", "--top=0", "--max-stop=60")["chunks"]
+    if all(block["asked"] is None for block in blocks):
+        pytest.skip("a secure build whose blocks have no padding")
+    lines = {line["id"]: line for line in answer["ledger"]}
+    starts, said = [block["address"] for block in blocks], {}
+    for pointer, usable, _requested in rows:
+        block = blocks[bisect.bisect_right(starts, pointer) - 1]
+        # In front of an aligned pointer lies more of its block.
+        said[block["address"]] = block["size"] - (pointer - block["address"] + usable)
+    others = [block for block in blocks if block["address"] not in said]
+    slack = sum(said.values()) + sum(block["size"] - block["asked"] for block in others)
+    assert lines["libmimalloc.slack"]["virtual"] == slack > 8 * len(rows)
+    assert lines["libmimalloc.used"]["virtual"] + slack == sum(block["size"] for block in blocks)
+    assert sizes["total"]["used_bytes"] - sizes["asked"] == slack
+    parts = ("used", "free", "slack", "overhead")
+    assert sum(lines[f"libmimalloc.{part}"]["virtual"] for part in parts) == lines["libmimalloc"]["virtual"]
+
+
+@pytest.mark.parametrize("known", [0, 1, 3])
+def test_foreign_layout(known: int, tmp_path: Path) -> None:
+    """A map of pages that no release lays out so is refused in a line, also where a few pages look as one has them."""
+    with running(programs.c_program("foreign_map", 40, known), tmp_path) as target:
+        # Of what is left nobody knows anything.
+        answer, facts = ask("", str(target.pid), status=5), ask("info", str(target.pid))["facts"]
+    assert not [line for line in answer["ledger"] if line["id"].startswith("libmimalloc")]
+    assert not [fact for fact in facts if "mimalloc" in fact["fact"]]
+    (warning,) = [line for line in answer["warnings"] if "mimalloc" in line]
+    assert "foreign_map" in warning and f"{known} of 40 entries" in warning and "not walked" in warning
+
+
+def test_known_layout(tmp_path: Path) -> None:
+    """The same map is believed where all pages are as a release has them."""
+    with running(programs.c_program("foreign_map", 40, 40), tmp_path) as target:
+        answer = ask("", str(target.pid))
+    lines = {line["id"]: line["virtual"] for line in answer["ledger"]}
+    assert lines["libmimalloc.used"] == 40 * 4 * 1024 and not [row for row in answer["warnings"] if "laid out" in row]
