@@ -241,8 +241,8 @@ def commands(target: Subject, rounds: int) -> dict[str, list[Run]]:
     nothing = ["gdb", "-nx", "-p", pid, "-batch"]
     written = str(BUILD / "bench-tables")
     rows = {"gdbheap pyobjects PID": shell, "gdb -p PID -x gdbheap -ex 'heap pyobjects'": in_gdb, "gdb -p PID": nothing}
-    for form in ("parquet", "csv"):
-        options = ["--tables=blocks", f"--format={form}"]
+    of_blocks = [["--tables=blocks", f"--format={form}"] for form in ("parquet", "csv", "sqlite")]
+    for options in (*of_blocks, ["--edges", "--max-stop=60"]):
         rows[f"gdbheap export PID -o DIR {' '.join(options)}"] = [gdbheap, "export", pid, "-o", written, *options]
     try:
         return {name: [run(command, target) for _ in range(rounds)] for name, command in rows.items()}

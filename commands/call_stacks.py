@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import FILES
-from gdbheap.commands.surface.options import Common, process_of_log, valued, whole_number
+from gdbheap.commands.surface.options import Pictured, process_of_log, valued, whole_number
+from gdbheap.commands.surface.pictures import draw
 from gdbheap.errors import UsageError
-from gdbheap.files import check_writable, write_bytes
 from gdbheap.report.call_stacks import render
 from gdbheap.report.flame import ALLOCATED
 from gdbheap.report.pprof import pprof
-from gdbheap.report.stack_files import KINDS, write_stacks
 
 if TYPE_CHECKING:
     from gdbheap.events.call_stacks import CallStacks, Moment
@@ -44,7 +43,7 @@ def _two_moments(text: str) -> tuple[Moment, Moment]:
 
 
 @dataclass
-class Options(Common):
+class Options(Pictured):
     """The options of gdbheap stacks."""
 
     at: Moment | None = valued("--at", "CALL", "after which call: its number, peak (the default) or end", None, _moment)
@@ -52,13 +51,8 @@ class Options(Common):
         "--diff", "A..B", "what changed between two calls: numbers, peak or end", None, _two_moments
     )
     process: int | None = process_of_log()
-    folded: str | None = valued("--folded", "FILE", "write the stacks as folded lines, for other programs", None, str)
-    svg: str | None = valued("--svg", "FILE", "write the stacks as a flame graph", None, str)
-    speedscope: str | None = valued(
-        "--speedscope", "FILE", "write the stacks as a file for speedscope.app", None, str
-    )  # fmt: skip
     pprof: str | None = valued(
-        "--pprof", "FILE", "write the stacks for go tool pprof: inuse_space, alloc_space and the counts of both", None,
+        "--pprof", "FILE", "write the tree for go tool pprof: inuse_space, alloc_space and the counts of both", None,
         str,
     )  # fmt: skip
 
@@ -71,18 +65,11 @@ def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
         raise UsageError("gdbheap stacks: one file at a time")
     if options.at is not None and options.diff is not None:
         raise UsageError("gdbheap stacks: --at is one call, --diff two")
-    written = {kind: os.path.expanduser(path) for kind in (*KINDS, "pprof") if (path := getattr(options, kind))}
-    for path in written.values():
-        check_writable(path)
     since, at = options.diff or (None, options.at or PEAK)
     found = call_stacks(os.path.expanduser(files[0]), options.process, at, since)
-    for kind, path in written.items():
-        if kind == "pprof":
-            write_bytes(path, pprof(found.stacks, found.began, found.mean))
-        else:
-            # A picture has no place for what became less.
-            rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.stacks if stack.bytes > 0]
-            write_stacks(kind, path, rows, _title(found), ALLOCATED)
+    # A picture has no place for what became less.
+    rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.stacks if stack.bytes > 0]
+    draw(options, rows, _title(found), ALLOCATED, lambda: pprof(found.stacks, found.began, found.mean))
     return found
 
 
@@ -102,8 +89,8 @@ COMMAND = Command(
     text="""Reads a log that gdbheap trace --stacks wrote: the blocks that were in use after a call (where the most
     bytes were, unless --at or --diff say otherwise) by the stacks that allocated them, Python's frames and C's in one;
     a block belongs to the call of realloc that last gave it its size. First come the sites: of each stack the
-    innermost line of Python, or without any the innermost function; then the stacks with the most bytes. --folded,
-    --svg, --speedscope and --pprof write all stacks to files.
+    innermost line of Python, or without any the innermost function; then the stacks with the most bytes. --format,
+    --folded, --svg, --speedscope and --pprof draw all stacks.
 
     Where stacks were sampled the figures are estimates: a block of s bytes has a stack with the probability
     1 - exp(-s / mean), and counts as many times as the inverse of that. The mean error of a sum is at most the square

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
 from gdbheap.answers import block_kinds, chunks, sampled_stacks
 from gdbheap.answers.arenas import ArenaChoice
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, one_of, some_of, valued
+from gdbheap.commands.surface.options import Pictured, one_of, some_of, valued
+from gdbheap.commands.surface.pictures import draw
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.block_kinds import render as render_kinds
@@ -18,6 +19,8 @@ from gdbheap.report.numbers import parse_size
 from gdbheap.report.sampled_stacks import render as render_stacks
 
 __all__ = ["COMMAND"]
+
+STACK = "stack"
 
 
 def _arena(text: str) -> ArenaChoice:
@@ -30,7 +33,7 @@ def _arena(text: str) -> ArenaChoice:
 
 
 @dataclass
-class Options(Common):
+class Options(Pictured):
     """The options of heap chunks."""
 
     states: tuple[str, ...] = valued(
@@ -56,11 +59,14 @@ class Options(Common):
     by: str | None = valued(
         "--by", "WHAT",
         "type: a row for each kind of used block, not for each chunk; stack: the stacks that jemalloc has sampled",
-        None, one_of(("type", "stack")),
+        None, one_of(("type", STACK)),
     )  # fmt: skip
 
     def check(self) -> None:
         """Raises UsageError for options that are not about the table that is asked for."""
+        super().check()
+        if self.draws and self.by != STACK:
+            raise UsageError("heap chunks: only the stacks that jemalloc has sampled are a tree: --by=stack")
         if self.by is not None:
             self._check_kinds(f"--by={self.by}")
         elif self.sort not in chunks.ORDERS:
@@ -84,9 +90,22 @@ def _answer(heap: Heap, options: Options) -> Answer:
 
 
 def _by_kind(heap: Heap, options: Options) -> block_kinds.BlockKinds | sampled_stacks.SampledStacks:
-    if options.by == "stack":
-        return sampled_stacks.sampled_stacks(heap, options.sort == "count", options.top)
+    if options.by == STACK:
+        return _by_stack(heap, options)
     return block_kinds.block_kinds(heap, options.sort == "count", options.top)
+
+
+def _by_stack(heap: Heap, options: Options) -> sampled_stacks.SampledStacks:
+    by_count = options.sort == "count"
+    if not options.draws:
+        return sampled_stacks.sampled_stacks(heap, by_count, options.top)
+    # Imported where they are needed: a command's start is mostly imports.
+    from gdbheap.report.flame import ALLOCATED
+    from gdbheap.report.trees import sampled_tree
+
+    found = sampled_stacks.sampled_stacks(heap, by_count)
+    draw(options, sampled_tree(found), "What sampled blocks in use came from", ALLOCATED)
+    return replace(found, stacks=found.stacks[: options.top])
 
 
 def _render(shown: Shown[Answer, Options]) -> str:
@@ -124,7 +143,9 @@ COMMAND = Command(
     came from, the most bytes first. In JSON, stacks is a list of {addresses, frames, own, count, bytes, likely_count,
     likely_bytes, address}: return addresses, innermost first; frames {name, file, line, kind}, outermost first; how
     many of the innermost are jemalloc's own; the sampled blocks and their bytes; what they stand for by jemalloc's own
-    account (null before 5.3); the first block. kinds, count, bytes, likely_count, likely_bytes are those of all.""",
+    account (null before 5.3); the first block. kinds, count, bytes, likely_count, likely_bytes are those of all.
+    --format, --folded, --svg, --speedscope and --pprof draw them all, without jemalloc's own frames, by the bytes of
+    the sampled blocks.""",
     example="heap chunks --state=used --min=1M",
     needs=TARGET,
     options=Options,
@@ -133,4 +154,5 @@ COMMAND = Command(
     listed="chunks, kinds or stacks",
     sorts={key: lambda row: row for key in (*chunks.ORDERS, "count")},
     top=20,
+    writes=True,
 )

@@ -5,18 +5,24 @@ from __future__ import annotations
 from gdbheap.answers import contexts
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common
+from gdbheap.commands.surface.options import Pictured
+from gdbheap.commands.surface.pictures import draw
 from gdbheap.heap import Heap
 from gdbheap.report.contexts import render
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, _options: Common) -> contexts.Contexts:
-    return contexts.contexts(heap)
+def _answer(heap: Heap, options: Pictured) -> contexts.Contexts:
+    found = contexts.contexts(heap)
+    if options.draws:
+        from gdbheap.report.trees import contexts_tree
+
+        draw(options, contexts_tree(found), "What memory contexts have")
+    return found
 
 
-def _render(shown: Shown[contexts.Contexts, Common]) -> str:
+def _render(shown: Shown[contexts.Contexts, Pictured]) -> str:
     return render(shown.answer, shown.style)
 
 
@@ -28,10 +34,12 @@ COMMAND = Command(
     total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts, of any backend and of cores, while a
     query runs as well, and without asking the server. PostgreSQL 13 to 18; other programs have no memory contexts.
 
-    --sort=tree lists each context before those that are below it.""",
+    --sort=tree lists each context before those that are below it. --format, --folded, --svg, --speedscope and --pprof
+    draw that tree: each context above the one that it belongs to, with what it can hand out again as a part of its own;
+    what contexts are for is not in there.""",
     example="heap contexts --top=10",
     needs=TARGET,
-    options=Common,
+    options=Pictured,
     answer=_answer,
     render=_render,
     rows="contexts",
@@ -44,4 +52,5 @@ COMMAND = Command(
     },
     top=20,
     program="PostgreSQL",
+    writes=True,
 )

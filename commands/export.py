@@ -46,6 +46,10 @@ class Options(Several):
         some_of(NAMES, (SNAPSHOTS,)),
     )
     edges: bool = switch("--edges", "edges, and what blocks retain, also of a process with more than 2,000,000 blocks")
+    with_contents: bool = switch(
+        "--with-contents", "name what dicts hold by their keys as they are, in a heapsnapshot; without it no file has"
+        " contents of the process",
+    )  # fmt: skip
     partition: tuple[Part, ...] = valued(
         "--partition", "KEY[=VALUE],…",
         "put each table into folders TABLE/KEY=VALUE/…; of host, pid, program, day, time, container, boot_id, started,"
@@ -66,6 +70,10 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
         raise UsageError("gdbheap export: of several targets each needs a folder: --partition=host,pid")
     if is_url(path) and not options.partition:
         raise UsageError("gdbheap export: what is put at a URL needs --partition, as --partition=host,day,pid")
+    if options.with_contents and options.format != HEAPSNAPSHOT:
+        raise UsageError("gdbheap export: no table has contents: --with-contents is for --format=heapsnapshot")
+    if options.with_contents and options.no_text:
+        raise UsageError("gdbheap export: --with-contents and --no-text exclude each other")
     if options.format == HEAPSNAPSHOT:
         if options.partition or options.tables:
             raise UsageError("gdbheap export: heapsnapshot is one file of one target: no --partition, no --tables")
@@ -101,6 +109,10 @@ def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) ->
         raise failed
 
 
+def _copies(options: Options) -> bool:
+    return options.format == HEAPSNAPSHOT
+
+
 def _render(shown: Shown[Exported, Options]) -> str:
     from gdbheap.report.export import render
 
@@ -119,6 +131,9 @@ COMMAND = Command(
 
     --format=heapsnapshot writes the graph of references as one file that the memory panel of Chrome's DevTools opens.
     What is at the same place in two files of one process has the same number there, so that they can be compared.
+    References have names there: attributes, variables, indices, keys of dicts, offsets where nothing is known; of more
+    than 250,000 those near the roots. Keys are shown with --with-contents, and always where they are names of
+    attributes and modules.
 
     With --partition each table is a folder of folders, as Hive has them: DIR/blocks/host=web1/pid=1234/data.parquet.
     DuckDB, Spark and Trino read all processes of all hosts as one table (docs/fleet.md). DIR may then be a URL that
@@ -135,4 +150,5 @@ COMMAND = Command(
     render=_render,
     listed="",
     writes=True,
+    copies=_copies,
 )

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import FOLLOWED
-from gdbheap.commands.surface.options import Common, duration, switch, under_seccomp, valued, whole_number
+from gdbheap.commands.surface.options import Pictured, duration, switch, under_seccomp, valued, whole_number
+from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.progress import tell
-from gdbheap.files import check_writable, write_bytes
+from gdbheap.report.flame import CALLS
 from gdbheap.report.growth import render
 from gdbheap.report.pprof import OF_CALLS, pprof_of_tree
-from gdbheap.report.stack_files import KINDS, write_stacks
 
 if TYPE_CHECKING:
     from gdbheap.answers.growth import Growth
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-PPROF = "pprof"
-
 
 @dataclass
-class Options(Common):
+class Options(Pictured):
     """The options of heap growth."""
 
     duration: float | None = duration("for how long (the default is until Ctrl-C, or the end of the process)")
@@ -34,12 +32,6 @@ class Options(Common):
     no_stacks: bool = switch(
         "--no-stacks", "only count: no stacks are taken, which costs the process a tenth of the time"
     )
-    folded: str | None = valued("--folded", "FILE", "write the stacks as folded lines, for other programs", None, str)
-    svg: str | None = valued("--svg", "FILE", "write the stacks as a flame graph", None, str)
-    speedscope: str | None = valued(
-        "--speedscope", "FILE", "write the stacks as a file for speedscope.app", None, str
-    )  # fmt: skip
-    pprof: str | None = valued("--pprof", "FILE", "write the stacks for go tool pprof", None, str)
     perf: bool = switch(
         "--perf",
         "by a tracepoint of the kernel's: no thread stands, and nothing is changed in the process; without Python's"
@@ -52,18 +44,11 @@ def _answer(live: Live, options: Options) -> Growth:
     # Imported where it is needed: a command's start is mostly imports.
     from gdbheap.answers.following_growth import Course, follow
 
-    files = {kind: os.path.expanduser(path) for kind in (*KINDS, PPROF) if (path := getattr(options, kind)) is not None}
-    for path in files.values():
-        check_writable(path)
     with until_told() as is_told:
         course = Course(options.duration, options.count, not options.no_stacks, options.seccomp, options.perf, is_told)
         found = follow(live, course, lambda places: _begun(live.pid, places, options.perf))
     stacks = [(tuple(stack.frames), stack.bytes, stack.calls) for stack in found.stacks]
-    for kind, path in files.items():
-        if kind == PPROF:
-            write_bytes(path, pprof_of_tree(stacks, OF_CALLS))
-        else:
-            write_stacks(kind, path, stacks, _title(live.pid))
+    draw(options, stacks, _title(live.pid), CALLS, lambda: pprof_of_tree(stacks, OF_CALLS))
     return found
 
 

@@ -10,6 +10,7 @@ from gdbheap.answers.findings import Finding
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, switch, valued
+from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.session import order
 from gdbheap.errors import GdbheapError, one_line
 from gdbheap.heap import Heap
@@ -41,19 +42,19 @@ class Options(Pictured):
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
     whole = ledger.ledger(heap, options.detail)
-    if options.pictures:
-        _draw(heap, options.pictures)
+    if options.draws:
+        _draw(heap, options)
     findings = [*whole.findings, *_growth(heap, options.since)]
     findings.sort(key=lambda finding: finding.rank)
     return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
 
 
-def _draw(heap: Heap, pictures: dict[str, str]) -> None:
+def _draw(heap: Heap, options: Options) -> None:
     """Write the ledger as a tree, down to types where these are known."""
     # Imported where they are needed: a command's start is mostly imports.
     from gdbheap.answers.heap_map import heap_map
     from gdbheap.history.places import CELLS, places_on
-    from gdbheap.report.trees import ledger_tree, write_pictures
+    from gdbheap.report.trees import ledger_tree
 
     drawn = places = None
     try:
@@ -62,7 +63,7 @@ def _draw(heap: Heap, pictures: dict[str, str]) -> None:
     except GdbheapError as error:
         heap.note(f"the picture has no types: {error}")
     whole = ledger.ledger(heap, detail=True, patient=False)
-    write_pictures(pictures, ledger_tree(whole, drawn, places), "Where RSS went")
+    draw(options, ledger_tree(whole, drawn, places), "Where RSS went")
 
 
 def _growth(heap: Heap, path: str | None) -> list[Finding]:
@@ -108,8 +109,8 @@ COMMAND = Command(
     says how much of what is free and resident is in pages that nobody holds. What cannot be explained has a line of
     its own. Below the ledger are the findings: what could be given back or avoided, largest first and doubtful ones
     last, each with advice that was tried (docs/findings.md). --sort orders lines that have the same parent.
-    --folded, --svg, --speedscope and --pprof draw what is resident, from RSS down: by allocator, arena and state, and
-    what is in use by the types of objects.
+    --format, --folded, --svg, --speedscope and --pprof draw what is resident, from RSS down: by allocator, arena and
+    state, and what is in use by the types of objects.
 
     In JSON each line also has zero, the bytes for which the kernel's zero page stands in (they are not resident);
     huge, how many of the resident bytes are mapped by huge pages (null where the kernel does not say, before Linux

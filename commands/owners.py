@@ -8,6 +8,7 @@ from gdbheap.answers import owners
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, one_of, valued
+from gdbheap.commands.surface.pictures import draw
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_owners
 from gdbheap.report.numbers import parse_size
@@ -33,14 +34,14 @@ class Options(Pictured):
 
 
 def _answer(heap: Heap, options: Options) -> owners.Owners:
-    if options.pictures:
+    if options.draws:
         # A path may have keys in it, and what is written holds no contents.
         heap.disclosure.contents = False
     found = owners.owners(heap, options.minimum, options.top, options.by)
-    if options.pictures:
-        from gdbheap.report.trees import owners_tree, write_pictures
+    if options.draws:
+        from gdbheap.report.trees import owners_tree
 
-        write_pictures(options.pictures, owners_tree(found), "Who holds what is in use")
+        draw(options, owners_tree(found), "Who holds what is in use")
     return found
 
 
@@ -76,7 +77,7 @@ COMMAND = Command(
     address}: deep is memory_usage(deep=True), shared what rows before have too, views how many arrays show it; device
     and nbytes are a tensor's, else null. bytes over all has no byte twice.
 
-    --folded, --svg, --speedscope and --pprof draw the holders, with what they hold above them.""",
+    --format, --folded, --svg, --speedscope and --pprof draw the holders, with what they hold above them.""",
     example="heap owners --top=10",
     needs=TARGET,
     options=Options,

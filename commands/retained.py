@@ -8,6 +8,7 @@ from gdbheap.answers import retained
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import MaybeAddressed, Pictured, one_of, valued
+from gdbheap.commands.surface.pictures import draw
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_retained
 
@@ -26,11 +27,11 @@ class Options(Pictured, MaybeAddressed):
 
 
 def _answer(heap: Heap, options: Options) -> retained.Retained:
-    if options.pictures:
+    if options.draws:
         from gdbheap.answers.dominator_tree import dominator_tree
-        from gdbheap.report.trees import retained_tree, write_pictures
+        from gdbheap.report.trees import retained_tree
 
-        write_pictures(options.pictures, retained_tree(dominator_tree(heap)), "What objects retain")
+        draw(options, retained_tree(dominator_tree(heap)), "What objects retain")
     if options.address is not None:
         return retained.retained_set(heap, options.address)
     return retained.retained(heap, options.by, options.top)
@@ -56,8 +57,8 @@ COMMAND = Command(
     what that global, or the stack and the data of that thread, hold. With an ADDRESS the rows are what would be free
     with the block that holds it, by type or size: it and all that only it keeps.
 
-    --folded, --svg, --speedscope and --pprof draw the tree of dominators: the 500 objects that retain the most, each
-    above the one without which it would not be reached, as wide as what it retains.""",
+    --format, --folded, --svg, --speedscope and --pprof draw the tree of dominators: the 500 objects that retain the
+    most, each above the one without which it would not be reached, as wide as what it retains.""",
     example="heap retained --top=20 --by=type",
     needs=TARGET,
     options=Options,

@@ -48,6 +48,8 @@ CALL hive.system.sync_partition_metadata('heaps', 'ledger', 'FULL');
 CREATE TABLE hive.heaps.findings (
   "id" varchar,
   "bytes" bigint,
+  "text" varchar,
+  "advice" varchar,
   "host" varchar,
   "release" varchar,
   "day" varchar,

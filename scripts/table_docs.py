@@ -36,7 +36,8 @@ and left alone otherwise. On a full disk, or with Ctrl-C, one line says so and n
 - An `address` is a number of 64 bits with a sign: one in the kernel's half of the address space is negative. It is that
   which malloc returned, not the header's.
 - Sizes are in bytes. What is not known is NULL; in CSV an empty field.
-- No table holds contents of strings, bytes or keys.
+- No table holds contents of strings, bytes or keys; what findings say of a snapshot that was taken with
+  `--with-contents` may name keys.
 - Sums agree with the commands: `sum(bytes)` of `types` with `total` of `heap pyobjects --json`, the number and the sum
   of `holes` with `heap holes --min=1`, `arenas` with `heap arenas`, the lines of `ledger` with `heap --detail`, and
   `resident` of `mappings` with RSS.

@@ -225,6 +225,10 @@ def test_files_for_other_programs(rng: random.Random, tmp_path: Path) -> None:
                     f"--speedscope={tmp_path / 'a.json'}")  # fmt: skip
     assert sum(int(line.rsplit(" ", 1)[1]) for line in folded.read_text().splitlines()) == answer["bytes"]
     assert gzip.decompress(profile.read_bytes())
+    printed = subprocess.run(
+        [str(GDBHEAP), "stacks", str(log), "--at=end", "--format=folded"], capture_output=True, text=True
+    )
+    assert (printed.returncode, printed.stdout) == (0, folded.read_text())
     if shutil.which("go") is None:
         pytest.skip("no go, whose pprof reads the profile")
     for place, sample in enumerate(("inuse_space", "inuse_objects", "alloc_space", "alloc_objects")):

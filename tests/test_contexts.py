@@ -206,6 +206,26 @@ def test_blocks_are_said_to_be_a_contexts(server: Server) -> None:
     assert f"block of memory context {found.name}" in ask("at", str(server.pid), hex(start))["owner"]["what"]
 
 
+def test_tree(server: Server, tmp_path: Path) -> None:
+    """Each context stands on the one that it belongs to, as wide as what is in use there and what is free, as in the
+    rows."""
+    server.ask("prepare drawn as select 1 as swordfish")
+    path = tmp_path / "tree"
+    answer = ask("contexts", str(server.pid), "--top=all", "--sort=tree", "--format=folded", "-o", str(path))
+    lines = [line.rpartition(" ") for line in path.read_text().splitlines()]
+    found = {way: int(size) for way, _blank, size in lines}
+    assert sum(found.values()) == answer["total"] and "swordfish" not in path.read_text()
+    wanted: Counter[str] = Counter()
+    above: list[str] = []
+    for row in answer["contexts"]:
+        above = [*above[: row["level"]], row["name"].replace(";", ":")]
+        wanted[";".join(above)] += row["used"]
+        wanted[";".join([*above, "free"])] += row["free"]
+    assert +wanted == Counter(found)
+    printed = gdbheap("contexts", str(server.pid), "--top=1", "--format=folded")
+    assert (printed.returncode, printed.stdout) == (0, path.read_text())
+
+
 def test_idents_are_contents(server: Server) -> None:
     """With --no-text a query is a length."""
     secret = "select 12345 as swordfish"

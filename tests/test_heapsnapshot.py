@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import struct
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.programs import KINDS, SOURCES, ask, gdbheap, interpreter_of, python_program, running
+from support.programs import (
+    KINDS,
+    SOURCES,
+    ask,
+    c_program,
+    gdbheap,
+    interpreter_of,
+    interpreter_of_release,
+    python_program,
+    running,
+    since,
+)
 
 from gdbheap.tables.heapsnapshot import _Ids
 
@@ -36,6 +48,47 @@ class Session:
 held = [Session(number) for number in range(int(sys.argv[1]))] + [None]
 os.read(0, 100)
 held[-1] = Session(0)
+os.read(0, 100)
+"""
+# Says what its objects call what they refer to, and what the collector says that they refer to.
+NAMES = """
+import collections, gc, json, os, sys
+class Plain:
+    pass
+class Own(Plain):
+    pass
+class Slotted:
+    __slots__ = ("left", "right")
+class Thing:
+    pass
+def made(kind, count):
+    found = kind()
+    for place in range(count):
+        setattr(found, f"field_{place}", Thing())
+    return found
+plain, own, slotted = made(Plain, 5), made(Own, 3), Slotted()
+slotted.left, slotted.right = Thing(), [Thing()]
+own.__dict__["more"] = Thing()
+row, pair = [Thing() for _ in range(7)], (Thing(), [Thing()], Thing())
+queue = collections.deque(Thing() for _ in range(150))
+table = {"inner_%d" % place: Thing() for place in range(4)}
+table[sys.argv[2]] = Thing()
+def stack():
+    local_thing, other_thing = Thing(), [Thing()]
+    yield local_thing, other_thing
+frame = stack()
+held = next(frame)
+attributes = {id(one): {name: id(getattr(one, name)) for name in names} for one, names in (
+    (plain, vars(plain)), (own, vars(own)), (slotted, Slotted.__slots__))}
+items = {id(one): [id(item) for item in one] for one in (row, pair, queue)}
+keys = {id(table): {key: id(value) for key, value in table.items()}}
+names = ("plain", "own", "slotted", "row", "pair", "queue", "table", "frame", "Thing", "stack")
+module = {id(globals()): {name: id(globals()[name]) for name in names}}
+variables = {id(frame): {"local_thing": id(held[0]), "other_thing": id(held[1])}}
+one = [plain, own, slotted, row, pair, queue, table]
+referents = {id(each): [id(other) for other in gc.get_referents(each)] for each in one}
+with open(sys.argv[1], "w") as stream:
+    json.dump([attributes, items, keys, module, variables, referents], stream)
 os.read(0, 100)
 """
 Graph = dict[str, Any]
@@ -79,7 +132,8 @@ def test_form(written: tuple[str, Path]) -> None:
     assert all(edge["to_node"] % width == 0 and edge["to_node"] // width < len(nodes) for edge in edges)
     assert all(node["name"] in strings and node["type"] < len(meta["node_types"][0]) for node in nodes)
     assert all(edge["name_or_index"] in strings for edge in edges if types[edge["type"]] == "weak")
-    assert {types[edge["type"]] for edge in edges} <= {"element", "weak"}
+    assert all(edge["name_or_index"] in strings for edge in edges if types[edge["type"]] in ("property", "internal"))
+    assert {types[edge["type"]] for edge in edges} <= {"element", "property", "internal", "weak"}
     assert SECRET not in written[1].read_text()
 
 
@@ -161,6 +215,113 @@ def test_numbers_of_nodes(rng: random.Random) -> None:
     again = _Ids()
     rng.shuffle(near)
     assert {again.of_address(address) for address in near} == set(numbers[: len(near)])
+
+
+class Named:
+    """A file's edges by what they are called, of objects by their addresses."""
+
+    def __init__(self, path: Path) -> None:
+        graph = json.loads(path.read_text())
+        self._strings, types = graph["strings"], graph["snapshot"]["meta"]["edge_types"][0]
+        self._nodes, edges = rows_of(graph, "nodes"), iter(rows_of(graph, "edges"))
+        self._edges: list[list[tuple[str, str | int, int]]] = []
+        for node in self._nodes:
+            own = [next(edges) for _ in range(node["edge_count"])]
+            self._edges.append([(types[edge["type"]], self._name(types, edge), edge["to_node"] // 7) for edge in own])
+        self._places = {node["id"]: place for place, node in enumerate(self._nodes)}
+
+    def _name(self, types: list[str], edge: dict[str, int]) -> str | int:
+        number = edge["name_or_index"]
+        return number if types[edge["type"]] == "element" else str(self._strings[number])
+
+    def held(self, address: int) -> list[tuple[str, str | int, int]]:
+        """Return (type, name, place) of all edges of an object, of its dict or frame, and of the buffers that belong to
+        them."""
+        first = self.place(address)
+        assert first is not None
+        found, waiting = [], [first]
+        while waiting:
+            own = self._edges[waiting.pop(0)]
+            waiting += [place for _kind, name, place in own if name in ("(buffer)", "__dict__", "gi_frame")]
+            found += own
+        return found
+
+    def place(self, address: int) -> int | None:
+        """Return the node of what begins at an address, or a few words before it, if it is a block: what the collector
+        needs, and where attributes are, lie before an object."""
+        ids = (_Ids().of_address(address - distance) for distance in (0, 16, 24, 32, 40, 48))
+        return next((self._places[number] for number in ids if number in self._places), None)
+
+
+@pytest.mark.parametrize("release", since("3.6"))
+def test_names(release: str, tmp_path: Path, rng: random.Random) -> None:
+    """Attributes, slots, items, keys and variables are called what the program calls them, and lead to what it says;
+    what the collector says that an object refers to has a name. Keys are contents, names are not."""
+    interpreter = interpreter_of_release(release)
+    key, path, told = "".join(rng.choices("bcdfgh", k=12)), tmp_path / "a.heapsnapshot", tmp_path / "told"
+    with running([interpreter.executable, "-c", NAMES, str(told), key], tmp_path) as target:
+        pid = str(target.pid)
+        assert gdbheap("export", pid, "-o", str(path), "--format=heapsnapshot").returncode == 0
+        open_path = tmp_path / "b.heapsnapshot"
+        shown = gdbheap("export", pid, "-o", str(open_path), "--format=heapsnapshot", "--with-contents")
+        assert shown.returncode == 0, shown.stderr
+    attributes, items, keys, module, variables, referents = (
+        {int(holder): names for holder, names in part.items()} for part in json.loads(told.read_text())
+    )
+    found, opened = Named(path), Named(open_path)
+    for said in (attributes, module, variables):
+        for holder, names in said.items():
+            edges = {(name, place) for kind, name, place in found.held(holder) if kind == "property"}
+            assert {(name, found.place(address)) for name, address in names.items()} <= edges
+    for holder, addresses in items.items():
+        edges = {(name, place) for kind, name, place in found.held(holder) if kind == "element"}
+        assert edges == {(index, found.place(address)) for index, address in enumerate(addresses)}
+    for holder, names in keys.items():
+        edges = {(name, place) for kind, name, place in opened.held(holder) if kind == "property"}
+        assert {(repr(name), opened.place(address)) for name, address in names.items()} <= edges
+        hidden = [name for kind, name, _place in found.held(holder) if kind == "property"]
+        assert not set(names) & {str(name).strip("'") for name in hidden}
+    assert key not in path.read_text() and key in open_path.read_text()
+    for holder, addresses in referents.items():
+        named = {place for kind, _name, place in found.held(holder) if kind != "weak"}
+        assert {found.place(address) for address in addresses} - {None} <= named
+        # All of them by a name: those that have none are numbered, and only sequences have numbers.
+        if holder not in items:
+            assert not [edge for edge in found.held(holder) if edge[0] == "element"]
+
+
+def test_names_of_words(tmp_path: Path, rng: random.Random) -> None:
+    """What is no object calls its words by where they are, as the program recorded them."""
+    path, told = tmp_path / "a.heapsnapshot", tmp_path / "truth"
+    with running(c_program("random_c_graph", rng.getrandbits(31), 400, 3, told), tmp_path) as target:
+        assert gdbheap("export", str(target.pid), "-o", str(path), "--format=heapsnapshot").returncode == 0
+    words = struct.unpack(f"<{told.stat().st_size // 8}Q", told.read_bytes())
+    count = words[0]
+    blocks = [~address & (1 << 64) - 1 for address in words[1 : 1 + 3 * count : 3]]
+    rows = iter(words[2 + 3 * count :])
+    edges = list(zip(rows, rows, rows, rows))
+    assert len(edges) == words[1 + 3 * count] > 100
+    found = Named(path)
+    wanted = {(source, f"+{place}", found.place(blocks[target])) for source, place, target, _inside in edges}
+    inner = {found.place(block) for block in blocks}
+    named = {
+        (source, name, place)
+        for source, block in enumerate(blocks)
+        for _kind, name, place in found.held(block)
+        if place in inner
+    }
+    # Of several words that lead from one block to another not all need be references.
+    assert named <= wanted
+    assert {(source, target) for source, _name, target in named} == {(source, target) for source, _, target in wanted}
+
+
+@pytest.mark.parametrize("more", [["--with-contents", "--no-text"], ["--with-contents", "--format=csv"]], ids=" ".join)
+def test_contents_that_cannot_be_shown(more: list[str], tmp_path: Path) -> None:
+    """Options that exclude each other are told of in one line."""
+    words = ["export", str(os.getpid()), "-o", str(tmp_path / "a.heapsnapshot"), "--format=heapsnapshot", *more]
+    done = gdbheap(*words)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "--with-contents" in done.stderr
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["graph.json", "graph", "graph.heapsnapshot.gz"])

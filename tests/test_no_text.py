@@ -40,7 +40,7 @@ from support.programs import (
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers.why import why
 from gdbheap.commands.calls.inferior_call import Calls
-from gdbheap.commands.surface.options import Common, Filed
+from gdbheap.commands.surface.options import Common, Filed, Pictured
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.commands.surface.session import Result, ask, ask_about_looks, present
@@ -50,7 +50,6 @@ from gdbheap.history.file import ENTRY, write
 from gdbheap.history.snapshot import take
 from gdbheap.python.disclosure import NO_TEXT, VARIABLE, Disclosure, without_words
 from gdbheap.report.style import Style
-from gdbheap.report.trees import PICTURES
 from gdbheap.target.target import Damage, Target
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason=f"no CPython {RELEASE}")
@@ -59,17 +58,20 @@ PAIRS = 60_000
 # Each command with each of its options that an answer depends on, and whether it shows contents. ADDRESS is in turn
 # each place that the program names. Not here: what calls into the process (stats, trim --yes).
 LINES = {
-    "": ["", "--detail PICTURES", "--since=LOOK"], "arenas": ["", "--detail"],
+    "": ["", "--detail PICTURES", "--format=folded -o TREE", "--since=LOOK"], "arenas": ["", "--detail"],
     "holes": ["--min=0", "--min=0 --path --top=300", "--fit=1M"],
     "pins": ["", "--path --min=0", "--allocator=pymalloc"], "sizes": [""],
-    "chunks": ["", "--min=1K --max=1M --arena=main --state=used", "--type=bytes", "--type=str", "--by=type"],
+    "chunks": ["", "--min=1K --max=1M --arena=main --state=used", "--type=bytes", "--type=str", "--by=type",
+        "--by=stack PICTURES --format=svg", "--by=stack --format=folded -o TREE"],
     "pools": ["", "--detail"], "pyobjects": ["", "--type=str --list", "--list --top=1000", "--buffers",
         "--by=value --top=all", "--by=size", "--by=length", "--by=module", "--by=fill", "--by=line",
         "--type=__main__.* --group=value"],
     "trim": ["", "--dry-run --pad=1M"], "map": ["", "--cell=64K", "--svg=SVG"],
     "at": ["ADDRESS", "ADDRESS --path"], "refs": ["ADDRESS --top=all"], "why": ["ADDRESS"],
-    "retained": ["--top=500", "--by=type PICTURES", "--by=module"], "unreachable": [""],
-    "owners": ["--min=1K --top=300 --by=block", "--by=array --top=all", "PICTURES"],
+    "retained": ["--top=500", "--by=type PICTURES", "--by=module",
+        "--format=speedscope", "--format=pprof -o TREE"], "unreachable": [""],
+    "owners": ["--min=1K --top=300 --by=block", "--by=array --top=all", "PICTURES",
+        "--format=svg", "--format=svg -o TREE"],
     "threads": ["", "--values --c-frames"], "tasks": ["", "--list", "--kind=task --retained"],
     "duplicates": ["--top=all", "--top=3 --holders --type=str"], "check": [""], "info": [""],
     "check-advice": [""], "diff": ["", "--limit=1G"],
@@ -126,6 +128,7 @@ def lines_of(noun: str, places: dict[str, int], folder: Path) -> list[list[str]]
         "PROFILE": "profile",
         "FILE": "look.heap",
         "LOOK": "earlier.heap",
+        "TREE": "tree",
     }
     lines = [line.replace("PICTURES", DRAWN) for line in LINES[noun]]
     for word, name in files.items():
@@ -153,7 +156,8 @@ def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
     if isinstance(options, Filed):
         with zipfile.ZipFile(options.file) as archive:
             said += archive.read(ENTRY).decode()
-    return said + "".join(map(content, filter(None, (vars(options).get(form) for form in PICTURES))))
+    files = options.pictures.values() if isinstance(options, Pictured) else filter(None, [vars(options).get("svg")])
+    return said + "".join(map(content, files))
 
 
 def content(path: str) -> str:

@@ -21,10 +21,34 @@ from typing import Any
 import pytest
 from support.programs import ask, gdbheap, python_program, running
 
+from gdbheap.tables.heapsnapshot import _Ids
+
 SPEEDSCOPE = Path(__file__).resolve().parent.parent / "build/node/node_modules/speedscope/dist/release"
 TREES = ("", "owners", "retained")
 FORMS = ("folded", "speedscope")
-PAGE = "devtools://devtools/bundled/js_app.html?ws={}&panel=heap-profiler"
+# What DevTools' own modules make of a file, as their panel does: how many nodes, of how many bytes, the rows by class
+# (name, objects, bytes, bytes retained), and what nodes retain, by their ids.
+LOADED = """
+async ([text, ids]) => {
+    const parts = await import('devtools://devtools/bundled/entrypoints/heap_snapshot_worker/heap_snapshot_worker.js');
+    const {SecondaryInitManager} = parts.HeapSnapshot;
+    const loader = new parts.HeapSnapshotLoader.HeapSnapshotLoader({sendEvent() {}});
+    for (let at = 0; at < text.length; at += 1 << 20) loader.write(text.slice(at, at + (1 << 20)));
+    loader.close();
+    const channel = new MessageChannel();
+    new SecondaryInitManager(channel.port2);
+    const snapshot = await loader.buildSnapshot(channel.port1);
+    const rows = Object.values(snapshot.getAggregatesByClassKey(false, 'all', null));
+    const node = id => snapshot.nodeIndexForId(id) / snapshot.nodeFieldCount;
+    return {
+        nodes: snapshot.nodeCount, bytes: snapshot.totalSize,
+        classes: rows.map(row => [row.name, row.count, row.self, row.maxRet]),
+        retained: ids.map(id => snapshot.retainedSizes[node(id)]),
+    };
+}
+"""
+APP = "devtools://devtools/bundled/js_app.html"
+PAGE = APP + "?ws={}&panel=heap-profiler"
 
 
 class Written:
@@ -113,6 +137,32 @@ def test_speedscope(written: Written) -> None:
             tab.set_input_files("input[type=file]", str(path))
             tab.wait_for_function("name => document.title.startsWith(name)", arg=document["name"])
         assert complaints == []
+
+
+def test_devtools_agree(written: Written, tmp_path: Path) -> None:
+    """What their own modules make of a file: as many nodes of as many bytes as there are, the objects of each type with
+    their bytes, and what an object retains, as heap retained says."""
+    path = tmp_path / "graph.heapsnapshot"
+    assert gdbheap("export", written.pid, "-o", str(path), "--format=heapsnapshot").returncode == 0
+    graph = json.loads(path.read_text())
+    objects, rows = ask("pyobjects", written.pid), ask("retained", written.pid, "--top=1000")["rows"]
+    known = set(graph["nodes"][2 :: len(graph["snapshot"]["meta"]["node_fields"])])
+    ours = {number: row["retained"] for row in rows if row["address"] and (number := _number(row["address"], known))}
+    with _tab() as tab:
+        tab.goto(APP, wait_until="commit")
+        loaded = tab.evaluate(LOADED, [path.read_text(), list(ours)])
+    assert (loaded["nodes"], loaded["bytes"]) == (graph["snapshot"]["node_count"], objects["used"]["bytes"])
+    classes = {name: (count, size) for name, count, size, _retained in loaded["classes"]}
+    # Strings are one row there.
+    types = [row for row in objects["types"] if row["count"] and row["type"] not in ("str", "bytes")]
+    assert all(classes[row["type"]] == (row["count"], row["bytes"]) for row in types) and len(types) > 50
+    assert len(ours) > 100 and dict(zip(ours, loaded["retained"])) == ours
+
+
+def _number(address: int, known: set[int]) -> int | None:
+    """Return the number of an object's block, which begins there or a few words before it."""
+    found = (_Ids().of_address(address - distance) for distance in (0, 16, 32, 48))
+    return next((number for number in found if number in known), None)
 
 
 def test_devtools(written: Written, tmp_path: Path) -> None:

@@ -53,12 +53,17 @@ def test_profile(library: Path | None, form: str, rng: random.Random, tmp_path: 
         assert len(said) > 10 and +found == +said
         answer = ask("chunks", target, "--by=stack", "--top=3")
         text = gdbheap("chunks", target, "--by=stack", "--top=3").stdout
+        drawn = gdbheap("chunks", target, "--by=stack", "--top=3", "--format=folded").stdout
         first = ask("at", target, hex(answer["stacks"][0]["address"]))["block"]
     assert answer["kinds"] == len({frames for frames, _ in +said}) and len(answer["stacks"]) == 3
     assert answer["bytes"] == sum(value for (_, name), value in said.items() if name == "bytes")
     names = {frame["name"] for row in answer["stacks"] for frame in row["frames"]}
     assert {"deeper", "work", "large"} <= names and "deeper" in text and "prof_backtrace" not in text
     assert (first["allocator"], first["state"]) == ("jemalloc", "used")
+    # The tree has all of them, also where the list is cut.
+    assert sum(int(line.rpartition(" ")[2]) for line in drawn.splitlines()) == answer["bytes"]
+    assert any(line.startswith("_start;") or ";deeper;" in line or "main;" in line for line in drawn.splitlines())
+    assert "prof_backtrace" not in drawn
     # What samples stand for; releases before 5.3 do not say.
     told = answer["likely_bytes"] is not None
     assert told == library.stem.startswith("libjemalloc-5.3")

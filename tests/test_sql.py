@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 from support.library import heap_of
-from support.programs import KINDS, Running, ask, gdbheap, python_program, running
+from support.programs import KINDS, Running, ask, gdbheap, interpreter_of, python_program, running
 
+from gdbheap.report.findings import words_of
 from gdbheap.tables.gathered import gather
 from gdbheap.tables.query import Answered, query
 from gdbheap.tables.source import Source
@@ -28,6 +29,9 @@ pytest.importorskip("pyarrow", reason="the extra gdbheap[sql] is not installed")
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "queries.md"
 QUERIES = dict(re.findall(r"^## ([^\n]*)\n(?:(?!^## ).)*?```sql\n(.*?)```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+# All but the last of many blocks are freed, which could be given back.
+FREED = "import os; held = [bytearray(3000) for _ in range(30000)]; del held[:-1]; os.read(0, 1)"
+FINDINGS = "What should be done, and what is it worth?"
 Rows = list[dict[str, Any]]
 
 
@@ -44,7 +48,7 @@ def source(target: Running) -> Source:
     """All tables of it, read once."""
     with heap_of(str(target.pid)) as heap:
         heap.disclosure.contents = False
-        found = gather(heap, graph=True)
+        found = gather(heap, words_of, graph=True)
     return Source("", lambda _names, _graph: found)
 
 
@@ -60,6 +64,13 @@ def _same_types(rows: Rows, pid: str) -> None:
     )  # fmt: skip
     together = sorted((row["bytes"] + row["buffers"] for row in types.values()), reverse=True)
     assert [row["together"] for row in rows] == together[: len(rows)]
+
+
+def _same_counts(rows: Rows, pid: str) -> None:
+    types = {row["type"]: row for row in ask("pyobjects", pid)["types"]}
+    for row in rows:
+        assert row["small"] + row["middling"] + row["large"] == types[row["type"]]["count"]
+        assert row["bytes"] == types[row["type"]]["bytes"]
 
 
 def _same_sums(rows: Rows, pid: str) -> None:
@@ -113,6 +124,7 @@ SAME: dict[str, Callable[[Rows, str], None]] = {
     "What is in use, by allocator?": _same_sums,
     "How are the sizes of blocks distributed?": _same_sums,
     "How large are the holes, and how much of them is resident?": _same_holes,
+    "How many objects of each type are small, and how many are large?": _same_counts,
     "Where did RSS go?": _same_ledger,
     "How much of each arena of malloc is free?": _same_arenas,
     "Which objects retain the most?": _same_retained,
@@ -124,10 +136,24 @@ SAME: dict[str, Callable[[Rows, str], None]] = {
 
 def test_page() -> None:
     """There are enough of them, and those that are compared are among them."""
-    assert len(QUERIES) >= 15 and SAME.keys() <= QUERIES.keys()
+    assert len(QUERIES) >= 15 and {*SAME, FINDINGS} <= QUERIES.keys()
 
 
-@pytest.mark.parametrize("title", QUERIES)
+def test_findings(tmp_path: Path) -> None:
+    """They have the words that heap has, of a process, of what was exported, and of a snapshot."""
+    folder, look = str(tmp_path / "tables"), str(tmp_path / "look.heap")
+    with running([interpreter_of(KINDS[0]), "-c", FREED], tmp_path) as target:
+        pid = str(target.pid)
+        said = {row["id"]: (row["bytes"], row["text"], row["advice"]) for row in ask("", pid, "--detail")["findings"]}
+        assert gdbheap("export", pid, "-o", folder, "--tables=findings").returncode == 0
+        assert gdbheap("snapshot", pid, look).returncode == 0
+        assert said
+        for subject in (pid, folder, look):
+            rows = json.loads(gdbheap("sql", subject, QUERIES[FINDINGS], "--json").stdout)["rows"]
+            assert {name: (size, text, advice) for size, name, text, advice in rows} == said, subject
+
+
+@pytest.mark.parametrize("title", [title for title in QUERIES if title != FINDINGS])
 def test_query(title: str, target: Running, source: Source) -> None:
     """It has rows, no column twice, and none without a value."""
     found = query(source, QUERIES[title])
@@ -229,6 +255,7 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
         (["999999999", "SELECT * FROM types"], 4, "999999999"),
         ([look, "SELECT * FROM edges"], 2, "does not have edges"),
         ([look, "SELECT * FROM types, edges"], 2, "no table edges"),
+        ([look, "SELECT * FROM objects"], 2, "does not have objects: export the process"),
         ([str(tmp_path / "empty"), "SELECT * FROM types"], 2, "has no table types"),
         ([str(PAGE), "SELECT * FROM types"], 4, "queries.md"),
     ):

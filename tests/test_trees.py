@@ -1,5 +1,5 @@
-"""``--folded``, ``--svg``, ``--speedscope`` and ``--pprof`` of heap, heap owners and heap retained: all four say the
-same, no byte is lost, and other people's tools read them."""
+"""``--format``, ``--folded``, ``--svg``, ``--speedscope`` and ``--pprof`` of heap, heap owners and heap retained: all
+say the same, no byte is lost, and other people's tools read them."""
 
 from __future__ import annotations
 
@@ -106,6 +106,44 @@ def test_retained(target: Running, tmp_path: Path) -> None:
 def _prefixes(lines: Counter[str]) -> set[str]:
     words = [way.split(";") for way in lines]
     return {";".join(way[:length]) for way in words for length in range(2, len(way) + 1)}
+
+
+@pytest.mark.parametrize("noun", ["", "owners", "retained"])
+def test_formats(noun: str, target: Running, tmp_path: Path) -> None:
+    """--format prints the tree in the answer's place, or writes it: the same as the option with its name."""
+    words = [*noun.split(), str(target.pid), "--no-text"]
+    lines: dict[str, Counter[str]] = {}
+    for form in FORMS:
+        others = [f"--{other}={tmp_path / other}" for other in FORMS if other != form]
+        named = ["-o", str(tmp_path / form)] if form == "pprof" else []
+        done = gdbheap(*words, f"--format={form}", *named, *others)
+        assert done.returncode == 0, done.stderr
+        if form != "pprof":
+            (tmp_path / form).write_text(done.stdout)
+        lines[form] = Counter()
+        for line in (tmp_path / "folded").read_text().splitlines():
+            way, _blank, weight = line.rpartition(" ")
+            lines[form][way] += int(weight)
+        if noun or form != "folded":
+            check_others(tmp_path, lines[form])
+    assert lines["speedscope"].keys() == lines["folded"].keys()
+
+
+def test_formats_that_do_not_fit(target: Running, tmp_path: Path) -> None:
+    """Each is told of in one line, before anything is read."""
+    for words, reason in (
+        (["--format=pprof"], "no text: -o FILE"),
+        (["--format=folded", "--json"], "-o FILE writes"),
+        (["-o", f"{tmp_path}/a"], "--format=folded|svg"),
+        (["--format=folded", "-o", f"{tmp_path}/a", f"--folded={tmp_path}/b"], "one of them"),
+        (["--format=png"], "folded, svg, speedscope, pprof"),
+    ):
+        for noun in ([], ["owners"], ["retained"]):
+            done = gdbheap(*noun, str(target.pid), *words)
+            assert (done.returncode, done.stderr.count("\n")) == (2, 1) and reason in done.stderr, (words, done.stderr)
+    done = gdbheap("chunks", str(target.pid), "--format=folded")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "--by=stack" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_not_written(target: Running, tmp_path: Path) -> None:

@@ -406,14 +406,15 @@ def _about_sources(line: Line) -> Result:
 def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
     """A target that is read when its tables are wanted, and let go then; ``met`` gets what is said of it."""
     from gdbheap.history.file import is_snapshot, read
+    from gdbheap.report.findings import words_of
     from gdbheap.tables.gathered import gather, gather_look
     from gdbheap.tables.source import Source
 
     def of_heap(names: Collection[str], graph: bool | None) -> Gathered:
         with line.open(line, target) as heap:
-            heap.disclosure.contents = False
+            heap.disclosure.contents = getattr(line.options, "with_contents", False)
             with shown_for(heap):
-                found = gather(heap, names, graph)
+                found = gather(heap, words_of, names, graph)
             info, known = TargetInfo.of([heap]), len(heap.target.warnings)
         # Some come when the process is let go.
         met.append(dataclasses.replace(info, warnings=[*info.warnings, *heap.target.warnings[known:]]))
@@ -421,7 +422,7 @@ def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
 
     def of_look(names: Collection[str], _graph: bool | None) -> Gathered:
         look = read(str(target))
-        found, kept = gather_look(look, names), look.snapshot
+        found, kept = gather_look(look, words_of, names), look.snapshot
         partial = bool(kept.partial or kept.damaged)
         met.append(TargetInfo(kept.target, kept.warnings, [], partial, kept.ledger.rss.bytes))
         return found

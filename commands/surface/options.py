@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+from gdbheap.errors import UsageError
 from gdbheap.files import check_writable
 from gdbheap.python.disclosure import NO_TEXT, VARIABLE
 from gdbheap.report.numbers import parse_duration, parse_size
@@ -22,6 +23,8 @@ __all__ = [
     "Filed",
     "MaybeAddressed",
     "Option",
+    "PICTURES",
+    "PPROF",
     "Pictured",
     "Queried",
     "Several",
@@ -46,6 +49,8 @@ Value = TypeVar("Value")
 OPTION = "option"
 MAX_SECONDS = 1e6
 MIB = 1 << 20
+PPROF = "pprof"
+PICTURES = ("folded", "svg", "speedscope", PPROF)
 
 
 @dataclass(frozen=True)
@@ -210,8 +215,15 @@ class Filed(Common):
 
 @dataclass
 class Pictured(Common):
-    """The options of a command whose answer is a tree of sizes, which can be drawn."""
+    """The options of a command whose answer is a tree of sizes, which can be drawn. ``printed``: the tree, once it is
+    made, where it is printed in the answer's place."""
 
+    form: str | None = valued(
+        "--format", "FORMAT",
+        "print the tree instead of the answer: as folded lines, for speedscope.app (speedscope) or as a flame graph"
+        " (svg); with -o it is written, also for go tool pprof (pprof)", None, one_of(PICTURES),
+    )  # fmt: skip
+    output: str = valued("-o", "FILE", "the file that --format writes", "", str)
     folded: str | None = valued("--folded", "FILE", "write the tree as folded lines, for other programs", None, str)
     svg: str | None = valued("--svg", "FILE", "write the tree as a flame graph", None, str)
     speedscope: str | None = valued(
@@ -219,14 +231,36 @@ class Pictured(Common):
     )  # fmt: skip
     pprof: str | None = valued("--pprof", "FILE", "write the tree for go tool pprof", None, str)
 
+    printed = ""
+
     @property
     def pictures(self) -> dict[str, str]:
         """The files to write, by what they are."""
-        found = {"folded": self.folded, "svg": self.svg, "speedscope": self.speedscope, "pprof": self.pprof}
+        found = {kind: getattr(self, kind) for kind in PICTURES}
+        if self.form is not None and self.output:
+            found[self.form] = self.output
         return {kind: os.path.expanduser(path) for kind, path in found.items() if path}
 
+    @property
+    def prints_tree(self) -> bool:
+        """Whether the tree takes the answer's place."""
+        return self.form is not None and not self.output
+
+    @property
+    def draws(self) -> bool:
+        """Whether a tree is asked for."""
+        return self.prints_tree or bool(self.pictures)
+
     def check(self) -> None:
-        """Raises UsageError where one of the files cannot be written."""
+        """Raises UsageError for options that do not go together, and where one of the files cannot be written."""
+        if self.output and self.form is None:
+            raise UsageError(f"-o is the file that --format writes: --format={'|'.join(PICTURES)}")
+        if self.prints_tree and self.form == PPROF:
+            raise UsageError("a profile for pprof is no text: -o FILE")
+        if self.prints_tree and self.json:
+            raise UsageError("--json and --format print different things: -o FILE writes the tree")
+        if self.form is not None and self.output and getattr(self, self.form):
+            raise UsageError(f"--format={self.form} and --{self.form} each name a file: one of them")
         for path in self.pictures.values():
             check_writable(path)
 

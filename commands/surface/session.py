@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdbheap.commands.surface.declaration import AnyCommand, Shown
-from gdbheap.commands.surface.options import Common
+from gdbheap.commands.surface.options import Common, Pictured
 from gdbheap.errors import GdbheapError, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.report.check import named
 from gdbheap.report.json import document, text_of
@@ -168,8 +168,11 @@ def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
 
 
 def present(answered: Result, style: Style) -> str:
-    """The report, without a last line break: one JSON document, or tables and sentences and the warnings below them."""
+    """The report, without a last line break: one JSON document, a tree for another program, or tables
+    and sentences and the warnings below them."""
     info, answer = answered.info, answered.answer
+    if isinstance(answered.options, Pictured) and answered.options.printed:
+        return answered.options.printed.rstrip("\n")
     if answered.options.json:
         return text_of(document(answered.command.name, info.target, info.warnings, info.damage, answer))
     shown = Shown(answer, answered.whole, _left_out(answered), info.damage, answered.options, style)

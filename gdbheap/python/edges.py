@@ -131,7 +131,7 @@ class EdgeNames:
         if found is not None and found.family == "dict":
             yield self._in_dict(holder, target, names)
         elif found is not None:
-            yield self._of_family(found.family, self._bases(kind), holder, target)
+            yield self._of_family(found.family, self.bases(kind), holder, target)
         yield self._fields(holder, kind, target)
         yield self._attributes(holder, kind, target)
         yield self._word(holder, kind, target)
@@ -172,7 +172,8 @@ class EdgeNames:
 
         return of_list if family == "list" else of_tuple
 
-    def _bases(self, kind: int) -> list[str]:
+    def bases(self, kind: int) -> list[str]:
+        """The names of a type and of those that it is derived of, each the first one's ``__base__``. Raises Fault."""
         found: list[str] = []
         while kind and len(found) < MAX_BASES:
             found.append(self._texts.names.name(kind))
@@ -181,11 +182,26 @@ class EdgeNames:
 
     def _fields(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         """Fields that are attributes by the type's own table, or by what is known of the type."""
+        yield from self._in_fields(holder, self._fields_of_type(kind), target)
+        yield from self._in_fields(holder, dict(self._members(kind)), target)
+
+    def fields(self, holder: int, kind: int) -> dict[int, str]:
+        """The attributes that lie in fields of an object of the type ``kind``, by their places. Raises Fault."""
+        found, family = self._texts.kind(kind), ""
+        if found is not None:
+            family = found.family
+        by_family = {
+            "type": lambda: self._type_fields(holder),
+            "module": lambda: self._moved(MODULE_FIELDS),
+            "BaseException": lambda: self._moved(EXCEPTION) | self._known(EXCEPTION_FIELDS),
+        }
+        own = by_family[family]() if family in by_family else {}
+        return dict(self._members(kind)) | self._fields_of_type(kind) | own
+
+    def _fields_of_type(self, kind: int) -> dict[int, str]:
         name = self._texts.names.name(kind)
         tables = {"function": FUNCTION_FIELDS, "code": CODE_FIELDS}.get(name, {})
-        known = self._known(tables) | self._moved(BUILTIN_FIELDS.get(name, {}))
-        yield from self._in_fields(holder, known, target)
-        yield from self._in_fields(holder, dict(self._members(kind)), target)
+        return self._known(tables) | self._moved(BUILTIN_FIELDS.get(name, {}))
 
     def _known(self, fields: dict[str, str]) -> dict[int, str]:
         """The attributes whose fields this release has, by their places."""
@@ -341,12 +357,15 @@ class EdgeNames:
                     index += 1
 
     def _in_type(self, holder: int, target: int) -> Iterator[Edge]:
+        yield from self._in_fields(holder, self._type_fields(holder), target)
+
+    def _type_fields(self, holder: int) -> dict[int, str]:
         fields = self._moved(TYPE_FIELDS)
         if self._texts.names.flags(holder) & FLAG_HEAP_TYPE:
             for field, name in (("ht_name", "__name__"), ("ht_qualname", "__qualname__")):
                 if self._release.get(field):
                     fields[self._release[field]] = name
-        yield from self._in_fields(holder, fields, target)
+        return fields
 
     def _in_deque(self, holder: int, target: int) -> Iterator[Edge]:
         space, layout = self._space, deque_layout(self._release)

@@ -7,33 +7,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.stacks import StackFrame
-from gdbheap.files import write_bytes
-from gdbheap.report.composition import MEMORY, USED, composition
-from gdbheap.report.pprof import pprof_of_tree
-from gdbheap.report.stack_files import KINDS, write_stacks
+from gdbheap.report.composition import USED, composition
 
 if TYPE_CHECKING:
+    from gdbheap.answers.contexts import Contexts
     from gdbheap.answers.dominator_tree import DominatorTree
     from gdbheap.answers.heap_map import HeapMap
     from gdbheap.answers.ledger import Ledger
     from gdbheap.answers.owners import Owners
+    from gdbheap.answers.sampled_stacks import SampledStacks
     from gdbheap.answers.stacks import Weighted
     from gdbheap.history.places import Places
 
-__all__ = ["PICTURES", "ledger_tree", "owners_tree", "retained_tree", "write_pictures"]
+__all__ = ["contexts_tree", "ledger_tree", "owners_tree", "retained_tree", "sampled_tree"]
 
-PPROF = "pprof"
-PICTURES = (*KINDS, PPROF)
+FREE = "free"
 OTHERS, ITSELF = "others", "itself"
-
-
-def write_pictures(paths: dict[str, str], tree: Sequence[Weighted], title: str) -> None:
-    """Write a tree as files, by kinds of PICTURES. Raises UsageError where that is not possible."""
-    for kind, path in paths.items():
-        if kind == PPROF:
-            write_bytes(path, pprof_of_tree(tree))
-        else:
-            write_stacks(kind, path, tree, title, MEMORY)
 
 
 def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> list[Weighted]:
@@ -73,6 +62,23 @@ def retained_tree(answer: DominatorTree) -> list[Weighted]:
     if answer.others > 0:
         found.append((_frames(["reached", OTHERS]), answer.others, 0))
     return found
+
+
+def contexts_tree(answer: Contexts) -> list[Weighted]:
+    """Each memory context stands on the one that it belongs to, with what it can hand out again as a cell of its own;
+    they add up to what all have."""
+    found: list[Weighted] = []
+    way: list[str] = []
+    for row in answer.contexts:
+        way[row.level :] = [row.name]
+        frames = _frames(way)
+        found += [(frames, row.used, 0), ((*frames, StackFrame(FREE, "", None, FREE)), row.free, 0)]
+    return [row for row in found if row[1] > 0]
+
+
+def sampled_tree(answer: SampledStacks) -> list[Weighted]:
+    """The stacks of sampled blocks, without the frames of the allocator that took them."""
+    return [(tuple(row.frames[: len(row.frames) - row.own]), row.bytes, row.count) for row in answer.stacks]
 
 
 def _frames(names: Sequence[str]) -> tuple[StackFrame, ...]:

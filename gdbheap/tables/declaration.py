@@ -109,6 +109,8 @@ TABLES: Sequence[Table] = (
         (
             _text("id", "which one, as docs/findings.md lists them"),
             _number("bytes", BYTES, "how much it is about", True),
+            _text("text", "what was found, as heap says it", True),
+            _text("advice", "what to do about it", True),
         ),
     ),
     Table(

@@ -88,7 +88,7 @@ def export_graph(source: Source, path: str) -> Exported:
 
 def _alone(look: Gathered, path: str, form: str) -> list[TableFile]:
     with _as_files(path), replacing_folder(path, files.is_ours) as folder:
-        return _sized(folder, files.write(folder, form, look.tables))
+        return _sized(folder, files.write(folder, form, look.let_go()))
 
 
 def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part]) -> list[TableFile]:
@@ -99,7 +99,7 @@ def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part]) -> li
         if place is not None:
             os.makedirs(place, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".gdbheap-", dir=place) as folder:
-            written = _sized(folder, files.write(folder, form, look.tables, tuple(values)))
+            written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values)))
             # The row of the look comes last: whoever finds it finds the rest.
             written.sort(key=lambda table: table.name == SNAPSHOTS)
             places = {_destination(table, values): table for table in written}

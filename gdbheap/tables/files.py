@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
@@ -47,17 +47,19 @@ def is_ours(form_or_name: str) -> bool:
     return form_or_name in {file_of(form, table.name) for form in FORMATS for table in TABLES}
 
 
-def write(folder: str, form: str, tables: Mapping[str, Batches], without: Collection[str] = ()) -> list[Written]:
+def write(
+    folder: str, form: str, tables: Iterable[tuple[str, Batches]], without: Collection[str] = ()
+) -> list[Written]:
     """A file for each table, or one for all; columns in ``without`` are left out. Raises OSError, sqlite3.Error, and
     Unsupported where a library is missing."""
-    kept = {name: _without(table_of(name), batches, without) for name, batches in tables.items()}
+    kept = (_without(table_of(name), batches, without) for name, batches in tables)
     if form == SQLITE:
         return _write_database(os.path.join(folder, DATABASE), kept)
     writer = {PARQUET: _write_parquet, CSV: _write_csv}[form]
     found = []
-    for name, (table, batches) in kept.items():
-        file = file_of(form, name)
-        found.append(Written(name, writer(os.path.join(folder, file), table, batches), file))
+    for table, batches in kept:
+        file = file_of(form, table.name)
+        found.append(Written(table.name, writer(os.path.join(folder, file), table, batches), file))
     return found
 
 
@@ -123,21 +125,21 @@ def _rows_of(
     return zip(*(change(column, values_of(cells, batch.count)) for column, cells in zip(table.columns, batch.columns)))
 
 
-def _write_database(path: str, kept: Mapping[str, tuple[Table, Batches]]) -> list[Written]:
+def _write_database(path: str, kept: Iterable[tuple[Table, Batches]]) -> list[Written]:
     found = []
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         # Nobody else sees the file before it is whole.
         for setting in ("journal_mode = OFF", "synchronous = OFF", "temp_store = MEMORY", "page_size = 65536"):
             database.execute(f"PRAGMA {setting}")
         database.execute("BEGIN")
-        for name, (table, batches) in kept.items():
+        for table, batches in kept:
             columns = ", ".join(map(_declared, table.columns))
-            database.execute(f'CREATE TABLE "{name}" ({columns})')
+            database.execute(f'CREATE TABLE "{table.name}" ({columns})')
             rows = 0
             for batch in batches():
                 rows += batch.count
                 _insert(database, table, batch)
-            found.append(Written(name, rows, DATABASE))
+            found.append(Written(table.name, rows, DATABASE))
         database.execute("COMMIT")
     return found
 

@@ -10,21 +10,24 @@ from typing import Any, TypeVar
 
 from gdbheap import __version__, _native
 from gdbheap.answers.arenas import arenas
+from gdbheap.answers.findings import Finding
 from gdbheap.answers.holes import bare_holes
 from gdbheap.answers.ledger import Ledger, ledger
 from gdbheap.answers.pyobjects import pyobjects
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported, UsageError
+from gdbheap.graph.naming import MOST_NAMED, name_edges
 from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
 from gdbheap.history.blocks import list_blocks
 from gdbheap.history.snapshot import MAX_GRAPH_BLOCKS, Look, time_of
+from gdbheap.python.holder_names import HolderNames
 from gdbheap.structures.kinds import Structures
 from gdbheap.tables.batches import AT_ONCE, Batch, Batches, Cells, Coded, Constant, Packed, Rows, small
 from gdbheap.tables.declaration import SNAPSHOTS, TABLES, table_of
 from gdbheap.tables.heapsnapshot import NamedGraph
 from gdbheap.target.room import group_limit
 
-__all__ = ["ALL", "Gathered", "gather", "gather_look"]
+__all__ = ["ALL", "Gathered", "Words", "gather", "gather_look"]
 
 ALL = frozenset(table.name for table in TABLES)
 OF_MEMORY = ("arenas", "holes", "types", "blocks", "objects", "edges")
@@ -32,6 +35,9 @@ STRENGTHS = ("exact", "likely", "doubtful", "stray")
 SMALLEST_HOLE = 1
 CODE_BYTES = 4
 A = TypeVar("A")
+Words = Callable[[Finding], "tuple[str | None, str | None]"]
+"""Makes the text and the advice of a finding, None where they cannot be made. What makes words for people is to the
+right of this; who asks hands it in."""
 
 
 @dataclass
@@ -41,6 +47,12 @@ class Gathered:
     tables: dict[str, Batches] = field(default_factory=dict)
     graph: NamedGraph | None = None
 
+    def let_go(self) -> Iterator[tuple[str, Batches]]:
+        """The tables one after the other, each held by nobody else any more: those of blocks are large."""
+        while self.tables:
+            name = next(iter(self.tables))
+            yield name, self.tables.pop(name)
+
     @property
     def identity(self) -> dict[str, Any]:
         """The row of the table of looks."""
@@ -49,10 +61,10 @@ class Gathered:
         return {name: cells[0] for name, cells in zip(table.names, batch.columns) if isinstance(cells, list)}
 
 
-def gather(heap: Heap, wanted: Collection[str] = ALL, graph: bool | None = None) -> Gathered:
+def gather(heap: Heap, words: Words, wanted: Collection[str] = ALL, graph: bool | None = None) -> Gathered:
     """The tables that are wanted of a heap. ``graph``: whether edges and what blocks retain are found; None where that
     is quick. What the target does not have is a table without rows."""
-    found, maker = Gathered(), _Maker(heap, graph)
+    found, maker = Gathered(), _Maker(heap, words, graph)
     if "edges" in wanted and graph is not True and not maker.is_quick:
         heap.note(
             f"of more than {MAX_GRAPH_BLOCKS:,} blocks: edges, and what blocks retain, are left out without --edges"
@@ -61,18 +73,18 @@ def gather(heap: Heap, wanted: Collection[str] = ALL, graph: bool | None = None)
     for table in sorted(TABLES, key=lambda table: table.name == SNAPSHOTS):
         if table.name in wanted:
             found.tables[table.name] = maker.make(table.name)
-    if graph:
+    if graph and not wanted:
         found.graph = maker.named_graph()
     return found
 
 
-def gather_look(look: Look, wanted: Collection[str] = ALL) -> Gathered:
+def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gathered:
     """The tables that are wanted and that a snapshot has. Raises UsageError where it has none of them."""
     kept = look.snapshot
     made: dict[str, Callable[[], Rows | None]] = {
         SNAPSHOTS: lambda: [_row_of_look(look)],
         "ledger": lambda: _ledger_rows(kept.ledger),
-        "findings": lambda: [(one.id, one.bytes) for one in kept.ledger.findings],
+        "findings": lambda: _finding_rows(kept.ledger, words),
         "arenas": lambda: None if kept.arenas is None else _named("arenas", kept.arenas.arenas),
         "threads": lambda: [(one.tid, one.name or None, None, None, None) for one in kept.threads],
         "holes": lambda: None if kept.holes is None else list(map(_hole_row, kept.holes.holes)),
@@ -113,6 +125,10 @@ def _ledger_rows(found: Ledger) -> Rows:
         (line.id, line.parent, line.name, line.virtual, line.resident, line.swapped, line.state)
         for line in found.ledger
     ]
+
+
+def _finding_rows(found: Ledger, words: Words) -> Rows:
+    return [(one.id, one.bytes, *words(one)) for one in found.findings]
 
 
 def _named(table: str, records: Sequence[object]) -> Rows:
@@ -175,8 +191,8 @@ class _Blocks:
 class _Maker:
     """The tables of one heap. ``make`` reads all that its table needs."""
 
-    def __init__(self, heap: Heap, graph: bool | None) -> None:
-        self.heap, self.graph = heap, graph
+    def __init__(self, heap: Heap, words: Words, graph: bool | None) -> None:
+        self.heap, self.words, self.graph = heap, words, graph
 
     def make(self, name: str) -> Batches:
         """The rows of one table. They hold no contents of the process."""
@@ -204,7 +220,7 @@ class _Maker:
         return _ledger_rows(self._lines)
 
     def _findings(self) -> Rows:
-        return [(one.id, one.bytes) for one in self._lines.findings]
+        return _finding_rows(self._lines, self.words)
 
     def _mappings(self) -> Rows:
         rows, pages = [], self.heap.target.pages
@@ -255,6 +271,9 @@ class _Maker:
 
     @cached_property
     def _listed(self) -> _Blocks:
+        nodes = self._nodes
+        # Before the blocks are listed: nothing else here takes as much memory for a while.
+        retained = None if nodes is None else nodes.graph.retained_of_all()
         table, columns = list_blocks(self.heap)
         found = _Blocks(columns, table.allocators, [None, *table.types])
         if not self._is_python and self._structures is not None:
@@ -263,8 +282,8 @@ class _Maker:
                 texts = {each.number: each.kind.text for each in self._structures.sums}
                 found.numbers = numbers
                 found.names = [texts.get(number) for number in range(max(texts, default=0) + 1)]
-        if self._nodes is not None:
-            found.retained = columns.retained(self._nodes.graph)
+        if nodes is not None and retained is not None:
+            found.retained = columns.retained(nodes.graph, retained)
         return found
 
     @cached_property
@@ -290,7 +309,14 @@ class _Maker:
         else:
             texts = {} if self._structures is None else {each.number: each.kind.text for each in self._structures.sums}
             types = [texts.get(number, "(block)") for number in numbers]
-        return NamedGraph(nodes.graph, types, [root.name for root in nodes.roots])
+        called, whole = name_edges(self.heap.target, nodes, self._holders)
+        if not whole:
+            self.heap.note(f"about {MOST_NAMED:,} references, those near the roots, have names; others have numbers")
+        return NamedGraph(nodes.graph, types, [root.name for root in nodes.roots], called)
+
+    @property
+    def _holders(self) -> HolderNames | None:
+        return HolderNames(self.heap.objects.repr, self.heap.interpreter.threads) if self._is_python else None
 
     def _edges(self) -> Batches | None:
         nodes = self._nodes

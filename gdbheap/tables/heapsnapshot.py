@@ -11,12 +11,13 @@ import json
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import IO
 from zlib import crc32
 
 from gdbheap import _native
+from gdbheap.graph.naming import INDEX, INSIDE, NAME, EdgeName, EdgeNames
 
 __all__ = ["NamedGraph", "write_graph"]
 
@@ -32,14 +33,16 @@ EDGE_TYPES = ("context", "element", "property", "internal", "hidden", "shortcut"
 HIDDEN, ARRAY, STRING, OBJECT, CODE, NATIVE, SYNTHETIC = (
     NODE_TYPES.index(name) for name in ("hidden", "array", "string", "object", "code", "native", "synthetic")
 )
-ELEMENT, INTERNAL, WEAK = (EDGE_TYPES.index(name) for name in ("element", "internal", "weak"))
+ELEMENT, PROPERTY, INTERNAL, WEAK = (EDGE_TYPES.index(name) for name in ("element", "property", "internal", "weak"))
+EDGE_KINDS = {INDEX: ELEMENT, NAME: PROPERTY, INSIDE: INTERNAL}
 # By the kinds of native/core/src/graph/listing.rs.
 UNKNOWN, LIVING, IDLE, BUFFER = range(4)
 KINDS = {UNKNOWN: NATIVE, LIVING: OBJECT, IDLE: HIDDEN, BUFFER: ARRAY}
 NAMES = {UNKNOWN: "(block)", LIVING: "(object)", IDLE: "(kept for reuse)", BUFFER: "(buffer)"}
 TEXTS = ("str", "bytes", "unicode")
-DOUBTFUL = 2
-ROOT_NAMES = ("", "(roots)", "doubtful", "stray")
+ROOT_NAMES = ("", "(roots)", "doubtful", "stray", "left over")
+# What an edge that keeps nothing alive is called, by its strength, where it has no name.
+WEAK_NAMES = (4, 4, 2, 3)
 # V8 numbers what JavaScript made with odd numbers of 32 bits, from 1 on, which is the root of all.
 FIRST_ID, ID_BITS = 1, 31
 GRANULE_BITS = 3
@@ -51,11 +54,12 @@ BITMAP = 2048
 
 @dataclass(frozen=True)
 class NamedGraph:
-    """A native graph with the names of its types, by their numbers from 1 on, and of its roots."""
+    """A native graph with the names of its types, by their numbers from 1 on, of its roots, and of some edges."""
 
     graph: _native.Graph
     types: Sequence[str]
     roots: Sequence[str]
+    edges: EdgeNames = field(default_factory=dict)
 
     @property
     def first_root(self) -> int:
@@ -122,7 +126,7 @@ def write_graph(stream: IO[str], named: NamedGraph) -> int:
     stream.write(f'{{"snapshot":{json.dumps(head)},\n"nodes":[')
     _write_rows(stream, _nodes(named, number_of))
     stream.write('],\n"edges":[')
-    _write_rows(stream, _edges(named))
+    _write_rows(stream, _edges(named, number_of))
     empty = "".join(f'"{name}":[],\n' for name in ("trace_function_infos", "trace_tree", "samples", "locations"))
     stream.write(f'],\n{empty}"strings":[')
     stream.write(",\n".join(json.dumps(name) for name in numbers))
@@ -168,18 +172,27 @@ def _addresses(graph: _native.Graph, start: int, count: int) -> array[int]:
     return array("Q", graph.addresses_of(array("I", range(start, start + count)).tobytes()))
 
 
-def _edges(named: NamedGraph) -> Iterator[tuple[int, ...]]:
+def _edges(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple[int, ...]]:
     graph, width = named.graph, len(NODE_FIELDS)
     for place, root in enumerate(range(named.first_root, graph.nodes)):
         yield ELEMENT, place, width * (root + 1)
     start = 0
-    weak = {strength: number for number, strength in enumerate((DOUBTFUL, DOUBTFUL + 1), 2)}
+    nobody: Sequence[EdgeName | None] = ()
     while start < graph.nodes:
         found = graph.edge_columns(start, graph.nodes, AT_ONCE)
-        start, before, place = found.next, -1, 0
-        columns = zip(array("I", found.sources), array("I", found.targets), array("I", found.strengths))
-        for source, target, strength in columns:
-            place = place + 1 if source == before else 0
-            before = source
-            kind, name = (ELEMENT, place) if strength < DOUBTFUL else (WEAK, weak[strength])
+        start, before, place, names = found.next, -1, 0, nobody
+        # DevTools' dominators leave weak edges out, as ours do those that may be left over.
+        counted = graph.counted(found)
+        columns = zip(array("I", found.sources), array("I", found.targets), array("I", found.strengths), counted)
+        for source, target, strength, keeps in columns:
+            place += 1
+            if source != before:
+                before, place, names = source, 0, named.edges.get(source, nobody)
+            own = names[place] if names else None
+            if not keeps:
+                kind, name = WEAK, WEAK_NAMES[strength] if own is None else number_of(str(own.text))
+            elif own is None:
+                kind, name = ELEMENT, place
+            else:
+                kind, name = EDGE_KINDS[own.kind], own.text if isinstance(own.text, int) else number_of(own.text)
             yield kind, name, width * (target + 1)

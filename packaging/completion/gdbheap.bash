@@ -8,31 +8,31 @@ _gdbheap()
         words="heap arenas stats holes pins sizes chunks pools pyobjects contexts trim map at refs why retained unreachable owners threads tasks duplicates snapshot diff report growth catch record plot top ps processes watch trace replay stacks export sql shell doctor check check-advice info install --help --version"
     else
         case "$noun" in
-        heap) words="--detail --since= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        heap) words="--detail --since= --format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         arenas) words="--detail --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         stats) words="--seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose --process= --svg= --growth=" ;;
         holes) words="--min= --fit= --path --calls= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         pins) words="--min= --allocator= --path --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         sizes) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        chunks) words="--state= --min= --max= --arena= --type= --by= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        chunks) words="--state= --min= --max= --arena= --type= --by= --format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         pools) words="--detail --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         pyobjects) words="--type= --list --by= --group= --buffers --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        contexts) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        contexts) words="--format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         trim) words="--yes --dry-run --pad= --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         map) words="--svg= --cell= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         at) words="--path --calls= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         refs) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         why) words="--calls= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        retained) words="--by= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        retained) words="--by= --format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         unreachable) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        owners) words="--min= --by= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        owners) words="--min= --by= --format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         threads) words="--values --c-frames --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         tasks) words="--kind= --list --retained --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         duplicates) words="--type= --holders --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         snapshot) words="--with-contents --owners --blocks --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         diff) words="--limit= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         report) words="--children --name= --cgroup= -o= --with-contents --owners --process= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        growth) words="--duration= --count= --no-stacks --folded= --svg= --speedscope= --pprof= --perf --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        growth) words="--duration= --count= --no-stacks --perf --seccomp --format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         catch) words="--size= --min= --max= --block= --grows --count= --duration= --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         record) words="--children --name= --cgroup= -o= --every= --duration= --stop --snapshot-every= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         plot) words="-o= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
@@ -42,20 +42,21 @@ _gdbheap()
         watch) words="--children --name= --cgroup= --rss= --grows= --at-oom --on-memory-error --seccomp --mark= --within= --output= --no-snapshot --blocks --heap --core --run= --run-limit= --count= --again= --prometheus= --look-every= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         trace) words="-o= --order= --pymalloc --attach= --stacks --finish --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         replay) words="--process= --allocator= --arena-max= --mmap-threshold= --trim-threshold= --tunables= --fill --mappings --stop-at= --frames= --every= --what-if --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        stacks) words="--at= --diff= --process= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        export) words="--children --name= --cgroup= -o= --format= --tables= --edges --partition= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        stacks) words="--pprof= --at= --diff= --process= --format= -o= --folded= --svg= --speedscope= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        export) words="--children --name= --cgroup= -o= --format= --tables= --edges --with-contents --partition= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         sql) words="--csv --edges --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         shell) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         doctor) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         check) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         check-advice) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         info) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        *) words="--detail --since= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" noun=heap ;;
+        *) words="--detail --since= --format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" noun=heap ;;
         esac
     fi
     if [[ -n $option ]]; then
         words=""
         case "$noun $option" in
+        "heap --format") words="folded svg speedscope pprof" ;;
         "heap --sort") words="resident virtual swapped name" ;;
         "arenas --sort") words="system in_use free fast tcache top used_chunks free_chunks index" ;;
         "stats --sort") words="order arena what theirs ours calls bytes live live_bytes size" ;;
@@ -65,25 +66,31 @@ _gdbheap()
         "sizes --sort") words="bytes used_bytes free_bytes used free size" ;;
         "chunks --state") words="used mmapped free fast tcache top fencepost" several=yes ;;
         "chunks --by") words="type stack" ;;
+        "chunks --format") words="folded svg speedscope pprof" ;;
         "chunks --sort") words="size address arena count" ;;
         "pools --sort") words="pools size used free" ;;
         "pyobjects --by") words="type size length module value line fill" ;;
         "pyobjects --sort") words="together bytes buffers count type address role" ;;
+        "contexts --format") words="folded svg speedscope pprof" ;;
         "contexts --sort") words="total free used tree" ;;
         "trim --sort") words="predicted whole actual arena" ;;
         "map --sort") words="size resident address" ;;
         "retained --by") words="object type module global thread" ;;
+        "retained --format") words="folded svg speedscope pprof" ;;
         "unreachable --sort") words="together bytes count size" ;;
         "owners --by") words="holder block array type global thread" ;;
+        "owners --format") words="folded svg speedscope pprof" ;;
         "tasks --kind") words="all task coroutine generator async_generator greenlet" ;;
         "tasks --sort") words="count bytes retained" ;;
         "diff --sort") words="together bytes count type" ;;
+        "growth --format") words="folded svg speedscope pprof" ;;
         "growth --sort") words="bytes calls" ;;
         "catch --sort") words="time size" ;;
         "top --sort") words="rss growth swap malloc idle program" ;;
         "ps --sort") words="ram private shared swapped count program" ;;
         "processes --sort") words="rss pss uss swap in-use free program" ;;
         "trace --order") words="lock time" ;;
+        "stacks --format") words="folded svg speedscope pprof" ;;
         "stacks --sort") words="bytes allocated" ;;
         "export --format") words="parquet csv sqlite heapsnapshot" ;;
         "export --tables") words="snapshots ledger findings mappings arenas threads holes types blocks objects edges" several=yes ;;

@@ -38,7 +38,7 @@ from gdbheap.report.findings import (
 from gdbheap.report.findings.words import Words
 from gdbheap.report.numbers import size_text
 
-__all__ = ["WORDS", "advice_of", "keys_of", "text_of"]
+__all__ = ["WORDS", "advice_of", "keys_of", "text_of", "words_of"]
 
 FILES = (
     after_fork, cached, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers, huge_pages,
@@ -60,6 +60,17 @@ def advice_of(finding: Finding) -> str:
     advice: str = _words(finding).advice(finding.figures)
     remedies = [_words(other).remedy(other.figures) for other in finding.alternatives]
     return "; or ".join([advice, *remedies])
+
+
+def words_of(finding: Finding) -> tuple[str | None, str | None]:
+    """Text and advice; None for one that cannot be made of what an older file has."""
+    found: list[str | None] = []
+    for made in (text_of, advice_of):
+        try:
+            found.append(made(finding))
+        except (KeyError, AttributeError):
+            found.append(None)
+    return found[0], found[1]
 
 
 def keys_of(finding: Finding) -> dict[str, Any]:

@@ -158,6 +158,10 @@ impl EdgeColumns {
     }
 }
 
+/// What each node of a graph retains.
+#[pyclass(frozen)]
+pub struct NodesRetained(pub(crate) Vec<u64>);
+
 /// The references between all blocks of one target.
 #[pyclass(frozen)]
 pub struct Graph(pub(crate) graph::Graph);
@@ -243,6 +247,11 @@ impl Graph {
         EdgeColumns(self.0.edge_columns(start, end, least))
     }
 
+    /// Whether each of these edges keeps its target alive, as what nodes retain is counted: a byte each, 0 or 1.
+    fn counted<'py>(&self, py: Python<'py>, edges: &EdgeColumns) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &watched(py, None, |watcher| self.0.counted(watcher, &edges.0))?))
+    }
+
     /// The addresses of nodes, eight bytes each, by their numbers, four bytes each. Raises ValueError for a number that is
     /// none.
     fn addresses_of<'py>(&self, py: Python<'py>, numbers: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
@@ -296,6 +305,11 @@ impl Graph {
     /// Bytes that each of `ids` retains: its own and those of all that it dominates.
     fn retained(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u64>> {
         watched(py, None, |watcher| self.0.retained(watcher, &ids))
+    }
+
+    /// Bytes that each node retains, where nothing else is asked: what is found on the way is let go.
+    fn retained_of_all(&self, py: Python<'_>) -> PyResult<NodesRetained> {
+        Ok(NodesRetained(watched(py, None, |watcher| self.0.retained_of_all(watcher))?))
     }
 
     /// The objects that retain most, first the most; those in `without`, those that retain no more than

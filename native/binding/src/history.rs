@@ -1,6 +1,6 @@
 //! All blocks of a look, and two looks compared.
 
-use crate::graph::Graph;
+use crate::graph::{Graph, NodesRetained};
 use crate::heaps::Heaps;
 use crate::records::Given;
 use crate::rows::{all, answers};
@@ -120,10 +120,10 @@ impl BlockColumns {
         Ok(BlockBatches(history::BlockBatches::new(self.0.clone(), form).map_err(raised)?))
     }
 
-    /// What each block retains by the graph of these blocks.
-    fn retained(&self, py: Python<'_>, graph: &Graph) -> PyResult<Retained> {
-        let find = |watcher: &dyn gdbheap_core::Watcher| self.0.retained(watcher, &graph.0);
-        Ok(Retained(Arc::new(watched(py, None, find)?)))
+    /// What each block retains by the graph of these blocks; `by_node`: what `graph.retained_of_all()` found.
+    fn retained(&self, py: Python<'_>, graph: &Graph, by_node: &NodesRetained) -> PyResult<Retained> {
+        let found = py.detach(|| self.0.retained(&graph.0, &by_node.0));
+        Ok(Retained(Arc::new(found.map_err(raised)?)))
     }
 
     /// The same blocks with their holders: for each the innermost of `among` (numbers of the graph of these blocks) that

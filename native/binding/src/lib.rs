@@ -90,6 +90,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         graph::Head,
         graph::Heads,
         graph::Grouped,
+        graph::NodesRetained,
         graph::RetainedByGroup,
         graph::Labelled,
         graph::Several,

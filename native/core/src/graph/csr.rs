@@ -1,6 +1,7 @@
 //! All edges in compressed rows: those of node n lie between the ends of rows n - 1 and n.
 
 use crate::memory::ahead::fetch;
+use crate::memory::own::give_back;
 
 /// The two highest bits of an edge say how much it is to be believed.
 const STRENGTH_SHIFT: u32 = 30;
@@ -82,6 +83,7 @@ impl Edges {
         }
         edges.ends.resize(nodes, edges.targets.len() as u32);
         kinds.resize(nodes, 0);
+        give_back();
         Some((edges, kinds))
     }
 

@@ -9,6 +9,7 @@ use crate::bits::Bits;
 use crate::error::Cancelled;
 use crate::memory::ahead::{self, fetch};
 use crate::work::Control;
+use std::borrow::Borrow;
 
 const OFTEN: usize = 1 << 20;
 
@@ -210,6 +211,51 @@ fn evaluate(
     labels[node as usize]
 }
 
+/// What the search found, by its numbers.
+struct Found {
+    order: Vec<u32>,
+    numbers: Vec<u32>,
+    above: Vec<u32>,
+}
+
+impl Found {
+    /// Immediate dominators. A tree that is given away is let go as soon as it is not needed any more.
+    fn of(edges: &Edges, tree: impl Borrow<Tree>, roots: &[u32], control: &Control) -> Result<Found, Cancelled> {
+        let search = Search::run(edges, tree.borrow(), roots, control)?;
+        let (starts, sources) = search.incoming(edges, tree.borrow(), roots);
+        drop(tree);
+        let above = search.dominators(&starts, &sources, control)?;
+        let Search { order, numbers, .. } = search;
+        Ok(Found { order, numbers, above })
+    }
+
+    /// Bytes that each node retains, by node; `sizes`: its own.
+    fn retained(&self, sizes: Vec<u64>) -> Vec<u64> {
+        let mut found = sizes;
+        // By number first: a node and its dominator have numbers that are close together.
+        let own = |node: &u32| found.get(*node as usize).copied().unwrap_or(0);
+        let mut retained: Vec<u64> = self.order.iter().map(own).collect();
+        for number in (1..self.order.len()).rev() {
+            retained[self.above[number] as usize] += retained[number];
+        }
+        for (bytes, number) in found.iter_mut().zip(&self.numbers).filter(|(_, number)| **number != NOBODY) {
+            *bytes = retained[*number as usize];
+        }
+        found
+    }
+}
+
+/// Bytes that each node retains, by node, where nothing else is asked. `sizes`: bytes by node. Of the tree as `Found::of`.
+pub(crate) fn retained(
+    edges: &Edges,
+    tree: impl Borrow<Tree>,
+    roots: &[u32],
+    sizes: impl FnOnce() -> Vec<u64>,
+    control: &Control,
+) -> Result<Vec<u64>, Cancelled> {
+    Ok(Found::of(edges, tree, roots, control)?.retained(sizes()))
+}
+
 impl Dominators {
     /// `sizes`: bytes by node.
     pub(crate) fn find(
@@ -219,25 +265,14 @@ impl Dominators {
         sizes: impl FnOnce() -> Vec<u64>,
         control: &Control,
     ) -> Result<Dominators, Cancelled> {
-        let search = Search::run(edges, tree, roots, control)?;
-        let (starts, sources) = search.incoming(edges, tree, roots);
-        let above = search.dominators(&starts, &sources, control)?;
-        drop((starts, sources));
-        let Search { order, parents, numbers, taken } = search;
-        drop((parents, taken));
-        let mut found = Dominators { above: vec![NOBODY; edges.nodes()], retained: sizes(), order };
-        // By number first: a node and its dominator have numbers that are close together.
-        let own = |node: &u32| found.retained.get(*node as usize).copied().unwrap_or(0);
-        let mut retained: Vec<u64> = found.order.iter().map(own).collect();
-        for number in (1..found.order.len()).rev() {
-            retained[above[number] as usize] += retained[number];
-        }
-        let nodes = found.above.iter_mut().zip(&mut found.retained);
-        for ((dominator, bytes), number) in nodes.zip(&numbers).filter(|(_, number)| **number != NOBODY) {
-            *dominator = found.order[above[*number as usize] as usize];
-            *bytes = retained[*number as usize];
-        }
-        Ok(found)
+        let found = Found::of(edges, tree, roots, control)?;
+        let retained = found.retained(sizes());
+        let dominator = |number: &u32| match *number {
+            NOBODY => NOBODY,
+            number => found.order[found.above[number as usize] as usize],
+        };
+        let above = found.numbers.iter().map(dominator).collect();
+        Ok(Dominators { above, retained, order: found.order })
     }
 
     /// The nodes that dominate this one, from the outermost to itself.
@@ -316,6 +351,11 @@ mod tests {
                 Dominators::find(&edges, &tree, &roots, || sizes.clone(), control)
             });
             let found = found.expect("not cancelled");
+            let alone = task.alone(|control| {
+                let tree = Tree::grow(&edges, &phases, Rules::Objects, control)?;
+                retained(&edges, tree, &roots, || sizes.clone(), control)
+            });
+            assert_eq!(alone.expect("not cancelled"), found.retained);
             let all = reached(&plain, &roots, None);
             for node in 0..nodes as u32 {
                 let lost: BTreeSet<u32> = all.difference(&reached(&plain, &roots, Some(node))).copied().collect();

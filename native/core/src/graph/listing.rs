@@ -3,6 +3,7 @@
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND};
 use super::whole::Graph;
+use crate::bytes::u32_at;
 use crate::error::{Error, Result};
 use crate::work::Watcher;
 
@@ -34,11 +35,6 @@ pub struct EdgeColumns {
 }
 
 impl Graph {
-    /// What each node retains, by number.
-    pub(crate) fn retained_of_all(&self, watcher: &dyn Watcher) -> Result<&[u64]> {
-        Ok(&self.dominators(watcher)?.retained)
-    }
-
     /// Where all nodes are, by number.
     fn addresses(&self) -> &[u64] {
         self.places.get_or_init(|| {
@@ -89,6 +85,19 @@ impl Graph {
             found.next += 1;
         }
         found
+    }
+
+    /// Whether each of some edges keeps its target alive, as what nodes retain is counted: a byte each, 0 or 1.
+    pub fn counted(&self, watcher: &dyn Watcher, edges: &EdgeColumns) -> Result<Vec<u8>> {
+        let tree = self.tree(watcher)?;
+        let columns = [&edges.sources, &edges.targets, &edges.strengths].map(|column| column.chunks_exact(4));
+        let [sources, targets, strengths] = columns.map(|cells| cells.map(|cell| u32_at(cell, 0)));
+        let mut found = Vec::with_capacity(edges.strengths.len() / 4);
+        for ((source, target), strength) in sources.zip(targets).zip(strengths) {
+            let (source, target) = (self.check(source)?, self.check(target)?);
+            found.push(u8::from(tree.counts_all(source) || tree.counts(source, target, strength)));
+        }
+        Ok(found)
     }
 
     /// The addresses of nodes, 8 bytes each, by their numbers, 4 bytes each. An error for a number that is none.

@@ -1,7 +1,7 @@
 //! The graph that was drawn, and what is asked of it.
 
 use super::csr::{split, Edges};
-use super::dominators::Dominators;
+use super::dominators::{self, Dominators};
 use super::edges::{is_object, BUFFER, IDLE, KIND};
 use super::garbage;
 use super::ids::{Blocks, Ids, Node};
@@ -116,8 +116,8 @@ impl Graph {
 
     pub(super) fn tree(&self, watcher: &dyn Watcher) -> Result<&Tree> {
         if self.tree.get().is_none() {
-            let rules = if self.layout.is_some() { Rules::Objects } else { Rules::Blocks };
-            let tree = self.alone(watcher, |control| Tree::grow(&self.edges, &self.phases, rules, control))?;
+            let grow = |control: &Control| Tree::grow(&self.edges, &self.phases, self.rules(), control);
+            let tree = self.alone(watcher, grow)?;
             let _ = self.tree.set(tree);
         }
         self.tree.get().ok_or(Error::Memory("no tree"))
@@ -132,6 +132,29 @@ impl Graph {
             let _ = self.dominators.set(found);
         }
         self.dominators.get().ok_or(Error::Memory("no dominators"))
+    }
+
+    /// What each node retains, by number: nothing that is found on the way is kept, as a table of all nodes is large.
+    pub fn retained_of_all(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
+        if let Some(known) = self.dominators.get() {
+            return Ok(known.retained.clone());
+        }
+        let roots = self.phases.concat();
+        self.alone(watcher, |control| match self.tree.get() {
+            Some(tree) => dominators::retained(&self.edges, tree, &roots, || self.sizes(), control),
+            None => {
+                let tree = Tree::grow(&self.edges, &self.phases, self.rules(), control)?;
+                dominators::retained(&self.edges, tree, &roots, || self.sizes(), control)
+            }
+        })
+    }
+
+    fn rules(&self) -> Rules {
+        if self.layout.is_some() {
+            Rules::Objects
+        } else {
+            Rules::Blocks
+        }
     }
 
     /// Bytes of each node, by number.

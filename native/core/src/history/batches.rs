@@ -3,7 +3,6 @@
 use super::columns::{BlockColumns, Reader};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::work::Watcher;
 use std::sync::Arc;
 
 /// What each block of some columns retains, in their order; 0 for one that the graph does not have.
@@ -89,11 +88,11 @@ impl BlockBatches {
 }
 
 impl BlockColumns {
-    /// What each block retains by the graph of these blocks.
-    pub fn retained(&self, watcher: &dyn Watcher, graph: &Graph) -> Result<Retained> {
-        let retained = graph.retained_of_all(watcher)?;
+    /// What each block retains by the graph of these blocks; `by_node`: what each of its nodes does.
+    pub fn retained(&self, graph: &Graph, by_node: &[u64]) -> Result<Retained> {
+        let of = |node: u32| by_node.get(node as usize).copied().unwrap_or(0);
         let mut found = Vec::with_capacity(self.count()?);
-        self.show(|row| found.push(graph.find(row.address).map_or(0, |node| retained[node as usize])))?;
+        self.show(|row| found.push(graph.find(row.address).map_or(0, of)))?;
         Ok(Retained(found))
     }
 }

@@ -16,6 +16,7 @@ use crate::allocators::walk::{Job, Visitor, Walk};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use crate::memory::own::give_back;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
@@ -158,7 +159,9 @@ pub fn list_blocks(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: Option<&Type
     let numbers = shared.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut types = vec![0; numbers.len()];
     numbers.into_iter().for_each(|(address, kind)| types[usize::from(kind) - 1] = address);
-    Ok(joined(parts, heaps.stores.len(), types))
+    let columns = joined(parts, heaps.stores.len(), types);
+    give_back();
+    Ok(columns)
 }
 
 /// The parts in the order of their stores and of the blocks in each.

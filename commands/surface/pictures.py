@@ -1,0 +1,39 @@
+"""The trees of answers for other programs: written into files, or printed in the answer's place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.commands.surface.options import PPROF, Pictured
+
+if TYPE_CHECKING:
+    from gdbheap.answers.stacks import Weighted
+    from gdbheap.report.flame import Subject
+
+__all__ = ["draw"]
+
+
+def draw(
+    options: Pictured,
+    tree: Sequence[Weighted],
+    title: str,
+    subject: Subject | None = None,
+    profile: Callable[[], bytes] | None = None,
+) -> None:
+    """What the options ask for. ``subject``: what the weights are of, memory unless it is given; ``profile``: makes the
+    file for pprof where that says more than the tree. Raises UsageError where a file cannot be written."""
+    # Imported where it is needed: a command's start is mostly imports.
+    from gdbheap.files import write_bytes
+    from gdbheap.report.composition import MEMORY
+    from gdbheap.report.pprof import pprof_of_tree
+    from gdbheap.report.stack_files import KINDS, write_stacks
+
+    subject = subject or MEMORY
+    for kind, path in options.pictures.items():
+        if kind == PPROF:
+            write_bytes(path, pprof_of_tree(tree) if profile is None else profile())
+        else:
+            write_stacks(kind, path, tree, title, subject)
+    if options.prints_tree and options.form is not None:
+        options.printed = KINDS[options.form](tree, title, subject)

@@ -1,0 +1,172 @@
+"""Names for the edges of a graph, from the roots on, as far as a budget goes: naming one reads its holder."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from gdbheap import _native
+from gdbheap.graph.nodes import Node, Nodes
+from gdbheap.target.target import Target
+
+__all__ = ["BUFFER", "INDEX", "INSIDE", "MOST_NAMED", "NAME", "EdgeName", "EdgeNames", "Holders", "name_edges"]
+
+INDEX, NAME, INSIDE = range(3)
+MOST_NAMED = 250_000
+"""How many edges get names: about ten seconds' work, done when the process runs again."""
+MAX_WORDS_BYTES = 1 << 16
+AT_ONCE = 10_000
+
+
+class EdgeName(NamedTuple):
+    """What a holder calls a reference. ``kind``: INDEX, a place in a sequence (``text`` is a number); NAME, as a
+    program calls it; INSIDE, something that no program names, such as an offset."""
+
+    kind: int
+    text: int | str
+
+
+EdgeNames = dict[int, "list[EdgeName | None]"]
+"""By the number of a node the names of its edges, in their order; None for one without."""
+
+BUFFER = EdgeName(INSIDE, "(buffer)")
+
+
+class Holders(Protocol):
+    """What knows the holders of one kind of graph."""
+
+    def of_root(self, root: Node, target: Node) -> EdgeName | None:
+        """What a root calls its reference."""
+
+    def held(self, holder: Node, is_namespace: bool) -> Iterable[tuple[int, EdgeName]]:
+        """(address, name) of all to which a block refers, as far as it has names. ``is_namespace``: its keys are
+        names of a program."""
+
+    def is_dict(self, node: Node) -> bool:
+        """Whether what the keys are depends on who holds it."""
+
+    def makes_namespace(self, name: EdgeName) -> bool:
+        """Whether an edge of that name leads to a dict whose keys are names."""
+
+
+def name_edges(target: Target, nodes: Nodes, holders: Holders | None, most: int = MOST_NAMED) -> tuple[EdgeNames, bool]:
+    """The names, those near the roots first, and whether all edges were looked at. Without ``holders`` they are
+    offsets."""
+    found = _Naming(target, nodes, holders)
+    return found.names, found.run(most)
+
+
+class _Naming:
+    """Breadth first. Dicts wait until nothing else is left: who holds one says what its keys are; and so do buffers,
+    which are named with the objects that they belong to."""
+
+    def __init__(self, target: Target, nodes: Nodes, holders: Holders | None) -> None:
+        self.space, self.nodes, self.graph, self.holders = target.space, nodes, nodes.graph, holders
+        self.names: EdgeNames = {}
+        self.count = 0
+        self._word = target.machine.structure("P")
+        self._seen: set[int] = set()
+        self._queue: deque[int] = deque(range(nodes.first_root, nodes.graph.nodes))
+        self._late: deque[int] = deque()
+        self._namespaces: set[int] = set()
+        # Buffers that were named by the object that they belong to.
+        self._owned: set[int] = set()
+
+    def run(self, most: int) -> bool:
+        for number in self._numbers():
+            if self.count >= most:
+                return False
+            if number not in self.names and self.graph.edges(number):
+                self._name(number)
+        return True
+
+    def _numbers(self) -> Iterator[int]:
+        """In the order in which nodes are named; those that no root leads to come last."""
+        while self._queue or self._late:
+            yield (self._queue or self._late).popleft()
+        for start in range(0, self.graph.nodes, AT_ONCE):
+            counts = array("I", self.graph.node_columns(start, AT_ONCE).edges)
+            yield from (number for number, count in enumerate(counts, start) if count)
+
+    def _name(self, number: int) -> None:
+        node = self.nodes.node(number)
+        for own, edges in self._with_buffers(node):
+            targets = self._read(edges)
+            self.names[own] = names = [None if one.kind != "buffer" else BUFFER for one in targets]
+            self.count += len(names)
+            if own == number:
+                known = self._known(node, targets)
+            for place, target in enumerate(targets):
+                names[place] = names[place] or known(target)
+            if own == number:
+                self._by_words(node, targets, names)
+            elif any(names):
+                self._owned.add(own)
+            self._go_on(targets, names)
+
+    def _with_buffers(self, node: Node) -> Iterator[tuple[int, list[_native.Edge]]]:
+        """A node and, of an object, the buffers that belong to it, each with its edges. One that several have, as keys
+        that are shared, is named by the first that has names for it."""
+        waiting, met = [node.id], {node.id}
+        while waiting:
+            own = waiting.pop(0)
+            edges = self.graph.edges(own)
+            yield own, edges
+            names = self.names[own]
+            for edge, name in zip(edges, names):
+                if name == BUFFER and node.type and edge.target not in met and edge.target not in self._owned:
+                    met.add(edge.target)
+                    waiting.append(edge.target)
+
+    def _read(self, edges: Sequence[_native.Edge]) -> list[Node]:
+        numbers = [edge.target for edge in edges]
+        parts = (numbers[at : at + AT_ONCE] for at in range(0, len(numbers), AT_ONCE))
+        return [node for part in parts for node in self.nodes.nodes(part)]
+
+    def _known(self, node: Node, targets: Sequence[Node]) -> Callable[[Node], EdgeName | None]:
+        holders = self.holders
+        if holders is None:
+            return lambda _target: None
+        if node.root is not None:
+            return lambda target: holders.of_root(node, target)
+        if not node.type:
+            return lambda _target: None
+        named: dict[int, deque[EdgeName]] = {}
+        for address, name in holders.held(node, node.id in self._namespaces):
+            named.setdefault(address, deque()).append(name)
+
+        def next_of(target: Node) -> EdgeName | None:
+            """Of several references to one thing the next one; the last stands for what is left."""
+            left = named.get(target.address)
+            if not left:
+                return None
+            return left.popleft() if len(left) > 1 else left[0]
+
+        return next_of
+
+    def _by_words(self, node: Node, targets: Sequence[Node], names: list[EdgeName | None]) -> None:
+        """Offsets for what has no name: edges to one target come in the order of the words that they are."""
+        wanted: dict[int, deque[int]] = {}
+        for place, name in enumerate(names):
+            if name is None:
+                wanted.setdefault(targets[place].id, deque()).append(place)
+        if node.root is not None or not wanted or not node.size:
+            return
+        size = min(node.block + node.size - node.address, MAX_WORDS_BYTES)
+        raw = self.space.read_available(node.address, size - size % self._word.size)
+        for offset in range(0, len(raw) - self._word.size + 1, self._word.size):
+            word = self._word.unpack_from(raw, offset)[0]
+            places = wanted.get(found) if word and (found := self.graph.find(word)) is not None else None
+            if places:
+                names[places.popleft()] = EdgeName(INSIDE, f"+{offset}")
+
+    def _go_on(self, targets: Sequence[Node], names: Sequence[EdgeName | None]) -> None:
+        for target, name in zip(targets, names):
+            if name is not None and self.holders is not None and self.holders.makes_namespace(name):
+                self._namespaces.add(target.id)
+            if target.id not in self._seen:
+                self._seen.add(target.id)
+                waits = name == BUFFER or self.holders is not None and self.holders.is_dict(target)
+                (self._late if waits else self._queue).append(target.id)
