@@ -26,8 +26,6 @@ MAX_BLOCKS = 1 << 20
 # mi_arena_t of 2.x has {uint8_t *start; size_t block_count, field_count} within its first words.
 ARENA_WORDS = 12
 SLICES_IN_FIELD = 64
-# Of the pages of a sample so many in ten must be as the form says.
-ENOUGH = 9
 # With so many entries that lead to memory it is a map of pages, whatever these are like.
 SOME = 8
 
@@ -124,10 +122,16 @@ def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) 
 
 
 def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root:
-    """The form that fits most pages, or of several such one by which most entries of a map are for pages."""
+    """The form that fits most pages; of several that know none of a map, the one by which most entries are for pages."""
     fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
-    form, fit = max(fits, key=lambda pair: (pair[1].fit, pair[1].entries))
+    form, fit = max(fits, key=lambda pair: (_pages(pair[1]), pair[1].entries))
     return Root(form, places, fit)
+
+
+def _pages(fit: _native.FormFit) -> float:
+    """How many pages a form fits: of a map, of all that it finds, as of the few that were asked. Another form may fit
+    all that were asked, and find only some."""
+    return fit.placed * fit.fit / max(fit.pages, 1) if fit.entries else fit.fit
 
 
 def _placed(target: Target, root: Root) -> Root:
@@ -221,6 +225,9 @@ def _with_maps(target: Target) -> Iterator[Root | Refused]:
 def _is_enough(fit: _native.FormFit, threads: int) -> bool:
     """Whether a form finds a page for nearly each entry of a map, and nearly all that were asked are as it says:
     another layout may fit a few pages by chance. A page may be on its way for each thread."""
-    left_out = max(0, fit.entries - fit.placed)
-    is_placed = left_out * 4 <= fit.placed and left_out * 10 <= max(fit.entries, 10 * threads)
-    return fit.fit > 0 and is_placed and fit.fit * 10 >= fit.pages * ENOUGH
+    is_placed = _are_few(max(0, fit.entries - fit.placed), fit.placed, threads)
+    return fit.fit > 0 and is_placed and _are_few(fit.pages - fit.fit, fit.fit, threads)
+
+
+def _are_few(off: int, others: int, threads: int) -> bool:
+    return off * 4 <= others and off * 10 <= max(off + others, 10 * threads)
