@@ -122,7 +122,7 @@ def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) 
 
 
 def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root:
-    """The form that fits most pages; of several that know none of a map, the one by which most entries are for pages."""
+    """The form that fits most pages; of those that fit none, the one that leads to the most."""
     fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
     form, fit = max(fits, key=lambda pair: (_pages(pair[1]), pair[1].entries))
     return Root(form, places, fit)

@@ -1,5 +1,6 @@
 //! musl's malloc before 1.2.1: chunks between headers, in heaps and in mappings of their own.
 
+pub(crate) mod bins;
 pub(crate) mod chunks;
 pub(crate) mod layout;
 pub(crate) mod locate;

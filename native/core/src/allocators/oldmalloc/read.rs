@@ -1,20 +1,18 @@
 //! Reading all chunks of musl's malloc before 1.2.1: heaps are found by how they begin and how they are tiled.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
+use crate::allocators::oldmalloc::bins::MAX_DAMAGE;
 use crate::allocators::oldmalloc::chunks::{Oldmalloc, Stretch};
-use crate::allocators::oldmalloc::layout::{ring, Head, BIN, BINMAP, BINS, GRAIN, HEADER, IN_USE, MAL, OF_MAPPING};
+use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE, OF_MAPPING};
 use crate::bits::Bits;
 use crate::bytes::u64_at;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::space::Space;
 use crate::memory::window::Window;
 use crate::work::Watcher;
 
-const MAX_DAMAGE: usize = 1000;
 /// So many chunks in a row make a heap, also where the next one is damaged.
 const ENOUGH: usize = 8;
-/// Links of free chunks that are read at once.
-const LINKS: usize = 1 << 14;
 /// Chunks between two looks at whether to go on.
 const STEPS: usize = 1 << 16;
 
@@ -30,6 +28,8 @@ struct Tiled {
     start: u64,
     end: u64,
     sizes: Vec<u64>,
+    /// The word `next` of each free chunk; zero where it cannot be read.
+    links: Vec<u64>,
     whole: bool,
     damage: Vec<Damage>,
 }
@@ -45,11 +45,12 @@ pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Gi
     }
     found.sort_by_key(|(base, _)| *base);
     let mut all = Oldmalloc::default();
+    let mut links = Vec::new();
     for (base, tiled) in found {
-        all.add(base, tiled);
+        all.add(base, tiled, &mut links);
     }
     all.damage.truncate(MAX_DAMAGE);
-    all.compare_bins(watcher, space, mal)?;
+    all.compare_bins(watcher, space, mal, links)?;
     Ok(all)
 }
 
@@ -107,7 +108,7 @@ fn find_given(
 
 /// Follows chunks to what ends them. None where there is no heap.
 fn tile(watcher: &dyn Watcher, window: &mut Window<'_>, start: u64, limit: u64) -> Result<Option<Tiled>> {
-    let mut found = Tiled { start, end: start, sizes: Vec::new(), whole: false, damage: Vec::new() };
+    let mut found = Tiled { start, end: start, sizes: Vec::new(), links: Vec::new(), whole: false, damage: Vec::new() };
     let mut before = IN_USE;
     loop {
         if found.sizes.len() % STEPS == 0 {
@@ -134,6 +135,10 @@ fn tile(watcher: &dyn Watcher, window: &mut Window<'_>, start: u64, limit: u64) 
                 hex(head.csize),
             ));
             break;
+        }
+        if !head.is_used() {
+            let link = window.bytes(found.end + HEADER, 8).map(|bytes| u64_at(bytes, 0));
+            found.links.push(link.unwrap_or(0));
         }
         found.sizes.push(head.csize);
         found.end += head.size();
@@ -166,7 +171,7 @@ fn mapping(window: &mut Window<'_>, base: u64, size: u64) -> Tiled {
         }
     }
     let sizes = vec![(base + size - start) | IN_USE];
-    Tiled { start, end: base + size, sizes, whole: false, damage: Vec::new() }
+    Tiled { start, end: base + size, sizes, links: Vec::new(), whole: false, damage: Vec::new() }
 }
 
 impl Tiled {
@@ -176,7 +181,7 @@ impl Tiled {
 }
 
 impl Oldmalloc {
-    fn add(&mut self, base: u64, tiled: Tiled) {
+    fn add(&mut self, base: u64, tiled: Tiled, links: &mut Vec<u64>) {
         let stretch = Stretch { base, start: tiled.start, end: tiled.end, first: self.numbers };
         let behind = self.stretches.last().is_some_and(|last| last.end > base);
         if behind || tiled.start >= tiled.end || !Bits::fits(self.numbers + stretch.numbers()) {
@@ -195,61 +200,7 @@ impl Oldmalloc {
             number += (size & !IN_USE).div_ceil(GRAIN);
         }
         self.stretches.push(stretch);
+        links.extend(tiled.links);
         self.damage.extend(tiled.damage);
-    }
-
-    /// Every free chunk must be in a bin, and every chunk in a bin be free.
-    fn compare_bins(&mut self, watcher: &dyn Watcher, space: &Space, mal: u64) -> Result<()> {
-        let mut bytes = [0; MAL];
-        space.exact(mal, &mut bytes)?;
-        let mut left =
-            Bits::of(self.starts.words().iter().zip(self.used.words()).map(|(one, two)| one & !two).collect());
-        let links = self.links_of(watcher, space, &left)?;
-        for bin in 0..BINS {
-            let (own, mut at) = (ring(mal, bin), u64_at(&bytes, BINMAP + bin * BIN + 8));
-            while at != own && at != 0 {
-                watcher.check()?;
-                match self.free_number(at).filter(|number| left.get(*number)) {
-                    Some(number) => left.clear(number),
-                    None => {
-                        let damage = Damage::new(at, "list of a bin", "free chunks", "something else, or one twice");
-                        self.unbinned.push(damage);
-                        break;
-                    }
-                }
-                at = match links.binary_search_by_key(&(at + HEADER), |(place, _)| *place) {
-                    Ok(place) => links[place].1,
-                    Err(_) => space.word(at + HEADER).map_err(Error::from)?,
-                };
-            }
-        }
-        for number in crate::bits::members(left.words()).take(MAX_DAMAGE) {
-            let cell = self.block_of(number);
-            self.unbinned.push(Damage::new(cell.address - HEADER, "free chunk", "one that is in a bin", "in none"));
-        }
-        Ok(())
-    }
-
-    /// The links of free chunks, each with where it is, ascending: lists lead anywhere, and a call for each link would take longer
-    /// than all else together.
-    fn links_of(&self, watcher: &dyn Watcher, space: &Space, free: &Bits) -> Result<Vec<(u64, u64)>> {
-        let places: Vec<u64> = crate::bits::members(free.words()).map(|number| self.block_of(number).address).collect();
-        let (mut links, mut bytes) = (Vec::with_capacity(places.len()), vec![0; 8 * LINKS]);
-        for places in places.chunks(LINKS) {
-            watcher.check()?;
-            let good = space.many(places, 8, &mut bytes[..8 * places.len()]);
-            let words = places.iter().zip(good).zip(bytes.chunks_exact(8));
-            links.extend(words.filter(|((_, is_there), _)| *is_there).map(|((at, _), word)| (*at, u64_at(word, 0))));
-        }
-        Ok(links)
-    }
-
-    /// The number of the free chunk that begins at `address`.
-    fn free_number(&self, address: u64) -> Option<u64> {
-        let place = self.stretches.partition_point(|one| one.end <= address);
-        let stretch =
-            self.stretches.get(place).filter(|one| one.start <= address && (address - one.start) % GRAIN == 0)?;
-        let number = stretch.first + (address - stretch.start) / GRAIN;
-        (self.starts.get(number) && !self.used.get(number)).then_some(number)
     }
 }

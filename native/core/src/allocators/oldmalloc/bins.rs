@@ -1,0 +1,119 @@
+//! The bins: every free chunk must be in one, and every chunk in one be free. Their links come from the pass over all chunks; lists
+//! lead anywhere, so that several are followed in turns, for what one of them waits for is on its way while others go on.
+
+use crate::allocators::damage::Damage;
+use crate::allocators::oldmalloc::chunks::Oldmalloc;
+use crate::allocators::oldmalloc::layout::{ring, BIN, BINMAP, BINS, GRAIN, HEADER, MAL};
+use crate::bits::{get, members, set};
+use crate::bytes::u64_at;
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+
+pub(super) const MAX_DAMAGE: usize = 1000;
+/// Steps of each list between two looks at whether to go on.
+const STEPS: usize = 1 << 12;
+/// A link to a free chunk, by its place among them; no address of a process has this bit.
+const PLACE: u64 = 1 << 63;
+
+/// The places of free chunks among all of them, by their numbers.
+struct Places {
+    free: Vec<u64>,
+    /// How many there are before each word.
+    before: Vec<u64>,
+}
+
+/// Where a list has been followed to.
+struct Cursor {
+    ring: u64,
+    at: u64,
+}
+
+impl Places {
+    fn new(free: Vec<u64>) -> Places {
+        let mut before = Vec::with_capacity(free.len());
+        let mut sum = 0;
+        for word in &free {
+            before.push(sum);
+            sum += u64::from(word.count_ones());
+        }
+        Places { free, before }
+    }
+
+    fn place(&self, number: u64) -> Option<u64> {
+        let (word, bit) = (*self.free.get((number / 64) as usize)?, number % 64);
+        let below = u64::from((word & ((1 << bit) - 1)).count_ones());
+        (word >> bit & 1 == 1).then(|| self.before[(number / 64) as usize] + below)
+    }
+}
+
+impl Oldmalloc {
+    /// `links`: the words `next` of all free chunks, in their order.
+    pub(super) fn compare_bins(
+        &mut self,
+        watcher: &dyn Watcher,
+        space: &Space,
+        mal: u64,
+        mut links: Vec<u64>,
+    ) -> Result<()> {
+        let mut bytes = [0; MAL];
+        space.exact(mal, &mut bytes)?;
+        let free = self.starts.words().iter().zip(self.used.words()).map(|(one, two)| one & !two).collect();
+        let places = Places::new(free);
+        let link = |address: u64| {
+            let place = self.number_from(address).and_then(|number| places.place(number));
+            place.map_or(address & !PLACE, |place| PLACE | place)
+        };
+        for links in links.chunks_mut(STEPS) {
+            watcher.check()?;
+            links.iter_mut().for_each(|word| *word = link(*word));
+        }
+        let head = |bin: usize| link(u64_at(&bytes, BINMAP + bin * BIN + 8));
+        let mut cursors: Vec<Cursor> = (0..BINS).map(|bin| Cursor { ring: ring(mal, bin), at: head(bin) }).collect();
+        let mut seen = vec![0; links.len().div_ceil(64)];
+        let mut wrong: Vec<u64> = Vec::new();
+        while !cursors.is_empty() {
+            watcher.check()?;
+            for _ in 0..STEPS {
+                cursors.retain_mut(|cursor| cursor.goes_on(&links, &mut seen, &mut wrong));
+            }
+        }
+        let address = |number: u64| self.block_of(number).address - HEADER;
+        let lost = members(&places.free).zip(0..).filter(|(_, place)| !get(&seen, *place)).map(|(number, _)| number);
+        let lost = lost.take(MAX_DAMAGE).map(address);
+        let lost = lost.map(|at| Damage::new(at, "free chunk", "one that is in a bin", "in none"));
+        let wrong = wrong.into_iter().map(|at| match at & PLACE {
+            0 => at,
+            _ => members(&places.free).nth((at & !PLACE) as usize).map_or(0, address),
+        });
+        let wrong = wrong.map(|at| Damage::new(at, "list of a bin", "free chunks", "something else, or one twice"));
+        let found: Vec<Damage> = wrong.chain(lost).collect();
+        self.unbinned.extend(found);
+        Ok(())
+    }
+
+    /// The number of what begins at `address`, if that is in a heap.
+    fn number_from(&self, address: u64) -> Option<u64> {
+        let place = self.stretches.partition_point(|one| one.end <= address);
+        let stretch =
+            self.stretches.get(place).filter(|one| one.start <= address && (address - one.start) % GRAIN == 0)?;
+        Some(stretch.first + (address - stretch.start) / GRAIN)
+    }
+}
+
+impl Cursor {
+    /// Takes one step; whether there is another one.
+    fn goes_on(&mut self, links: &[u64], seen: &mut [u64], wrong: &mut Vec<u64>) -> bool {
+        if self.at == self.ring || self.at == 0 {
+            return false;
+        }
+        let place = self.at & !PLACE;
+        if self.at & PLACE == 0 || get(seen, place) {
+            wrong.push(self.at);
+            return false;
+        }
+        set(seen, place);
+        self.at = links.get(place as usize).copied().unwrap_or(0);
+        true
+    }
+}
