@@ -12,7 +12,7 @@ import pytest
 
 from gdbheap.allocators.allocator import Allocator, Kept
 from gdbheap.allocators.finding import KINDS
-from gdbheap.answers.arenas import Arena, ArenaHeap, Arenas, Bins, Mmapped, ThreadCache, Total
+from gdbheap.answers.arenas import Arena, ArenaChoice, ArenaHeap, Arenas, Bins, Mmapped, ThreadCache, Total
 from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
 from gdbheap.answers.buffers import Buffer, Buffers
 from gdbheap.answers.check import Check
@@ -696,12 +696,12 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--order": "time", "--arena-max": "2", "--mmap-threshold": "1M", "--trim-threshold": "1M",
         "--tunables": "tcache_count=0", "--stop-at": "7", "--frames": "a", "--attach": "5",
         "--stacks": "1", "--at": "7", "--diff": "7..end", "--pprof": "c", "--calls": "d", "--growth": "5",
-        "--format": "csv", "--tables": "blocks,types", "--partition": "host=a,pid", "--prometheus": ":9100",
+        "--tables": "blocks,types", "--partition": "host=a,pid", "--prometheus": ":9100",
         "--look-every": "10s",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text
-        value = values.get(option.name)
+        value = values.get(option.name) or (option.values[-1] if option.values else None)
         if option.metavar and not option.takes_next:
             values_of = [getattr(parse(command, [word])[0], option.key) for word in
                          (option.name, f"{option.name}={option.bare}", f"{option.name}={value}")]  # fmt: skip
@@ -732,7 +732,7 @@ def test_defaults() -> None:
     assert parse(COMMANDS["holes"], ["--fit=8M"])[0].fit == 8 << 20
     assert parse(COMMANDS["chunks"], [])[0] == chunks_command.Options(top=20, sort="size")
     assert parse(COMMANDS["chunks"], ["--arena=main", "--state=free,top"])[0] == chunks_command.Options(
-        top=20, sort="size", arena=0, states=("free", "top")
+        top=20, sort="size", arena=ArenaChoice(0, "glibc"), states=("free", "top")
     )
     assert parse(COMMANDS["pyobjects"], [])[0] == pyobjects_command.Options(top=20, sort="together")
     assert parse(COMMANDS["pyobjects"], ["--json"])[0].top is None

@@ -100,7 +100,8 @@ def _is_option(word: str, command: AnyCommand) -> bool:
     """Two hyphens and a name; one hyphen and a letter too, unless it may be part of an expression ("-offset") and is no
     option of the command's."""
     if command.argument is not None:
-        return word.startswith("--") and len(word) > 2 or word in {option.name for option in command.own_options}
+        own = {option.name for option in command.own_options}
+        return word.startswith("--") and len(word) > 2 or word.partition("=")[0] in own
     return word.startswith("-") and word.lstrip("-")[:1].isalpha()
 
 

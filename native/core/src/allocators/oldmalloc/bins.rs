@@ -13,6 +13,8 @@ use crate::work::Watcher;
 pub(super) const MAX_DAMAGE: usize = 1000;
 /// Steps of each list between two looks at whether to go on.
 const STEPS: usize = 1 << 12;
+/// Links that one worker looks up at a time.
+const PIECE: usize = 1 << 16;
 /// A link to a free chunk, by its place among them; no address of a process has this bit.
 const PLACE: u64 = 1 << 63;
 
@@ -48,13 +50,13 @@ impl Places {
 }
 
 impl Oldmalloc {
-    /// `links`: the words `next` of all free chunks, in their order.
+    /// `links`: the words `next` of all free chunks, in their order, in pieces.
     pub(super) fn compare_bins(
         &mut self,
         watcher: &dyn Watcher,
         space: &Space,
         mal: u64,
-        mut links: Vec<u64>,
+        links: Vec<Vec<u64>>,
     ) -> Result<()> {
         let mut bytes = [0; MAL];
         space.exact(mal, &mut bytes)?;
@@ -64,10 +66,14 @@ impl Oldmalloc {
             let place = self.number_from(address).and_then(|number| places.place(number));
             place.map_or(address & !PLACE, |place| PLACE | place)
         };
-        for links in links.chunks_mut(STEPS) {
-            watcher.check()?;
-            links.iter_mut().for_each(|word| *word = link(*word));
-        }
+        let jobs: Vec<(usize, &[u64])> = links.iter().flat_map(|piece| piece.chunks(PIECE)).enumerate().collect();
+        let found = space.task(watcher, None).run(&jobs, Vec::new, |found, (number, words), control| {
+            found.push((*number, words.iter().map(|word| link(*word)).collect::<Vec<u64>>()));
+            control.advance(0)
+        })?;
+        let mut pieces: Vec<(usize, Vec<u64>)> = found.into_iter().flatten().collect();
+        pieces.sort_unstable_by_key(|(number, _)| *number);
+        let links = pieces.into_iter().map(|(_, words)| words).collect::<Vec<_>>().concat();
         let head = |bin: usize| link(u64_at(&bytes, BINMAP + bin * BIN + 8));
         let mut cursors: Vec<Cursor> = (0..BINS).map(|bin| Cursor { ring: ring(mal, bin), at: head(bin) }).collect();
         let mut seen = vec![0; links.len().div_ceil(64)];

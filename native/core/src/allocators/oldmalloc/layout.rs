@@ -36,6 +36,11 @@ impl Head {
         self.csize & IN_USE != 0
     }
 
+    /// Whether it may be that of a chunk at `at`, below `limit`.
+    pub(super) fn fits(self, at: u64, limit: u64) -> bool {
+        self.size() > 0 && self.size() % GRAIN == 0 && self.size() < limit.saturating_sub(at)
+    }
+
     /// Whether a heap may begin with it.
     pub(super) fn begins(self) -> bool {
         self.psize == IN_USE && self.size() > 0 && self.size() % GRAIN == 0

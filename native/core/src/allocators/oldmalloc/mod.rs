@@ -4,6 +4,7 @@ pub(crate) mod bins;
 pub(crate) mod chunks;
 pub(crate) mod layout;
 pub(crate) mod locate;
+pub(crate) mod parts;
 pub(crate) mod read;
 
 pub use chunks::{OldHole, Oldmalloc};

@@ -4,8 +4,8 @@ use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::oldmalloc::bins::MAX_DAMAGE;
 use crate::allocators::oldmalloc::chunks::{Oldmalloc, Stretch};
 use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE, OF_MAPPING};
+use crate::allocators::oldmalloc::parts::{Parts, Row};
 use crate::bits::Bits;
-use crate::bytes::u64_at;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::memory::window::Window;
@@ -23,13 +23,11 @@ pub struct Given<'a> {
     pub data: &'a [(u64, u64)],
 }
 
-/// A heap from its first chunk on: the sizes of its chunks, with the bit of those in use.
+/// A heap from its first chunk on.
 struct Tiled {
     start: u64,
     end: u64,
-    sizes: Vec<u64>,
-    /// The word `next` of each free chunk; zero where it cannot be read.
-    links: Vec<u64>,
+    rows: Vec<Row>,
     whole: bool,
     damage: Vec<Damage>,
 }
@@ -68,7 +66,7 @@ fn find_heaps(
         watcher.check()?;
         let head = window.bytes(at + HEADER, HEADER as usize).map(Head::of);
         let here = match head {
-            Ok(head) if head.begins() => tile(watcher, &mut window, at + HEADER, high)?,
+            Ok(head) if head.begins() => tile(watcher, space, &mut window, at + HEADER, high)?,
             Ok(head) if is_mapping(head, at, high, page) => Some(mapping(&mut window, at, head.csize + HEADER)),
             _ => None,
         };
@@ -95,7 +93,7 @@ fn find_given(
     let mut at = low.next_multiple_of(GRAIN) + HEADER;
     while at < high {
         let begins = window.bytes(at, HEADER as usize).is_ok_and(|bytes| Head::of(bytes).begins());
-        match if begins { tile(watcher, &mut window, at, high)? } else { None } {
+        match if begins { tile(watcher, space, &mut window, at, high)? } else { None } {
             Some(tiled) if tiled.whole => {
                 at = tiled.end + GRAIN;
                 found.push((tiled.start, tiled));
@@ -107,47 +105,59 @@ fn find_given(
 }
 
 /// Follows chunks to what ends them. None where there is no heap.
-fn tile(watcher: &dyn Watcher, window: &mut Window<'_>, start: u64, limit: u64) -> Result<Option<Tiled>> {
-    let mut found = Tiled { start, end: start, sizes: Vec::new(), links: Vec::new(), whole: false, damage: Vec::new() };
-    let mut before = IN_USE;
-    loop {
-        if found.sizes.len() % STEPS == 0 {
+fn tile(
+    watcher: &dyn Watcher,
+    space: &Space,
+    window: &mut Window<'_>,
+    start: u64,
+    limit: u64,
+) -> Result<Option<Tiled>> {
+    let mut found = Tiled { start, end: start, rows: Vec::new(), whole: false, damage: Vec::new() };
+    let (mut row, mut chunks, mut before, mut parts) = (Row::from(start), 0, IN_USE, Parts::default());
+    for step in 0.. {
+        if step % STEPS == 0 {
             watcher.check()?;
         }
-        let Ok(head) = window.bytes(found.end, HEADER as usize).map(Head::of) else {
-            found.damage.push(Damage::new(found.end, "head of a chunk", READABLE, ABSENT));
+        if step == STEPS {
+            parts = Parts::find(watcher, space, row.end, limit)?;
+        }
+        let Ok(head) = window.bytes(row.end, HEADER as usize).map(Head::of) else {
+            found.damage.push(Damage::new(row.end, "head of a chunk", READABLE, ABSENT));
             break;
         };
         if head.psize != before {
-            let damage = Damage::new(found.end, "psize of a chunk", hex(before), hex(head.psize));
+            let damage = Damage::new(row.end, "psize of a chunk", hex(before), hex(head.psize));
             found.damage.push(damage);
         }
         if head.csize == IN_USE {
             found.whole = true;
             break;
         }
-        let fits = head.size() > 0 && head.size() % GRAIN == 0 && head.size() < limit.saturating_sub(found.end);
-        if !fits {
-            found.damage.push(Damage::new(
-                found.end + 8,
-                "csize of a chunk",
-                "the size of one in the heap",
-                hex(head.csize),
-            ));
+        if !head.fits(row.end, limit) {
+            let expected = "the size of one in the heap";
+            found.damage.push(Damage::new(row.end + 8, "csize of a chunk", expected, hex(head.csize)));
             break;
         }
-        if !head.is_used() {
-            let link = window.bytes(found.end + HEADER, 8).map(|bytes| u64_at(bytes, 0));
-            found.links.push(link.unwrap_or(0));
-        }
-        found.sizes.push(head.csize);
-        found.end += head.size();
         before = head.csize;
-        if found.damage.len() > found.sizes.len() / 2 {
+        match parts.take(row.end) {
+            Some(part) => {
+                before = part.sizes.last().copied().unwrap_or(before);
+                chunks += part.sizes.len();
+                let next = Row::from(part.end);
+                found.rows.extend([std::mem::replace(&mut row, next), part]);
+            }
+            None => {
+                row.push(window, head);
+                chunks += 1;
+            }
+        }
+        if found.damage.len() > chunks / 2 {
             return Ok(None);
         }
     }
-    Ok((found.whole || found.sizes.len() >= ENOUGH).then_some(found))
+    found.end = row.end;
+    found.rows.push(row);
+    Ok((found.whole || chunks >= ENOUGH).then_some(found))
 }
 
 /// Whether a page begins with the head of a chunk that has a mapping of its own.
@@ -171,17 +181,18 @@ fn mapping(window: &mut Window<'_>, base: u64, size: u64) -> Tiled {
         }
     }
     let sizes = vec![(base + size - start) | IN_USE];
-    Tiled { start, end: base + size, sizes, links: Vec::new(), whole: false, damage: Vec::new() }
+    let row = Row { end: base + size, sizes, links: Vec::new() };
+    Tiled { start, end: row.end, rows: vec![row], whole: false, damage: Vec::new() }
 }
 
 impl Tiled {
     fn is_mapping(&self) -> bool {
-        !self.whole && self.sizes.len() == 1
+        !self.whole && self.rows.iter().map(|row| row.sizes.len()).sum::<usize>() == 1
     }
 }
 
 impl Oldmalloc {
-    fn add(&mut self, base: u64, tiled: Tiled, links: &mut Vec<u64>) {
+    fn add(&mut self, base: u64, tiled: Tiled, links: &mut Vec<Vec<u64>>) {
         let stretch = Stretch { base, start: tiled.start, end: tiled.end, first: self.numbers };
         let behind = self.stretches.last().is_some_and(|last| last.end > base);
         if behind || tiled.start >= tiled.end || !Bits::fits(self.numbers + stretch.numbers()) {
@@ -192,7 +203,7 @@ impl Oldmalloc {
             bits.grow(self.numbers);
         }
         let mut number = stretch.first;
-        for size in tiled.sizes {
+        for size in tiled.rows.iter().flat_map(|row| &row.sizes) {
             self.starts.set(number);
             if size & IN_USE != 0 {
                 self.used.set(number);
@@ -200,7 +211,7 @@ impl Oldmalloc {
             number += (size & !IN_USE).div_ceil(GRAIN);
         }
         self.stretches.push(stretch);
-        links.extend(tiled.links);
+        links.extend(tiled.rows.into_iter().map(|row| row.links));
         self.damage.extend(tiled.damage);
     }
 }

@@ -1,0 +1,118 @@
+//! Parts of a long heap, walked by all cores. A walk can only begin where a chunk is known to begin; a part begins at the first
+//! address that looks like one. The walk through the whole heap takes over what a part found from the first chunk on that both
+//! have: from there they go the same way.
+
+use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE};
+use crate::bytes::u64_at;
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::memory::window::Window;
+use crate::work::Watcher;
+use std::collections::VecDeque;
+
+/// Bytes of a part.
+const PART: u64 = 4 << 20;
+/// So many chunks in a row are believed to be some, or as many as there are up to the part's end.
+const ENOUGH: usize = 4;
+
+/// Chunks that follow each other.
+#[derive(Default)]
+pub(super) struct Row {
+    pub(super) end: u64,
+    /// Their sizes, with the bit of those in use.
+    pub(super) sizes: Vec<u64>,
+    /// The word `next` of each free chunk; zero where it cannot be read.
+    pub(super) links: Vec<u64>,
+}
+
+impl Row {
+    pub(super) fn from(start: u64) -> Row {
+        Row { end: start, ..Row::default() }
+    }
+
+    /// The chunk with this head.
+    pub(super) fn push(&mut self, window: &mut Window<'_>, head: Head) {
+        if !head.is_used() {
+            let link = window.bytes(self.end + HEADER, 8).map(|bytes| u64_at(bytes, 0));
+            self.links.push(link.unwrap_or(0));
+        }
+        self.sizes.push(head.csize);
+        self.end += head.size();
+    }
+}
+
+/// What parts have found, ascending, up to where a walk stands.
+#[derive(Default)]
+pub(super) struct Parts {
+    rows: VecDeque<(u64, Row)>,
+    /// Of the first row, the chunk at or behind that place, and its number among all and among free ones.
+    at: u64,
+    chunk: usize,
+    link: usize,
+}
+
+impl Parts {
+    /// Those of [start, end) of a heap that may reach to `limit`; none of a short one.
+    pub(super) fn find(watcher: &dyn Watcher, space: &Space, start: u64, limit: u64) -> Result<Parts> {
+        let jobs: Vec<u64> = (start..limit).step_by(PART as usize).collect();
+        if jobs.len() < 2 {
+            return Ok(Parts::default());
+        }
+        let found = space.task(watcher, None).run(&jobs, Vec::new, |found, from, control| {
+            found.extend(part(&mut Window::new(space, limit), *from, (from + PART).min(limit), limit));
+            control.advance(0)
+        })?;
+        let mut rows: Vec<(u64, Row)> = found.into_iter().flatten().collect();
+        rows.sort_unstable_by_key(|(first, _)| *first);
+        Ok(Parts { at: rows.first().map_or(0, |(first, _)| *first), rows: rows.into(), chunk: 0, link: 0 })
+    }
+
+    /// What a part has from the chunk at `address` on, if that is one of its chunks.
+    pub(super) fn take(&mut self, address: u64) -> Option<Row> {
+        while let Some((_, part)) = self.rows.front() {
+            while self.at < address && self.chunk < part.sizes.len() {
+                let size = part.sizes[self.chunk];
+                self.at += size & !IN_USE;
+                self.link += usize::from(size & IN_USE == 0);
+                self.chunk += 1;
+            }
+            if self.at > address && self.chunk < part.sizes.len() {
+                return None;
+            }
+            let is_there = self.at == address && self.chunk < part.sizes.len();
+            let (chunk, link) = (self.chunk, self.link);
+            let part = self.rows.pop_front();
+            (self.at, self.chunk, self.link) = (self.rows.front().map_or(0, |(first, _)| *first), 0, 0);
+            if is_there {
+                return part.map(|(_, mut row)| {
+                    row.sizes.drain(..chunk);
+                    row.links.drain(..link);
+                    row
+                });
+            }
+        }
+        None
+    }
+}
+
+/// The chunks that begin in [from, to), and where the first of them does.
+fn part(window: &mut Window<'_>, from: u64, to: u64, limit: u64) -> Option<(u64, Row)> {
+    (from.next_multiple_of(GRAIN)..to).step_by(GRAIN as usize).find_map(|grain| {
+        let row = row(window, grain + HEADER, to, limit);
+        (row.sizes.len() >= ENOUGH || (row.end >= to && !row.sizes.is_empty())).then_some((grain + HEADER, row))
+    })
+}
+
+/// The chunks from `first` on up to `to`, or to the first that is none or does not fit the one before it.
+fn row(window: &mut Window<'_>, first: u64, to: u64, limit: u64) -> Row {
+    let (mut row, mut before) = (Row::from(first), None);
+    while row.end < to {
+        let Ok(head) = window.bytes(row.end, HEADER as usize).map(Head::of) else { break };
+        if !head.fits(row.end, limit) || before.is_some_and(|size| size != head.psize) {
+            break;
+        }
+        row.push(window, head);
+        before = Some(head.csize);
+    }
+    row
+}
