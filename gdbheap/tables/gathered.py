@@ -311,7 +311,9 @@ class _Maker:
             types = [texts.get(number, "(block)") for number in numbers]
         called, whole = name_edges(self.heap.target, nodes, self._holders)
         if not whole:
-            self.heap.note(f"about {MOST_NAMED:,} references, those near the roots, have names; others have numbers")
+            self.heap.note(
+                f"only about {MOST_NAMED:,} references were named, those near the roots: the others have numbers"
+            )
         return NamedGraph(nodes.graph, types, [root.name for root in nodes.roots], called)
 
     @property

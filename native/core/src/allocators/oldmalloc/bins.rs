@@ -1,10 +1,10 @@
-//! The bins: every free chunk must be in one, and every chunk in one be free. Their links come from the pass over all chunks; lists
-//! lead anywhere, so that several are followed in turns, for what one of them waits for is on its way while others go on.
+//! The bins: every free chunk must be in one, and every chunk in one be free. Their links come from the pass over all chunks;
+//! lists lead anywhere, so that several are followed in turns: what one of them waits for is on its way while others go on.
 
 use crate::allocators::damage::Damage;
 use crate::allocators::oldmalloc::chunks::Oldmalloc;
 use crate::allocators::oldmalloc::layout::{ring, BIN, BINMAP, BINS, GRAIN, HEADER, MAL};
-use crate::bits::{get, members, set};
+use crate::bits::{get, members_of, set};
 use crate::bytes::u64_at;
 use crate::error::Result;
 use crate::memory::space::Space;
@@ -12,18 +12,15 @@ use crate::work::Watcher;
 
 pub(super) const MAX_DAMAGE: usize = 1000;
 /// Steps of each list between two looks at whether to go on.
-const STEPS: usize = 1 << 12;
+const STEPS: usize = 1 << 11;
 /// Links that one worker looks up at a time.
 const PIECE: usize = 1 << 16;
-/// A link to a free chunk, by its place among them; no address of a process has this bit.
-const PLACE: u64 = 1 << 63;
+/// In a link: it is to a free chunk, and the rest is the place of that among them. No chunk has an odd address.
+const PLACE: u64 = 1;
 
-/// The places of free chunks among all of them, by their numbers.
-struct Places {
-    free: Vec<u64>,
-    /// How many there are before each word.
-    before: Vec<u64>,
-}
+/// The places of free chunks among all of them, by their numbers: each word of bits with how many are before it, for a link
+/// leads anywhere and each look-up waits for memory.
+struct Places(Vec<(u64, u64)>);
 
 /// Where a list has been followed to.
 struct Cursor {
@@ -32,20 +29,23 @@ struct Cursor {
 }
 
 impl Places {
-    fn new(free: Vec<u64>) -> Places {
-        let mut before = Vec::with_capacity(free.len());
+    fn new(free: impl Iterator<Item = u64>) -> Places {
         let mut sum = 0;
-        for word in &free {
-            before.push(sum);
+        let with_sum = |word: u64| {
             sum += u64::from(word.count_ones());
-        }
-        Places { free, before }
+            (word, sum - u64::from(word.count_ones()))
+        };
+        Places(free.map(with_sum).collect())
     }
 
     fn place(&self, number: u64) -> Option<u64> {
-        let (word, bit) = (*self.free.get((number / 64) as usize)?, number % 64);
-        let below = u64::from((word & ((1 << bit) - 1)).count_ones());
-        (word >> bit & 1 == 1).then(|| self.before[(number / 64) as usize] + below)
+        let ((word, before), bit) = (*self.0.get((number / 64) as usize)?, number % 64);
+        (word >> bit & 1 == 1).then(|| before + u64::from((word & ((1 << bit) - 1)).count_ones()))
+    }
+
+    /// The numbers, ascending.
+    fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..).zip(&self.0).flat_map(|(index, (word, _))| members_of(*word).map(move |bit| index * 64 + bit))
     }
 }
 
@@ -60,11 +60,10 @@ impl Oldmalloc {
     ) -> Result<()> {
         let mut bytes = [0; MAL];
         space.exact(mal, &mut bytes)?;
-        let free = self.starts.words().iter().zip(self.used.words()).map(|(one, two)| one & !two).collect();
-        let places = Places::new(free);
+        let places = Places::new(self.starts.words().iter().zip(self.used.words()).map(|(one, two)| one & !two));
         let link = |address: u64| {
             let place = self.number_from(address).and_then(|number| places.place(number));
-            place.map_or(address & !PLACE, |place| PLACE | place)
+            place.map_or(address & !PLACE, |place| place << 1 | PLACE)
         };
         let jobs: Vec<(usize, &[u64])> = links.iter().flat_map(|piece| piece.chunks(PIECE)).enumerate().collect();
         let found = space.task(watcher, None).run(&jobs, Vec::new, |found, (number, words), control| {
@@ -85,12 +84,12 @@ impl Oldmalloc {
             }
         }
         let address = |number: u64| self.block_of(number).address - HEADER;
-        let lost = members(&places.free).zip(0..).filter(|(_, place)| !get(&seen, *place)).map(|(number, _)| number);
+        let lost = places.numbers().zip(0..).filter(|(_, place)| !get(&seen, *place)).map(|(number, _)| number);
         let lost = lost.take(MAX_DAMAGE).map(address);
         let lost = lost.map(|at| Damage::new(at, "free chunk", "one that is in a bin", "in none"));
         let wrong = wrong.into_iter().map(|at| match at & PLACE {
             0 => at,
-            _ => members(&places.free).nth((at & !PLACE) as usize).map_or(0, address),
+            _ => places.numbers().nth((at >> 1) as usize).map_or(0, address),
         });
         let wrong = wrong.map(|at| Damage::new(at, "list of a bin", "free chunks", "something else, or one twice"));
         let found: Vec<Damage> = wrong.chain(lost).collect();
@@ -113,7 +112,7 @@ impl Cursor {
         if self.at == self.ring || self.at == 0 {
             return false;
         }
-        let place = self.at & !PLACE;
+        let place = self.at >> 1;
         if self.at & PLACE == 0 || get(seen, place) {
             wrong.push(self.at);
             return false;
