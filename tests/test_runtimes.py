@@ -147,6 +147,8 @@ def test_redis(tmp_path: Path) -> None:
     active = int(re.findall(r"allocator_active:(\d+)", said)[0])
     assert 0.99 * used <= size["jemalloc.used"] <= active
     assert "other-allocator" not in [row["id"] for row in answer["findings"]]
+    unknown = answer["summary"]["unknown"]
+    assert unknown is None or "Redis" not in unknown["name"]
 
 
 @pytest.mark.parametrize("flags", [[], ["-ldflags=-s -w"]], ids=["plain", "stripped"])

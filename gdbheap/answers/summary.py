@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gdbheap.allocators.allocator import Allocator, Kept, State
 from gdbheap.allocators.finding import MALLOC
-from gdbheap.allocators.runtimes import MMAPPED, SHARED, Runtime
+from gdbheap.allocators.runtimes import ALLOCATOR, MMAPPED, SHARED, Runtime
 from gdbheap.answers.findings import Evidence
 from gdbheap.answers.partition import REST, Sum, main_runtime, other_allocator, total
 from gdbheap.heap import Heap
@@ -95,9 +95,14 @@ def _unknown(evidence: Evidence) -> Unknown | None:
     if runtime is not None:
         bytes = _resident(evidence, "other.runtime")
         return Unknown(f"other.{runtime.kind.id}", runtime.kind.name, bytes, runtime.named)
-    places = list(dict.fromkeys(_place(runtime) for runtime in heap.runtimes))
+    places = list(dict.fromkeys(map(_place, _with_own_memory(heap))))
     places += [REST] if REST not in places and _is_much(evidence, REST) else []
     return max((_of(evidence, place) for place in places), key=lambda one: one.bytes or 0, default=None)
+
+
+def _with_own_memory(heap: Heap) -> list[Runtime]:
+    """Those that do not have all from an allocator, which is walked."""
+    return [runtime for runtime in heap.runtimes if runtime.kind.memory != ALLOCATOR]
 
 
 def _place(runtime: Runtime) -> str:
@@ -105,7 +110,7 @@ def _place(runtime: Runtime) -> str:
 
 
 def _of(evidence: Evidence, place: str) -> Unknown:
-    names = [runtime.kind.name for runtime in evidence.heap.runtimes if _place(runtime) == place]
+    names = [runtime.kind.name for runtime in _with_own_memory(evidence.heap) if _place(runtime) == place]
     return Unknown(place, " or ".join(names), _resident(evidence, place))
 
 
