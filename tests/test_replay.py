@@ -93,9 +93,11 @@ def test_python_without_its_own_allocator(rng: random.Random, tmp_path: Path) ->
     source.write_text(
         "import json, re, signal, sys, threading\n"
         "documents = [json.loads(json.dumps({str(i): list(range(i % 50))})) for i in range(int(sys.argv[1]))]\n"
+        # They live on: when a thread's end empties its cache is not told.
         "def work():\n    compiled.append([re.compile('a' * k + 'b') for k in range(100)])\n"
-        "compiled = []\nthreads = [threading.Thread(target=work) for _ in range(3)]\n"
-        "[thread.start() for thread in threads]\n[thread.join() for thread in threads]\n"
+        "    done.release()\n    signal.pause()\n"
+        "compiled = []\ndone = threading.Semaphore(0)\n"
+        "[threading.Thread(target=work, daemon=True).start() for _ in range(3)]\n[done.acquire() for _ in range(3)]\n"
         "del documents[::2]\nsignal.pause()\n"
     )
     log = tmp_path / "calls.log"
