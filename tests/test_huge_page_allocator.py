@@ -23,7 +23,7 @@ CACHING = {"cached": "hpa:true", "uncached": "hpa:true,hpa_sec_nshards:0"}
 
 
 @pytest.mark.parametrize("caching", CACHING)
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("5.1") and not name.startswith("5.2")])
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("5.1", "5.2", "/"))])
 def test_books(name: str, caching: str, rng: random.Random, tmp_path: Path) -> None:
     """Blocks are as ever, live and in a core; active and dirty pages are as many as it counts, all stretches are
     accounted for, and nothing of them is other memory."""
@@ -50,8 +50,10 @@ def test_books(name: str, caching: str, rng: random.Random, tmp_path: Path) -> N
         assert check_held(heap, rows) == used and not heap.allocator(JemallocLibraries).damage
     pages = {key: sum(said.get(key, Counter()).values()) for key in ("pactive", "pdirty", "pmuzzy")}
     assert sum(row.active for row in arenas) == pages["pactive"] * PAGE
-    # Extents that it keeps for the next request are active pages of its stretches, and free here.
-    kept = sum(row.dirty for row in arenas) // PAGE - pages["pdirty"] - sums["ndirty"]
+    # Extents that it keeps for the next request are active pages of its stretches, and free here. From 5.3.1 on what is
+    # dirty in stretches is among all dirty pages.
+    counted = pages["pdirty"] + (0 if name.startswith("5.3.1") else sums["ndirty"])
+    kept = sum(row.dirty for row in arenas) // PAGE - counted
     assert kept >= 0 if caching == "cached" else kept == 0, (kept, sums, pages)
     retained = sum(row.retained for row in arenas) - said["retained"][-1, 0]
     # What was never touched or given back of its stretches, and what it has not cut yet.
