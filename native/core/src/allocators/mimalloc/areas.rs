@@ -82,9 +82,12 @@ pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> (Vec<P
     let is_there = |(at, first, last): &&(u64, u64, u64)| {
         at % 8 == 0 && space.covers(*first, last - first) && space.word(*at).is_ok()
     };
-    let entries = rows.iter().filter(is_there).count() as u64;
+    let entries = rows.iter().filter(is_there).count();
     let pages = placed_pages(space, form, rows).0.into_iter();
-    (pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect(), entries)
+    let pages: Vec<Page> = pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect();
+    // Entries that are left over lead to whatever came after their pages, and say nothing against a form.
+    let entries = if head.leftovers { pages.len() } else { entries };
+    (pages, entries as u64)
 }
 
 /// The arenas and the pages beside them that a map leads to.
