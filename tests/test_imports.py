@@ -137,7 +137,7 @@ CORE = ROOT / "native" / "core" / "src"
 BINDING = ROOT / "native" / "binding" / "src"
 # Parts of the core; each may name itself and those before it, but for its neighbours in a line.
 CORE_ORDER = [
-    ["error", "bytes", "bits", "by_address", "machine", "signals"],
+    ["error", "bytes", "bits", "by_address", "firsts", "machine", "signals"],
     ["work"],
     ["packed"],
     ["memory"],

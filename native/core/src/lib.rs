@@ -15,6 +15,7 @@ pub(crate) mod by_address;
 pub(crate) mod bytes;
 pub(crate) mod error;
 pub mod events;
+pub(crate) mod firsts;
 pub mod graph;
 pub mod history;
 pub(crate) mod machine;

@@ -1,11 +1,10 @@
 //! The blocks of an allocator as rows.
 
+use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::error::{Error, Result};
+use crate::firsts::Firsts;
 use std::str::FromStr;
-
-/// While a list is cut, at most this many more rows wait to be left out.
-const SLACK: usize = 4 << 10;
 
 /// What a list is ordered by: the largest sizes, or the lowest addresses or arenas, first.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +64,15 @@ impl Asked {
         (self.least..=self.largest).contains(&size)
     }
 
+    /// Whether blocks that are this part of memory are meant.
+    pub(crate) fn takes_part(&self, part: Part) -> bool {
+        match part {
+            Part::Used => self.used,
+            Part::Cached => !self.used && self.cached,
+            _ => !self.used && !self.cached,
+        }
+    }
+
     /// Whether an arena is meant, by the place of its allocator and its number.
     pub(crate) fn takes_arena(&self, root: u32, arena: u32) -> bool {
         self.arena.is_none_or(|wanted| wanted == (root, arena))
@@ -78,19 +86,13 @@ impl Asked {
 
     /// The rows of those that are meant.
     pub(crate) fn rows_of(&self, all: impl Iterator<Item = BlockRow>) -> BlockList {
-        let (mut rows, mut sum) = (Vec::new(), Tally::default());
+        let (mut rows, mut sum) = (Firsts::new(self.most), Tally::default());
         let key = |row: &BlockRow| self.order.key(row.address, row.size, row.arena);
         for row in all {
             sum.add(row.size);
-            rows.push(row);
-            if rows.len() >= self.most.saturating_mul(2).saturating_add(SLACK) {
-                rows.select_nth_unstable_by_key(self.most, key);
-                rows.truncate(self.most);
-            }
+            rows.put(row, key);
         }
-        rows.sort_unstable_by_key(key);
-        rows.truncate(self.most);
-        BlockList { count: sum.count, bytes: sum.bytes, rows }
+        BlockList { count: sum.count, bytes: sum.bytes, rows: rows.finish(key) }
     }
 }
 

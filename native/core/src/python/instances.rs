@@ -5,6 +5,7 @@ use crate::allocators::heaps::Heaps;
 use crate::allocators::store::Store;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
 use crate::error::{Error, Result};
+use crate::firsts::Firsts;
 use crate::memory::space::Space;
 use crate::python::claims::claimed_pointer;
 use crate::python::layout::{TypeLayout, CLAIM};
@@ -13,9 +14,6 @@ use crate::python::types::{Kind, Types};
 use crate::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
-
-/// While a list is cut to `top` rows, at most this many more wait to be left out.
-const SLACK: usize = 4 << 10;
 
 /// An object's address, its type's, the size of its block, and of the blocks that its fields own.
 pub type Instance = (u64, u64, u64, u64);
@@ -60,6 +58,19 @@ impl FromStr for Order {
     }
 }
 
+impl Order {
+    /// `kinds`: the places of types' names in alphabetical order.
+    fn key(self, (address, kind, size, buffers): &Instance, kinds: &HashMap<u64, u32>) -> (u64, u64, u64) {
+        match self {
+            Order::Together => (!(size + buffers), *address, 0),
+            Order::Bytes => (!size, *address, 0),
+            Order::Buffers => (!buffers, *address, 0),
+            Order::Type => (u64::from(kinds.get(kind).copied().unwrap_or(0)), !(size + buffers), *address),
+            Order::Address => (*address, 0, 0),
+        }
+    }
+}
+
 /// Objects, their bytes and their buffers'.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Instances {
@@ -84,8 +95,7 @@ struct Collector<'a> {
     /// Types that are wanted, with the place of their names in alphabetical order.
     kinds: &'a HashMap<u64, u32>,
     order: Order,
-    top: usize,
-    rows: Vec<Instance>,
+    rows: Firsts<Instance>,
     all: Instances,
 }
 
@@ -98,30 +108,9 @@ impl Visitor for Collector<'_> {
         }
         let buffers = buffers(&self.heaps, kind, address, size, head);
         self.all = self.all.with(Instances { count: 1, bytes: size, buffers });
-        self.rows.push((address + kind.pre, kind.address, size, buffers));
-        if self.rows.len() >= self.top.saturating_mul(2).saturating_add(SLACK) {
-            self.cut();
-        }
+        let key = |row: &Instance| self.order.key(row, self.kinds);
+        self.rows.put((address + kind.pre, kind.address, size, buffers), key);
         true
-    }
-}
-
-impl Collector<'_> {
-    fn key(&self, (address, kind, size, buffers): &Instance) -> (u64, u64, u64) {
-        match self.order {
-            Order::Together => (!(size + buffers), *address, 0),
-            Order::Bytes => (!size, *address, 0),
-            Order::Buffers => (!buffers, *address, 0),
-            Order::Type => (u64::from(self.kinds.get(kind).copied().unwrap_or(0)), !(size + buffers), *address),
-            Order::Address => (*address, 0, 0),
-        }
-    }
-
-    fn cut(&mut self) {
-        let mut rows = std::mem::take(&mut self.rows);
-        rows.sort_unstable_by_key(|row| self.key(row));
-        rows.truncate(self.top);
-        self.rows = rows;
     }
 }
 
@@ -146,8 +135,8 @@ pub fn list_instances(
     let (order, top) = (*order, top.unwrap_or(usize::MAX));
     let Jobs { jobs, total } = heaps.jobs();
     let init = || {
-        let (types, all) = (Types::new(heaps, layout), Instances::default());
-        (Walk::new(heaps), Collector { heaps, without, types, kinds, order, top, rows: Vec::new(), all })
+        let (types, all, rows) = (Types::new(heaps, layout), Instances::default(), Firsts::new(top));
+        (Walk::new(heaps), Collector { heaps, without, types, kinds, order, rows, all })
     };
     let work = |(walk, collector): &mut (Walk<'_>, Collector<'_>), job: &_, control: &Control| {
         walk.run(job, control, collector)
@@ -159,8 +148,7 @@ pub fn list_instances(
         first.all = first.all.with(other.all);
         first.rows.extend(other.rows);
     }
-    first.cut();
-    Ok((first.all, first.rows))
+    Ok((first.all, first.rows.finish(|row| order.key(row, kinds))))
 }
 
 /// Per size class: objects that tell their size, and the bytes that they asked for.

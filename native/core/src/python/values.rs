@@ -6,6 +6,7 @@ use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
 use crate::bytes::{half_at, word_at};
 use crate::error::Result;
+use crate::firsts::Firsts;
 use crate::memory::reader;
 use crate::python::layout::TypeLayout;
 use crate::python::sizing::{Sizing, STR_ASCII, STR_COMPACT};
@@ -34,8 +35,8 @@ const SMALL: u64 = 1 << 10;
 /// The first bytes of an item that are read at once.
 const ITEM_HEAD: usize = 64;
 const REMEMBERED: usize = 1 << 16;
-/// While a list is cut, at most this many more wait to be left out.
-const SLACK: usize = 4 << 10;
+/// Addresses between two looks at whether to go on.
+const AT_ONCE: usize = 4 << 10;
 
 /// What of objects' fields tells their values.
 #[derive(Clone, Debug)]
@@ -386,12 +387,8 @@ pub fn equal_values(
     top: usize,
 ) -> Result<(Vec<Equal>, Vec<KindSum>, u64)> {
     let slices = slices.max(1);
-    let (mut rows, mut sums, mut count): (Vec<Equal>, BTreeMap<u8, KindSum>, u64) = Default::default();
+    let (mut rows, mut sums, mut count): (_, BTreeMap<u8, KindSum>, u64) = (Firsts::new(top), BTreeMap::new(), 0);
     let order = |row: &Equal| (!if by_bytes { row.bytes } else { row.saved() }, row.address);
-    let cut = |rows: &mut Vec<Equal>| {
-        rows.sort_unstable_by_key(order);
-        rows.truncate(top);
-    };
     for part in 0..slices {
         let counters = walk(watcher, heaps, layout, values, wanted, || Counter { part, slices, rows: HashMap::new() })?;
         let mut counters = counters.into_iter();
@@ -407,15 +404,11 @@ pub fn equal_values(
             }
             if row.count >= least {
                 count += 1;
-                rows.push(row);
-                if rows.len() >= top.saturating_mul(2).saturating_add(SLACK) {
-                    cut(&mut rows);
-                }
+                rows.put(row, order);
             }
         }
     }
-    cut(&mut rows);
-    Ok((rows, sums.into_values().collect(), count))
+    Ok((rows.finish(order), sums.into_values().collect(), count))
 }
 
 /// The objects whose values have these hashes, by address; at most `most`.
@@ -448,7 +441,7 @@ pub fn value_hashes(
     heaps.space.task(watcher, None).alone(|control| {
         let mut reader = Reader::new(heaps, layout, values);
         let mut found = Vec::with_capacity(addresses.len());
-        for part in addresses.chunks(SLACK) {
+        for part in addresses.chunks(AT_ONCE) {
             found.extend(part.iter().map(|address| reader.item(*address, 0)));
             control.advance(0)?;
         }

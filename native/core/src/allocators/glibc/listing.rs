@@ -3,12 +3,11 @@
 use crate::allocators::block_list::Order;
 use crate::allocators::glibc::chunks::{Chunks, Region, State, CHUNK_HEADER, GRAIN, STATES};
 use crate::allocators::tally::Tally;
+use crate::firsts::Firsts;
 use std::collections::HashMap;
 
 /// Sizes below are counted in a table, the rarer ones above by hash.
 const SMALL: u64 = 64 << 10;
-/// While a list is cut to `top` rows, at most this many more wait to be left out.
-const SLACK: usize = 4 << 10;
 /// used, free, tcache and fast: the states that a chunk of any size may have.
 const COUNTED: usize = 4;
 
@@ -64,45 +63,18 @@ impl Wanted {
 /// A chunk in a list: `(header, size, state, arena)`.
 pub type Listed = (u64, u64, &'static str, u32);
 
-fn key(order: Order, (address, size, _, arena): &Listed) -> (u64, u64, u64) {
-    order.key(*address, *size, Some(*arena))
-}
-
-/// The first `top` rows of all that are put in.
-struct Selection {
-    order: Order,
-    top: usize,
-    rows: Vec<Listed>,
-    all: Tally,
-}
-
-impl Selection {
-    fn put(&mut self, row: Listed) {
-        self.all.add(row.1);
-        self.rows.push(row);
-        if self.rows.len() >= self.top.saturating_mul(2).saturating_add(SLACK) {
-            self.rows.select_nth_unstable_by_key(self.top, |row| key(self.order, row));
-            self.rows.truncate(self.top);
-        }
-    }
-
-    fn finish(mut self) -> (Tally, Vec<Listed>) {
-        self.rows.sort_unstable_by_key(|row| key(self.order, row));
-        self.rows.truncate(self.top);
-        (self.all, self.rows)
-    }
-}
-
 /// How many chunks are wanted and their bytes, and the first `top` of them in order.
 pub fn list_chunks(chunks: &Chunks, wanted: &Wanted, order: Order, top: Option<usize>) -> (Tally, Vec<Listed>) {
-    let mut found = Selection { order, top: top.unwrap_or(usize::MAX), rows: Vec::new(), all: Tally::default() };
+    let (mut rows, mut sum) = (Firsts::new(top.unwrap_or(usize::MAX)), Tally::default());
+    let key = |(address, size, _, arena): &Listed| order.key(*address, *size, Some(*arena));
     for (_, region) in wanted.regions(chunks) {
         let matching = region.all().filter(|(start, end, state)| wanted.takes(end - start, *state));
         matching.for_each(|(start, end, state)| {
-            found.put((start, end - start, STATES[state as usize], region.stretch.arena));
+            sum.add(end - start);
+            rows.put((start, end - start, STATES[state as usize], region.stretch.arena), key);
         });
     }
-    found.finish()
+    (sum, rows.finish(key))
 }
 
 /// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`: `(user address, size, used)`.

@@ -192,11 +192,8 @@ impl Jemalloc {
             asked.takes(run.stride) && asked.takes_arena(*root, *arena) && !self.is_own(*place)
         });
         asked.rows_of(meant.flat_map(|(place, (run, (_, arena, _)))| {
-            let is_meant = move |number: &u64| match part_of(self.runs.used_of(place), self.cached_of(place), *number) {
-                Part::Used => asked.used,
-                Part::Cached => !asked.used && asked.cached,
-                _ => !asked.used && !asked.cached,
-            };
+            let is_meant =
+                move |number: &u64| asked.takes_part(part_of(self.runs.used_of(place), self.cached_of(place), *number));
             let row = |number| BlockRow { address: run.block(number), size: run.stride, arena: Some(*arena) };
             (0..run.count).filter(is_meant).map(row)
         }))

@@ -99,10 +99,8 @@ impl Oldmalloc {
 
     /// The number of what begins at `address`, if that is in a heap.
     fn number_from(&self, address: u64) -> Option<u64> {
-        let place = self.stretches.partition_point(|one| one.end <= address);
-        let stretch =
-            self.stretches.get(place).filter(|one| one.start <= address && (address - one.start) % GRAIN == 0)?;
-        Some(stretch.first + (address - stretch.start) / GRAIN)
+        let stretch = self.stretch_at(address).filter(|one| (address - one.start) % GRAIN == 0)?;
+        Some(stretch.number(address))
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    fn number(&self, address: u64) -> u64 {
+    pub(super) fn number(&self, address: u64) -> u64 {
         self.first + (address - self.start) / GRAIN
     }
 
@@ -60,7 +60,7 @@ pub struct Oldmalloc {
 
 impl Oldmalloc {
     #[inline]
-    fn stretch_at(&self, address: u64) -> Option<&Stretch> {
+    pub(super) fn stretch_at(&self, address: u64) -> Option<&Stretch> {
         let place = self.stretches.partition_point(|one| one.end <= address);
         self.stretches.get(place).filter(|one| one.start <= address)
     }
@@ -194,7 +194,7 @@ impl Oldmalloc {
 
     /// The chunks that are meant; none is in a cache.
     pub fn list_blocks(&self, asked: &Asked) -> BlockList {
-        let is_meant = |used: bool| if used { asked.used } else { !asked.used && !asked.cached };
+        let is_meant = |used: bool| asked.takes_part(if used { Part::Used } else { Part::Free });
         let meant = self.all().filter(|(cell, used)| is_meant(*used) && asked.takes(cell.size));
         asked.without_arenas(meant.map(|(cell, _)| (cell.address, cell.size)))
     }

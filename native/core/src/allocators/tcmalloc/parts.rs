@@ -177,11 +177,7 @@ impl Tcmalloc {
     pub fn list_blocks(&self, asked: &Asked) -> BlockList {
         let meant = self.runs.runs.iter().enumerate().filter(|(_, run)| asked.takes(run.stride));
         asked.without_arenas(meant.flat_map(|(place, run)| {
-            let is_meant = move |number: &u64| match self.part_of(place, *number) {
-                Part::Used => asked.used,
-                Part::Cached => !asked.used && asked.cached,
-                _ => !asked.used && !asked.cached,
-            };
+            let is_meant = move |number: &u64| asked.takes_part(self.part_of(place, *number));
             (0..run.count).filter(is_meant).map(|number| (run.block(number), run.stride))
         }))
     }

@@ -1,0 +1,64 @@
+//! The first of many rows, in an order.
+#![forbid(unsafe_code)]
+
+/// At most this many more rows wait to be left out.
+const SLACK: usize = 4 << 10;
+
+/// The first `most` of all rows that are put in; each time with the same `key`.
+pub(crate) struct Firsts<R> {
+    most: usize,
+    rows: Vec<R>,
+}
+
+impl<R> Firsts<R> {
+    pub(crate) fn new(most: usize) -> Firsts<R> {
+        Firsts { most, rows: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn put<K: Ord>(&mut self, row: R, key: impl FnMut(&R) -> K) {
+        self.rows.push(row);
+        if self.rows.len() >= self.most.saturating_mul(2).saturating_add(SLACK) {
+            self.cut(key);
+        }
+    }
+
+    /// Those that others have put in as well.
+    pub(crate) fn extend(&mut self, others: Firsts<R>) {
+        self.rows.extend(others.rows);
+    }
+
+    /// In order.
+    pub(crate) fn finish<K: Ord>(mut self, mut key: impl FnMut(&R) -> K) -> Vec<R> {
+        self.cut(&mut key);
+        self.rows.sort_unstable_by_key(key);
+        self.rows
+    }
+
+    fn cut<K: Ord>(&mut self, key: impl FnMut(&R) -> K) {
+        if self.most < self.rows.len() {
+            self.rows.select_nth_unstable_by_key(self.most, key);
+            self.rows.truncate(self.most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left out early is what would be left out at last.
+    #[test]
+    fn many_rows() {
+        let numbers: Vec<u64> = (0..20011).map(|number| number * 7919 % 20011).collect();
+        for most in [0, 10, 20010, 20011, usize::MAX] {
+            let (mut one, mut other) = (Firsts::new(most), Firsts::new(most));
+            numbers
+                .iter()
+                .for_each(|number| (if number % 3 > 0 { &mut one } else { &mut other }).put(*number, |row| !row));
+            one.extend(other);
+            let wanted: Vec<u64> = (0..20011).rev().take(most).collect();
+            assert_eq!(one.finish(|row| !row), wanted);
+        }
+    }
+}
