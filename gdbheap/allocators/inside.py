@@ -10,10 +10,11 @@ its own, or aborts, will finish nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
+from gdbheap.allocators.allocator import Allocator
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.frames import function_at
 from gdbheap.target.functions import Functions
@@ -28,6 +29,8 @@ STACK_WORDS = 64
 DATA_WORDS = 256
 # Frames from the innermost on: what malloc calls, and what it calls itself, lie no deeper.
 MAX_FRAMES = 64
+# What allocators call what they keep of themselves.
+OWN_STATES = ("metadata",)
 # Functions that any allocator has.
 OF_MALLOC = (
     "malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc", "operator new",
@@ -54,14 +57,14 @@ class Inside:
     @classmethod
     def of(
         cls,
-        target: Target,
+        allocator: Allocator,
         modules: Sequence[LoadedObject],
         names: tuple[str, ...],
-        is_own: Callable[[int], bool],
+        own: Container[str] = OWN_STATES,
     ) -> Inside:
-        """``names``: the functions of these allocators begin with one of them; ``is_own``: whether an address is in
-        what these keep of themselves."""
-        found, asked = cls(), _Asked(target, names, is_own)
+        """``names``: the functions of these allocators begin with one of them; ``own``: the states, as the allocator
+        finds them, of what it keeps of itself."""
+        found, asked, target = cls(), _Asked(allocator, names, own), allocator.target
         for thread, counters in zip(target.threads, _counters(target)):
             answers = [asked.stands(thread, counters, module) for module in modules]
             if all(answer is False for answer in answers):
@@ -91,10 +94,10 @@ class Inside:
 class _Asked:
     """What is asked of one frame after the other; the names of functions are kept."""
 
-    def __init__(self, target: Target, names: tuple[str, ...], is_own: Callable[[int], bool]) -> None:
-        self._target, self._names, self._is_own = target, names, is_own
+    def __init__(self, allocator: Allocator, names: tuple[str, ...], own: Container[str]) -> None:
+        self._allocator, self._target, self._names, self._own = allocator, allocator.target, names, own
         self._known: dict[int, Functions] = {}
-        self._program = target.object_of(target.auxv.get(AT_ENTRY, 0))
+        self._program = self._target.object_of(self._target.auxv.get(AT_ENTRY, 0))
 
     def stands(self, thread: Thread, counters: Sequence[int], module: LoadedObject) -> bool | None:
         """Whether a thread with these frames is inside; None where nobody knows."""
@@ -111,7 +114,8 @@ class _Asked:
         """Whether a thread has the address of something that the allocator keeps of itself."""
         size = self._target.machine.word * DATA_WORDS
         words = self._target.machine.words_of(self._target.space.read_available(thread.sp, size))
-        return any(map(self._is_own, {*thread.registers, *words}))
+        found = map(self._allocator.find, {*thread.registers, *words})
+        return any(part is not None and part.state in self._own for part in found)
 
     def _is_alone(self, module: LoadedObject) -> bool:
         """Whether a module has nothing but the allocator: one that offers malloc to all others."""

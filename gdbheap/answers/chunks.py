@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, Union
 
 from gdbheap import _native
-from gdbheap.allocators.allocator import MMAPPED, Asked, ExtentArena
+from gdbheap.allocators.allocator import MMAPPED, Allocator, Asked, ExtentArena
 from gdbheap.allocators.glibc.allocator import GlibcAllocator, Wanted
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.arenas import ArenaChoice, chosen, other_arenas
@@ -192,25 +192,26 @@ def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) 
     meant, and their bytes. Raises UsageError for an arena that is not there."""
     rows: list[OtherRow] = []
     count = size = 0
-    for name, asked in _asked_of(heap, selection, order, sys.maxsize if top is None else top):
-        found = next(allocator for allocator in heap.standing_in if allocator.name == name).list_blocks(asked)
+    for allocator, asked in _asked_of(heap, selection, order, sys.maxsize if top is None else top):
+        found = allocator.list_blocks(asked)
         if found is not None:
             state = "used" if asked.used else CACHED if asked.cached else FREE
-            rows += [OtherRow(row.address, row.size, name, state, row.arena) for row in found.rows]
+            rows += [OtherRow(row.address, row.size, allocator.name, state, row.arena) for row in found.rows]
             count, size = count + found.count, size + found.bytes
     return rows, count, size
 
 
-def _asked_of(heap: Heap, selection: Selection, order: str, most: int) -> Iterator[tuple[str, Asked]]:
+def _asked_of(heap: Heap, selection: Selection, order: str, most: int) -> Iterator[tuple[Allocator, Asked]]:
     """What to ask of which allocator that stands in for malloc."""
-    arenas: list[tuple[str, tuple[int, int] | None]] = [(found.name, None) for found in heap.standing_in]
+    by_name = {found.name: found for found in heap.standing_in}
+    arenas: list[tuple[Allocator, tuple[int, int] | None]] = [(found, None) for found in by_name.values()]
     if selection.arena is not None:
-        arenas = [(row.allocator, (row.root, row.index)) for row in _arenas(heap, selection.arena)]
-    for name, arena in arenas:
+        arenas = [(by_name[row.allocator], (row.root, row.index)) for row in _arenas(heap, selection.arena)]
+    for allocator, arena in arenas:
         for state in ("used", FREE, CACHED):
             if state in selection.states:
                 is_used, is_cached, largest = state == "used", state == CACHED, selection.wanted.maximum
-                yield name, Asked(selection.minimum, largest, is_used, is_cached, arena, order, most)
+                yield allocator, Asked(selection.minimum, largest, is_used, is_cached, arena, order, most)
 
 
 def _pointer(row: Row) -> int:

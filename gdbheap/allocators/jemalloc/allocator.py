@@ -35,7 +35,6 @@ NAME = "jemalloc"
 USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"
 SLABS, CACHES, DIRTY, MUZZY = f"{FREE}.slabs", f"{FREE}.caches", f"{FREE}.dirty", f"{FREE}.muzzy"
 RETAINED = f"{FREE}.retained"
-METADATA_STATE = "metadata"
 CAUGHT = "caught inside jemalloc"
 FUNCTIONS = ("je_", "_rjem_", "mallocx")
 # Of one that is split there are three, and of three that become one.
@@ -240,11 +239,7 @@ class JemallocLibraries(SeveralAllocators):
 
     @cached_property
     def _inside(self) -> Inside:
-        return Inside.of(self.target, [root.module for root in self.roots], FUNCTIONS, self._is_own)
-
-    def _is_own(self, address: int) -> bool:
-        found = self.store.find(address)
-        return found is not None and found.state == METADATA_STATE
+        return Inside.of(self, [root.module for root in self.roots], FUNCTIONS)
 
     def check(self) -> Looked:
         """Every extent was looked at when it was read. A thread inside jemalloc leaves one slab or one bin of a cache

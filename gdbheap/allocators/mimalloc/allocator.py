@@ -21,7 +21,8 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
 )
 from gdbheap.allocators.carriers import carriers, need_python
-from gdbheap.allocators.mimalloc.miscounted import CAUGHT, add_miscounted, threads_inside
+from gdbheap.allocators.inside import Inside
+from gdbheap.allocators.mimalloc.miscounted import CAUGHT, FUNCTIONS, OWN_STATES, add_miscounted
 from gdbheap.allocators.mimalloc.roots import Root, find_roots
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
@@ -141,7 +142,7 @@ class MimallocAllocator(StoreAllocator):
         if self.store.miscounted:
             module = self.mimalloc.root.module
             modules = [module] if module else carriers(self.target)
-            inside = threads_inside(self.target, modules, self.store)
+            inside = Inside.of(self, modules, FUNCTIONS, OWN_STATES)
             if passing := add_miscounted(self.damage, self.store.miscounted, inside):
                 pages = "1 page" if passing == 1 else f"{passing} pages"
                 self._around.note(f"{CAUGHT}: {inside} may be just changing {pages}")

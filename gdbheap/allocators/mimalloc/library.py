@@ -24,7 +24,7 @@ from gdbheap.allocators.allocator import (
 )
 from gdbheap.allocators.inside import Inside
 from gdbheap.allocators.mimalloc.allocator import is_pythons
-from gdbheap.allocators.mimalloc.miscounted import CAUGHT, add_miscounted, threads_inside
+from gdbheap.allocators.mimalloc.miscounted import CAUGHT, FUNCTIONS, OWN_STATES, add_miscounted
 from gdbheap.allocators.mimalloc.roots import Root, find_roots, is_mapped
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.several import SeveralAllocators
@@ -246,11 +246,12 @@ class MimallocLibraries(SeveralAllocators):
         known = [root.module for root in self.roots if root.module]
         # Of segments that nobody's data leads to it is not known whose they are.
         modules = known if len(known) == len(self.roots) else self.target.objects
-        return threads_inside(self.target, modules, self.store)
+        return Inside.of(self, modules, FUNCTIONS, OWN_STATES)
 
     def check(self) -> Looked:
         """Each page's lists were followed when it was read. A thread inside mimalloc leaves one page half changed."""
-        inside, passing = self._inside, add_miscounted(self.damage, self.store.miscounted, self._inside)
+        inside = self._inside
+        passing = add_miscounted(self.damage, self.store.miscounted, inside)
         if passing:
             pages = "1 page" if passing == 1 else f"{passing} pages"
             self._around.note(f"{CAUGHT}: {inside} may be just changing a page ({pages} whose count or lists are off)")

@@ -6,25 +6,14 @@ from collections.abc import Sequence
 
 from gdbheap import _native
 from gdbheap.allocators.inside import Inside, caught
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Damage, Target
+from gdbheap.target.target import Damage
 
-__all__ = ["CAUGHT", "add_miscounted", "threads_inside"]
+__all__ = ["CAUGHT", "FUNCTIONS", "OWN_STATES", "add_miscounted"]
 
 CAUGHT = "caught inside mimalloc"
 FUNCTIONS = ("mi_", "_mi_")
 # What mimalloc keeps of its pages; in 3.0 that lies before the blocks of each, and is the page's padding.
 OWN_STATES = ("segment header", "padding")
-
-
-def threads_inside(target: Target, modules: Sequence[LoadedObject], store: _native.Mimalloc) -> Inside:
-    """The threads that may be inside the mimalloc of some modules."""
-
-    def is_own(address: int) -> bool:
-        found = store.find(target.space, address)
-        return found is not None and found.state in OWN_STATES
-
-    return Inside.of(target, modules, FUNCTIONS, is_own)
 
 
 def add_miscounted(damage: list[Damage], found: Sequence[_native.Miscounted], inside: Inside) -> int:

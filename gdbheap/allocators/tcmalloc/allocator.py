@@ -37,7 +37,6 @@ USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"
 SPANS, TRANSFER, CACHES = f"{FREE}.spans", f"{FREE}.transfer", f"{FREE}.caches"
 PAGES, RETURNED = f"{FREE}.pages", f"{FREE}.returned"
 METADATA, REST = f"{OVERHEAD}.metadata", f"{OVERHEAD}.rest"
-METADATA_STATE = "metadata"
 CAUGHT = "caught inside tcmalloc"
 FUNCTIONS = ("tc_", "tcmalloc::", "TCMalloc", "MallocExtension", "MallocHook", "SpinLock", "base::internal::SpinLock")
 # At a rate of 10, the highest, one page goes back for each hundred that are freed: that is no remedy.
@@ -216,11 +215,7 @@ class TcmallocLibraries(SeveralAllocators):
 
     @cached_property
     def _inside(self) -> Inside:
-        return Inside.of(self.target, [root.module for root in self.roots], FUNCTIONS, self._is_own)
-
-    def _is_own(self, address: int) -> bool:
-        found = self.store.find(address)
-        return found is not None and found.state == METADATA_STATE
+        return Inside.of(self, [root.module for root in self.roots], FUNCTIONS)
 
     def check(self) -> Looked:
         """Every span was looked at when it was read. A thread inside tcmalloc leaves one half changed, or one list of
