@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import SOURCES
-from gdbheap.commands.surface.options import Several, one_of, some_of, switch, valued
+from gdbheap.commands.surface.options import Several, check_contents, one_of, some_of, switch, valued
 from gdbheap.errors import GdbheapError, NoTarget, UsageError
 from gdbheap.tables.declaration import SNAPSHOTS, TABLES
 from gdbheap.tables.partitions import Part, is_url, parse_partition
@@ -72,8 +72,7 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
         raise UsageError("gdbheap export: what is put at a URL needs --partition, as --partition=host,day,pid")
     if options.with_contents and options.format != HEAPSNAPSHOT:
         raise UsageError("gdbheap export: no table has contents: --with-contents is for --format=heapsnapshot")
-    if options.with_contents and options.no_text:
-        raise UsageError("gdbheap export: --with-contents and --no-text exclude each other")
+    check_contents("gdbheap export", options.with_contents, options.no_text)
     if options.format == HEAPSNAPSHOT:
         if options.partition or options.tables:
             raise UsageError("gdbheap export: heapsnapshot is one file of one target: no --partition, no --tables")

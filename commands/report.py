@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Union
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import REPORTED
-from gdbheap.commands.surface.options import Several, process_of_log, switch, valued
+from gdbheap.commands.surface.options import Several, check_contents, process_of_log, switch, valued
 from gdbheap.errors import NoTarget, Unsupported, UsageError, one_line
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.heap import Heap
@@ -43,8 +43,7 @@ class Options(Several):
         """Raises UsageError where there is no page to be written, or none that may be."""
         if not self.file.lower().endswith((".html", ".htm")):
             raise UsageError("gdbheap report: where to? -o FILE.html")
-        if self.with_contents and self.no_text:
-            raise UsageError("gdbheap report: --with-contents and --no-text exclude each other")
+        check_contents("gdbheap report", self.with_contents, self.no_text)
         check_writable(self.file)
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Filed, switch
-from gdbheap.errors import UsageError
+from gdbheap.commands.surface.options import Filed, check_contents, switch
 from gdbheap.heap import Heap
 from gdbheap.history.file import write
 from gdbheap.history.snapshot import Written, take
@@ -34,8 +33,7 @@ class Options(Filed):
     def check(self) -> None:
         """Raises UsageError also for options that exclude each other."""
         super().check()
-        if self.with_contents and self.no_text:
-            raise UsageError("heap snapshot: --with-contents and --no-text exclude each other")
+        check_contents("heap snapshot", self.with_contents, self.no_text)
 
 
 def _answer(heap: Heap, options: Options) -> Written:

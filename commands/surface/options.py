@@ -28,6 +28,7 @@ __all__ = [
     "Pictured",
     "Queried",
     "Several",
+    "check_contents",
     "duration",
     "minimum_size",
     "number_or_all",
@@ -177,6 +178,12 @@ class Common:
         """Before a process is stopped, or a file read: raises UsageError for options that exclude each other, and for a
         file that cannot be written. What follows the noun need not be known yet; where it is a file, this is called
         again once it is."""
+
+
+def check_contents(called: str, with_contents: bool, no_text: bool) -> None:
+    """Raises UsageError where contents are asked for and refused. ``called``: the command, as it is typed."""
+    if with_contents and no_text:
+        raise UsageError(f"{called}: --with-contents and --no-text exclude each other")
 
 
 @dataclass

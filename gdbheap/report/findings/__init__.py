@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from gdbheap.answers.findings import Finding
@@ -38,7 +39,7 @@ from gdbheap.report.findings import (
 from gdbheap.report.findings.words import Words
 from gdbheap.report.numbers import size_text
 
-__all__ = ["WORDS", "advice_of", "keys_of", "text_of", "words_of"]
+__all__ = ["WORDS", "advice_of", "advice_or_none", "keys_of", "text_of", "text_or_none", "words_of"]
 
 FILES = (
     after_fork, cached, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers, huge_pages,
@@ -63,14 +64,22 @@ def advice_of(finding: Finding) -> str:
 
 
 def words_of(finding: Finding) -> tuple[str | None, str | None]:
-    """Text and advice; None for one that cannot be made of what an older file has."""
-    found: list[str | None] = []
-    for made in (text_of, advice_of):
-        try:
-            found.append(made(finding))
-        except (KeyError, AttributeError):
-            found.append(None)
-    return found[0], found[1]
+    """Text and advice, as far as there are any."""
+    return text_or_none(finding), advice_or_none(finding)
+
+
+def text_or_none(finding: Finding) -> str | None:
+    """The text; None where it cannot be made of what an older file has."""
+    with suppress(KeyError, AttributeError):
+        return text_of(finding)
+    return None
+
+
+def advice_or_none(finding: Finding) -> str | None:
+    """The advice; None where it cannot be made of what an older file has."""
+    with suppress(KeyError, AttributeError):
+        return advice_of(finding)
+    return None
 
 
 def keys_of(finding: Finding) -> dict[str, Any]:

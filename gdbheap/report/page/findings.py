@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.findings import advice_of, text_of
+from gdbheap.report.findings import advice_or_none, text_or_none
 from gdbheap.report.ledger import FIRST, LAST, advice_sentence, commands_of, no_findings
 from gdbheap.report.page.html import Section, paragraph, safe
 from gdbheap.report.style import Style
@@ -29,10 +29,7 @@ def findings_section(answer: Ledger, style: Style) -> Section:
 
 def text_or_id(finding: Finding) -> str:
     """What was found; of one that an older file has, whose words need more than that, its id."""
-    try:
-        return text_of(finding)
-    except (KeyError, AttributeError):
-        return finding.id
+    return text_or_none(finding) or finding.id
 
 
 def _item(finding: Finding, style: Style) -> str:
@@ -42,10 +39,9 @@ def _item(finding: Finding, style: Style) -> str:
 
 
 def _advice(finding: Finding) -> str:
-    try:
-        advice = advice_sentence(advice_of(finding))
-    except (KeyError, AttributeError):
+    advice = advice_or_none(finding)
+    if advice is None:
         return ""
     lines = "\n".join(safe(line, 2000) for line in commands_of(finding))
     paste = f'<pre class="paste" tabindex="0">{lines}</pre>\n' if lines else ""
-    return f"{paragraph(advice)}{paste}"
+    return f"{paragraph(advice_sentence(advice))}{paste}"
