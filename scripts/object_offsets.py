@@ -62,6 +62,8 @@ FIELDS = {
     "descr_method": ["PyMethodDescrObject.d_method"],
     "deque_left": ["dequeobject.leftblock"],
     "deque_left_index": ["dequeobject.leftindex"],
+    "deque_free_count": ["dequeobject.numfreeblocks"],
+    "deque_free": ["dequeobject.freeblocks"],
     "deque_items": ["struct BLOCK.data"],
     "deque_right_link": ["struct BLOCK.rightlink"],
     "exc_notes": ["PyBaseExceptionObject.notes"],

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from support.graphs import BUILDS, started
 from support.library import heap_of
+from support.programs import ask, interpreter_of_release, running, since
 
-from gdbheap.graph.nodes import EXACT
+from gdbheap.graph.nodes import EXACT, LIKELY
 from gdbheap.heap import Heap
 
 MANY = 5000
@@ -35,6 +37,33 @@ def test_edges_are_what_the_collector_visits(build: str, rng: random.Random, tmp
             likely, certain = referred(heap, numbers[address])
             assert name in OTHERS or rows[address] <= likely | certain, (hex(address), name)
             assert name not in WHOLE or certain <= rows[address], (hex(address), name)
+
+
+EMPTIED = """
+import collections, os
+class Item:
+    __slots__ = ()
+queue = collections.deque(Item() for _ in range(1000))
+while queue:
+    queue.popleft()
+items = [Item() for _ in range(1000)]
+os.read(0, 1)
+"""
+
+
+@pytest.mark.parametrize("release", since("3.11"))
+def test_emptied_blocks_of_deques_refer_to_nothing(release: str, tmp_path: Path) -> None:
+    """A deque keeps blocks that it emptied, with items that are gone; others lie where those lay, and it holds none."""
+    with running([interpreter_of_release(release).executable, "-c", EMPTIED], tmp_path) as target:
+        items = ask("pyobjects", str(target.pid), "--list", "--type=__main__.Item", "--top=all")["objects"]
+        with heap_of(str(target.pid)) as heap:
+            graph = heap.references.graph
+            numbers = {number for item in items if (number := graph.find(item["address"])) is not None}
+            edges = [edge for edge in graph.referrers(numbers) if edge.strength in (EXACT, LIKELY)]
+            holders = Counter(graph.node(edge.source).address for edge in edges)
+    ((_items, certain), *others) = holders.most_common()
+    # A word that was left in a block of the interpreter may be an item's address by chance. Each block has 64 items.
+    assert len(numbers) == certain == 1000 and sum(count for _address, count in others) < 10
 
 
 def referred(heap: Heap, number: int) -> tuple[set[int], set[int]]:

@@ -39,7 +39,8 @@ OFFSETS = set(
     _ht_tpname bytearray_alloc bytearray_bytes bytearray_data bytearray_start bytes_data cf_frame co_cellvars co_code
     code_bytes co_copies co_filename co_firstlineno co_freevars co_linetable co_lnotab co_localsplusnames co_name
     co_nlocalsplus co_qualname co_unique_id co_varnames
-    deque_items deque_left deque_left_index deque_length deque_right_link descr_method dict_small dk_indices
+    deque_free deque_free_count deque_items deque_left deque_left_index deque_length deque_right_link descr_method
+    dict_small dk_indices
     dk_kind dk_log2_index_bytes dk_log2_size dk_nentries dk_size exc_cause exc_context exc_message exc_notes
     exc_traceback f_back f_code f_code_copy f_instruction f_is_entry f_lasti f_locals f_owner f_previous f_stack
     f_top frame_data

@@ -34,6 +34,7 @@ ROLES = (
     "structure",
     "documentation",
     "definition",
+    "free items",
 )
 REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
@@ -42,6 +43,8 @@ SET_MASK = 32
 # Bytes of an entry of a set's table, and of Python 2's dict's; of a node of an OrderedDict; where array.array's
 # description has the size of an item; where a buffered file has the size of its buffer.
 SET_ENTRY, TABLE_ENTRY, ORDERED_NODE, ITEM_SIZE, BUFFER_SIZE = 16, 24, 56, 4, 120
+# MAXFREEBLOCKS of Modules/_collectionsmodule.c.
+FREE_DEQUE_BLOCKS = 16
 # In the state of a str: the bytes of a character.
 KIND_AT = 2
 # struct PyModuleDef, all releases since 3.0.
@@ -90,7 +93,7 @@ NO_EXTENT = Extent(UNKNOWN_SIZE)
 
 @dataclass(frozen=True)
 class Claim:
-    """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``value`` (or not).
+    """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``low`` to ``high``.
 
     ``follow``: NOTHING, ALL, CLAIM (it holds only for the start of a block that is no object), or the offset of a link
     in the block to the next of a chain; ``last``: the offset from the object of the pointer to the last block of the
@@ -102,8 +105,8 @@ class Claim:
     offset: int
     test: int
     mask: int
-    value: int
-    equal: bool
+    low: int
+    high: int
     role: int
     follow: int
     last: int
@@ -126,15 +129,17 @@ def _claim(
     role: str,
     test: int = 0,
     mask: int = 0,
-    value: int = 0,
-    equal: bool = True,
+    low: int = 0,
+    high: int | None = None,
     follow: int = NOTHING,
     last: int = 0,
     contents: int = LEAF,
     count_at: int = -1,
     extent: Extent = NO_EXTENT,
 ) -> Claim:
-    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow, last, contents, count_at, extent)
+    """``high`` is ``low`` unless it is said."""
+    high = low if high is None else high
+    return Claim(offset, test, mask, low, high, ROLES.index(role), follow, last, contents, count_at, extent)
 
 
 def families(release: Release) -> list[Family]:
@@ -202,12 +207,21 @@ def deque_layout(release: Release) -> DequeLayout:
 
 
 def _deque_claims(release: Release) -> list[Claim]:
-    """Links lead from the first block, leftblock, to the last one, rightblock, whose own is an old one."""
+    """Links lead from the first block, leftblock, to the last one, rightblock, whose own is an old one.
+
+    Since 3.11 a deque keeps up to 16 blocks that it emptied, with the items that they had, and says how many."""
     layout = deque_layout(release)
     contents = DEQUE if layout.items else OLD_DEQUE
     left, last = layout.left, layout.left + 8
-    return [_claim(left, "items", follow=layout.right_link, last=last, contents=contents, count_at=left,
-                   extent=Extent(COUNT, more=8 * (layout.room + 2)))]  # fmt: skip
+    extent = Extent(COUNT, more=8 * (layout.room + 2))
+    found = [_claim(left, "items", follow=layout.right_link, last=last, contents=contents, count_at=left,
+                    extent=extent)]  # fmt: skip
+    free, count = release.get("deque_free"), release.get("deque_free_count")
+    if free is not None and count is not None:
+        for place in range(FREE_DEQUE_BLOCKS):
+            found.append(_claim(free + 8 * place, "free items", count, ANY_WORD, place + 1, FREE_DEQUE_BLOCKS,
+                                extent=extent))  # fmt: skip
+    return found
 
 
 def _ordered_claims(release: Release) -> list[Claim]:
@@ -219,7 +233,7 @@ def _ordered_claims(release: Release) -> list[Claim]:
 def _ctypes_claims(release: Release) -> list[Claim]:
     """CDataObject: b_ptr belongs to the object where b_needsfree is not 0."""
     needs_free = release.at(24)
-    return [_claim(release.at(16), "data", needs_free, ANY_WORD, 0, equal=False, contents=ANYTHING,
+    return [_claim(release.at(16), "data", needs_free, ANY_WORD, 1, ANY_WORD, contents=ANYTHING,
                    extent=Extent(COUNT, release.at(40), 1))]  # fmt: skip
 
 
@@ -231,7 +245,7 @@ def _ndarray_claims(release: Release) -> list[Claim]:
             "data",
             test=release.at(64),
             mask=OWNDATA,
-            value=OWNDATA,
+            low=OWNDATA,
             contents=ANYTHING,
             extent=Extent(STRIDES, release.at(24), release.at(32), release.at(40)),
         ),
@@ -245,7 +259,7 @@ def _dict_claims(release: Release) -> list[Claim]:
         return [_claim(release["ma_table"], "table", contents=TABLE, count_at=release["ma_mask"],
                        extent=Extent(COUNT, release["ma_mask"], TABLE_ENTRY, TABLE_ENTRY))]  # fmt: skip
     keys, values = release["ma_keys"], release["ma_values"]
-    claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0, contents=KEYS, extent=Extent(OF_KEYS))]
+    claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, low=0, contents=KEYS, extent=Extent(OF_KEYS))]
     header = release.get("values_header")
     if header is None:
         return [*claims, _claim(values, "values", contents=SPLIT, count_at=keys, extent=Extent(OF_SPLIT, keys))]
@@ -268,8 +282,8 @@ def _str_claims(release: Release) -> list[Claim]:
             "utf-8",
             state,
             compact | ascii_only,
-            compact | ascii_only,
-            equal=False,
+            0,
+            (compact | ascii_only) - 1,
             extent=Extent(COUNT, utf8 - 8, 1, 1),
         ),
         _claim(release["unicode_data"], "data", state, compact, 0, extent=wide),
@@ -307,6 +321,6 @@ def _managed_values(release: Release) -> list[Family]:
         return [Family(FLAG_MANAGED_DICT, [], [_claim(values, "values", contents=PREFIXED, extent=extent)])]
     if tag is not None:
         at = release["managed_dict"]
-        claim = _claim(at, "values", test=at, mask=tag, value=tag, contents=PREFIXED, extent=extent)
+        claim = _claim(at, "values", test=at, mask=tag, low=tag, contents=PREFIXED, extent=extent)
         return [Family(FLAG_MANAGED_DICT, [], [claim])]
     return []

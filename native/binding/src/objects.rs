@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 records! {
     Extent { rule, at, unit, more }
-    Claim { offset, test, mask, value, equal, role, follow, last, contents, count_at, extent }
+    Claim { offset, test, mask, low, high, role, follow, last, contents, count_at, extent }
     Family { flags, names, claims }
     Slab { block, header, item, names }
     TypeLayout {

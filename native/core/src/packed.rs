@@ -29,19 +29,39 @@ impl Read for Counted {
 
 type Source = BufReader<Counted>;
 
+/// A source whose end is an error: the decoder of lz4 takes one between two blocks for the end of a frame.
+struct Endless(Source);
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(buffer)? {
+            0 if !buffer.is_empty() => Err(std::io::Error::other("it ends in the middle")),
+            count => Ok(count),
+        }
+    }
+}
+
+type Frame = lz4_flex::frame::FrameDecoder<Endless>;
+
 enum Decoder {
     Zstd(Box<zstd::stream::read::Decoder<'static, Source>>),
-    Lz4(Box<lz4_flex::frame::FrameDecoder<Source>>),
+    /// None: the last frame has ended.
+    Lz4(Option<Frame>),
 }
 
 impl Decoder {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Decoder::Zstd(decoder) => decoder.read(buffer),
-            Decoder::Lz4(decoder) => match decoder.read(buffer)? {
-                // The end of a frame: another may follow.
-                0 if !buffer.is_empty() && !decoder.get_mut().fill_buf()?.is_empty() => decoder.read(buffer),
-                count => Ok(count),
+            Decoder::Lz4(decoder) => loop {
+                let Some(frame) = decoder else { return Ok(0) };
+                let count = frame.read(buffer)?;
+                if count > 0 || buffer.is_empty() {
+                    return Ok(count);
+                }
+                // Others may follow, with blocks of another size, which one decoder does not take.
+                let rest = frame.get_mut().0.fill_buf().map(|rest| !rest.is_empty())?;
+                *decoder = decoder.take().filter(|_| rest).map(|frame| Frame::new(frame.into_inner()));
             },
         }
     }
@@ -66,7 +86,7 @@ impl Unpacker {
                 decoder.window_log_max(WINDOW_LOG)?;
                 Decoder::Zstd(Box::new(decoder))
             }
-            "lz4" => Decoder::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(source))),
+            "lz4" => Decoder::Lz4(Some(Frame::new(Endless(source)))),
             _ => return Err(Error::invalid("neither zstd nor lz4")),
         };
         Ok(Unpacker { decoder, position, failure: None })
@@ -122,6 +142,22 @@ mod tests {
         let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn every_cut_is_seen() {
+        let bytes: Vec<u8> = (0..100_000).map(|number: u32| (number.wrapping_mul(number) >> 7) as u8).collect();
+        for kind in ["lz4", "zstd"] {
+            let pack = |bytes: &[u8]| if kind == "lz4" { lz4(bytes) } else { zstd::encode_all(bytes, 1).unwrap() };
+            let (one, two) = (pack(&bytes), pack(b"two"));
+            let packed = [one.as_slice(), pack(b"").as_slice(), two.as_slice()].concat();
+            let ends = [one.len(), packed.len() - two.len(), packed.len()];
+            for size in (one.len() - 20..=packed.len()).chain((10..one.len()).step_by(997)) {
+                let (found, whole) = unpacked(&packed[..size], kind, &format!("{kind}-cut"));
+                assert_eq!(whole, ends.contains(&size), "{kind}: {size} of {}", packed.len());
+                assert!([bytes.as_slice(), b"two"].concat().starts_with(&found));
+            }
+        }
     }
 
     #[test]

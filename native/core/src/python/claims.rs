@@ -11,8 +11,8 @@ pub(crate) struct PlacedClaim {
     pub(crate) at: usize,
     pub(crate) test_at: usize,
     pub(crate) mask: u32,
-    pub(crate) value: u32,
-    pub(crate) equal: bool,
+    pub(crate) low: u32,
+    pub(crate) high: u32,
     pub(crate) role: u8,
     pub(crate) follow: i32,
     /// usize::MAX: nowhere.
@@ -26,16 +26,16 @@ impl PlacedClaim {
     pub(crate) fn new(claim: &Claim, pre: u64) -> Option<PlacedClaim> {
         let place = |offset: i64| usize::try_from(pre as i64 + offset).ok();
         let (at, test_at) = (place(claim.offset)?, place(claim.test)?);
-        let Claim { mask, value, equal, role, follow, last, contents, count_at, extent, .. } = *claim;
+        let Claim { mask, low, high, role, follow, last, contents, count_at, extent, .. } = *claim;
         let last_at = if last == 0 { usize::MAX } else { place(last)? };
-        Some(PlacedClaim { at, test_at, mask, value, equal, role, follow, last_at, contents, count_at, extent })
+        Some(PlacedClaim { at, test_at, mask, low, high, role, follow, last_at, contents, count_at, extent })
     }
 }
 
 /// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
 #[inline(always)]
 pub(crate) fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u64, head: &[u8]) -> Option<u64> {
-    if claim.mask != 0 && (u32_at(head, claim.test_at) & claim.mask == claim.value) != claim.equal {
+    if claim.mask != 0 && !(claim.low..=claim.high).contains(&(u32_at(head, claim.test_at) & claim.mask)) {
         return None;
     }
     let pointer = match head.get(claim.at..claim.at + 8) {

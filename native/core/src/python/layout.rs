@@ -14,14 +14,14 @@ pub struct Extent {
 }
 
 /// A pointer field that owns a block, at `offset` from the object; only where the 32 bits at `test` from the object,
-/// masked, are `value` or, if not `equal`, are anything else (a mask of zero: always).
+/// masked, are `low` to `high` (a mask of zero: always).
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     pub offset: i64,
     pub test: i64,
     pub mask: u32,
-    pub value: u32,
-    pub equal: bool,
+    pub low: u32,
+    pub high: u32,
     /// What the block is to its owner, an index into the caller's names.
     pub role: u8,
     /// What in the block leads to further ones: NOTHING, ALL its words, or the word at this offset, a link to the next.
