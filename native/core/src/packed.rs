@@ -46,7 +46,7 @@ type Frame = lz4_flex::frame::FrameDecoder<Endless>;
 enum Decoder {
     Zstd(Box<zstd::stream::read::Decoder<'static, Source>>),
     /// None: the last frame has ended.
-    Lz4(Option<Frame>),
+    Lz4(Option<Box<Frame>>),
 }
 
 impl Decoder {
@@ -61,7 +61,7 @@ impl Decoder {
                 }
                 // Others may follow, with blocks of another size, which one decoder does not take.
                 let rest = frame.get_mut().0.fill_buf().map(|rest| !rest.is_empty())?;
-                *decoder = decoder.take().filter(|_| rest).map(|frame| Frame::new(frame.into_inner()));
+                *decoder = decoder.take().filter(|_| rest).map(|frame| Box::new(Frame::new(frame.into_inner())));
             },
         }
     }
@@ -86,7 +86,7 @@ impl Unpacker {
                 decoder.window_log_max(WINDOW_LOG)?;
                 Decoder::Zstd(Box::new(decoder))
             }
-            "lz4" => Decoder::Lz4(Some(Frame::new(Endless(source)))),
+            "lz4" => Decoder::Lz4(Some(Box::new(Frame::new(Endless(source))))),
             _ => return Err(Error::invalid("neither zstd nor lz4")),
         };
         Ok(Unpacker { decoder, position, failure: None })
