@@ -96,6 +96,7 @@ setup(
             "types-tabulate",
             "types-gdb",
             "promql-parser",
+            "kubernetes-validate",
         ],
     },
     # Not an entry point: the script that is made of one imports regular expressions first (pip 23), which take as long

@@ -2,13 +2,14 @@
 # Builds of musl for the tests, into build/musls/RELEASE: mallocng (1.2.1 and later) and the malloc before it.
 #
 #   scripts/musls.sh [RELEASE...]
-#   scripts/musls.sh python SOURCES
+#   scripts/musls.sh python [SOURCES]
 # The sources are a git repository's, musl's own or the one that MUSL_GIT names. What is there is kept.
 # Without this the tests take the system's musl, and are skipped where there is none. The second form builds CPython with the
-# system's musl from a folder of CPython's sources, into build/musls/python.
+# system's musl, from a folder of CPython's sources or from Debian's (scripts/apt.sh), into build/musls/python.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
+. scripts/apt.sh
 TO=$PWD/build/musls
 FROM=${MUSL_GIT:-https://git.musl-libc.org/git/musl}
 
@@ -26,6 +27,16 @@ build() {
         make -s install >/dev/null
     )
     rm -rf "$TO/source-$1"
+}
+
+# python_sources: a folder of CPython's sources as Debian has them.
+python_sources() {
+    folder=$TO/python-sources
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    own_lists "$folder/apt" deb-src bookworm
+    (cd "$folder" && own "$folder/apt" apt-get source --download-only python3.11 && tar xzf ./*.orig.tar.gz --strip-components=1) >&2
+    printf '%s\n' "$folder"
 }
 
 # build_python SOURCES: an interpreter with the modules that need no other library.
@@ -54,7 +65,9 @@ build_python() {
 
 mkdir -p "$TO"
 if [ "${1:-}" = python ]; then
-    build_python "$2"
+    [ ! -e "$TO/python/bin/python3" ] || exit 0
+    build_python "${2:-$(python_sources)}"
+    rm -rf "$TO/python-sources"
     exit
 fi
 [ $# -gt 0 ] || set -- 1.1.24 1.2.1 1.2.2 1.2.4 1.2.5 1.2.6

@@ -31,7 +31,7 @@ def python() -> str:
     """Return a CPython that was built with musl; skip the test where there is none."""
     found = sorted(_FOLDER.glob("python/bin/python3.*[0-9]"))
     if programs.ROOT_FOLDER or not found:
-        pytest.skip("no CPython built with musl (scripts/musls.sh python SOURCES)")
+        pytest.skip("no CPython built with musl (scripts/musls.sh python)")
     return str(found[0])
 
 

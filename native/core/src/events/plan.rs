@@ -468,7 +468,8 @@ mod tests {
 
     /// A file that nobody else has, without a name.
     fn unnamed() -> File {
-        let path = std::env::temp_dir().join(format!("gdbheap-plan-{}", std::process::id()));
+        let thread = std::thread::current().id();
+        let path = std::env::temp_dir().join(format!("gdbheap-plan-{}-{thread:?}", std::process::id()));
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         file

@@ -1,9 +1,11 @@
-//! The bins: every free chunk must be in one, and every chunk in one be free. Their links come from the pass over all chunks;
-//! lists lead anywhere, so that several are followed in turns: what one of them waits for is on its way while others go on.
+//! The bins: every free chunk must be in one, and every chunk in one be free. Their links come from the pass over all chunks.
+//! Where each link is the same from both of its ends, that is so, but for a ring without a bin, which no single word makes.
+//! Otherwise the lists are followed. They lead anywhere, so that several are followed in turns: what one of them waits for is
+//! on its way while others go on.
 
 use crate::allocators::damage::Damage;
 use crate::allocators::oldmalloc::chunks::Oldmalloc;
-use crate::allocators::oldmalloc::layout::{ring, BIN, BINMAP, BINS, GRAIN, HEADER, MAL};
+use crate::allocators::oldmalloc::layout::{ring, BIN, BINMAP, BINS, GRAIN, HEAD, HEADER, MAL, TAIL};
 use crate::bits::{get, members_of, set};
 use crate::bytes::u64_at;
 use crate::error::Result;
@@ -18,6 +20,19 @@ const PIECE: usize = 1 << 16;
 /// In a link: it is to a free chunk, and the rest is the place of that among them. No chunk has an odd address.
 const PLACE: u64 = 1;
 
+/// How the links `next` of chunks and bins differ from their links `previous`: sums of a hash of each, which are equal where all
+/// of them are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Balance(Option<u64>);
+
+/// The links of all free chunks.
+#[derive(Default)]
+pub(super) struct Linked {
+    /// The words `next`, in the order of the chunks, in pieces.
+    next: Vec<Vec<u64>>,
+    balance: Balance,
+}
+
 /// The places of free chunks among all of them, by their numbers: each word of bits with how many are before it, for a link
 /// leads anywhere and each look-up waits for memory.
 struct Places(Vec<(u64, u64)>);
@@ -26,6 +41,41 @@ struct Places(Vec<(u64, u64)>);
 struct Cursor {
     ring: u64,
     at: u64,
+}
+
+impl Default for Balance {
+    fn default() -> Balance {
+        Balance(Some(0))
+    }
+}
+
+impl Balance {
+    /// Nobody knows all links.
+    pub(super) const UNKNOWN: Balance = Balance(None);
+
+    /// Both links of a chunk.
+    #[inline]
+    pub(super) fn add(&mut self, chunk: u64, next: u64, previous: u64) {
+        self.0 = self.0.map(|sum| sum.wrapping_add(hash(chunk, next)).wrapping_sub(hash(previous, chunk)));
+    }
+
+    fn join(&mut self, other: Balance) {
+        self.0 = self.0.zip(other.0).map(|(one, two)| one.wrapping_add(two));
+    }
+}
+
+/// Of the link from one chunk to another, not the other way round.
+#[inline]
+fn hash(from: u64, to: u64) -> u64 {
+    let mixed = (from ^ to.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 32).wrapping_mul(0xff51_afd7_ed55_8ccd)
+}
+
+impl Linked {
+    pub(super) fn add(&mut self, next: Vec<u64>, balance: Balance) {
+        self.next.push(next);
+        self.balance.join(balance);
+    }
 }
 
 impl Places {
@@ -50,22 +100,30 @@ impl Places {
 }
 
 impl Oldmalloc {
-    /// `links`: the words `next` of all free chunks, in their order, in pieces.
     pub(super) fn compare_bins(
         &mut self,
         watcher: &dyn Watcher,
         space: &Space,
         mal: u64,
-        links: Vec<Vec<u64>>,
+        linked: Linked,
     ) -> Result<()> {
         let mut bytes = [0; MAL];
         space.exact(mal, &mut bytes)?;
+        let word = |bin: usize, at: usize| u64_at(&bytes, BINMAP + bin * BIN + at);
+        let mut balance = linked.balance;
+        // One that was never used leads nowhere.
+        for bin in (0..BINS).filter(|bin| word(*bin, HEAD) != 0) {
+            balance.add(ring(mal, bin), word(bin, HEAD), word(bin, TAIL));
+        }
+        if balance == Balance::default() {
+            return Ok(());
+        }
         let places = Places::new(self.starts.words().iter().zip(self.used.words()).map(|(one, two)| one & !two));
         let link = |address: u64| {
             let place = self.number_from(address).and_then(|number| places.place(number));
             place.map_or(address & !PLACE, |place| place << 1 | PLACE)
         };
-        let jobs: Vec<(usize, &[u64])> = links.iter().flat_map(|piece| piece.chunks(PIECE)).enumerate().collect();
+        let jobs: Vec<(usize, &[u64])> = linked.next.iter().flat_map(|piece| piece.chunks(PIECE)).enumerate().collect();
         let found = space.task(watcher, None).run(&jobs, Vec::new, |found, (number, words), control| {
             found.push((*number, words.iter().map(|word| link(*word)).collect::<Vec<u64>>()));
             control.advance(0)
@@ -73,7 +131,7 @@ impl Oldmalloc {
         let mut pieces: Vec<(usize, Vec<u64>)> = found.into_iter().flatten().collect();
         pieces.sort_unstable_by_key(|(number, _)| *number);
         let links = pieces.into_iter().map(|(_, words)| words).collect::<Vec<_>>().concat();
-        let head = |bin: usize| link(u64_at(&bytes, BINMAP + bin * BIN + 8));
+        let head = |bin: usize| link(word(bin, HEAD));
         let mut cursors: Vec<Cursor> = (0..BINS).map(|bin| Cursor { ring: ring(mal, bin), at: head(bin) }).collect();
         let mut seen = vec![0; links.len().div_ceil(64)];
         let mut wrong: Vec<u64> = Vec::new();

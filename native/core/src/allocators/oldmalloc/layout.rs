@@ -11,6 +11,8 @@ pub(super) const IN_USE: u64 = 1;
 pub(super) const BINS: usize = 64;
 /// `struct bin {int lock[2]; struct chunk *head, *tail;}`; `mal` begins with `binmap`.
 pub(super) const BIN: usize = 24;
+pub(super) const HEAD: usize = 8;
+pub(super) const TAIL: usize = 16;
 pub(super) const BINMAP: usize = 8;
 pub(super) const MAL: usize = BINMAP + BINS * BIN;
 /// `psize` of a chunk with a mapping of its own that nobody aligned.
@@ -50,5 +52,5 @@ impl Head {
 /// The bin that a free chunk of this size belongs into is this one or another, as `bin_index` says: here only where the
 /// list of a bin begins, as a chunk.
 pub(super) fn ring(mal: u64, bin: usize) -> u64 {
-    mal + (BINMAP + bin * BIN) as u64 + 8 - HEADER
+    mal + (BINMAP + bin * BIN + HEAD) as u64 - HEADER
 }

@@ -2,6 +2,7 @@
 //! address that looks like one. The walk through the whole heap takes over what a part found from the first chunk on that both
 //! have: from there they go the same way.
 
+use crate::allocators::oldmalloc::bins::Balance;
 use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE};
 use crate::bytes::u64_at;
 use crate::error::Result;
@@ -23,6 +24,8 @@ pub(super) struct Row {
     pub(super) sizes: Vec<u64>,
     /// The word `next` of each free chunk; zero where it cannot be read.
     pub(super) links: Vec<u64>,
+    /// Of all free chunks.
+    pub(super) balance: Balance,
 }
 
 impl Row {
@@ -33,8 +36,10 @@ impl Row {
     /// The chunk with this head.
     pub(super) fn push(&mut self, window: &mut Window<'_>, head: Head) {
         if !head.is_used() {
-            let link = window.bytes(self.end + HEADER, 8).map(|bytes| u64_at(bytes, 0));
-            self.links.push(link.unwrap_or(0));
+            let links = window.bytes(self.end + HEADER, 16).map(|bytes| (u64_at(bytes, 0), u64_at(bytes, 8)));
+            let (next, previous) = links.unwrap_or((0, 0));
+            self.links.push(next);
+            self.balance.add(self.end, next, previous);
         }
         self.sizes.push(head.csize);
         self.end += head.size();
@@ -86,7 +91,9 @@ impl Parts {
             if is_there {
                 return part.map(|(_, mut row)| {
                     row.sizes.drain(..chunk);
-                    row.links.drain(..link);
+                    if row.links.drain(..link).len() > 0 {
+                        row.balance = Balance::UNKNOWN;
+                    }
                     row
                 });
             }

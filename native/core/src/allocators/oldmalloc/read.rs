@@ -1,7 +1,7 @@
 //! Reading all chunks of musl's malloc before 1.2.1: heaps are found by how they begin and how they are tiled.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
-use crate::allocators::oldmalloc::bins::MAX_DAMAGE;
+use crate::allocators::oldmalloc::bins::{Linked, MAX_DAMAGE};
 use crate::allocators::oldmalloc::chunks::{Oldmalloc, Stretch};
 use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE, OF_MAPPING};
 use crate::allocators::oldmalloc::parts::{Parts, Row};
@@ -43,12 +43,12 @@ pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Gi
     }
     found.sort_by_key(|(base, _)| *base);
     let mut all = Oldmalloc::default();
-    let mut links = Vec::new();
+    let mut linked = Linked::default();
     for (base, tiled) in found {
-        all.add(base, tiled, &mut links);
+        all.add(base, tiled, &mut linked);
     }
     all.damage.truncate(MAX_DAMAGE);
-    all.compare_bins(watcher, space, mal, links)?;
+    all.compare_bins(watcher, space, mal, linked)?;
     Ok(all)
 }
 
@@ -181,7 +181,7 @@ fn mapping(window: &mut Window<'_>, base: u64, size: u64) -> Tiled {
         }
     }
     let sizes = vec![(base + size - start) | IN_USE];
-    let row = Row { end: base + size, sizes, links: Vec::new() };
+    let row = Row { end: base + size, sizes, ..Row::default() };
     Tiled { start, end: row.end, rows: vec![row], whole: false, damage: Vec::new() }
 }
 
@@ -192,7 +192,7 @@ impl Tiled {
 }
 
 impl Oldmalloc {
-    fn add(&mut self, base: u64, tiled: Tiled, links: &mut Vec<Vec<u64>>) {
+    fn add(&mut self, base: u64, tiled: Tiled, linked: &mut Linked) {
         let stretch = Stretch { base, start: tiled.start, end: tiled.end, first: self.numbers };
         let behind = self.stretches.last().is_some_and(|last| last.end > base);
         if behind || tiled.start >= tiled.end || !Bits::fits(self.numbers + stretch.numbers()) {
@@ -211,7 +211,7 @@ impl Oldmalloc {
             number += (size & !IN_USE).div_ceil(GRAIN);
         }
         self.stretches.push(stretch);
-        links.extend(tiled.rows.into_iter().map(|row| row.links));
+        tiled.rows.into_iter().for_each(|row| linked.add(row.links, row.balance));
         self.damage.extend(tiled.damage);
     }
 }
