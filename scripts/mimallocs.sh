@@ -2,14 +2,16 @@
 # Builds of mimalloc for the tests, into build/mimallocs: releases of 2.x and 3.x, plain and with MI_SECURE=4.
 #
 #   scripts/mimallocs.sh [RELEASE...]
-# The sources are those that crates of libmimalloc-sys, or of a fork of it, carry; cargo fetches them, gcc compiles them. What is there is kept.
+# The sources are those that crates of libmimalloc-sys, or of a fork of it, carry, and of releases that are in no crate mimalloc's own
+# git repository, or the one that MIMALLOC_GIT names; gcc compiles them. What is there is kept, and what cannot be had left out.
 # Without this the tests take the system's libmimalloc, and are skipped where there is none.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 TO=build/mimallocs
+FROM=${MIMALLOC_GIT:-https://github.com/microsoft/mimalloc}
 
-# The release, the crate's version, the folder in the crate, and the crate where it is another one.
+# The release, the crate's version or "git", the folder in the crate, and the crate where it is another one.
 releases() {
     cat <<'LIST'
 2.0.9 0.1.30 c_src/mimalloc
@@ -21,7 +23,15 @@ releases() {
 3.3.2 0.1.49 c_src/mimalloc/v3
 2.2.7 0.1.44 c_src/mimalloc/v2 bc-libmimalloc-sys
 3.2.8 0.1.44 c_src/mimalloc/v3 bc-libmimalloc-sys
+2.4.1 git
+3.4.3 git
 LIST
+}
+
+# clone RELEASE: mimalloc's own sources of that release.
+clone() {
+    rm -rf "$TO/git/$1"
+    git clone -q --depth 1 --branch "v$1" "$FROM" "$TO/git/$1" 2>/dev/null || { say "$FROM has no mimalloc $1"; return 1; }
 }
 
 # fetch VERSION CRATE: the crate's sources, into build/mimallocs/VERSION, beside those of another crate with that version.
@@ -52,8 +62,13 @@ releases | while read -r release version folder crate; do
     crate=${crate:-libmimalloc-sys}
     [ $# -eq 0 ] || case " $* " in *" $release "*) ;; *) continue ;; esac
     [ ! -e "$TO/libmimalloc-$release-secure.so" ] || continue
-    fetch "$version" "$crate"
-    sources=$TO/$version/$crate/$folder
+    if [ "$version" = git ]; then
+        clone "$release" || continue
+        sources=$TO/git/$release
+    else
+        fetch "$version" "$crate"
+        sources=$TO/$version/$crate/$folder
+    fi
     compile "$release" "$sources" "libmimalloc-$release.so"
     compile "$release" "$sources" "libmimalloc-$release-secure.so" -DMI_SECURE=4 -DMI_PADDING=1
 done

@@ -3,9 +3,11 @@
 #
 #   scripts/musls.sh [RELEASE...]
 #   scripts/musls.sh python [SOURCES]
+#   scripts/musls.sh alpine ARCHIVE
 # The sources are a git repository's, musl's own or the one that MUSL_GIT names. What is there is kept.
 # Without this the tests take the system's musl, and are skipped where there is none. The second form builds CPython with the
-# system's musl, from a folder of CPython's sources or from Debian's (scripts/apt.sh), into build/musls/python.
+# system's musl, from a folder of CPython's sources or from Debian's (scripts/apt.sh), into build/musls/python. The third one
+# unpacks a root folder of Alpine (alpine-minirootfs-*.tar.gz) into build/musls/alpine, and puts that CPython into it.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -63,13 +65,35 @@ build_python() {
     rm -rf "$folder"
 }
 
-mkdir -p "$TO"
-if [ "${1:-}" = python ]; then
-    [ ! -e "$TO/python/bin/python3" ] || exit 0
-    build_python "${2:-$(python_sources)}"
+# need_python [SOURCES]
+need_python() {
+    [ ! -e "$TO/python/bin/python3" ] || return 0
+    build_python "${1:-$(python_sources)}"
     rm -rf "$TO/python-sources"
-    exit
-fi
+}
+
+# unpack_alpine ARCHIVE: the CPython lies at the same path in there, which it knows itself by.
+unpack_alpine() {
+    rm -rf "$TO/alpine" "$TO/alpine.part"
+    mkdir -p "$TO/alpine.part$TO"
+    tar -xzf "$1" -C "$TO/alpine.part"
+    cp -a "$TO/python" "$TO/alpine.part$TO/python"
+    mv "$TO/alpine.part" "$TO/alpine"
+}
+
+mkdir -p "$TO"
+case ${1:-} in
+    python)
+        need_python "${2:-}"
+        exit
+        ;;
+    alpine)
+        [ -f "${2:-}" ] || { say "usage: scripts/musls.sh alpine ARCHIVE"; exit 2; }
+        need_python ""
+        unpack_alpine "$2"
+        exit
+        ;;
+esac
 [ $# -gt 0 ] || set -- 1.1.24 1.2.1 1.2.2 1.2.4 1.2.5 1.2.6
 for release; do
     build "$release"

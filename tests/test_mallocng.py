@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from support import kernel, nouns
 from support.library import heap_of
-from support.musls import SYSTEM, built, python, with_mallocng
+from support.musls import ALPINE, HERE, SYSTEM, built, python, with_mallocng
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.tables import busy, held
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
@@ -224,8 +224,9 @@ def test_given_back(rng: random.Random, tmp_path: Path) -> None:
         assert 0.7 * found["bytes"] <= freed, (found, freed)
 
 
+@pytest.mark.parametrize("where", [HERE, ALPINE])
 @pytest.mark.parametrize("mode", ["pymalloc", "malloc"])
-def test_python_above(mode: str, rng: random.Random, tmp_path: Path) -> None:
+def test_python_above(mode: str, where: str, rng: random.Random, tmp_path: Path) -> None:
     """Python's objects lie in pools, or in slots: as many as the program counts, and each question about them
     is answered."""
     count = rng.randrange(2000, 9000)
@@ -236,7 +237,7 @@ def test_python_above(mode: str, rng: random.Random, tmp_path: Path) -> None:
         "held = bytearray(3_000_000)\n"
         "signal.pause()\n"
     )
-    with running([python(), "-c", source], tmp_path, {"PYTHONMALLOC": mode}) as target:
+    with running([*python(where), "-c", source], tmp_path, {"PYTHONMALLOC": mode}) as target:
         pid = str(target.pid)
         answer = ask("pyobjects", pid, "--top=0")
         counts = {row["type"]: row["count"] for row in answer["types"]}
@@ -250,7 +251,8 @@ def test_python_above(mode: str, rng: random.Random, tmp_path: Path) -> None:
         assert ask("threads", pid)["damage"] == ask("unreachable", pid)["damage"] == []
 
 
-def test_every_command(rng: random.Random, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", [HERE, ALPINE])
+def test_every_command(where: str, rng: random.Random, tmp_path: Path) -> None:
     """A CPython above musl, all of whose objects are blocks of its malloc: each command answers, or says in one line
     that it is about glibc's malloc alone; objects are found by their type."""
     count, kept = rng.randrange(2000, 9000), tmp_path / "kept.heap"
@@ -260,7 +262,7 @@ def test_every_command(rng: random.Random, tmp_path: Path) -> None:
         f"kept = [Marked() for _ in range({count})]\n"
         "signal.pause()\n"
     )
-    with running([python(), "-c", source], tmp_path, {"PYTHONMALLOC": "malloc"}) as target:
+    with running([*python(where), "-c", source], tmp_path, {"PYTHONMALLOC": "malloc"}) as target:
         pid = str(target.pid)
         listed = ask("chunks", pid, "--type=__main__.Marked", "--top=0")
         address = hex(rng.choice(listed["chunks"])["address"])

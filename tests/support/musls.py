@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +17,9 @@ from support.programs import SOURCES
 _FOLDER = Path(__file__).parents[2] / "build" / "musls"
 BUILT = {path.parents[1].name: str(path) for path in sorted(_FOLDER.glob("*/bin/musl-gcc"))}
 _programs = tempfile.TemporaryDirectory(prefix="gdbheap-musl-")
+_ALPINE = _FOLDER / "alpine"
 SYSTEM = "the system's"
+HERE, ALPINE = "here", "Alpine"
 # Before it musl had another malloc.
 FIRST_NG = (1, 2, 1)
 
@@ -27,12 +30,17 @@ def with_mallocng() -> list[str]:
     return [SYSTEM, *(name for name in BUILT if tuple(map(int, name.split("."))) >= FIRST_NG)]
 
 
-def python() -> str:
-    """Return a CPython that was built with musl; skip the test where there is none."""
+def python(where: str) -> list[str]:
+    """Return the command of a CPython that was built with musl, HERE or in Alpine's root folder, with that one's musl; skip
+    the test where there is none."""
     found = sorted(_FOLDER.glob("python/bin/python3.*[0-9]"))
     if programs.ROOT_FOLDER or not found:
         pytest.skip("no CPython built with musl (scripts/musls.sh python)")
-    return str(found[0])
+    if where == HERE:
+        return [str(found[0])]
+    if not Path(f"{_ALPINE}{found[0]}").exists() or os.getuid():
+        pytest.skip("no root folder of Alpine (scripts/musls.sh alpine ARCHIVE), or nobody who may change to it")
+    return ["chroot", str(_ALPINE), str(found[0])]
 
 
 @functools.cache
