@@ -54,7 +54,7 @@ build_python() {
     chmod +x "$folder/cc"
     printf '*disabled*\n' > "$folder/source/Modules/Setup.local"
     printf '%s\n' _ctypes _ctypes_test _curses _curses_panel _dbm _gdbm _bz2 _lzma _sqlite3 _ssl _hashlib _tkinter readline \
-        zlib nis ossaudiodev spwd _crypt binascii _uuid >> "$folder/source/Modules/Setup.local"
+        zlib nis ossaudiodev spwd _crypt binascii _uuid unicodedata >> "$folder/source/Modules/Setup.local"
     (
         cd "$folder/source"
         CC=$folder/cc CPPFLAGS=-I$folder/include LDFLAGS=-Wl,--build-id ./configure --prefix="$TO/python" \

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gdbheap.answers.ways import MAX_PATHS, alike, in_words
+from gdbheap.answers.ways import MAX_PATHS, alike, in_a_line, in_words
 from gdbheap.answers.why import find_node
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
@@ -183,21 +183,23 @@ def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
         sources[referrer.target].append(referrer.source)
     # One that thousands refer to, such as a function by its frames, is asked some from the first to the last.
     names = {
-        number: {_owner(paths, source) for source in sorted(some)[:: -(-len(some) // MAX_PATHS_OF_EXAMPLE)]}
+        number: {_owner(paths, source, number) for source in sorted(some)[:: -(-len(some) // MAX_PATHS_OF_EXAMPLE)]}
         for number, some in sources.items()
     }
     return [_agreed([names.get(number, set()) for number in numbers]) for numbers in examples]
 
 
-def _owner(paths: ObjectPaths, source: int) -> str | None:
-    """The path of who refers, or owns the buffer that does; None where nothing leads to it."""
+def _owner(paths: ObjectPaths, source: int, target: int) -> str | None:
+    """The path of who refers, or owns the buffer that does; None where nothing leads to it. Of a root what it calls the
+    reference."""
     graph = paths.references.graph
     nodes = paths.references.nodes(graph.chain(source)[-MAX_BUFFERS:])
     if not nodes:
         return None
     owner = next((node for node in reversed(nodes) if node.kind != "buffer"), nodes[-1])
-    way = paths.path(graph.chain(owner.id))
-    return alike(way.expression or in_words(way))
+    if owner.root is not None:
+        return alike(paths.edge(owner, paths.references.node(target)).text)
+    return alike(in_a_line(paths.path(graph.chain(owner.id))))
 
 
 def _agreed(names: list[set[str | None]]) -> list[str]:
