@@ -109,7 +109,8 @@ def test_retained_says_who_holds_it(rng: random.Random, tmp_path: Path) -> None:
 def test_holders_are_those_of_all(release: str, rng: random.Random, tmp_path: Path) -> None:
     """What thousands hold of one item alone is no holder of the others, nor is its way theirs."""
     with running(release_program(release, "several_holders", rng.getrandbits(30)), tmp_path) as target:
-        rows = {row["type"]: row for row in ask("retained", str(target.pid), "--top=all")["rows"] if row["address"] is None}
+        found = ask("retained", str(target.pid), "--top=all")["rows"]
+    rows = {row["type"]: row for row in found if row["address"] is None}
     # Types are held by the interpreter's own data, too.
     assert all(name.strip() for row in rows.values() for name in row["holders"])
     shared, scattered = rows["__main__.Shared"], rows["__main__.Scattered"]

@@ -31,8 +31,8 @@ def with_mallocng() -> list[str]:
 
 
 def python(where: str) -> list[str]:
-    """Return the command of a CPython that was built with musl, HERE or in Alpine's root folder, with that one's musl; skip
-    the test where there is none."""
+    """Return the command of a CPython that was built with musl, HERE or in Alpine's root folder, with that one's musl;
+    skip the test where there is none."""
     found = sorted(_FOLDER.glob("python/bin/python3.*[0-9]"))
     if programs.ROOT_FOLDER or not found:
         pytest.skip("no CPython built with musl (scripts/musls.sh python)")
