@@ -119,8 +119,11 @@ class JemallocLibraries(SeveralAllocators):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """What was damaged in extents."""
-        return list(map(Damage.of, self.store.damage))
+        """What was damaged in extents; one that is not as its class says may be just getting it from a thread."""
+        unfit = self.store.unfit
+        passing = bool(unfit) and self._inside.excuses(len(unfit))
+        found = [caught(found, CAUGHT) if passing else Damage.of(found) for found in unfit]
+        return [*map(Damage.of, self.store.damage), *found]
 
     @cached_property
     def areas(self) -> list[_native.JemallocArea]:
@@ -247,14 +250,14 @@ class JemallocLibraries(SeveralAllocators):
         which lead to each other."""
         store, known, inside = self.store, {damage.address for damage in self.damage}, self._inside
         off = [found for found in (*store.miscounted, *store.unfinished) if found.address not in known]
-        moving = store.moving
-        passing = inside.excuses(max(len(store.miscounted), moving.bins, -(-moving.lists // EXTENTS_AT_ONCE)))
+        moving, counts = store.moving, len(store.miscounted) + len(store.unfit)
+        passing = inside.excuses(max(counts, moving.bins, -(-moving.lists // EXTENTS_AT_ONCE)))
         self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
-        if off and passing:
+        if (off or store.unfit) and passing:
             self._around.note(
                 f"{CAUGHT}: {inside} may be just changing extents, a slab or a cache ({moving.extents} extents "
                 f"without a class or a lasting state, {moving.both} blocks both cached and free, {moving.astray} "
-                f"entries of caches that lead to no block, {len(store.miscounted)} slabs whose count is off)"
+                f"entries of caches that lead to no block, {counts} slabs whose count is off)"
             )
         elif inside.is_sure:
             self._around.note(

@@ -193,6 +193,12 @@ impl Jemalloc {
         damage_rows(&self.0.damage)
     }
 
+    /// Active extents that are not as large as their class says, or whose bitmap does not fit to it.
+    #[getter]
+    fn unfit(&self) -> Vec<Damage> {
+        damage_rows(&self.0.unfit)
+    }
+
     /// Slabs whose bitmap and count of free regions differ.
     #[getter]
     fn miscounted(&self) -> Vec<Damage> {

@@ -116,6 +116,8 @@ pub struct Jemalloc {
     pub astray: Vec<u64>,
     pub moving: InMotion,
     pub damage: Vec<Damage>,
+    /// Active extents that are not as large as their class says, or whose bitmap does not fit to it.
+    pub unfit: Vec<Damage>,
     /// Slabs whose bitmap and count of free regions differ.
     pub miscounted: Vec<Damage>,
     /// Extents that are being changed, blocks that a cache has and another or a slab too, and what is no block in a cache.
@@ -142,6 +144,7 @@ struct Gathered {
     /// The extents that are being changed, each with the words that may lead to others.
     changing: Vec<(u64, [u64; LINK_WORDS])>,
     damage: Vec<Damage>,
+    unfit: Vec<Damage>,
     miscounted: Vec<Damage>,
     unfinished: Vec<Damage>,
 }
@@ -242,7 +245,8 @@ impl Gathered {
         let (run, used) = if extent.is_slab {
             let Some((count, free)) = extent.regions(size).and_then(|count| Some((count, extent.bitmap(count)?)))
             else {
-                self.report(extent.at, "bitmap of a slab", format!("regions of {size} bytes"), "bits that do not fit");
+                let expected = format!("regions of {size} bytes");
+                self.unfit.push(Damage::new(extent.at, "bitmap of a slab", expected, "bits that do not fit"));
                 return Span::Unexplained;
             };
             if ones(free) != extent.free_count {
@@ -260,12 +264,8 @@ impl Gathered {
         } else {
             let usable = extent.usable(size, pad);
             if usable == 0 || extent.address.checked_add(usable).is_none_or(|end| end > extent.end) {
-                self.report(
-                    extent.at,
-                    "size of a large block",
-                    format!("at most {}", extent.size()),
-                    usable.to_string(),
-                );
+                let expected = format!("at most {}", extent.size());
+                self.unfit.push(Damage::new(extent.at, "size of a large block", expected, usable.to_string()));
                 return Span::Unexplained;
             }
             let words = std::array::from_fn::<u64, SAMPLE_WORDS, _>(|place| extent.free[place]);
@@ -392,6 +392,7 @@ impl Gathered {
             }
         }
         self.moving.bins = fewest(off);
+        self.unfit.truncate(MAX_DAMAGE);
         self.unfinished.sort_by_key(|damage| damage.address);
         self.unfinished.dedup();
         self.unfinished.truncate(MAX_DAMAGE);
@@ -402,7 +403,7 @@ impl Gathered {
                 runs.clear(number);
             }
         }
-        let (runs, Gathered { larges, caches, astray, moving, damage, miscounted, unfinished, .. }) =
+        let (runs, Gathered { larges, caches, astray, moving, damage, unfit, miscounted, unfinished, .. }) =
             (Arc::new(runs), self);
         Ok(Jemalloc {
             runs,
@@ -415,6 +416,7 @@ impl Gathered {
             astray,
             moving,
             damage,
+            unfit,
             miscounted,
             unfinished,
         })

@@ -51,7 +51,8 @@ pub struct Miscounted {
     pub by_one: bool,
     /// It is as a thread may leave it that stands inside mimalloc: the count is another one, as that of a list which the thread has
     /// in its hands, or has put back and not counted; or a list runs into another one's first block, as it does while the two are made
-    /// one (`_mi_page_free_collect`).
+    /// one (`_mi_page_free_collect`), or to blocks that were never handed out, just before the capacity has them too
+    /// (`mi_page_extend_free`).
     pub passing: bool,
 }
 
@@ -87,6 +88,12 @@ impl Page {
             _ => inside / self.size,
         };
         (number < self.capacity).then_some(number)
+    }
+
+    /// Whether a block begins there that was never handed out.
+    fn is_new(&self, address: u64) -> bool {
+        let inside = address.wrapping_sub(self.blocks);
+        inside % self.size == 0 && (self.capacity..self.reserved).contains(&(inside / self.size))
     }
 
     /// The slices of the page.
@@ -198,7 +205,7 @@ impl Page {
                 let expected = format!("{name} ends with zero");
                 let damage = Damage::new(self.entry, "list of free blocks of a page", expected, found);
                 let others = self.lists.iter().enumerate().filter(|(other, _)| *other != list);
-                let passing = others.into_iter().any(|(_, head)| *head == at);
+                let passing = others.into_iter().any(|(_, head)| *head == at) || self.is_new(at);
                 fault = fault.or(Some(Miscounted { damage, by_one: false, passing }));
             }
             waiting = count;
