@@ -21,7 +21,7 @@ from gdbheap.target.functions import Functions
 from gdbheap.target.target import AT_ENTRY, Damage, Target, Thread
 from gdbheap.target.unwind_tables import DWARF, modules_of
 
-__all__ = ["Inside", "caught"]
+__all__ = ["Inside", "caught", "in_hands"]
 
 # Where no frames are known: words on top of the stack, among which a return address may be.
 STACK_WORDS = 64
@@ -108,18 +108,25 @@ class _Asked:
         if any(name.startswith((*OF_MALLOC, *self._names)) for name in named):
             return True
         is_told = not any("+0x" in name for name in named)
-        return False if is_told or _waits(self._target, thread) or not self._holds_data(thread) else None
+        return False if is_told or not self._holds_data(thread) else None
 
     def _holds_data(self, thread: Thread) -> bool:
         """Whether a thread has the address of something that the allocator keeps of itself."""
-        size = self._target.machine.word * DATA_WORDS
-        words = self._target.machine.words_of(self._target.space.read_available(thread.sp, size))
-        found = map(self._allocator.find, {*thread.registers, *words})
+        found = map(self._allocator.find, in_hands(self._target, thread))
         return any(part is not None and part.state in self._own for part in found)
 
     def _is_alone(self, module: LoadedObject) -> bool:
         """Whether a module has nothing but the allocator: one that offers malloc to all others."""
         return module is not self._program and module.exported("malloc") and module.exported("free")
+
+
+def in_hands(target: Target, thread: Thread) -> set[int]:
+    """The words in a thread's registers and on top of its stack; none where it waits in a system call that no allocator
+    makes."""
+    if _waits(target, thread):
+        return set()
+    words = target.machine.words_of(target.space.read_available(thread.sp, target.machine.word * DATA_WORDS))
+    return {*thread.registers, *words}
 
 
 def _counters(target: Target) -> list[list[int]]:

@@ -27,6 +27,7 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
 )
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.inside import in_hands
 from gdbheap.allocators.recognised import MUSL
 from gdbheap.allocators.runtimes import NAME_LIMIT
 from gdbheap.errors import NotInUse, Unsupported, one_line
@@ -111,18 +112,31 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """What was damaged in groups and slots. A slot's header that a thread of a live process has an address of in
-        its registers may be one that it is writing."""
-        found = [Damage.of(row, transient=self._is_in_hands(row)) for row in self.store.damage]
+        """What was damaged in groups and slots. The header of a slot is written after the lock is let go: in a live
+        process by a thread that has an address of the slot in its registers, or of metadata in its hands, one each."""
+        damage = self.store.damage
+        broken = [row for row in damage if self.target.kind == "process" and row.what == SLOT_HEADER]
+        passing = list(filter(self._is_in_hands, broken))
+        others = [row for row in broken if row not in passing]
+        if others and len(others) <= self._inside:
+            passing += others
+        found = [Damage.of(row, transient=row in passing) for row in damage]
         return found + [Damage.of(row.damage) for row in self.store.misfits if not row.transient]
 
     def _is_in_hands(self, damage: _native.Damage) -> bool:
         slot = self.store.find(damage.address)
-        if slot is None or damage.what != SLOT_HEADER or self.target.kind != "process":
+        if slot is None:
             return False
         # The header lies before the slot.
         reach = range(damage.address - self.target.machine.word, damage.address + slot.size)
         return any(value in reach for thread in self.target.threads for value in thread.registers)
+
+    @property
+    def _inside(self) -> int:
+        """How many threads are inside malloc, or just leave it: nobody else has an address of its structures."""
+        areas = self.store.areas()
+        hands = (in_hands(self.target, thread) for thread in self.target.threads)
+        return sum(any(holds(areas, word) for word in words) for words in hands)
 
     @cached_property
     def _ranges(self) -> Ranges:

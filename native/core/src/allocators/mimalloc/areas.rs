@@ -176,8 +176,15 @@ fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[Page]) -> Result<Ve
     Ok(parts.into_iter().flat_map(|(_, used)| used).collect())
 }
 
+/// Whether a page of a map with leftovers is one: it has no block, or the map leads elsewhere from slices that have its blocks.
+/// `next`: the one that begins behind it.
+fn is_leftover(page: &Page, next: &Page) -> bool {
+    let blocks_end = page.blocks.saturating_add(page.reserved.saturating_mul(page.size));
+    next.start < page.end && (page.counted == 0 || next.counted > 0 && next.start < blocks_end)
+}
+
 /// An arena, or what one page has for itself. Pages ascend; one that begins inside of another does not count, and is no damage
-/// if it is one of `leftovers`, which hold no block.
+/// where there are `leftovers`.
 fn area(
     arena: Option<Arena>,
     pages: Vec<Page>,
@@ -196,9 +203,10 @@ fn area(
         at = start + arena.info * SLICE;
         read.segment.spans.push((start, Span::Info));
     }
-    for page in pages {
+    let mut pages = pages.into_iter().peekable();
+    while let Some(page) = pages.next() {
         let used = used.next().unwrap_or_default();
-        if page.start < at && leftovers && page.counted == 0 {
+        if leftovers && (page.start < at || pages.peek().is_some_and(|next| is_leftover(&page, next))) {
             continue;
         }
         if page.start < at || page.end > end {
