@@ -261,7 +261,7 @@ def test_damage(rng: random.Random, tmp_path: Path) -> None:
         with heap_of(str(target.pid)) as heap:
             found = heap.allocator(JemallocLibraries)
             (root,) = found.roots
-            rows = [row for row in found.store.class_use() if row.slabs]
+            rows = [row for row in found.store.class_use() if row.slabs and row.used]
             bytes_of = {row.size: (row.used + row.cached + row.free) * row.size // row.slabs for row in rows}
             size = rng.choice([size for size in bytes_of if bytes_of[size] % other_class(size)])
             slab = next(row for row in found.store.first_used(size, size, 1))
