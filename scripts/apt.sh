@@ -16,7 +16,7 @@ own() {
         -o "Dir::Etc::SourceList=$lists/sources.list" -o Dir::Etc::SourceParts=- -o APT::Sandbox::User=root -o Acquire::Retries=3 "$@"
 }
 
-# own_lists FOLDER deb|deb-src SUITE...: makes the lists. Fails where they cannot be had.
+# own_lists FOLDER deb|deb-src SUITE...: makes the lists, and FOLDER/made once they are whole. Fails where they cannot be had.
 own_lists() {
     lists=$1 kind=$2
     shift 2
@@ -26,5 +26,5 @@ own_lists() {
     mkdir -p "$lists/lists/partial" "$lists/cache/archives/partial"
     : > "$lists/status"
     for suite; do echo "$kind [signed-by=$KEYS] $from $suite main"; done > "$lists/sources.list"
-    own "$lists" apt-get update
+    own "$lists" apt-get update --error-on=any && touch "$lists/made"
 }

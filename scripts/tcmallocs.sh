@@ -44,6 +44,6 @@ releases | while read -r release version suite; do
     [ ! -e "$TO/libtcmalloc-$release.so" ] || continue
     say "tcmalloc $release ($suite)"
     # shellcheck disable=SC2046
-    [ -e "$TO/apt/lists" ] || own_lists "$TO/apt" deb-src $(releases | awk '{ print $3 }') < /dev/null
+    [ -e "$TO/apt/made" ] || own_lists "$TO/apt" deb-src $(releases | awk '{ print $3 }') < /dev/null
     compile "$release" "$version" < /dev/null
 done

@@ -44,7 +44,7 @@ KEPT = (
     "/srv",
     "/tmp",
     "/run",
-    "/root/.cache",
+    str(Path.home() / ".cache"),
     "/var/cache",
     "/var/log",
     "/var/lib/apt",
