@@ -177,7 +177,8 @@ def test_states(rng: random.Random, tmp_path: Path) -> None:
         target.go_on("drop")
         kept = {pointer for pointer, *_ in held(tmp_path)[1]}
         freed = before - kept
-        assert len(freed) > len(kept) > 100
+        # A thread that ends last has freed most of the other's: one slot in thirty may be left, of 3,000.
+        assert len(freed) > len(kept) > 40
         pid = str(target.pid)
         check_states(pid, kept, freed)
         check_states(target.as_form(KERNEL_CORE), kept, freed)
