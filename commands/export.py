@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,8 +87,9 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
 
 def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) -> Iterator[Gathered]:
     """One after the other, each let go before it is written. Of several, one that has ended is left out, and of one
-    that cannot be read ``missed`` gets the reason; raised where that is so of all."""
-    wanted: Collection[str] = NAMES if options.tables is None else options.tables
+    that cannot be read ``missed`` gets the reason; raised where that is so of all. So it does of tables that were asked
+    for by name, and that a snapshot does not have."""
+    wanted = frozenset(NAMES if options.tables is None else options.tables)
     graph = True if options.edges or (options.tables is not None and "edges" in options.tables) else None
     failed: GdbheapError | None = None
     met = False
@@ -103,6 +104,8 @@ def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) ->
                 missed.append(str(error))
             continue
         met = True
+        if lacking := wanted - found.tables.keys() if options.tables is not None else ():
+            missed.append(f"{source.name} does not have {', '.join(sorted(lacking))}: export the process, or the core")
         yield found
     if failed is not None and not met:
         raise failed
@@ -140,8 +143,8 @@ COMMAND = Command(
     targets, also by --name, --cgroup and --children. Rows of snapshots are put there last.
 
     In JSON, path is the folder, format the format, looks how many targets, tables a list of {name, rows, file, size},
-    and left_out why some of several targets are not there (status 1); those that have ended meanwhile are not
-    mentioned.""",
+    and left_out why some of several targets, or of the tables in --tables, are not there (status 1); targets that have
+    ended meanwhile are not mentioned.""",
     example="gdbheap export -o tables",
     needs=SOURCES,
     options=Options,

@@ -41,8 +41,8 @@ and left alone otherwise. On a full disk, or with Ctrl-C, one line says so and n
 - Sums agree with the commands: `sum(bytes)` of `types` with `total` of `heap pyobjects --json`, the number and the sum
   of `holes` with `heap holes --min=1`, `arenas` with `heap arenas`, the lines of `ledger` with `heap --detail`, and
   `resident` of `mappings` with RSS.
-- A snapshot has `snapshots`, `ledger`, `findings`, `arenas`, `threads`, `types`, its 1,000 largest holes, and `blocks`
-  if it was taken with `--blocks`; of threads it knows no stacks.
+- A snapshot has `snapshots`, `ledger`, `findings`, `mappings`, `arenas`, `threads`, `types`, its 1,000 largest holes,
+  and `blocks` and `objects` if it was taken with `--blocks`; of threads it knows no stacks.
 - Edges, and what blocks retain, need the graph of references. Of a process with more than 2,000,000 blocks it is drawn
   if `--edges`, `--tables` or a query asks for it.
 - A file of Parquet has what this page says of its table in its metadata, under `gdbheap`, as JSON.

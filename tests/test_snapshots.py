@@ -17,7 +17,7 @@ from support.programs import KINDS, Running, ask, gdbheap, python_program, runni
 
 from gdbheap.answers.records import SCHEMA
 from gdbheap.errors import UsageError
-from gdbheap.history.blocks import COLUMNS
+from gdbheap.history.blocks import COLUMNS, OFFSETS
 from gdbheap.history.difference import difference
 from gdbheap.history.file import ENTRY, read, write
 from gdbheap.history.snapshot import take
@@ -42,7 +42,7 @@ def test_read_back(target: Running, tmp_path: Path) -> None:
     found = read(path)
     assert found.snapshot == taken.snapshot
     assert found.columns is not None and taken.columns is not None
-    for name in COLUMNS:
+    for name in (*COLUMNS, OFFSETS):
         assert getattr(found.columns, name) == getattr(taken.columns, name), name
     same = difference([taken, found])
     assert same.rss == 0 and not any(line.resident or line.virtual for line in same.ledger)

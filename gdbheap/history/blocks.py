@@ -18,6 +18,7 @@ from gdbheap.heap import Heap
 __all__ = [
     "COLUMNS",
     "HOLDERS",
+    "OFFSETS",
     "WIDTHS",
     "BlockChange",
     "BlockTable",
@@ -28,9 +29,9 @@ __all__ = [
 ]
 
 COLUMNS = ("addresses", "far", "sizes", "large", "kinds")
-HOLDERS = "holders"
+HOLDERS, OFFSETS = "holders", "offsets"
 # Bytes for each block; the others have eight for each of a few.
-WIDTHS = {"addresses": 4, "sizes": 4, "kinds": 2, HOLDERS: 2}
+WIDTHS = {"addresses": 4, "sizes": 4, "kinds": 2, HOLDERS: 2, OFFSETS: 1}
 MAX_SAMPLES = 10
 MAX_HOLDERS = 5
 # As native/core/src/history/columns.rs writes it.
@@ -97,8 +98,9 @@ def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
 
 
 def columns_of(table: BlockTable, columns: Sequence[bytes]) -> _native.BlockColumns:
-    """What was read from a file, in the order of COLUMNS, and HOLDERS last."""
-    return _native.BlockColumns(table.counts, *columns)
+    """What was read from a file, in the order of COLUMNS, and HOLDERS and OFFSETS last. Raises ValueError where
+    they are not of one length."""
+    return _native.BlockColumns(table.counts, columns)
 
 
 def changed_blocks(

@@ -14,7 +14,7 @@ from gdbheap import _native
 from gdbheap.answers.records import SCHEMA, from_json, to_json
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import replacing
-from gdbheap.history.blocks import COLUMNS, HOLDERS, WIDTHS, columns_of
+from gdbheap.history.blocks import COLUMNS, HOLDERS, OFFSETS, WIDTHS, columns_of
 from gdbheap.history.snapshot import Look, Snapshot
 
 __all__ = ["is_snapshot", "read", "write"]
@@ -25,6 +25,8 @@ MAGIC = b"PK\x03\x04"
 MAX_DOCUMENT_BYTES = 256 << 20
 COMPRESSION_LEVEL, COLUMN_LEVEL = 6, 1
 FOLDER = "blocks/"
+# Older files do not have them.
+OPTIONAL = (f"{FOLDER}{OFFSETS}",)
 # Each number that does not fit into its column has eight bytes.
 MAX_EXCEPTION_BYTES = 8
 # More than any process has; a file that claims as many is read into memory before it is found out.
@@ -50,7 +52,7 @@ def _columns_in(snapshot: Snapshot) -> tuple[str, ...]:
     """The entries with columns that its file has."""
     if snapshot.blocks is None:
         return ()
-    return COLUMNS if snapshot.blocks.holders is None else (*COLUMNS, HOLDERS)
+    return (*COLUMNS, OFFSETS) if snapshot.blocks.holders is None else (*COLUMNS, OFFSETS, HOLDERS)
 
 
 def is_snapshot(path: str) -> bool:
@@ -90,7 +92,10 @@ def _columns(path: str, snapshot: Snapshot) -> _native.BlockColumns:
     with ThreadPoolExecutor() as pool:
         read = [pool.submit(_entry, path, f"{FOLDER}{name}", most) for name, most in sizes.items()]
         columns = {name: entry.result() for name, entry in zip(sizes, read)}
-    return columns_of(table, [columns.get(name, b"") for name in (*COLUMNS, HOLDERS)])
+    try:
+        return columns_of(table, [columns.get(name, b"") for name in (*COLUMNS, HOLDERS, OFFSETS)])
+    except ValueError as error:
+        raise _refused(path, f"it is damaged: {error}") from None
 
 
 def _document(path: str) -> dict[str, Any]:
@@ -106,6 +111,8 @@ def _entry(path: str, name: str, most: int) -> bytes:
     """An entry of at most that many bytes, whatever it claims."""
     try:
         with zipfile.ZipFile(path) as archive:
+            if name in OPTIONAL and name not in archive.namelist():
+                return b""
             entry = archive.getinfo(name)
             if entry.file_size > most:
                 raise _refused(path, "it claims to be larger than any snapshot")

@@ -17,6 +17,7 @@ from gdbheap.answers.arenas import Arenas, arenas
 from gdbheap.answers.holders import holders
 from gdbheap.answers.holes import Holes, holes
 from gdbheap.answers.ledger import Ledger, ledger
+from gdbheap.answers.mappings import MappingRow, mappings
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
 from gdbheap.answers.retained import OBJECT, Kept, retained
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported
@@ -56,7 +57,8 @@ class Snapshot:
     """One look. ``time``: seconds since 1970, of a core when its file was written last. ``target``: what tells the
     process from all others. ``limit``: bytes that the control group allows it, None without a limit or where that is
     not known. ``holes``: the largest ones, with what pins them. ``owners``: the objects that retain the most, with
-    their paths; None where the graph was not drawn. What a target does not have is None or empty."""
+    their paths; None where the graph was not drawn. ``mappings``: None in older files. What a target does not have is
+    None or empty."""
 
     time: float
     version: str
@@ -72,6 +74,7 @@ class Snapshot:
     objects: PyObjects | None = None
     owners: list[Kept] | None = None
     threads: list[ThreadName] = field(default_factory=list)
+    mappings: list[MappingRow] | None = None
     blocks: BlockTable | None = None
 
 
@@ -120,6 +123,7 @@ def take(heap: Heap, with_owners: bool | None = None, with_blocks: bool = False)
         objects=objects,
         owners=owners,
         threads=[ThreadName(thread.tid, thread.name) for thread in target.threads],
+        mappings=mappings(target),
         blocks=blocks,
         # What was met on the way, so these come last.
         partial=heap.partial,

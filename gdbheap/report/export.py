@@ -19,11 +19,11 @@ def render(answer: Exported, style: Style) -> str:
     sizes = {one.file: one.size for one in answer.tables}
     sums = f"{counted(sum(one.rows for one in answer.tables), 'row')}, {style.bytes(sum(sizes.values()))}"
     missed = "\n".join(f"Left out: {one_line(reason)}" for reason in answer.left_out)
-    if answer.looks != 1 or missed:
+    if answer.looks != 1:
         return join(style.filled(f"{together}{sums}."), missed)
     rows = [[one.name, f"{one.rows:,}", style.size(one.size), one.file] for one in answer.tables]
     if len(sizes) == 1 < len(rows):
         # A database is one file, which the sentence names.
         together = f"{counted(answer.looks, 'look')} in {one_line(answer.path)}/{next(iter(sizes))}: "
-        return join(table(COLUMNS[:2], [row[:2] for row in rows], style), style.filled(f"{together}{sums}."))
-    return join(table(COLUMNS, rows, style), style.filled(f"{together}{sums}."))
+        return join(table(COLUMNS[:2], [row[:2] for row in rows], style), style.filled(f"{together}{sums}."), missed)
+    return join(table(COLUMNS, rows, style), style.filled(f"{together}{sums}."), missed)

@@ -34,8 +34,8 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Exported:
-    """The answer of ``gdbheap export``: the folder or URL, how many looks, the files, and of several targets why some
-    are not there."""
+    """The answer of ``gdbheap export``: the folder or URL, how many looks, the files, and why some of several
+    targets, or some tables that were asked for, are not there."""
 
     path: str
     format: str

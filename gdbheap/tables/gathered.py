@@ -13,6 +13,7 @@ from gdbheap.answers.arenas import arenas
 from gdbheap.answers.findings import Finding
 from gdbheap.answers.holes import bare_holes
 from gdbheap.answers.ledger import Ledger, ledger
+from gdbheap.answers.mappings import mappings
 from gdbheap.answers.pyobjects import pyobjects
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported, UsageError
 from gdbheap.graph.naming import MOST_NAMED, name_edges
@@ -85,6 +86,7 @@ def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gath
         SNAPSHOTS: lambda: [_row_of_look(look)],
         "ledger": lambda: _ledger_rows(kept.ledger),
         "findings": lambda: _finding_rows(kept.ledger, words),
+        "mappings": lambda: None if kept.mappings is None else _named("mappings", kept.mappings),
         "arenas": lambda: None if kept.arenas is None else _named("arenas", kept.arenas.arenas),
         "threads": lambda: [(one.tid, one.name or None, None, None, None) for one in kept.threads],
         "holes": lambda: None if kept.holes is None else list(map(_hole_row, kept.holes.holes)),
@@ -98,9 +100,12 @@ def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gath
         if known is not None:
             found.tables[name] = small(table_of(name), known)
     blocks = kept.blocks
-    if "blocks" in wanted and blocks is not None and look.columns is not None:
+    if blocks is not None and look.columns is not None:
         known_blocks = _Blocks(look.columns, blocks.allocators, [None, *blocks.types])
-        found.tables["blocks"] = known_blocks.blocks
+        if "blocks" in wanted:
+            found.tables["blocks"] = known_blocks.blocks
+        if "objects" in wanted and look.columns.offsets:
+            found.tables["objects"] = known_blocks.objects
     if not found.tables:
         raise UsageError(f"the snapshot does not have {', '.join(sorted(wanted))}: export the process, or the core")
     return found
@@ -223,14 +228,7 @@ class _Maker:
         return _finding_rows(self._lines, self.words)
 
     def _mappings(self) -> Rows:
-        rows, pages = [], self.heap.target.pages
-        for one in self.heap.target.mappings:
-            resident, swapped = one.rss, one.swap
-            if resident is None and pages is not None:
-                counted = pages.count(one.start, one.end)
-                resident, swapped = counted.resident, counted.swapped
-            rows.append((one.start, one.end, one.size, one.perms, one.offset, one.path or None, resident, swapped))
-        return rows
+        return _named("mappings", mappings(self.heap.target))
 
     def _arenas(self) -> Rows:
         return _named("arenas", arenas(self.heap).arenas)

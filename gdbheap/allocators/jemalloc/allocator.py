@@ -121,8 +121,7 @@ class JemallocLibraries(SeveralAllocators):
     def damage(self) -> list[Damage]:
         """What was damaged in extents; one that is not as its class says may be just getting it from a thread."""
         unfit = self.store.unfit
-        passing = bool(unfit) and self._inside.excuses(len(unfit))
-        found = [caught(found, CAUGHT) if passing else Damage.of(found) for found in unfit]
+        found = [caught(row, CAUGHT) if self._is_passing else Damage.of(row) for row in unfit] if unfit else []
         return [*map(Damage.of, self.store.damage), *found]
 
     @cached_property
@@ -244,20 +243,30 @@ class JemallocLibraries(SeveralAllocators):
     def _inside(self) -> Inside:
         return Inside.of(self, [root.module for root in self.roots], FUNCTIONS)
 
+    @cached_property
+    def _slabs_off(self) -> int:
+        """How many slabs say something else than their class or their bitmap."""
+        return len(self.store.miscounted) + len(self.store.unfit)
+
+    @cached_property
+    def _is_passing(self) -> bool:
+        """Whether threads inside jemalloc may have left what is off: each one slab or one bin of a cache half changed,
+        the few extents that it splits or makes one of several, and those that it gives back together, which lead to
+        each other."""
+        moving = self.store.moving
+        return self._inside.excuses(max(self._slabs_off, moving.bins, -(-moving.lists // EXTENTS_AT_ONCE)))
+
     def check(self) -> Looked:
-        """Every extent was looked at when it was read. A thread inside jemalloc leaves one slab or one bin of a cache
-        half changed, the few extents that it splits or makes one of several, and those that it gives back together,
-        which lead to each other."""
+        """Every extent was looked at when it was read."""
         store, known, inside = self.store, {damage.address for damage in self.damage}, self._inside
         off = [found for found in (*store.miscounted, *store.unfinished) if found.address not in known]
-        moving, counts = store.moving, len(store.miscounted) + len(store.unfit)
-        passing = inside.excuses(max(counts, moving.bins, -(-moving.lists // EXTENTS_AT_ONCE)))
-        self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
-        if (off or store.unfit) and passing:
+        self.damage.extend(caught(found, CAUGHT) if self._is_passing else Damage.of(found) for found in off)
+        if (off or store.unfit) and self._is_passing:
+            moving = store.moving
             self._around.note(
                 f"{CAUGHT}: {inside} may be just changing extents, a slab or a cache ({moving.extents} extents "
                 f"without a class or a lasting state, {moving.both} blocks both cached and free, {moving.astray} "
-                f"entries of caches that lead to no block, {counts} slabs whose count is off)"
+                f"entries of caches that lead to no block, {self._slabs_off} slabs whose count is off)"
             )
         elif inside.is_sure:
             self._around.note(

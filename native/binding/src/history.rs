@@ -97,19 +97,14 @@ pub struct BlockColumns(Arc<history::BlockColumns>);
 
 #[pymethods]
 impl BlockColumns {
+    /// `columns`: addresses, far, sizes, large, kinds, holders, offsets. Raises ValueError where they are not of one length.
     #[new]
-    fn new(
-        counts: Vec<u64>,
-        addresses: Vec<u8>,
-        far: Vec<u8>,
-        sizes: Vec<u8>,
-        large: Vec<u8>,
-        kinds: Vec<u8>,
-        holders: Vec<u8>,
-    ) -> BlockColumns {
-        let (types, offsets) = (Vec::new(), Vec::new());
+    fn new(counts: Vec<u64>, columns: [Vec<u8>; 7]) -> PyResult<BlockColumns> {
+        let [addresses, far, sizes, large, kinds, holders, offsets] = columns;
+        let types = Vec::new();
         let all = history::BlockColumns { counts, addresses, far, sizes, large, kinds, holders, offsets, types };
-        BlockColumns(Arc::new(all))
+        all.count().map_err(raised)?;
+        Ok(BlockColumns(Arc::new(all)))
     }
 
     /// Its rows, at most `most` at a time; `objects`: only those with living objects. Raises ValueError where the columns do
@@ -182,6 +177,11 @@ impl BlockColumns {
     #[getter]
     fn holders<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.holders)
+    }
+
+    #[getter]
+    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.offsets)
     }
 }
 

@@ -8,7 +8,7 @@
 //! - `holders`: u16, 0 where no single one is known, u16::MAX for what nothing leads to, or the place of the holder among those
 //!   that were asked about plus one; empty where nobody asked.
 //! - `offsets`: u8, how far into its block the object begins; 0 for what is no living object. Empty where that is not known:
-//!   files do not keep it.
+//!   older files do not keep it.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -217,7 +217,7 @@ impl BlockColumns {
     }
 
     /// How many blocks there are. An error where the columns are not of one length: they come from a file.
-    pub(crate) fn count(&self) -> Result<usize> {
+    pub fn count(&self) -> Result<usize> {
         let sum = self.counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count)).ok_or_else(damaged)?;
         let count = usize::try_from(sum).map_err(|_| damaged())?;
         let is_wrong = |(length, width): &(usize, usize)| count.checked_mul(*width) != Some(*length);

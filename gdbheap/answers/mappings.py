@@ -1,0 +1,38 @@
+"""Every mapping of a target, with what of it is in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.target.target import Target
+
+__all__ = ["MappingRow", "mappings"]
+
+
+@dataclass(frozen=True)
+class MappingRow:
+    """From ``start`` to ``end`` (exclusive); ``path``: its file, or the kernel's name for it. ``resident`` and
+    ``swapped`` in bytes, None where that is not known."""
+
+    start: int
+    end: int
+    size: int
+    perms: str
+    offset: int
+    path: str | None
+    resident: int | None
+    swapped: int | None
+
+
+def mappings(target: Target) -> list[MappingRow]:
+    """Ascending. What is resident comes from smaps, else from pagemap."""
+    rows, pages = [], target.pages
+    for one in target.mappings:
+        resident, swapped = one.rss, one.swap
+        if resident is None and pages is not None:
+            counted = pages.count(one.start, one.end)
+            resident, swapped = counted.resident, counted.swapped
+        rows.append(
+            MappingRow(one.start, one.end, one.size, one.perms, one.offset, one.path or None, resident, swapped)
+        )
+    return rows
