@@ -34,7 +34,7 @@ $(VENV)/built: $(SOURCES) | setup
 demo: build
 	@scripts/demo.sh
 
-test: build
+test: setup
 	@scripts/test.sh
 
 lint: build

@@ -2,11 +2,12 @@
 # The checks that run no target: ruff (check and format), mypy --strict, cargo fmt, cargo clippy, the core's own tests.
 #
 # A tool that this machine cannot offer (Debian's rustc-web has neither rustfmt nor clippy) is skipped by name and counted.
+# `lint.sh python` and `lint.sh rust` run those of one language; those of Rust need no .venv.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 VENV=${VENV:-.venv}
-BIN=$(cd "$VENV/bin" && pwd)
+language=${1:-both}
 passed=0
 skipped=0
 
@@ -40,22 +41,37 @@ check_types() {
         MYPYPATH=build/lint:tests "$BIN/mypy" --strict -p support -p harm -p fuzz -p images -p reference
 }
 
-PYO3_PYTHON=$BIN/python
-export PYO3_PYTHON
+check_python() {
+    BIN=$(cd "$VENV/bin" && pwd)
+    check "ruff check" "$BIN/ruff" check -q .
+    check "ruff format" "$BIN/ruff" format -q --check .
+    check "mypy --strict" check_types
+}
 
-check "ruff check" "$BIN/ruff" check -q .
-check "ruff format" "$BIN/ruff" format -q --check .
-check "mypy --strict" check_types
-if cargo fmt --version >/dev/null 2>&1; then
-    check "cargo fmt" cargo fmt --manifest-path native/Cargo.toml --all --check
-else
-    skip "cargo fmt" "this cargo has no rustfmt"
-fi
-if cargo clippy --version >/dev/null 2>&1; then
-    check "cargo clippy" cargo clippy -q --manifest-path native/Cargo.toml --workspace --all-targets -- -D warnings
-else
-    skip "cargo clippy" "this cargo has no clippy"
-fi
-# The binding has no tests of its own: Python's are.
-check "cargo test" cargo test -q --manifest-path native/Cargo.toml --package gdbheap-core
+check_rust() {
+    PYO3_PYTHON=$(find_python)
+    export PYO3_PYTHON
+    if cargo fmt --version >/dev/null 2>&1; then
+        check "cargo fmt" cargo fmt --manifest-path native/Cargo.toml --all --check
+    else
+        skip "cargo fmt" "this cargo has no rustfmt"
+    fi
+    if cargo clippy --version >/dev/null 2>&1; then
+        check "cargo clippy" cargo clippy -q --manifest-path native/Cargo.toml --workspace --all-targets -- -D warnings
+    else
+        skip "cargo clippy" "this cargo has no clippy"
+    fi
+    # The binding has no tests of its own: Python's are.
+    check "cargo test" cargo test -q --manifest-path native/Cargo.toml --package gdbheap-core
+}
+
+case $language in
+    python) check_python ;;
+    rust) check_rust ;;
+    both)
+        check_python
+        check_rust
+        ;;
+    *) say "lint.sh [python|rust]"; exit 2 ;;
+esac
 say "checks: $passed passed, $skipped skipped"

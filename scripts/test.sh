@@ -5,6 +5,17 @@
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
-scripts/lint.sh
+# The release build of one crate keeps one core busy for minutes; the checks of Rust take another.
+mkdir -p build
+scripts/lint.sh rust >build/lint-rust.log 2>&1 &
+checks=$!
+trap 'kill "$checks" 2>/dev/null || true' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+"${MAKE:-make}" build
+wait "$checks" || { cat build/lint-rust.log; exit 1; }
+trap - EXIT INT TERM
+cat build/lint-rust.log
+scripts/lint.sh python
 scripts/packages.sh few || say "the tests that need these packages are skipped"
 exec "${VENV:-.venv}/bin/python" -m pytest --numprocesses=auto --dist=loadfile --in-turn tests "$@"

@@ -282,6 +282,7 @@ def test_ones_own_process_is_permitted(nobody: list[str]) -> None:
         assert sum(line["resident"] for line in answer["ledger"] if line["parent"] is None) == answer["rss"]["bytes"]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["kernel core", "gcore"])
 def test_a_truncated_core(form: str, victim: programs.Running) -> None:
     """It is answered as far as it goes: status 1, a damage entry, a warning; with a table and as JSON."""

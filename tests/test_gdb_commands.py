@@ -56,6 +56,7 @@ def attached(target: Running) -> list[str]:
     return ["-p", str(target.pid)]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.in_turn("form", 1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["stripped", "unstripped"])

@@ -238,6 +238,7 @@ def test_endless_stack(size: int, cores: dict[str, Path], tmp_path: Path) -> Non
         check(noun, path, (0, 1, 5))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_arena_that_ends_within_a_pool(name: str, cores: dict[str, Path], rng: random.Random, tmp_path: Path) -> None:
     """The address up to which an arena was carved is damaged, in the highest one or another."""

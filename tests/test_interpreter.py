@@ -99,6 +99,7 @@ def test_on_another_malloc(release: str, name: str, rng: random.Random, tmp_path
         check(str(target.pid), tmp_path)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("release", since("3.6"))
 def test_without_any_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
     """Where no allocator of CPython's is found, as in a build without pymalloc, only the pools are unknown.

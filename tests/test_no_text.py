@@ -202,6 +202,7 @@ def test_every_command_and_option_is_tried() -> None:
         assert not missing, (noun, missing)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["process", "gcore"])
 def test_no_command_shows_contents(form: str, token: str, tmp_path: Path) -> None:
     """All commands on one Heap, as gdb keeps it: with contents first, of which then nothing may be left."""

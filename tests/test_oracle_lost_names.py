@@ -52,6 +52,7 @@ def copied(release: str, folder: Path) -> tuple[list[str], dict[str, str], Path 
     return [found.executable], {"LD_LIBRARY_PATH": str(folder)}, copy
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("release", RELEASES)
 def test_names_without_the_interpreter(release: str, rng: random.Random, tmp_path: Path) -> None:
     """At least 99 % of all objects have their type's name, none another type's, and no buffer is lost."""

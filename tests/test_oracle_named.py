@@ -48,6 +48,7 @@ def test_nearly_all_is_named(workload: Workload, rng: random.Random, tmp_path: P
         assert stop.unclassified <= MAX_UNCLASSIFIED * stop.blocks, stop
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_tables_in_the_middle_of_resizing(kind: str, rng: random.Random, tmp_path: Path) -> None:
     """A table to which only a register leads has a name too."""

@@ -68,6 +68,7 @@ def share_of(figures: dict[str, object]) -> tuple[object, int, int]:
     return figures["arenas"], sum(used for _, used in rows), sum(size * used for size, used in rows)
 
 
+@pytest.mark.cases(1)
 @releases
 def test_every_reachable_object(release: str, rng: random.Random, tmp_path: Path) -> None:
     """Of each interpreter, isolated or sharing the main one's pools: as of a single one."""
