@@ -133,6 +133,12 @@ def pytest_report_header() -> str:
     return f"random seed: {SEED} (repeat with GDBHEAP_SEED={SEED})"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def seeded(request: pytest.FixtureRequest) -> None:
+    """Seed what draws without ``rng``, as fixtures of a module do."""
+    random.seed(f"{SEED} {request.node.nodeid}")
+
+
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> random.Random:
     """Return a generator whose numbers depend on this run's seed and the test's name, not on the order of the tests."""

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.following import code, following, patched, told_of
-from support.programs import Running, c_program, gdbheap, running
+from support.following import Follower, code, following, patched, told_of
+from support.programs import PATIENCE, Running, c_program, gdbheap, running
 from support.tracepoints import beside_readable_format, why_not
 from support.users import own_process, run_as, unprivileged
 
 from gdbheap.answers.growth import Cost, Growth, counted
 from gdbheap.report.growth import render
 from gdbheap.report.style import Style
+from gdbheap.target.procfs import STATE, stat_fields
 
 NO_GROWTH = {"grown": 0, "gone": 0, "stacks": 0}
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -65,6 +66,16 @@ def by_id(answer: dict[str, Any]) -> dict[str, tuple[int, int]]:
 def by_stack(answer: dict[str, Any]) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return {names of frames: (calls, bytes)}."""
     return {tuple(frame["name"] for frame in row["frames"]): (row["calls"], row["bytes"]) for row in answer["stacks"]}
+
+
+def suspend(follower: Follower) -> None:
+    """Stop a command, and wait until each of its threads has stopped."""
+    tasks = Path(f"/proc/{follower.process.pid}/task")
+    follower.process.send_signal(signal.SIGSTOP)
+    deadline = time.monotonic() + PATIENCE
+    while any(stat_fields((task / "stat").read_bytes())[STATE] != "T" for task in tasks.iterdir()):
+        assert time.monotonic() < deadline, "it does not stop"
+        time.sleep(0.001)
 
 
 def all_calls(answer: dict[str, Any]) -> int:
@@ -152,7 +163,7 @@ def test_lost(rng: random.Random, tmp_path: Path) -> None:
         target.go_on()
         whole = follower.answer()
     with running(command, tmp_path) as target, told_of(target.pid) as follower:
-        follower.process.send_signal(signal.SIGSTOP)
+        suspend(follower)
         target.go_on()
         follower.process.send_signal(signal.SIGCONT)
         answer = follower.answer()

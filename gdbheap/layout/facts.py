@@ -16,7 +16,7 @@ class Fact:
 
 
 class Facts:
-    """The facts of one target in the order in which they were found; a name is stated once."""
+    """The facts of one target; a name is stated once."""
 
     def __init__(self) -> None:
         self._facts: dict[str, Fact] = {}
@@ -31,5 +31,5 @@ class Facts:
         self._facts.update({fact.fact: fact for fact in others.all()})
 
     def all(self) -> list[Fact]:
-        """Every fact, in order."""
-        return list(self._facts.values())
+        """Return every fact by name, in an order that does not depend on what was asked before."""
+        return sorted(self._facts.values(), key=lambda fact: fact.fact.casefold())

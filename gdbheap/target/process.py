@@ -29,6 +29,8 @@ from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE = 0, 1, 2, 3
 FILE_LIMIT = 400
 SPARE_BYTES = 16 << 20
+# Shared memory of at most this size is copied too; half of what is spare is for it.
+MAX_SHARED_COPY = SPARE_BYTES // 2
 UNCOLLECTED = (
     "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
 )
@@ -154,12 +156,12 @@ class Process(Target):
         self.threads = [self._thread(registers) for registers in self._standing]
 
     def _capture(self, room: Room | None) -> None:
-        """Copy what is private, if it fits, and let go the process, or the copy that it is read from."""
+        """Copy the private memory and small shared mappings, if they fit, and let go the process or its clone."""
         holder = self._holder
         if room is None or holder is None or self.refusal is not None:
             return
-        private = [(m.start, m.end) for m in self.mappings if m.private and is_readable(m)]
-        self.is_copied = self.space.capture(private, room)
+        copied, shared = ranges_to_copy(self.mappings)
+        self.is_copied = self.space.capture(copied, room, shared, self._folder.path("mem"))
         if self.is_copied and isinstance(holder, Stop):
             holder.release()
             self.stopped_seconds = holder.seconds
@@ -170,6 +172,8 @@ class Process(Target):
     def cut_short(self) -> str | None:
         """Said when the process was let go before all was read that the answer needed."""
         holder = self._holder
+        if holder is not None and self.is_copied and self.space.is_shared_lost:
+            return "the process ended before its shared memory was read: what leads through shared memory is missing"
         if holder is None or not holder.missed:
             return None
         if isinstance(holder, Frozen):
@@ -177,8 +181,6 @@ class Process(Target):
                 "the copy was killed while it was read, as it is when memory runs out: what had not been read by then"
                 " is missing, and damage is not listed, because it may be no more than that"
             )
-        if self.is_copied and not holder.expired:
-            return "the process was let go when its own memory had been copied: what it shares is missing"
         if not holder.expired:
             return None
         return (
@@ -351,6 +353,27 @@ class MappedFiles:
 def is_readable(mapping: Mapping) -> bool:
     """Whether bytes of it can be read from outside: the kernel's own data pages cannot, though they say ``r``."""
     return mapping.readable and not mapping.path.startswith(UNREADABLE)
+
+
+def ranges_to_copy(mappings: Iterable[Mapping]) -> tuple[Ranges, Ranges]:
+    """Return what to copy while a process is stopped, and the shared memory to read later, both ascending.
+
+    All private memory is copied, and of shared memory the smallest mappings, at most MAX_SHARED_COPY bytes together.
+    Others go on writing to shared memory whether or not this process is stopped."""
+    readable = [mapping for mapping in mappings if is_readable(mapping)]
+    copied = [mapping for mapping in readable if mapping.private]
+    later: list[Mapping] = []
+    left = MAX_SHARED_COPY
+    for mapping in sorted((mapping for mapping in readable if not mapping.private), key=lambda mapping: mapping.size):
+        left -= mapping.size
+        (copied if left >= 0 and not is_device(mapping) else later).append(mapping)
+    ranges = [sorted((mapping.start, mapping.end) for mapping in group) for group in (copied, later)]
+    return ranges[0], ranges[1]
+
+
+def is_device(mapping: Mapping) -> bool:
+    """Whether a device may be behind the mapping, whose memory may change by being read."""
+    return mapping.path.startswith("/dev/") and not mapping.path.startswith(("/dev/shm/", "/dev/zero"))
 
 
 def executable(folder: ProcessFolder) -> str | None:

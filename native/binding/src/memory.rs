@@ -286,10 +286,24 @@ impl Space {
         self.0.covers(address.0, size)
     }
 
-    /// Copies those bytes into `room`, from where they are read afterwards: the process may be let go. False, with
-    /// nothing changed, where the room is too small or the process was let go meanwhile.
-    fn capture(&self, py: Python<'_>, ranges: Vec<Range>, room: &Room) -> PyResult<bool> {
-        watched(py, None, |watcher| self.0.capture(watcher, &ranges, room.0.clone()))
+    /// Copies those bytes into `room`, from where they are read afterwards: the process may be let go. Memory in `shared`
+    /// is read through the file `mem` (the process's /proc/PID/mem) from then on. False, with nothing changed, where the
+    /// room is too small or the process was let go meanwhile.
+    fn capture(
+        &self,
+        py: Python<'_>,
+        ranges: Vec<Range>,
+        room: &Room,
+        shared: Vec<Range>,
+        mem: &str,
+    ) -> PyResult<bool> {
+        watched(py, None, |watcher| self.0.capture(watcher, &ranges, room.0.clone(), &shared, mem))
+    }
+
+    /// Whether the process ended after it was copied, before its shared memory was read as far as it was asked for.
+    #[getter]
+    fn is_shared_lost(&self) -> bool {
+        self.0.is_shared_lost()
     }
 
     /// The machine that it was made with.

@@ -2,6 +2,9 @@
 
 use crate::error::{Cancelled, Result};
 use crate::work::{Control, Task};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 const PIECE: u64 = 1 << 20;
@@ -111,6 +114,48 @@ impl Capture {
         // SAFETY: the run lies in the room, which lives as long as this.
         buffer[..size].copy_from_slice(unsafe { std::slice::from_raw_parts(from as *const u8, size) });
         Some(size)
+    }
+}
+
+/// Memory that the process shares and that was not copied. Stopping one of its writers would not hold it still, so it is
+/// read while the process runs.
+pub(crate) struct SharedMemory {
+    /// `/proc/PID/mem`: its descriptor belongs to this process alone, whoever gets the number later.
+    pub(crate) mem: File,
+    /// Ascending, disjoint.
+    pub(crate) ranges: Vec<(u64, u64)>,
+    /// An address that could be read while the process was stopped.
+    pub(crate) witness: u64,
+    lost: AtomicBool,
+}
+
+impl SharedMemory {
+    pub(crate) fn new(mem: File, ranges: Vec<(u64, u64)>, witness: u64) -> SharedMemory {
+        SharedMemory { mem, ranges, witness, lost: AtomicBool::new(false) }
+    }
+
+    /// Fills the prefix of `buffer` that can be read; its length, or None where `address` is not in these ranges.
+    pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
+        let index = self.ranges.partition_point(|(_, end)| *end <= address);
+        let (_, end) = self.ranges.get(index).filter(|(start, _)| *start <= address)?;
+        let size = ((end - address).min(buffer.len() as u64)) as usize;
+        let mut done = 0;
+        while done < size {
+            match self.mem.read_at(&mut buffer[done..size], address + done as u64) {
+                Ok(got) if got > 0 => done += got,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+        if done < size && !matches!(self.mem.read_at(&mut [0], self.witness), Ok(1)) {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        Some(done)
+    }
+
+    /// Whether the process ended before all that was asked for had been read.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
     }
 }
 

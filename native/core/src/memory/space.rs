@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Missing, Result};
 use crate::machine::{Machine, PageSize};
-use crate::memory::capture::{Capture, Room};
+use crate::memory::capture::{Capture, Room, SharedMemory};
 use crate::memory::gate::Gate;
 use crate::memory::pages::{Pages, PRESENT, SWAPPED};
 use crate::work::{Task, Watcher};
@@ -86,6 +86,7 @@ pub struct Space {
     origin: Origin,
     read: AtomicU64,
     copy: OnceLock<Capture>,
+    uncopied: OnceLock<SharedMemory>,
 }
 
 impl Space {
@@ -141,12 +142,17 @@ impl Space {
     fn origin_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         match &self.origin {
             Origin::Nothing => 0,
-            Origin::Process { .. } => match self.copy.get().and_then(|copy| copy.fill(address, buffer)) {
-                Some(got) => got,
-                None => self.live_bytes(address, buffer),
-            },
+            Origin::Process { .. } => {
+                self.copied_bytes(address, buffer).unwrap_or_else(|| self.live_bytes(address, buffer))
+            }
             Origin::Remote(source) => source.read(address, buffer).min(buffer.len()),
         }
+    }
+
+    /// The prefix of `buffer` that needs no stopped process; None before it was copied, and where nothing of it was.
+    fn copied_bytes(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
+        let copied = self.copy.get()?.fill(address, buffer);
+        copied.or_else(|| self.uncopied.get()?.fill(address, buffer))
     }
 
     /// The prefix of `buffer` that was read while the process stood.
@@ -287,7 +293,8 @@ impl Space {
             return Err(Error::invalid("segments overlap"));
         }
         let opened: std::io::Result<Vec<File>> = files.iter().map(File::open).collect();
-        Ok(Space { machine, segments, files: opened?, origin, read: AtomicU64::new(0), copy: OnceLock::new() })
+        let (copy, uncopied) = (OnceLock::new(), OnceLock::new());
+        Ok(Space { machine, segments, files: opened?, origin, read: AtomicU64::new(0), copy, uncopied })
     }
 }
 
@@ -386,12 +393,30 @@ impl Space {
     }
 
     /// Copies the bytes of `ranges` (ascending, disjoint) that would have to come from the process into `room`, from where
-    /// they are read afterwards: the process may be let go. False, with nothing changed, where the room is too small or
-    /// the process was let go meanwhile.
-    pub fn capture(&self, watcher: &dyn Watcher, ranges: &[(u64, u64)], room: Arc<Room>) -> Result<bool> {
+    /// they are read afterwards: the process may be let go. `shared`: memory that is not copied, and is read by way of
+    /// `mem` (the process's `/proc/PID/mem`) afterwards. False, with nothing changed, where the room is too small or the
+    /// process was let go meanwhile.
+    pub fn capture(
+        &self,
+        watcher: &dyn Watcher,
+        ranges: &[(u64, u64)],
+        room: Arc<Room>,
+        shared: &[(u64, u64)],
+        mem: &str,
+    ) -> Result<bool> {
+        let (parts, mem) = (self.live_parts(ranges), File::open(mem));
         let read = |address: u64, buffer: &mut [u8]| self.live_bytes(address, buffer);
-        let copy = Capture::take(&self.task(watcher, None), &self.live_parts(ranges), room, read)?;
-        Ok(copy.is_some_and(|copy| self.was_in_time() && self.copy.set(copy).is_ok()))
+        let copy = Capture::take(&self.task(watcher, None), &parts, room, read)?;
+        let Some(copy) = copy.filter(|_| self.was_in_time()) else { return Ok(false) };
+        if let (Ok(mem), Some((witness, _))) = (mem, parts.first()) {
+            let _ = self.uncopied.set(SharedMemory::new(mem, self.live_parts(shared), *witness));
+        }
+        Ok(self.copy.set(copy).is_ok())
+    }
+
+    /// Whether the process ended before its shared memory had been read as far as it was asked for.
+    pub fn is_shared_lost(&self) -> bool {
+        self.uncopied.get().is_some_and(SharedMemory::is_lost)
     }
 
     /// How many bytes were read so far.

@@ -1,0 +1,61 @@
+"""Memory that a process shares, after the process was let go: small mappings were copied, large ones are read then."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from support import programs
+from support.nouns import GRAPHS
+
+from gdbheap.errors import Fault
+from gdbheap.target.process import MAX_SHARED_COPY, stopped
+
+PAGE, LARGE = 4096, MAX_SHARED_COPY + 4096
+
+
+@contextlib.contextmanager
+def neighbours(size: int) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """Yield a process, and where it shares memory, beside its private mappings."""
+    command = programs.python_program("stripped", "neighbours", size)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            places = json.loads(process.stdout.readline())
+            assert places, "nothing is shared"
+            yield process, places
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("size", [PAGE, LARGE], ids=["small", "large"])
+def test_answers_are_whole(size: int) -> None:
+    """A read that runs on from private into shared memory leaves nothing missing."""
+    with neighbours(size) as (process, _):
+        for noun in GRAPHS:
+            assert not programs.ask(noun, str(process.pid))["warnings"], noun
+
+
+@pytest.mark.parametrize("size", [PAGE, LARGE], ids=["small", "large"])
+def test_after_the_stop(size: int) -> None:
+    """Each word is what the program wrote, the last ones too, while the process runs."""
+    with neighbours(size) as (process, places), stopped(process.pid, copies=True) as target:
+        assert target.is_copied and programs.tracer(process.pid) == 0
+        found = {at: (target.space.word(at), target.space.word(at + size - 8)) for at in places}
+        assert found == {at: (at, at + 1) for at in places}
+        assert target.cut_short is None
+
+
+def test_a_process_that_ends() -> None:
+    """Private memory can still be read, large shared memory cannot, and the answer says so."""
+    with neighbours(LARGE) as (process, places), stopped(process.pid, copies=True) as target:
+        process.kill()
+        process.wait()
+        private = next(mapping for mapping in target.mappings if mapping.private and mapping.writable)
+        assert len(target.space.read(private.start, PAGE)) == PAGE and target.cut_short is None
+        with pytest.raises(Fault):
+            target.space.word(places[-1])
+        assert target.cut_short is not None and "ended" in target.cut_short
