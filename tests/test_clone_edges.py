@@ -22,6 +22,8 @@ from gdbheap.errors import Fault
 from gdbheap.target.cloning import cloned
 
 SECONDS = 20
+# Each moment of a copy is tried, over many runs.
+ROUNDS = 40 if os.environ.get("GDBHEAP_THOROUGH") else 10
 # Listens and accepts; at SIGUSR1 closes the connection, which it watches by epoll, and says what epoll still tells.
 SERVER = """
 import select, signal, socket, sys
@@ -176,7 +178,7 @@ def test_told_to_stop_at_that_moment(rng: random.Random) -> None:
     with started(programs.interpreter_of("stripped"), "-I", "-c", "import signal; signal.pause()") as target:
         time.sleep(0.2)
         task = Path(f"/proc/{target.pid}")
-        for _ in range(40):
+        for _ in range(ROUNDS):
             sender = threading.Timer(rng.uniform(0, 0.004), os.kill, (target.pid, signal.SIGSTOP))
             sender.start()
             try:
