@@ -1,8 +1,7 @@
-"""Write the manual page, the completions of bash, zsh and fish, and the help that gdb has before it loads gdbheap, from the
-declarations that the parsers use.
+"""Write the manual page, the completions of bash, zsh and fish, and the help that gdb has before it loads gdbheap.
 
-With --write they are put in place, by their paths below packaging/; without it their paths and texts are printed. Run it with the Python
-that gdbheap is installed in.
+They come from the declarations that the parsers use. With --write they are put in place, by their paths below
+packaging/; without it their paths and texts are printed. Run it with the Python that gdbheap is installed in.
 """
 
 from __future__ import annotations

@@ -22,18 +22,22 @@ program, of libpython and of libc first, and then attaches: the process is stopp
 Example:
   {prefix} attach 1234"""
 FUNCTIONS = {
-    "heap_block": """$heap_block(ADDR): where the block of the heap that holds ADDR begins, as malloc() returned it; 0
+    "heap_block": """
+$heap_block(ADDR): where the block of the heap that holds ADDR begins, as malloc() returned it; 0
 without one.
 
 Example: x/4gx $heap_block($rdi)""",
-    "heap_size": """$heap_size(ADDR): the bytes of the block of the heap that holds ADDR, with its header; 0 if none does.
+    "heap_size": """
+$heap_size(ADDR): the bytes of the block of the heap that holds ADDR, with its header; 0 if none does.
 
 Example: break consume if $heap_size(buffer) > 1 << 20""",
-    "heap_type": """$heap_type(ADDR): what the block in use that holds ADDR is, as 'heap at' says: the type of an object,
+    "heap_type": """
+$heap_type(ADDR): what the block in use that holds ADDR is, as 'heap at' says: the type of an object,
 whose part it is, or what its bytes look like; "(none)" if none in use holds it.
 
 Example: break consume if $_streq($heap_type(item), "app.Session")""",
-    "heap_owner": """$heap_owner(ADDR): how a variable, a thread or a library's data leads to the block in use that holds ADDR, as
+    "heap_owner": """
+$heap_owner(ADDR): how a variable, a thread or a library's data leads to the block in use that holds ADDR, as
 'heap at --path' says; "(none)" if none in use holds it. At each stop the first question reads all references.
 
 Example: print $heap_owner(item)""",
@@ -57,4 +61,4 @@ def _parts() -> Iterator[tuple[str, str]]:
         yield noun, help_text(command, f"{PREFIX} {noun}".strip())
     yield ATTACH, ATTACH_HELP
     for name, text in FUNCTIONS.items():
-        yield f"${name}", text
+        yield f"${name}", text.strip()

@@ -1,4 +1,4 @@
-"""Root acts in another user's folders with that user's rights, so that no link there leads it where the user may not go."""
+"""Root acts in another user's folders with that user's rights: no link there leads it where the user may not go."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FAILED = 1
 
 
 def as_user(uid: int, act: Callable[[], str]) -> str:
-    """Return what ``act`` returns in a child that has the rights of the user ``uid``, and no others. All that it needs is
-    imported already. Raises GdbheapError, also for one that it raises."""
+    """Return what ``act`` returns in a child with the rights of the user ``uid`` and no others. Raises GdbheapError,
+    also for one that it raises. The child may not be able to import anything: ``act`` needs nothing more."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

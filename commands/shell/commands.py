@@ -10,6 +10,7 @@ from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.parser import wants_help
 from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
+from gdbheap.environment import given
 from gdbheap.errors import UsageError
 from gdbheap.report.style import style_for
 
@@ -105,7 +106,7 @@ def _install(words: list[str]) -> str:
         )
     if words not in ([], ["--remove"]):
         raise UsageError(f"gdbheap install: unrecognized arguments: {' '.join(words)} (only --remove is known)")
-    return remove() if words else install()
+    return remove(given()) if words else install(given())
 
 
 # What the shell does itself, without a question about memory.

@@ -22,9 +22,10 @@ MARK = "# gdbheap: 'gdbheap install --remove' takes out this line and the next o
 OURS = ("python ", "directory ")
 # A gdb may be older than what is installed, embed an older Python, or outlive it.
 LINE = (
-    'python (lambda file, os, sys: sys.version_info < (3, 9) or (eval(compile(open(file, "rb").read(), file, "exec"), {})'
-    ' if os.path.isfile(file) else gdb.write("gdbheap: " + file + " is gone; gdbheap install --remove takes out the line of'
-    ' gdbinit that names it\\n", gdb.STDERR)))({path}, __import__("os"), __import__("sys"))'
+    "python (lambda file, os, sys: sys.version_info < (3, 9) or "
+    '(eval(compile(open(file, "rb").read(), file, "exec"), {}) if os.access(file, os.R_OK) else gdb.write('
+    '"gdbheap: there is no " + file + ": gdbheap install --remove takes out the line of gdbinit that names it\\n", '
+    'gdb.STDERR)))({path}, __import__("os"), __import__("sys"))'
 )
 ROOT = 0
 NEW_MODE = 0o644
@@ -49,13 +50,13 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
     return found
 
 
-def install(environment: Mapping[str, str] = os.environ) -> str:
+def install(environment: Mapping[str, str]) -> str:
     """Add the line, once; one that another installation left is replaced. Returns the sentence to print. Raises
     GdbheapError."""
     return _with_rights_of_the_home(environment, lambda: _install(environment))
 
 
-def remove(environment: Mapping[str, str] = os.environ) -> str:
+def remove(environment: Mapping[str, str]) -> str:
     """Take the line out again, also from a file that gdb has stopped reading since. Returns the sentence to print.
     Raises GdbheapError."""
     return _with_rights_of_the_home(environment, lambda: _remove(environment))
@@ -95,7 +96,9 @@ def _check_installation() -> None:
     for path in (START, *START.parents):
         owner = path.stat().st_uid
         if owner not in (ROOT, os.geteuid()):
-            raise NotPermitted(f"{path} belongs to user {owner}, whose files this user's gdb should not run at each start")
+            raise NotPermitted(
+                f"{path} belongs to user {owner}, whose files this user's gdb should not run at each start"
+            )
 
 
 def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], str]) -> str:

@@ -1,5 +1,6 @@
-"""What gdb runs: ``gdbheap``, the script of ``gdb -x gdbheap``, and ``start.py``, which a line in gdbinit names. ``gdbheap
-install`` has gdb look for scripts in this folder, so that it holds nothing else but the help of the commands."""
+"""What gdb runs: ``gdbheap``, the script of ``gdb -x gdbheap``, and ``start.py``, which a line in gdbinit names.
+
+``gdbheap install`` has gdb look for scripts in this folder, so that it holds nothing else but the commands' help."""
 
 from __future__ import annotations
 

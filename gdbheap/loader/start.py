@@ -1,8 +1,7 @@
-"""What gdb runs at its start, by the line that ``gdbheap install`` writes: commands and functions that load gdbheap when
-the first of them is used, and not before.
+"""What gdb runs at its start, by the line that ``gdbheap install`` writes: commands that load gdbheap when one is used.
 
-It imports nothing of gdbheap, defines everything from ``help.txt``, and stays silent, except about a file ``gdbheap`` in
-the current folder: gdb would run that one for ``-x gdbheap``. The script ``gdbheap`` beside it does the loading."""
+It imports nothing of gdbheap, defines everything from ``help.txt``, and stays silent, except about a file ``gdbheap``
+in the current folder: gdb would run that one for ``-x gdbheap``. The script ``gdbheap`` beside it does the loading."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import gdb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
 
 # Also where gdb itself runs this file, or a link to it.
@@ -35,7 +34,9 @@ class Start:
         self.folder, self.had_target = FOLDER, False
         self._table: Any = None
         is_ours = older is not None and HEAP in older.prefixes
-        self.prefixes = [prefix for prefix in PREFIXES if prefix == GDBHEAP or is_ours or not _is_taken(prefix)]
+        self.prefixes: list[str] = [
+            prefix for prefix in PREFIXES if prefix == GDBHEAP or is_ours or not _is_taken(prefix)
+        ]
         self._first_line = ""
 
     @property
@@ -122,7 +123,8 @@ class Function(gdb.Function):
 
     def invoke(self, *args: gdb.Value) -> int | str:
         """Return the answer. Raises gdb.GdbError with one line."""
-        return self._start.load().functions[self._name](args)
+        answer: int | str = self._start.load().functions[self._name](args)
+        return answer
 
 
 def _is_taken(name: str) -> bool:
@@ -152,7 +154,10 @@ def _begin() -> None:
     if older is None or (not older.is_loaded and older.folder != FOLDER):
         _let_gdb_look()
         fresh = Start(older)
-        fresh.define()
+        try:
+            fresh.define()
+        except OSError as error:
+            gdb.write(f"gdbheap: not loaded: {error}: install it again\n", gdb.STDERR)
         setattr(gdb, "gdbheap_start", fresh)  # noqa: B010
 
 
