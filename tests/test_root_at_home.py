@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from support.programs import GDBHEAP, PATIENCE
 from support.users import NOBODY, installed
+from test_docs import script
 
 from gdbheap import environment
 from gdbheap.loader import FOLDER, START
@@ -266,3 +267,18 @@ def test_debians_command_is_isolated() -> None:
     first = (ROOT / "packaging" / "debian" / "gdbheap.py").read_text().splitlines()[0]
     assert first == "#!/usr/bin/python3 -I"
     assert installed("gdbheap") == FOLDER.parent
+
+
+def test_requirements_are_locked() -> None:
+    """What packages bring is what setup.py asks for, in one version with a hash, and all of them install it so."""
+    from packaging.requirements import Requirement
+
+    call = script("requirements").keywords((ROOT / "setup.py").read_text(encoding="utf-8"))
+    lines = (ROOT / "packaging" / "requirements.txt").read_text(encoding="utf-8").splitlines()[1:]
+    found = [re.fullmatch(r"([\w.-]+)==([\w.]+) --hash=sha256:[0-9a-f]{64}", line) for line in lines]
+    versions = {line[1]: line[2] for line in found if line is not None}
+    wanted = [Requirement(text) for text in call["install_requires"]]
+    assert len(versions) == len(lines) == len(wanted)
+    assert all(versions.get(one.name, "") in one.specifier for one in wanted)
+    for name in ("debian/rules", "Containerfile"):
+        assert "--require-hashes" in (ROOT / "packaging" / name).read_text()
