@@ -14,6 +14,7 @@ from support.programs import GDBHEAP, PATIENCE, Running, c_program, running
 from support.users import NOBODY, installed
 
 pytestmark = needs_gdb
+ROOT = Path(__file__).resolve().parent.parent
 EVIL = "EVIL"
 # As gdb's own commands, which -x runs in a file without an ending.
 PLANTED = f"echo {EVIL}\\n\n"
@@ -99,6 +100,7 @@ def test_nothing_is_imported_before_it_is_used(target: Running, environment: dic
         (["-ex", "print 1"], 0),
         (["-ex", "print nosuch"], 1),
         (["--version"], 0),
+        (["-ex", "he print"], 0),
         (["-p", "0", "-ex", "print 1"], 0),
         (["-ex", "heap"], 4),
         (["-p", str(2**22 + 1), "-ex", "heap"], 4),
@@ -169,6 +171,20 @@ def test_another_extension(order: str, target: Running, tmp_path: Path) -> None:
     assert [document["command"] for document in documents(done)] == ["heap arenas"]
     clash, wrong = own_lines(done)
     assert "another extension" in clash and wrong.startswith("gdbheap: unrecognized")
+
+
+def test_what_packages_leave_for_gdb(tmp_path: Path, environment: dict[str, str]) -> None:
+    """The file of the Debian package, and the image's link, do what the line in gdbinit does; without it, nothing."""
+    text = (ROOT / "packaging" / "debian" / "gdbinit.py").read_text()
+    there, gone, link = (tmp_path / f"{name}.py" for name in ("there", "gone", "link"))
+    there.write_text(text.replace('"/usr/lib/gdbheap/gdbheap/loader', f'"{script().parent}'))
+    gone.write_text(text.replace("/usr/lib/gdbheap", "/usr/lib/gone"))
+    link.symlink_to(script().parent / "start.py")
+    for path in (there, link):
+        done = gdb(["-nx", "-batch", "-x", str(path), "-ex", "help heap holes", "-ex", LOADED], environment)
+        assert "--min=SIZE: " in done.stdout and "LOADED []" in done.stdout, done.stderr
+    done = gdb(["-nx", "-batch", "-x", str(gone), "-ex", "print 6 * 7"], environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "$1 = 42\n", "")
 
 
 def descriptor_of(path: Path) -> int:

@@ -71,9 +71,9 @@ def _install(environment: Mapping[str, str]) -> str:
         new += "\n"
     new += f"{MARK}\n{LINE.replace('{path}', ascii(str(START)))}\n"
     if new == old:
-        return f"{path} already has gdb know the commands of {FOLDER.parent}: gdb -p PID -ex heap"
+        return f"{path} already has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap"
     _write(path, new)
-    return f"{path} now has gdb know the commands of {FOLDER.parent}: gdb -p PID -ex heap"
+    return f"{path} now has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap"
 
 
 def _remove(environment: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ HEAP, GDBHEAP = PREFIXES = ("heap", "gdbheap")
 # In help.txt: what begins a part, and the place of the prefix.
 PART, PREFIX = "\f", "{prefix}"
 FUNCTION = "$"
+HELP_IN_SHORT = "he"
 WINDOW, LAYOUT = "heap", "tui new-layout heap src 1 heap 2 status 0 cmd 1"
 
 
@@ -51,6 +52,9 @@ class Start:
         for part in parts[1:]:
             name, _, text = part.partition("\n")
             self._define(name, text.rstrip("\n"))
+        if HEAP in self.prefixes and not _is_taken(HELP_IN_SHORT):
+            # It has been enough for 'help', and would be for 'heap' too now.
+            gdb.execute(f"alias -a {HELP_IN_SHORT} = help", to_string=True)
         if hasattr(gdb, "register_window_type"):
             try:
                 gdb.register_window_type(WINDOW, lambda window: self.load().window(window))
