@@ -26,7 +26,7 @@ _given: dict[str, str] | None = None
 
 
 def is_borrowed() -> bool:
-    """Whether our rights are not of the user whose environment this may be: sudo, set-uid, capabilities of a file."""
+    """Return whether our rights may not be those of the user whose variables these are (sudo, set-uid programs)."""
     sudo = os.environ.get("SUDO_UID", "")
     if sudo.isdigit() and int(sudo) != os.geteuid():
         return True

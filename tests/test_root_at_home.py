@@ -106,6 +106,15 @@ def test_install_does_not_leave_the_home(kind: str, places: tuple[Path, Path]) -
     assert done.returncode != 0 and len(done.stderr.splitlines()) == 1 and done.stdout == ""
 
 
+def test_install_does_not_wait(places: tuple[Path, Path]) -> None:
+    """A pipe in the place of gdbinit is refused at once."""
+    home, _ = places
+    os.mkfifo(home / ".gdbinit")
+    os.chown(home / ".gdbinit", NOBODY, NOBODY)
+    done = gdbheap({"HOME": str(home)}, "install")
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "is no gdbinit" in done.stderr
+
+
 def test_install_writes_through_a_users_own_link(places: tuple[Path, Path]) -> None:
     """As those do who keep their settings elsewhere: the link stays, what it leads to is written, and removed again."""
     home, _ = places

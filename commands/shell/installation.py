@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,7 @@ LINE = (
     'gdb.STDERR)))({path}, __import__("os"), __import__("sys"))'
 )
 ROOT = 0
-NEW_MODE = 0o644
+NEW_MODE, LARGEST = 0o644, 1 << 20
 WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -102,7 +103,7 @@ def _check_installation() -> None:
 
 
 def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], str]) -> str:
-    """What ``act`` returns. Root acts with the rights of the user whose home it is. Raises GdbheapError."""
+    """Return what ``act`` returns. Root acts with the rights of the user whose home it is. Raises GdbheapError."""
     others = {owner for path in _candidates(environment) for owner in _owners(path)} - {ROOT}
     if os.geteuid() != ROOT or not others:
         return act()
@@ -113,7 +114,7 @@ def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], s
 
 
 def _owners(path: Path) -> set[int]:
-    """Whose the file and all folders above it are, so far as they exist, as the path is written and where it leads."""
+    """Return the users whose the file and all folders above it are, as the path is written and where it leads."""
     written = Path(os.path.abspath(path))
     leads = Path(os.path.realpath(path))
     found = set()
@@ -142,8 +143,13 @@ def _without(text: str) -> str:
 
 
 def _read(path: Path) -> str:
+    """Return what is in the file, "" without one. Raises GdbheapError, also for what is no file: a pipe would wait."""
     try:
-        return path.read_bytes().decode("utf-8", "surrogateescape")
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+                raise GdbheapError(f"{one_line(path)} is no gdbinit: a file of at most {LARGEST >> 20} MiB")
+            return stream.read().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return ""
     except OSError as error:

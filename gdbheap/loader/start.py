@@ -42,7 +42,7 @@ class Start:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether a command, a function or the window was used."""
+        """Return whether a command, a function or the window was used."""
         return self._table is not None
 
     def define(self) -> None:
@@ -91,7 +91,7 @@ class Start:
             self._table = register(self)
 
     def _see_others(self) -> None:
-        """Another extension may have defined its own ``heap`` after ours."""
+        """Give up ``heap`` where another extension has defined its own after ours, and say so."""
         if HEAP in self.prefixes and not gdb.execute("help heap", to_string=True).startswith(self._first_line):
             self.prefixes.remove(HEAP)
         if HEAP not in self.prefixes:
@@ -132,7 +132,7 @@ class Function(gdb.Function):
 
 
 def _is_taken(name: str) -> bool:
-    """Whether gdb has a command of exactly this name."""
+    """Return whether gdb has a command of exactly this name."""
     return name in gdb.execute("complete " + name, to_string=True).split("\n")
 
 
