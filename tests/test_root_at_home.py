@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.programs import GDBHEAP, PATIENCE
-from support.users import NOBODY, installed
+from support.users import NOBODY, copy_packages, installed
 from test_docs import script
 
 from gdbheap import environment
@@ -150,6 +150,25 @@ def test_install_in_roots_own_home(places: tuple[Path, Path]) -> None:
     own = places[1].parent
     assert gdbheap({"HOME": str(own)}, "install").returncode == 0
     assert (own / ".gdbinit").stat().st_uid == 0
+
+
+def test_another_users_package_stays_out_of_roots_gdbinit(places: tuple[Path, Path]) -> None:
+    """Root's gdb would run at each start what that user may change, also where sudo names this user."""
+    home, victim = places
+    site = home / "site"
+    site.mkdir()
+    copy_packages(site)
+    for path in (site, *site.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    code = (
+        f"import sys; sys.path.insert(0, {str(site)!r}); from gdbheap.commands.shell.main import main; sys.exit(main())"
+    )
+    variables = {**os.environ, "HOME": str(victim.parent), "SUDO_UID": str(NOBODY)}
+    variables.pop("XDG_CONFIG_HOME", None)
+    command = [sys.executable, "-I", "-c", code, "install"]
+    done = subprocess.run(command, env=variables, cwd="/", capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 3 and f"belongs to user {NOBODY}" in done.stderr
+    assert list(victim.parent.iterdir()) == [victim]
 
 
 # What sudo -E leaves in place.

@@ -97,9 +97,8 @@ def _check_installation() -> None:
     for path in (START, *START.parents):
         owner = path.stat().st_uid
         if owner not in (ROOT, os.geteuid()):
-            raise NotPermitted(
-                f"{path} belongs to user {owner}, whose files this user's gdb should not run at each start"
-            )
+            what = "who could change what this user's gdb runs: install gdbheap as this user"
+            raise NotPermitted(f"{path} belongs to user {owner}, {what}")
 
 
 def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], str]) -> str:
