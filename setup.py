@@ -41,7 +41,7 @@ setup(
     package_dir={"gdbheap.commands": "commands"},
     package_data={
         "gdbheap": ["py.typed", "_native.pyi"],
-        "gdbheap.loader": ["gdbheap"],
+        "gdbheap.loader": ["gdbheap", "help.txt"],
         "gdbheap.layout": ["tables/*.json"],
         "gdbheap.report": ["page/*.css", "page/*.js"],
     },

@@ -21,7 +21,7 @@ say "a Debian package of $(basename "$WHEEL")"
 rm -rf build/packaging/deb dist/gdbheap_*.deb
 mkdir -p "$PLACE"
 cp -r packaging/debian "$PLACE/debian"
-cp packaging/licences.txt "$PLACE/"
+cp packaging/licences.txt packaging/requirements.txt "$PLACE/"
 # What it asks for is checked above; the rest of Build-Depends is for those who build elsewhere.
 (cd "$PLACE" && dpkg-buildpackage --build=binary --no-sign -d >../log 2>&1) || { cat build/packaging/deb/log >&2; exit 1; }
 mv build/packaging/deb/*.deb dist/

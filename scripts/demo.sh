@@ -46,4 +46,4 @@ memory_of "$pid"
 
 PATH=$(cd "$VENV/bin" && pwd):$PATH
 run gdbheap install
-run gdb -p "$pid" -batch -x gdbheap -ex "heap" -ex "heap holes --min=1M" -ex "heap pyobjects --top=20"
+run gdb -p "$pid" -batch -ex "heap" -ex "heap holes --min=1M" -ex "heap pyobjects --top=20"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,13 +22,18 @@ def build_requirements(text: str) -> list[str]:
     return list(ast.literal_eval(found.group(1)))
 
 
+def keywords(text: str) -> dict[str, Any]:
+    """Return what the call of setup() in setup.py says of requirements: ``install_requires``, ``extras_require``."""
+    call = next(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and _is_setup(node.func))
+    wanted = ("install_requires", "extras_require")
+    return {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords if keyword.arg in wanted}
+
+
 def package_requirements(text: str) -> list[str]:
     """Return ``install_requires`` and every extra of the call of setup() in setup.py."""
-    call = next(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and _is_setup(node.func))
-    given = {keyword.arg: keyword.value for keyword in call.keywords}
-    extras: dict[str, list[str]] = ast.literal_eval(given["extras_require"])
-    required: list[str] = ast.literal_eval(given["install_requires"])
-    return required + [requirement for extra in extras.values() for requirement in extra]
+    given = keywords(text)
+    required: list[str] = given["install_requires"]
+    return required + [requirement for extra in given["extras_require"].values() for requirement in extra]
 
 
 def _is_setup(function: ast.expr) -> bool:

@@ -1,7 +1,7 @@
-"""Write the manual page and the completions of bash, zsh and fish, from the declarations that the parsers use.
+"""Write the manual page, the completions of bash, zsh and fish, and the help that gdb has before it loads gdbheap.
 
-With --write they are put in place, in packaging/; without it their paths and texts are printed. Run it with the Python
-that gdbheap is installed in.
+They come from the declarations that the parsers use. With --write they are put in place, by their paths below
+packaging/; without it their paths and texts are printed. Run it with the Python that gdbheap is installed in.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 from gdbheap import __version__
+from gdbheap.commands.gdb.help import help_file
 from gdbheap.commands.shell.subjects import Extra
 from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.options import Common, Option, options_of
@@ -43,6 +44,7 @@ def texts() -> dict[str, str]:
         "completion/gdbheap.bash": "".join(bash()),
         "completion/_gdbheap": "".join(zsh()),
         "completion/gdbheap.fish": "".join(fish()),
+        "../gdbheap/loader/help.txt": help_file(),
     }
 
 

@@ -104,7 +104,7 @@ def test_install_writes_what_gdb_reads(existing: str | None, tmp_path: Path) -> 
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert str(expected) in first.stdout and str(expected) in second.stdout
     text = expected.read_bytes()
-    assert text.count(b"\ndirectory ") + text.startswith(b"directory ") == 1
+    assert text.count(b"/loader/start.py") == 1
     untouched = [path for path in places.values() if path != expected and path.exists()]
     assert all(path.read_bytes() == before for path in untouched)
     assert install(environment, "--remove").returncode == 0
@@ -127,13 +127,12 @@ def test_install_refusals(tmp_path: Path) -> None:
         assert done.stdout == "" and len(done.stderr.splitlines()) == 1
 
 
-def test_an_older_installation_is_replaced(tmp_path: Path) -> None:
-    """A line that another environment left is not doubled: gdb would load the first."""
+@pytest.mark.parametrize("line", ["directory /elsewhere/gdbheap/loader", "python elsewhere('/elsewhere')"])
+def test_an_older_installation_is_replaced(line: str, tmp_path: Path) -> None:
+    """What another environment left is not doubled: gdb would load the first."""
     environment = {**home(tmp_path)}
     path = tmp_path / ".gdbinit"
-    text = path.read_text()
-    path.write_text(text.replace("directory ", "directory /elsewhere") + "set confirm off\n")
+    mark, ours = path.read_text().splitlines()
+    path.write_text(f"{mark}\n{line}\nset confirm off\n")
     assert install(environment).returncode == 0
-    lines = path.read_text().splitlines()
-    assert [line.startswith("directory ") for line in lines].count(True) == 1
-    assert "set confirm off" in lines and "/elsewhere" not in path.read_text()
+    assert path.read_text().splitlines() == ["set confirm off", mark, ours]

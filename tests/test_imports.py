@@ -14,7 +14,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 # Each part may import the ones before it. The loader is the folder of the script that gdb runs.
-BEFORE_HEAP = ["_native", "errors", "files", "target", "layout", "allocators", "structures", "graph", "python"]
+BEFORE_HEAP = [
+    "_native",
+    "environment",
+    "errors",
+    "files",
+    "target",
+    "layout",
+    "allocators",
+    "structures",
+    "graph",
+    "python",
+]
 ORDER = [
     *BEFORE_HEAP,
     "heap",
@@ -28,8 +39,8 @@ ORDER = [
     "loader",
     "commands",
 ]
-# The only folder that knows that gdb exists.
-KNOWS_GDB = "commands.gdb."
+# The only folder that knows that gdb exists, and what gdb runs at its start.
+KNOWS_GDB = ("commands.gdb.", "loader.start")
 # Within commands/, what each folder may import besides itself; "command" is a file of one. The list of all commands is
 # a part of its own: it imports them, and they know nothing of it.
 WITHIN = {
@@ -86,7 +97,7 @@ def test_imports_point_left() -> None:
 
 
 def test_one_folder_imports_gdb() -> None:
-    """Nothing outside commands/gdb/ knows that gdb exists."""
+    """Nothing outside commands/gdb/ and what gdb itself runs knows that gdb exists."""
     others = {name: path for name, path in modules().items() if not name.startswith(KNOWS_GDB)}
     found = {name: set(imports(name, path.read_text(encoding="utf-8"))) for name, path in others.items()}
     assert [name for name, dotted in found.items() if any(one.partition(".")[0] == "gdb" for one in dotted)] == []

@@ -307,6 +307,10 @@ def test_files_of_debuginfod(server: str, rng: random.Random, tmp_path: Path, mo
     Server.files[place] = b"\x7fELF and nothing else"
     assert "has the same" not in file_of() and Server.asked == []
     environment["DEBUGINFOD_URLS"] = f"{server}/none {server}"
+    if os.geteuid() != 12345:
+        environment["SUDO_UID"] = "12345"
+        assert "has the same" not in file_of() and Server.asked == [] and not (tmp_path / "cache").exists()
+        del environment["SUDO_UID"]
     assert "has the same" not in file_of() and place in Server.asked
     shutil.rmtree(tmp_path / "cache")
     Server.files[place] = program.read_bytes()

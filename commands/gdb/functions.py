@@ -12,7 +12,7 @@ from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.target.machine import LARGEST_ADDRESS
 
-__all__ = ["address_of", "define"]
+__all__ = ["address_of", "defined"]
 
 # gdb makes no string of what is empty.
 NONE = "(none)"
@@ -32,28 +32,19 @@ def address_of(value: gdb.Value, name: str) -> int:
         raise UsageError(f"{name} is no address: {error}") from None
 
 
-class _Function(gdb.Function):
-    """One function of an address. Its docstring is its help."""
-
-    def __init__(self, name: str, answer: Answer, text: str, ask: Ask) -> None:
-        self.__doc__ = text
-        self._name, self._answer, self._ask = name, answer, ask
-        super().__init__(name)
-
-    def invoke(self, *args: gdb.Value) -> int | str:
-        """Answer. Raises gdb.GdbError with one line."""
-        return self._ask(lambda heap: self._answer(heap, self._address(args)))
-
-    def _address(self, args: Sequence[gdb.Value]) -> int:
-        if len(args) != 1:
-            raise UsageError(f"${self._name} is about one address: ${self._name}(ADDR)")
-        return address_of(args[0], f"what ${self._name} was given")
+def defined(ask: Ask) -> dict[str, Callable[[Sequence[gdb.Value]], int | str]]:
+    """What each function answers to the arguments that it is given; it raises gdb.GdbError with one line."""
+    return {name: _asked(name, answer, ask) for name, answer in FUNCTIONS.items()}
 
 
-def define(ask: Ask) -> None:
-    """Define the functions."""
-    for name, (answer, text) in FUNCTIONS.items():
-        _Function(name, answer, text, ask)
+def _asked(name: str, answer: Answer, ask: Ask) -> Callable[[Sequence[gdb.Value]], int | str]:
+    return lambda args: ask(lambda heap: answer(heap, _address(name, args)))
+
+
+def _address(name: str, args: Sequence[gdb.Value]) -> int:
+    if len(args) != 1:
+        raise UsageError(f"${name} is about one address: ${name}(ADDR)")
+    return address_of(args[0], f"what ${name} was given")
 
 
 def _used(heap: Heap, address: int) -> Block | None:
@@ -87,32 +78,4 @@ def _owner(heap: Heap, address: int) -> str:
     return found.path or (found.owner.what if found.owner is not None else NONE)
 
 
-FUNCTIONS: dict[str, tuple[Answer, str]] = {
-    "heap_block": (
-        _block,
-        """$heap_block(ADDR): where the block of the heap that holds ADDR begins, as malloc() returned it; 0
-without one.
-
-Example: x/4gx $heap_block($rdi)""",
-    ),
-    "heap_size": (
-        _size,
-        """$heap_size(ADDR): the bytes of the block of the heap that holds ADDR, with its header; 0 if none does.
-
-Example: break consume if $heap_size(buffer) > 1 << 20""",
-    ),
-    "heap_type": (
-        _type,
-        """$heap_type(ADDR): what the block in use that holds ADDR is, as 'heap at' says: the type of an object,
-whose part it is, or what its bytes look like; "(none)" if none in use holds it.
-
-Example: break consume if $_streq($heap_type(item), "app.Session")""",
-    ),
-    "heap_owner": (
-        _owner,
-        """$heap_owner(ADDR): how a variable, a thread or a library's data leads to the block in use that holds ADDR, as
-'heap at --path' says; "(none)" if none in use holds it. At each stop the first question reads all references.
-
-Example: print $heap_owner(item)""",
-    ),
-}
+FUNCTIONS: dict[str, Answer] = {"heap_block": _block, "heap_size": _size, "heap_type": _type, "heap_owner": _owner}

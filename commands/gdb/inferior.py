@@ -18,6 +18,7 @@ import gdb
 
 from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import RemoteProcess
+from gdbheap.environment import temporary_folder
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, UsageError, one_line
 from gdbheap.target.core import Core
 from gdbheap.target.debuginfod import fetcher
@@ -218,7 +219,7 @@ def _send_packet(packet: bytes) -> bytes:
 
 def _remote_get(path: str, limit: int) -> bytes:
     """A file of the server through a copy in a temporary file. Raises OSError."""
-    with tempfile.NamedTemporaryFile() as copy:
+    with tempfile.NamedTemporaryFile(dir=temporary_folder()) as copy:
         try:
             gdb.execute(f"remote get {path} {copy.name}", to_string=True)
         except gdb.error as error:

@@ -1,15 +1,19 @@
-"""The command ``heap`` in gdb: registration, one line for every error, and what is kept for one stop."""
+"""What the commands of gdb do: one line for every error, and what is kept for one stop.
+
+gdbheap/loader/start.py has defined them, and loads this when the first of them is used."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import os
+import re
 import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import gdb
 
@@ -20,6 +24,7 @@ from gdbheap.commands.gdb import functions, window
 from gdbheap.commands.gdb.attachment import attach
 from gdbheap.commands.gdb.command_line import completions, split
 from gdbheap.commands.gdb.exit_status import Status
+from gdbheap.commands.gdb.help import ATTACH, OFFERED, attach_help
 from gdbheap.commands.gdb.inferior import CORE, LIVE, Place, build, core_place, place, reread
 from gdbheap.commands.gdb.output import charset, write
 from gdbheap.commands.gdb.server_calls import ServerCalls
@@ -30,7 +35,7 @@ from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS
 from gdbheap.commands.surface.options import Addressed, Called, Common, Filed, MaybeAddressed
 from gdbheap.commands.surface.parser import parse, wants_help
 from gdbheap.commands.surface.progress import shown_for
-from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
+from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.commands.surface.session import (
     Result,
     TargetInfo,
@@ -47,26 +52,21 @@ from gdbheap.python.disclosure import is_hidden, wanted
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.target.process import Process
 
-__all__ = ["CACHE", "register"]
+if TYPE_CHECKING:
+    from gdbheap.loader.start import Start
+
+__all__ = ["CACHE", "Table", "register"]
 
 INTERRUPTED = 1
 LONG_SECONDS = 1.0
-# gdb has one target at a time; commands about two, about other files or about nothing are a shell's.
-OFFERED = {noun: COMMANDS[noun] for noun in COMMANDS if noun not in SHELL_ONLY}
-ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
-
-Usage: {prefix} attach PID
-
-gdb reads symbols while the process is stopped; for a Python that is most of the stop. This reads those of the
-program, of libpython and of libc first, and then attaches: the process is stopped for a third of the time.
-
-Example:
-  {prefix} attach 1234"""
-
+# As 'heap NOUN' stands in answers; where another extension owns 'heap', ours is typed in another way.
+HINT = re.compile(rf"\bheap (?=(?:{'|'.join(filter(None, OFFERED))})\b)")
 
 STATUS = Status()
 T = TypeVar("T")
 CACHE = HeapCache()
+# What commands begin with here.
+_prefix = GDB
 
 
 @contextlib.contextmanager
@@ -96,8 +96,13 @@ def _fault(error: Exception, words: Sequence[str]) -> str:
     return f"a fault of gdbheap ({type(error).__name__}), GDBHEAP_DEBUG=1 shows where{said}"
 
 
+def _as_typed_here(text: str) -> str:
+    return text if _prefix == GDB else HINT.sub(f"{_prefix} ", text)
+
+
 def _fail(message: str, status: int) -> None:
     STATUS.note(status)
+    message = _as_typed_here(message)
     start = "" if message.startswith((GDB, SHELL)) else "gdbheap: "
     raise gdb.GdbError(encodable(start + one_line(message), charset())) from None
 
@@ -226,31 +231,49 @@ def _style(options: Common, info: TargetInfo) -> Style:
     return whole.of_width(columns, bold=whole.bold and bool(gdb.parameter("style enabled")))
 
 
-class _Words(gdb.Command):
-    """A command of gdb whose line is words; asked for help it prints its own."""
+class _Words:
+    """What a command of gdb does whose line is words; asked for help it prints its own."""
 
-    def invoke(self, line: str, from_tty: bool) -> None:
-        """Do what the line says. Raises gdb.GdbError with one line."""
+    noun = ""
+
+    def __init__(self) -> None:
+        self.called = GDB
+
+    def invoke(self, prefix: str, line: str) -> None:
+        """Do what the line says, typed after ``prefix`` and the noun. Raises gdb.GdbError with one line."""
+        self.called = f"{prefix} {self.noun}".strip()
         with _one_line(line.split()):
             words = split(line)
             if wants_help(words):
-                write(f"{self.__doc__}\n")
+                write(f"{self.help}\n")
             else:
                 self.run(words)
+
+    @property
+    def help(self) -> str:
+        """What it prints when it is asked for help; a subclass says."""
+        raise NotImplementedError
 
     def run(self, words: list[str]) -> None:
         """What the command does; a subclass says."""
         raise NotImplementedError
 
+    def complete(self, text: str, word: str) -> list[str]:
+        """What could follow: nothing that is known."""
+        return []
+
 
 class HeapCommand(_Words):
     """One command of gdb, made from its declaration."""
 
-    def __init__(self, command: AnyCommand, prefix: str) -> None:
-        self.command = command
-        self.called = f"{prefix} {command.noun}".strip()
-        self.__doc__ = help_text(command, self.called)
-        super().__init__(self.called, gdb.COMMAND_DATA, prefix=not command.noun)
+    def __init__(self, command: AnyCommand) -> None:
+        super().__init__()
+        self.command, self.noun = command, command.noun
+
+    @property
+    def help(self) -> str:
+        """The declaration's."""
+        return help_text(self.command, self.called)
 
     def run(self, words: list[str]) -> None:
         """Answer, print, and remember the exit status."""
@@ -259,7 +282,8 @@ class HeapCommand(_Words):
         answered = self._answered(options, left)
         seconds = 0.0 if self.command.needs in (FOLLOWED, CALLED) else time.monotonic() - began
         _quiet_end(options)
-        write(present(answered, _style(options, answered.info)) + "\n")
+        text = present(answered, _style(options, answered.info))
+        write((text if options.json else _as_typed_here(text)) + "\n")
         live = answered.info.target.get("kind") == "process"
         if seconds > LONG_SECONDS and live and not options.json:
             write(stood_still(self.command, answered.info.target.get("pid"), seconds), gdb.STDERR)
@@ -305,9 +329,9 @@ class HeapCommand(_Words):
         _place()
         return _address(" ".join(words))
 
-    def complete(self, text: str, word: str | None) -> list[str]:
-        """Options, and the values of --sort. Without ``word`` gdb only asks where words end, and ignores the answer."""
-        return [] if word is None else completions(self.command, text, word)
+    def complete(self, text: str, word: str) -> list[str]:
+        """Options, and the values of --sort."""
+        return completions(self.command, text, word)
 
 
 def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
@@ -364,21 +388,19 @@ def _quiet_end(options: Common) -> None:
 class AttachCommand(_Words):
     """``heap attach PID``."""
 
-    def __init__(self, prefix: str) -> None:
-        self.__doc__ = ATTACH_HELP.format(prefix=prefix)
-        super().__init__(f"{prefix} attach", gdb.COMMAND_RUNNING)
+    noun = ATTACH
+
+    @property
+    def help(self) -> str:
+        """Its own."""
+        return attach_help(self.called.split()[0])
 
     def run(self, words: list[str]) -> None:
         """Attach."""
         if len(words) != 1 or not words[0].isdecimal():
-            raise UsageError("heap attach: which process? heap attach PID")
+            raise UsageError(f"{self.called}: which process? {self.called} PID")
         attach(int(words[0]))
         STATUS.had_target = True
-
-
-def _is_taken(name: str) -> bool:
-    """Whether gdb has a command of exactly this name."""
-    return name in gdb.execute(f"complete {name}", to_string=True).split("\n")
 
 
 def _drop(event: object) -> None:
@@ -407,23 +429,24 @@ def _watch() -> None:
         gdb.events.new_thread.connect(_note_target)
 
 
-_registered: list[HeapCommand] = []
+@dataclass(frozen=True)
+class Table:
+    """What start.py's commands, functions and window do, by noun and by name."""
+
+    commands: dict[str, HeapCommand | AttachCommand]
+    functions: dict[str, Callable[[Sequence[gdb.Value]], int | str]]
+    window: Callable[[gdb.TuiWindow], window.LedgerWindow]
 
 
-def register() -> None:
-    """Define the commands, once. Says so in one line when ``heap`` is taken and ``gdbheap`` is used instead."""
-    if _registered:
-        return
-    prefix = SHELL if _is_taken(GDB) else GDB
-    if prefix != GDB:
-        write(
-            "gdbheap: another extension has the command 'heap'; this one is 'gdbheap', with the same nouns.\n",
-            gdb.STDERR,
-        )
-    _registered.extend(HeapCommand(command, prefix) for command in OFFERED.values())
-    AttachCommand(prefix)
-    functions.define(_evaluated)
-    window.define(_ledger)
-    STATUS.had_target = bool(gdb.selected_inferior().threads())
+def register(start: Start) -> Table:
+    """The table; from now on events of gdb are followed, and a batch ends with our exit status."""
+    global _prefix
+    _prefix = start.prefixes[0]
+    STATUS.had_target = start.had_target or bool(gdb.selected_inferior().threads())
     _watch()
     atexit.register(STATUS.finish)
+    return Table(
+        {**{noun: HeapCommand(command) for noun, command in OFFERED.items()}, AttachCommand.noun: AttachCommand()},
+        functions.defined(_evaluated),
+        lambda shown: window.LedgerWindow(shown, _ledger),
+    )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 import gdb
 
-__all__ = ["define"]
+__all__ = ["LedgerWindow"]
 
 NAME = "heap"
-LAYOUT = f"tui new-layout {NAME} src 1 {NAME} 2 status 0 cmd 1"
 
 
 class LedgerWindow:
@@ -56,11 +54,3 @@ def _columns(width: int) -> int:
     """Of a line: one that fills the window's last column has the cursor on the next line, where its end then breaks
     another one."""
     return max(width - 1, 1)
-
-
-def define(text: Callable[[int], str]) -> None:
-    """Define the window and its layout, where this gdb has windows (since 10)."""
-    if hasattr(gdb, "register_window_type"):
-        with contextlib.suppress(gdb.error, RuntimeError):
-            gdb.register_window_type(NAME, lambda window: LedgerWindow(window, text))
-            gdb.execute(LAYOUT, to_string=True)

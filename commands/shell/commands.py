@@ -10,6 +10,7 @@ from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.parser import wants_help
 from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
+from gdbheap.environment import given
 from gdbheap.errors import UsageError
 from gdbheap.report.style import style_for
 
@@ -87,8 +88,9 @@ def _overview() -> str:
         "",
         *lines,
         "",
-        "'gdbheap NOUN --help' tells more of one. 'gdbheap install' makes 'gdb -p PID -x gdbheap' work in",
-        "any folder; 'gdbheap --gdb-script' prints the path of the script that gdb then loads.",
+        "'gdbheap NOUN --help' tells more of one. 'gdbheap install' has gdb know the same commands in any",
+        "folder: gdb -p PID -ex heap. 'gdbheap --gdb-script' prints the path of the script that loads them",
+        "without an installation: gdb -p PID -x \"$(gdbheap --gdb-script)\" -ex heap.",
         "",
         "Exit status: 0 answered, 1 answered but damaged or partial, 2 wrong usage, 3 not permitted,",
         "4 no such process or not a core, 5 not supported.",
@@ -100,12 +102,13 @@ def _install(words: list[str]) -> str:
 
     if wants_help(words):
         return (
-            "gdbheap install adds gdbheap's folder to gdb's source path in your gdbinit: 'gdb -x gdbheap' then works\n"
-            "in any folder. gdbheap install --remove takes the line out again."
+            "gdbheap install writes one line into your gdbinit, by which gdb knows the commands from its start and\n"
+            "loads them when they are used: gdb -p PID -ex heap. gdbheap install --remove takes the line out again.\n"
+            "As root in the home of another user it acts with the rights of that user."
         )
     if words not in ([], ["--remove"]):
         raise UsageError(f"gdbheap install: unrecognized arguments: {' '.join(words)} (only --remove is known)")
-    return remove() if words else install()
+    return remove(given()) if words else install(given())
 
 
 # What the shell does itself, without a question about memory.

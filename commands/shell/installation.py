@@ -1,21 +1,36 @@
-"""``gdbheap install``: make ``-x gdbheap`` work everywhere, by one line in the gdbinit that gdb reads.
+"""``gdbheap install``: have gdb know the commands from its start, by one line in the gdbinit that gdb reads.
 
-gdb looks a script up on its source path; the line puts the folder of the loader there. gdb 11 and later read the first
-of ``$XDG_CONFIG_HOME/gdb/gdbinit`` (``~/.config`` when it is unset) and ``~/.gdbinit``; gdb 10 reads only the last."""
+The line runs gdbheap/loader/start.py by its full path. gdb 11 and later read the first of
+``$XDG_CONFIG_HOME/gdb/gdbinit`` (``~/.config`` when it is unset) and ``~/.gdbinit``; gdb 10 reads only the last."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Mapping
+import secrets
+import stat
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from gdbheap.errors import GdbheapError, UsageError
-from gdbheap.loader import FOLDER
+from gdbheap.commands.shell.acting import as_user
+from gdbheap.errors import GdbheapError, NotPermitted, UsageError, one_line
+from gdbheap.loader import FOLDER, START
 
 __all__ = ["gdbinit", "install", "remove"]
 
 MARK = "# gdbheap: 'gdbheap install --remove' takes out this line and the next one"
+# What the next one begins with; the second is from installations before start.py.
+OURS = ("python ", "directory ")
+# A gdb may be older than what is installed, embed an older Python, or outlive it.
+LINE = (
+    "python (lambda file, os, sys: sys.version_info < (3, 9) or "
+    '(eval(compile(open(file, "rb").read(), file, "exec"), {}) if os.access(file, os.R_OK) else gdb.write('
+    '"gdbheap: there is no " + file + ": gdbheap install --remove takes out the line of gdbinit that names it\\n", '
+    'gdb.STDERR)))({path}, __import__("os"), __import__("sys"))'
+)
+ROOT = 0
+NEW_MODE, LARGEST = 0o644, 1 << 20
+WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def gdbinit(environment: Mapping[str, str]) -> Path:
@@ -36,22 +51,33 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
     return found
 
 
-def install(environment: Mapping[str, str] = os.environ) -> str:
-    """Add the line, once; a line that an installation elsewhere left is replaced. Returns the sentence to print."""
+def install(environment: Mapping[str, str]) -> str:
+    """Add the line, once; one that another installation left is replaced. Returns the sentence to print. Raises
+    GdbheapError."""
+    return _with_rights_of_the_home(environment, lambda: _install(environment))
+
+
+def remove(environment: Mapping[str, str]) -> str:
+    """Take the line out again, also from a file that gdb has stopped reading since. Returns the sentence to print.
+    Raises GdbheapError."""
+    return _with_rights_of_the_home(environment, lambda: _remove(environment))
+
+
+def _install(environment: Mapping[str, str]) -> str:
     path = gdbinit(environment)
+    _check_installation()
     old = _read(path)
     new = _without(old)
     if new and not new.endswith("\n"):
         new += "\n"
-    new += f"{MARK}\n{_directory_line()}\n"
+    new += f"{MARK}\n{LINE.replace('{path}', ascii(str(START)))}\n"
     if new == old:
-        return f"{path} already has gdb look in {FOLDER}; 'gdb -p PID -x gdbheap' works in any folder."
+        return f"{path} already has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap"
     _write(path, new)
-    return f"{path} now has gdb look in {FOLDER} for scripts; 'gdb -p PID -x gdbheap' works in any folder."
+    return f"{path} now has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap"
 
 
-def remove(environment: Mapping[str, str] = os.environ) -> str:
-    """Take the line out again, also from a file that gdb has stopped reading since. Returns the sentence to print."""
+def _remove(environment: Mapping[str, str]) -> str:
     changed = []
     for path in _candidates(environment):
         old = _read(path)
@@ -64,12 +90,39 @@ def remove(environment: Mapping[str, str] = os.environ) -> str:
     return f"{' and '.join(changed)} no longer mentions gdbheap."
 
 
-def _directory_line() -> str:
-    folder = str(FOLDER)
-    if ":" in folder or "\n" in folder:
-        raise GdbheapError(f"gdb's source path cannot name {folder}: it has a colon or a line break in it")
-    quoted = "".join("\\" + letter if letter in " \t\\\"'" else letter for letter in folder)
-    return f"directory {quoted}"
+def _check_installation() -> None:
+    """Raises GdbheapError where gdb could not read what the line names, or somebody else may change it."""
+    if not os.access(START, os.R_OK):
+        raise NotPermitted(f"user {os.geteuid()} may not read {START}: install gdbheap where that user may")
+    for path in (START, *START.parents):
+        owner = path.stat().st_uid
+        if owner not in (ROOT, os.geteuid()):
+            what = "who could change what this user's gdb runs: install gdbheap as this user"
+            raise NotPermitted(f"{path} belongs to user {owner}, {what}")
+
+
+def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], str]) -> str:
+    """Return what ``act`` returns. Root acts with the rights of the user whose home it is. Raises GdbheapError."""
+    others = {owner for path in _candidates(environment) for owner in _owners(path)} - {ROOT}
+    if os.geteuid() != ROOT or not others:
+        return act()
+    if len(others) > 1:
+        users = " and ".join(map(str, sorted(others)))
+        raise NotPermitted(f"HOME and XDG_CONFIG_HOME lead through folders of users {users}: run this as one of them")
+    return as_user(others.pop(), act)
+
+
+def _owners(path: Path) -> set[int]:
+    """Return the users whose the file and all folders above it are, as the path is written and where it leads."""
+    written = Path(os.path.abspath(path))
+    leads = Path(os.path.realpath(path))
+    found = set()
+    for place in (written, *written.parents, leads, *leads.parents):
+        try:
+            found.add(place.lstat().st_uid)
+        except OSError:
+            continue
+    return found
 
 
 def _without(text: str) -> str:
@@ -80,7 +133,7 @@ def _without(text: str) -> str:
     for line in lines:
         if line.rstrip("\n") == MARK:
             ours = True
-        elif ours and line.startswith("directory "):
+        elif ours and line.startswith(OURS):
             ours = False
         else:
             ours = False
@@ -89,33 +142,45 @@ def _without(text: str) -> str:
 
 
 def _read(path: Path) -> str:
+    """Return what is in the file, "" without one. Raises GdbheapError, also for what is no file: a pipe would wait."""
     try:
-        return path.read_bytes().decode("utf-8", "surrogateescape")
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+                raise GdbheapError(f"{one_line(path)} is no gdbinit: a file of at most {LARGEST >> 20} MiB")
+            return stream.read().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise GdbheapError(f"cannot read {path}: {error.strerror}") from error
+        raise GdbheapError(f"cannot read {one_line(path)}: {error.strerror}") from error
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file in one step; a link keeps leading where it led."""
+    """Replace the file in one step, with its mode; a link keeps leading where it led."""
     target = Path(os.path.realpath(path))
-    fresh = target.with_name(f"{target.name}.gdbheap-{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_bytes(text.encode("utf-8", "surrogateescape"))
-        _keep_owner(target, fresh)
-        fresh.replace(target)
+        mode = target.stat().st_mode & 0o777 if target.exists() else NEW_MODE
+        _replace(target, text.encode("utf-8", "surrogateescape"), mode)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise GdbheapError(f"cannot write {path}: {error.strerror}") from error
+        raise GdbheapError(f"cannot write {one_line(path)}: {error.strerror}") from error
 
 
-def _keep_owner(old: Path, fresh: Path) -> None:
-    """Mode and owner of the file that is replaced: sudo must not take a user's gdbinit away."""
-    if not old.exists():
-        return
-    status = old.stat()
-    fresh.chmod(status.st_mode & 0o7777)
-    with contextlib.suppress(PermissionError):
-        os.chown(fresh, status.st_uid, status.st_gid)
+def _replace(path: Path, data: bytes, mode: int) -> None:
+    """Write a new file under a name that nobody knows before, in the folder as it is now, then rename it. Raises
+    OSError."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fresh = f".gdbheap-{secrets.token_hex(8)}"
+    try:
+        with open(os.open(fresh, WRITING, 0o600, dir_fd=folder), "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fchmod(stream.fileno(), mode)
+            os.fsync(stream.fileno())
+        os.rename(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(fresh, dir_fd=folder)
+        raise
+    finally:
+        os.close(folder)

@@ -94,6 +94,9 @@ def _tell_again(_number: int, _frame: object) -> None:
 
 
 def _run(words: list[str]) -> int:
+    from gdbheap.environment import clean
+
+    clean()
     if words[:1] != READS_ALL:
         return _answered(words)
     from gdbheap.processes import ahead

@@ -6,10 +6,10 @@ stop takes (PTRACE_MODE_ATTACH, ptrace(2))."""
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, NotPermitted
 from gdbheap.target import refusal
 from gdbheap.target.causes import CAP_SYS_PTRACE, KUBERNETES_DEBUG, Facts
@@ -101,7 +101,7 @@ def _general(facts: Facts) -> Iterator[Check]:
         yield _opened("smaps_rollup", f"{PROC}/{SELF}/smaps_rollup", 1)
         yield _opened("pagemap", f"{PROC}/{SELF}/pagemap", 0)
         yield _group(SELF)
-    found = shutil.which("gdb")
+    found = find_program("gdb")
     yield Check("gdb", OK if found else ABSENT, found or "")
 
 

@@ -35,6 +35,7 @@ LIBRARIES = {
 }
 FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib64", "/usr/local/lib")
 LIBC = re.compile(r"libc[.-].*so")
+LDCONFIG = "/sbin/ldconfig"
 LINKER = "/lib64/ld-linux-x86-64.so.2"
 TUNABLE = re.compile(r"(\S+): (\S+) \(min: (\S+), max: (\S+)\)")
 
@@ -113,11 +114,8 @@ def _find(file: str) -> str | None:
 def _known_to_linker(file: str) -> str | None:
     """Where the dynamic linker's cache has it."""
     output = ""
-    path = os.pathsep.join(["/sbin", "/usr/sbin", os.environ.get("PATH", "")])
     with suppress(OSError, subprocess.SubprocessError):
-        output = subprocess.run(
-            ["ldconfig", "-p"], capture_output=True, text=True, timeout=10, env={**os.environ, "PATH": path}
-        ).stdout
+        output = subprocess.run([LDCONFIG, "-p"], capture_output=True, text=True, timeout=10).stdout
     lines = [line.split() for line in output.splitlines()]
     return next((words[-1] for words in lines if words[:1] == [file] and "x86-64" in "".join(words)), None)
 

@@ -1,11 +1,12 @@
-"""The folder of ``gdbheap``, the script that gdb loads. It holds nothing else, because ``gdbheap install`` puts it on
-gdb's source path."""
+"""What gdb runs: ``gdbheap``, the script of ``gdb -x gdbheap``, and ``start.py``, which a line in gdbinit names.
+
+``gdbheap install`` has gdb look for scripts in this folder, so that it holds nothing else but the commands' help."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["FOLDER", "SCRIPT"]
+__all__ = ["FOLDER", "SCRIPT", "START"]
 
 FOLDER = Path(__file__).resolve().parent
-SCRIPT = FOLDER / "gdbheap"
+SCRIPT, START = FOLDER / "gdbheap", FOLDER / "start.py"

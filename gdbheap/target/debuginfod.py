@@ -9,12 +9,13 @@ build-id in the file decides as it does for any other file.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
+
+from gdbheap.environment import find_program, home, trusted
 
 URLS, CACHE = "DEBUGINFOD_URLS", "DEBUGINFOD_CACHE_PATH"
 TOOL = "debuginfod-find"
@@ -31,7 +32,7 @@ def cached(build_id: str) -> list[str]:
     """The files with a build-id in the client's cache."""
     if not _is_build_id(build_id):
         return []
-    paths = (os.path.join(_folder(os.environ), build_id, kind) for kind in KINDS)
+    paths = (os.path.join(_folder(), build_id, kind) for kind in KINDS)
     return [path for path in paths if _is_filled(path)]
 
 
@@ -45,11 +46,11 @@ def _is_filled(path: str) -> bool:
 def fetcher(tell: Callable[[str], object] = lambda name: None) -> Fetch | None:
     """What asks for the file with a build-id and says where it lies then; None where the user has named no server.
     ``tell`` is told of each request before it is made."""
-    urls = [url for url in os.environ.get(URLS, "").split() if url.startswith(("http://", "https://"))]
+    urls = [url for url in trusted(URLS).split() if url.startswith(("http://", "https://"))]
     if not urls:
         return None
     deadline = time.monotonic() + SECONDS
-    tool = shutil.which(TOOL)
+    tool = find_program(TOOL)
 
     def fetch(build_id: str) -> str | None:
         left = min(SECONDS_A_FILE, deadline - time.monotonic())
@@ -65,12 +66,12 @@ def _is_build_id(text: str) -> bool:
     return len(text) > 2 and set(text) <= DIGITS
 
 
-def _folder(environment: Mapping[str, str]) -> str:
+def _folder() -> str:
     """The client's cache, as debuginfod-client-config(7) says."""
-    given = environment.get(CACHE)
+    given = trusted(CACHE)
     if given:
         return given
-    base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    base = trusted("XDG_CACHE_HOME") or os.path.join(home(), ".cache")
     return os.path.join(base, "debuginfod_client")
 
 
@@ -112,7 +113,7 @@ def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
 
 def _keep(read: Callable[[int], bytes], build_id: str, end: float) -> str | None:
     """Write what comes to the cache, whole or not at all."""
-    folder = os.path.join(_folder(os.environ), build_id)
+    folder = os.path.join(_folder(), build_id)
     os.makedirs(folder, exist_ok=True)
     path, size = os.path.join(folder, KINDS[0]), 0
     with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{KINDS[0]}.", delete=False) as file:

@@ -7,11 +7,11 @@ of one. What it writes becomes a file without a name (``unpacking``).
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import IO
 
+from gdbheap.environment import find_program
 from gdbheap.errors import NoTarget, NotPermitted, UsageError, one_line
 from gdbheap.target.unpacking import PIECE, Progress, Unpacked, keep
 
@@ -29,7 +29,7 @@ def dump(match: str, progress: Progress | None = None) -> Unpacked:
     UsageError, GdbheapError where there is no room."""
     if not match or match.startswith("-") or "\0" in match:
         raise UsageError("--coredump: give a process id, a program's name or its path")
-    tool = shutil.which(TOOL)
+    tool = find_program(TOOL)
     if tool is None:
         raise NoTarget(f"there is no {TOOL} here, which finds the cores that systemd keeps: give a core's path")
     command = [tool, "--quiet", "dump", match]

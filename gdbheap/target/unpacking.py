@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from gdbheap import _native
+from gdbheap.environment import trusted
 from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, one_line
 
 PIECE = 1 << 20
@@ -218,7 +219,7 @@ def _filled(piece: bytes) -> Iterator[tuple[int, int]]:
 
 def _open_nameless() -> tuple[str, BinaryIO]:
     """A folder, and a new file in it that has no name. Raises GdbheapError."""
-    chosen = os.environ.get("TMPDIR")
+    chosen = trusted("TMPDIR")
     folders: Sequence[str] = [chosen] if chosen else sorted(FOLDERS, key=_room, reverse=True)
     cause = "none of them can be written"
     for folder in folders:

@@ -16,6 +16,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line
 from gdbheap.files import check_writable, write_text
 from gdbheap.heap import Heap
@@ -71,7 +72,7 @@ class Done:
 def check(actions: Actions) -> None:
     """Before waiting. Raises UsageError for what could not be done when the moment comes."""
     check_writable(os.path.join(actions.folder, "snapshot"))
-    if actions.core and shutil.which(GDB[0]) is None:
+    if actions.core and find_program(GDB[0]) is None:
         raise UsageError("--core needs gdb, which writes it: install gdb")
     if actions.run and shutil.which(actions.run[0]) is None:
         raise UsageError(f"--run: there is no program {one_line(actions.run[0])}")
@@ -192,7 +193,7 @@ def _check_room(pid: int, folder: str) -> None:
 
 def _written_by_gdb(pid: int, path: str, seconds: float | None) -> str | None:
     """None once it is written, else why it is not. gdb is ended when the time is up. Raises OSError."""
-    command = [*GDB, "-p", str(pid), "-ex", f"gcore {os.path.basename(path)}"]
+    command = [find_program(GDB[0]) or GDB[0], *GDB[1:], "-p", str(pid), "-ex", f"gcore {os.path.basename(path)}"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(
         command,

@@ -1,5 +1,7 @@
-#!/usr/bin/python3
-"""The command of the Debian package: gdbheap and what it needs are in a folder of their own."""
+#!/usr/bin/python3 -I
+"""The command of the Debian package: gdbheap and what it needs are in a folder of their own.
+
+No variable of Python's and no folder of a user's has a part in what is imported (-I)."""
 
 import sys
 

@@ -1,9 +1,11 @@
-"""Let `gdb -x gdbheap` find gdbheap's script. gdb reads this file when it starts."""
+"""Let gdb know gdbheap's commands, which load it when they are used. gdb reads this file when it starts."""
 
 import os
+import sys
 
-import gdb
+START = "/usr/lib/gdbheap/gdbheap/loader/start.py"
 
 # After the package's removal this file stays until it is purged.
-if os.path.isdir("/usr/lib/gdbheap/gdbheap/loader"):
-    gdb.execute("directory /usr/lib/gdbheap/gdbheap/loader", to_string=True)
+if os.path.isfile(START) and sys.version_info >= (3, 9):
+    with open(START, "rb") as stream:
+        exec(compile(stream.read(), START, "exec"), {})

@@ -1,0 +1,64 @@
+"""The help of everything that gdb has from gdbheap, as gdbheap/loader/help.txt keeps it. Imports no gdb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
+
+__all__ = ["ATTACH", "OFFERED", "attach_help", "help_file"]
+
+# gdb has one target at a time; commands about two, about other files or about nothing are a shell's.
+OFFERED = {noun: COMMANDS[noun] for noun in COMMANDS if noun not in SHELL_ONLY}
+ATTACH = "attach"
+ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
+
+Usage: {prefix} attach PID
+
+gdb reads symbols while the process is stopped; for a Python that is most of the stop. This reads those of the
+program, of libpython and of libc first, and then attaches: the process is stopped for a third of the time.
+
+Example:
+  {prefix} attach 1234"""
+FUNCTIONS = {
+    "heap_block": """
+$heap_block(ADDR): where the block of the heap that holds ADDR begins, as malloc() returned it; 0
+without one.
+
+Example: x/4gx $heap_block($rdi)""",
+    "heap_size": """
+$heap_size(ADDR): the bytes of the block of the heap that holds ADDR, with its header; 0 if none does.
+
+Example: break consume if $heap_size(buffer) > 1 << 20""",
+    "heap_type": """
+$heap_type(ADDR): what the block in use that holds ADDR is, as 'heap at' says: the type of an object,
+whose part it is, or what its bytes look like; "(none)" if none in use holds it.
+
+Example: break consume if $_streq($heap_type(item), "app.Session")""",
+    "heap_owner": """
+$heap_owner(ADDR): how a variable, a thread or a library's data leads to the block in use that holds ADDR, as
+'heap at --path' says; "(none)" if none in use holds it. At each stop the first question reads all references.
+
+Example: print $heap_owner(item)""",
+}
+PREFIX = "{prefix}"
+
+
+def attach_help(prefix: str) -> str:
+    """Return the help of ``heap attach``, whose first word is ``prefix``."""
+    return ATTACH_HELP.replace(PREFIX, prefix)
+
+
+def help_file() -> str:
+    """Return the text of help.txt: a part for each command by its noun, the one without a noun first, and for each
+    function by its name; gdbheap/loader/start.py puts the prefix in."""
+    return "".join(f"\f{name}\n{text}\n" for name, text in _parts())
+
+
+def _parts() -> Iterator[tuple[str, str]]:
+    for noun, command in OFFERED.items():
+        yield noun, help_text(command, f"{PREFIX} {noun}".strip())
+    yield ATTACH, ATTACH_HELP
+    for name, text in FUNCTIONS.items():
+        yield f"${name}", text.strip()

@@ -1,0 +1,168 @@
+"""What gdb runs at its start, by the line that ``gdbheap install`` writes: commands that load gdbheap when one is used.
+
+It imports nothing of gdbheap, defines everything from ``help.txt``, and stays silent, except about a file ``gdbheap``
+in the current folder: gdb would run that one for ``-x gdbheap``. The script ``gdbheap`` beside it does the loading."""
+
+from __future__ import annotations
+
+import os
+
+import gdb
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# Also where gdb itself runs this file, or a link to it.
+FOLDER = os.path.dirname(os.path.realpath((lambda: None).__code__.co_filename))
+SCRIPT, HELP = os.path.join(FOLDER, "gdbheap"), os.path.join(FOLDER, "help.txt")
+HEAP, GDBHEAP = PREFIXES = ("heap", "gdbheap")
+# In help.txt: what begins a part, and the place of the prefix.
+PART, PREFIX = "\f", "{prefix}"
+FUNCTION = "$"
+HELP_IN_SHORT = "he"
+WINDOW, LAYOUT = "heap", "tui new-layout heap src 1 heap 2 status 0 cmd 1"
+
+
+class Start:
+    """gdbheap in this gdb: its commands and functions, and what they do once it is loaded.
+
+    ``prefixes``: the words that its commands begin with; another extension may own ``heap``. ``had_target``: whether a
+    thread was seen."""
+
+    def __init__(self, older: Start | None) -> None:
+        self.folder, self.had_target = FOLDER, False
+        self._table: Any = None
+        is_ours = older is not None and HEAP in older.prefixes
+        self.prefixes: list[str] = [
+            prefix for prefix in PREFIXES if prefix == GDBHEAP or is_ours or not _is_taken(prefix)
+        ]
+        self._first_line = ""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Return whether a command, a function or the window was used."""
+        return self._table is not None
+
+    def define(self) -> None:
+        """Define everything; nothing of it is imported."""
+        with open(HELP, encoding="utf-8") as stream:
+            parts = stream.read().split(PART)
+        for part in parts[1:]:
+            name, _, text = part.partition("\n")
+            self._define(name, text.rstrip("\n"))
+        if HEAP in self.prefixes and not _is_taken(HELP_IN_SHORT):
+            # It has been enough for 'help', and would be for 'heap' too now.
+            gdb.execute(f"alias -a {HELP_IN_SHORT} = help", to_string=True)
+        if hasattr(gdb, "register_window_type"):
+            try:
+                gdb.register_window_type(WINDOW, lambda window: self.load().window(window))
+                gdb.execute(LAYOUT, to_string=True)
+            except (gdb.error, RuntimeError):
+                pass
+        if hasattr(gdb.events, "new_thread"):
+            gdb.events.new_thread.connect(self._note_target)
+
+    def _define(self, name: str, text: str) -> None:
+        if name.startswith(FUNCTION):
+            Function(self, name[len(FUNCTION) :], text)
+            return
+        self._first_line = self._first_line or text.partition("\n")[0]
+        for prefix in self.prefixes:
+            Command(self, prefix, name, text.replace(PREFIX, prefix))
+
+    def _note_target(self, _event: object) -> None:
+        self.had_target = True
+        gdb.events.new_thread.disconnect(self._note_target)
+
+    def load(self) -> Any:
+        """Load gdbheap, once. Raises gdb.GdbError with one line."""
+        if self._table is None:
+            with open(SCRIPT, encoding="utf-8") as stream:
+                text = stream.read().partition("\npython\n")[2].rpartition("\nend")[0]
+            exec(compile(text, SCRIPT, "exec"), {"_gdbheap_script": SCRIPT})
+        return self._table
+
+    def register(self, register: Callable[[Start], Any]) -> None:
+        """Have the loaded package say what everything does."""
+        if self._table is None:
+            self._see_others()
+            self._table = register(self)
+
+    def _see_others(self) -> None:
+        """Give up ``heap`` where another extension has defined its own after ours, and say so."""
+        if HEAP in self.prefixes and not gdb.execute("help heap", to_string=True).startswith(self._first_line):
+            self.prefixes.remove(HEAP)
+        if HEAP not in self.prefixes:
+            words = "gdbheap: another extension has the command 'heap'; this one is 'gdbheap', with the same nouns.\n"
+            gdb.write(words, gdb.STDERR)
+
+
+class Command(gdb.Command):
+    """One command. Its docstring is its help; it loads gdbheap when it is typed, or its options are completed."""
+
+    def __init__(self, start: Start, prefix: str, noun: str, text: str) -> None:
+        self.__doc__ = text
+        self._start, self._prefix, self._noun = start, prefix, noun
+        kind = gdb.COMMAND_RUNNING if noun == "attach" else gdb.COMMAND_DATA
+        super().__init__((prefix + " " + noun).strip(), kind, prefix=not noun)
+
+    def invoke(self, line: str, from_tty: bool) -> None:
+        """Do what the line says. Raises gdb.GdbError with one line."""
+        self._start.load().commands[self._noun].invoke(self._prefix, line)
+
+    def complete(self, text: str, word: str | None) -> list[str]:
+        """Return what could follow. Without ``word`` gdb only asks where words end, and ignores the answer."""
+        return [] if word is None else self._start.load().commands[self._noun].complete(text, word)
+
+
+class Function(gdb.Function):
+    """One convenience function. Its docstring is its help."""
+
+    def __init__(self, start: Start, name: str, text: str) -> None:
+        self.__doc__ = text
+        self._start, self._name = start, name
+        super().__init__(name)
+
+    def invoke(self, *args: gdb.Value) -> int | str:
+        """Return the answer. Raises gdb.GdbError with one line."""
+        answer: int | str = self._start.load().functions[self._name](args)
+        return answer
+
+
+def _is_taken(name: str) -> bool:
+    """Return whether gdb has a command of exactly this name."""
+    return name in gdb.execute("complete " + name, to_string=True).split("\n")
+
+
+def _look_here() -> None:
+    """Warn of a file that gdb would run for ``-x gdbheap``, in one line."""
+    if os.path.isfile("gdbheap") and not os.path.samefile("gdbheap", SCRIPT):
+        words = "gdbheap: '-x gdbheap' runs the file 'gdbheap' of this folder; 'gdb -p PID -ex heap' never does.\n"
+        gdb.write(words, gdb.STDERR)
+
+
+def _let_gdb_look() -> None:
+    """Put our folder on the source path, for ``-x gdbheap``. It cannot name a folder with a colon in it."""
+    if ":" not in FOLDER:
+        quoted = "".join("\\" + letter if letter in " \t\\\"'" else letter for letter in FOLDER)
+        gdb.execute("directory " + quoted, to_string=True)
+
+
+def _begin() -> None:
+    """Define everything, once for each installation: the last one counts, until one is loaded."""
+    older = getattr(gdb, "gdbheap_start", None)
+    if older is None:
+        _look_here()
+    if older is None or (not older.is_loaded and older.folder != FOLDER):
+        _let_gdb_look()
+        fresh = Start(older)
+        try:
+            fresh.define()
+        except OSError as error:
+            gdb.write(f"gdbheap: not loaded: {error}: install it again\n", gdb.STDERR)
+        setattr(gdb, "gdbheap_start", fresh)  # noqa: B010
+
+
+_begin()
