@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROCESSES
-from gdbheap.commands.surface.options import Several, number_or_all, switch, under_seccomp, valued
+from gdbheap.commands.surface.options import Several, number_or_all, switch, under_seccomp, user_name, valued
+from gdbheap.commands.surface.progress import tell
 from gdbheap.commands.surface.session import TargetInfo
 from gdbheap.errors import UsageError, one_line
 from gdbheap.report.json import document, text_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gdbheap.report.metrics import Now
     from gdbheap.report.prometheus import Address, Server
     from gdbheap.target.process import Preparation
+    from gdbheap.target.procfs import ProcessFolder
     from gdbheap.target.programs import Programs
     from gdbheap.watching.looks import Looks
     from gdbheap.watching.memory import GroupMemory
@@ -124,7 +126,8 @@ class Options(Several):
         parse_duration,
     )  # fmt: skip
     count: int = valued(
-        "--count", "N", "how often to act in all (the default is 1; 0 or 'all': no end)", 1,
+        "--count", "N", "how often to act, of --name on processes of each user (the default is 1; 0 or 'all': no end)",
+        1,
         number_or_all("how often to act: a number, or 'all'"),
     )  # fmt: skip
     again: float = valued(
@@ -172,6 +175,7 @@ class _Watch:
         self.watcher = Watcher(programs, wanted, _group(options), self.looks)
         self.prepared: dict[int, Preparation] = {}
         self.failed = self.ended = 0
+        self._is_warned = False
         self.style = style_for(None, options.exact, None)
         # From here on it may be asked.
         self.server = _server(options, self._now)
@@ -207,7 +211,7 @@ class _Watch:
             event = self._event(happening)
             if event is not None:
                 self._tell(event)
-            if self.bounds.used_up and self.server is None:
+            if self.server is None and self.bounds.is_used_up(self._users()):
                 return "count"
         return "ended"
 
@@ -218,6 +222,7 @@ class _Watch:
             return self._acted(happening)
         if happening.kind == "began" and pid is not None:
             self._prepare(pid)
+            self._warn_of_users()
             limits = self._limits()
             return Event("began", time.time(), pid, happening.name, limits=limits)
         if happening.kind in ("unseen", "missed"):
@@ -225,6 +230,7 @@ class _Watch:
             return Event(happening.kind, time.time(), pid, happening.name, errors=[happening.reason])
         self.ended += happening.kind == "ended"
         self.prepared.pop(pid or 0, None)
+        self.bounds.forget(pid or 0)
         return Event(happening.kind, time.time(), pid, happening.name, group=happening.group)
 
     def _acted(self, happening: Happening) -> Event | None:
@@ -233,16 +239,17 @@ class _Watch:
         pid, cause = happening.pid, happening.cause
         if pid is None or cause is None:
             return None
-        errors = self.watcher.watched[pid].errors if cause.kind == MEMORY_ERROR else None
+        one = self.watcher.watched[pid]
+        errors = one.errors if cause.kind == MEMORY_ERROR else None
         standing = errors.standing() if errors is not None else []
         try:
-            if not self.bounds.allow(pid, time.monotonic()):
+            if not self.bounds.allow(pid, time.monotonic(), None if self.watcher.cgroup else one.user):
                 return None
             self.looks.give_way()
             now = time.time()
             stack = errors.stack() if errors is not None else []
             prepared = errors.preparation if errors is not None else self.prepared.get(pid)
-            done = act(self.actions, pid, happening.name, cause, prepared, standing)
+            done = act(self.actions, one.folder, happening.name, cause, prepared, standing)
         finally:
             if errors is not None:
                 errors.go_on()
@@ -253,6 +260,19 @@ class _Watch:
             done.partial, done.run, stack=stack,
         )  # fmt: skip
 
+    def _users(self) -> set[int | None]:
+        """Whose processes may still be acted on; of a group that is watched as a whole it is not asked."""
+        return {None} if self.watcher.cgroup else {one.user for one in self.watcher.watched.values()}
+
+    def _warn_of_users(self) -> None:
+        """Once, where a name means processes of several users, and nobody said which."""
+        users = {one.user for one in self.watcher.watched.values()}
+        if self.options.name is None or self.options.user is not None or self._is_warned or len(users) < 2:
+            return
+        self._is_warned = True
+        names = one_line(", ".join(sorted(map(user_name, users))))
+        tell(f"--name means processes of {len(users)} users ({names}): --user=NAME watches those of one", anyway=True)
+
     def _prepare(self, pid: int) -> None:
         """Read what a stop needs that can be read before; where memory runs out there is no time for it."""
         from gdbheap.errors import GdbheapError
@@ -261,7 +281,7 @@ class _Watch:
         if not self.options.at_oom or len(self.prepared) >= PREPARED:
             return
         try:
-            self.prepared[pid] = preparation = Preparation(pid)
+            self.prepared[pid] = preparation = Preparation(self.watcher.watched[pid].folder)
             preparation.load_files()
         except (GdbheapError, OSError):
             self.prepared.pop(pid, None)
@@ -328,7 +348,7 @@ def _server(options: Options, now: Callable[[], Now]) -> Server | None:
 def _answer(programs: Programs, options: Options) -> Event:
     _check(programs, options)
     for pid in programs.pids:
-        _check_process(pid)
+        _check_process(programs.folder(pid))
     return _Watch(programs, options).run()
 
 
@@ -355,16 +375,15 @@ def _check(programs: Programs, options: Options) -> None:
         raise UsageError("gdbheap watch: do what? --no-snapshot leaves --heap, --core or --run")
 
 
-def _check_process(pid: int) -> None:
+def _check_process(folder: ProcessFolder) -> None:
     """Raises NoTarget for one that is not there, NotPermitted for one that could not be looked into."""
     from gdbheap.target import refusal
 
-    folder = refusal.open_folder(pid)
     refusal.check(folder)
     try:
         os.close(os.open(folder.path("mem"), os.O_RDONLY))
     except OSError as error:
-        raise refusal.explain(pid, error) from None
+        raise refusal.explain(folder, error) from None
 
 
 def _render(shown: Shown[Event, Options]) -> str:
