@@ -200,7 +200,11 @@ class LocalProcess:
 
 def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Plan:
     """How places of a process are patched. Raises NotPermitted, Unsupported."""
-    pid, status = running.pid, running.folder.status()
+    pid = running.pid
+    try:
+        status = running.folder.status()
+    except OSError as error:
+        raise refusal.explain(running.folder, error) from None
     if status.get("Seccomp", "0") != "0" and not seccomp:
         raise NotPermitted(
             f"process {pid} runs under a seccomp filter, which may refuse the signal by which its threads are seen, or"

@@ -368,9 +368,11 @@ def executable(folder: ProcessFolder) -> str | None:
 def elf_candidates(folder: ProcessFolder, exe: str | None, mapping: Mapping) -> list[str]:
     """Where the ELF file behind a mapping may be found, the path that lasts longest first.
 
-    A deleted file is still behind its mapping.
+    Paths below ``/proc`` end with the process. A deleted file is still behind its mapping.
     """
     paths = seen_paths(folder, mapping.path.removesuffix(DELETED))
+    if _is_same(mapping.path, mapping):
+        paths.insert(0, mapping.path)
     if mapping.path == exe:
         paths.append(folder.path("exe"))
     return [*paths, map_file(folder, mapping)]
