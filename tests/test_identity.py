@@ -191,11 +191,21 @@ def test_found_by_name(target: Swapped) -> None:
 # Commands that go on for long.
 
 
+def swap_behind(target: Swapped, command: int) -> None:
+    """Take the id away while the command does not look."""
+    os.kill(command, signal.SIGSTOP)
+    wait_for(lambda: Path(f"/proc/{command}/stat").read_text().rpartition(")")[2].split()[0] == "T", "it runs on")
+    try:
+        target.swap()
+    finally:
+        os.kill(command, signal.SIGCONT)
+
+
 def watched(target: Swapped, folder: Path, *words: str) -> list[dict[str, Any]]:
     """Return all events of a watch from whose process the id is taken away, until it ends by itself."""
     with watching(str(target.pid), *words, f"--output={folder}") as watch:
         watch.event("began")
-        target.swap()
+        swap_behind(target, watch.process.pid)
         out, err = watch.process.communicate(timeout=PATIENCE)
     assert watch.process.returncode == 0, err
     return [json.loads(line) for line in out.splitlines()]
@@ -259,7 +269,7 @@ def test_record(target: Swapped, words: tuple[str, ...]) -> None:
         assert process.stdout is not None
         while f"{target.pid}," not in process.stdout.readline():
             assert process.poll() is None
-        target.swap()
+        swap_behind(target, process.pid)
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
 
