@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import sys
 import time
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 NAME = "gdbheap watch"
+HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
 # What is needed for a stop without delay is kept ready for this many processes.
 PREPARED = 4
 HIGHEST_PRIORITY = -20
@@ -73,6 +75,15 @@ def _address(text: str) -> Address:
     from gdbheap.report.prometheus import address_of
 
     return address_of(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names of hosts, as they stand in an address for a browser, without the port. Raises ValueError."""
+    names = tuple(text.split(","))
+    for name in names:
+        if not HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a host: as metrics.example.org, without a port")
+    return names
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -138,6 +149,10 @@ class Options(Several):
         "--prometheus", "[HOST]:PORT", "show what is measured to Prometheus, at this port, and go on when it has acted"
         " --count times. Without HOST to this machine only; with 0.0.0.0 or an address to whoever can reach it", None,
         _address,
+    )  # fmt: skip
+    prometheus_host: tuple[str, ...] = valued(
+        "--prometheus-host", "NAME", "answer also those who call it by this name, or by these (a comma between them);"
+        " by its addresses and as localhost it may be called anyway", (), _names,
     )  # fmt: skip
     look_every: float | None = valued(
         "--look-every", "DURATION", "how often to look at each process for --prometheus; it is stopped while its"
@@ -342,7 +357,7 @@ def _server(options: Options, now: Callable[[], Now]) -> Server | None:
         return None
     from gdbheap.report.prometheus import Server
 
-    return Server(options.prometheus, now)
+    return Server(options.prometheus, now, options.prometheus_host)
 
 
 def _answer(programs: Programs, options: Options) -> Event:
@@ -367,6 +382,8 @@ def _check(programs: Programs, options: Options) -> None:
             "gdbheap watch: a process that is followed for --on-memory-error cannot be looked at besides: add"
             " --look-every=0, which leaves RSS for --prometheus"
         )
+    if options.prometheus_host and options.prometheus is None:
+        raise UsageError("gdbheap watch: --prometheus-host is for --prometheus")
     if options.look_every is not None and options.prometheus is None:
         raise UsageError("gdbheap watch: --look-every is for --prometheus")
     if options.on_memory_error and options.core:
