@@ -286,7 +286,7 @@ class _Watch:
             return
         self._is_warned = True
         names = one_line(", ".join(sorted(map(user_name, users))))
-        tell(f"--name means processes of {len(users)} users ({names}): --user=NAME watches those of one", anyway=True)
+        tell(f"--name means processes of {len(users)} users ({names}): --user=USER watches those of one", anyway=True)
 
     def _prepare(self, pid: int) -> None:
         """Read what a stop needs that can be read before; where memory runs out there is no time for it."""

@@ -367,7 +367,7 @@ def test_watch_warns_of_users(tmp_path: Path, rng: random.Random) -> None:
                     watch.event("began")
                 watch.process.send_signal(signal.SIGTERM)
                 err = watch.rest()
-            assert err.count("--user=NAME") == expected, err
+            assert err.count("--user=USER") == expected, err
             assert not expected or f"2 users ({UNNAMED}, root)" in err
 
 

@@ -15,7 +15,7 @@ from gdbheap.target import refusal
 from gdbheap.target.cloning import cloned
 from gdbheap.target.core import Core
 from gdbheap.target.process import Process, stopped
-from gdbheap.target.procfs import ProcessFolder
+from gdbheap.target.procfs import Named
 
 __all__ = ["Kept"]
 
@@ -33,7 +33,7 @@ class Kept:
         self._held = ExitStack()
         self._heap: Heap | None = None
         self._is_lasting = True
-        self._folder = None if isinstance(target, (str, Stored)) else target
+        self._folder = None if isinstance(target, (str, Stored)) else refusal.open_folder(target)
 
     def take(self) -> None:
         """Look at the target now, and forget what was read before, if it is still there. Raises GdbheapError."""
@@ -47,14 +47,14 @@ class Kept:
     def _core(self, core: str | Stored) -> Core:
         return core_of(core, self._extra.exe, self._extra.sysroot)
 
-    def _process(self, folder: ProcessFolder) -> Process | None:
+    def _process(self, folder: Named) -> Process | None:
         process = self._held.enter_context(cloned(folder, self._limit)) if self._extra.clone else self._copied(folder)
         if process is not None and process.stopped_seconds is not None:
             milliseconds = 1000 * process.stopped_seconds
             tell(f"process {folder} was stopped for {milliseconds:.0f} ms, and is kept as it was", self._extra.verbose)
         return process
 
-    def _copied(self, folder: ProcessFolder) -> Process | None:
+    def _copied(self, folder: Named) -> Process | None:
         """With its private memory copied; None where that cannot be, or its memory may not be read at all."""
         with stopped(folder, self._limit, copies=True) as process:
             pass

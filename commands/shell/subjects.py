@@ -210,7 +210,7 @@ def answer_about(command: AnyCommand, target: Subject, words: list[str], open: O
         named = [*left, *own] if len(left) == 1 else left
     else:
         named = [*own, *left]
-    held = None if isinstance(target, (str, Stored)) else target
+    held = None if isinstance(target, (str, int, Stored)) else target
     return ANSWERS[command.needs](Line(command, options, extra, named, [], command.name, open, held))
 
 
@@ -235,13 +235,13 @@ def _about_target(line: Line) -> Result:
 def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
     """Of a process of which not even the mappings may be read: what everybody may know, where that is an answer, and
     the reason on standard error. Raises the error elsewhere."""
-    if isinstance(target, (str, Stored)) or target.pid == os.getpid() or line.command.without_memory is None:
+    if isinstance(target, (str, Stored)) or int(str(target)) == os.getpid() or line.command.without_memory is None:
         raise error
     try:
         answer = line.command.without_memory(target)
     except (GdbheapError, OSError):
         raise error from None
-    described = {"kind": "process", "pid": target.pid, "core": None, "exe": None}
+    described = {"kind": "process", "pid": int(str(target)), "core": None, "exe": None}
     complain(str(error))
     reasons = [str(error)] if line.options.json else []
     info = TargetInfo(described, reasons, [], True, answer.rss.bytes, refused=True)
@@ -308,15 +308,19 @@ def _programs(line: Line) -> Programs:
     return Programs(named, options.children, options.name, options.cgroup, line.started, user=options.user)
 
 
-def _process(line: Line, word: str) -> Named:
-    """The process of a word, held; its id where there is none, which the command may say for itself. Raises
-    UsageError."""
+def _found(line: Line, word: str) -> Named | str:
+    """The process of a word, held, or the path of a core; the id where there is no process, which may be one of many.
+    Raises GdbheapError."""
+    number = parse_target(word)
     try:
-        target = line.subject(word)
+        return line.subject(word)
     except (NoTarget, NotPermitted):
-        number = parse_target(word)
-        assert isinstance(number, int)
         return number
+
+
+def _process(line: Line, word: str) -> Named:
+    """The process of a word. Raises UsageError for a path."""
+    target = _found(line, word)
     if isinstance(target, str):
         raise line.error(f"{target} is no process")
     return target
@@ -418,13 +422,13 @@ def _about_sources(line: Line) -> Result:
         named = [Stored(line.extra.coredump)]
     for word in line.words:
         _check_noun(word)
-        named.append(line.subject(word))
+        named.append(_found(line, word))
     options.check_user(line.called)
     if options.children or options.name is not None or options.cgroup is not None:
         from gdbheap.target.programs import Programs
 
         processes = [target for target in named if not isinstance(target, (str, Stored))]
-        pids = {process.pid for process in processes}
+        pids = {int(str(process)) for process in processes}
         programs = Programs(processes, options.children, options.name, options.cgroup, user=options.user)
         named += [folder for folder in programs.folders() if folder.pid not in pids]
     elif not named:

@@ -321,8 +321,8 @@ class Several(Common):
         " its folder in /sys/fs/cgroup", None, str,
     )  # fmt: skip
     user: int | None = valued(
-        "--user", "NAME|UID", "of what --name and --cgroup mean, only processes that this user started (by the real"
-        " user id): anybody may give a process a name", None, user_id,
+        "--user", "USER", "of what --name and --cgroup mean, only processes that this user (a name or a uid) started,"
+        " by the real user id: anybody may give a process a name", None, user_id,
     )  # fmt: skip
 
     def check_user(self, called: str) -> None:

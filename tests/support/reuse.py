@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from support import programs
 from support.busy import wait_for
 
 NOT_ALLOWED = 3
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Swapped:
@@ -33,6 +36,9 @@ class Swapped:
         """End the first one, and have another process get its id; skip where the kernel does not let us choose one."""
         if self._second is not None:
             return
+        # A start is known to a clock tick; the kernel goes through all other ids in between, which takes longer.
+        started = int(Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[19])
+        wait_for(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS > started + 2, "no time passes")
         self.first.kill()
         self.first.wait()
         command = programs.c_program("reborn", self.file, self.pid, self._size)
