@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from support.busy import wait_for
@@ -146,9 +147,12 @@ def test_process_that_nobody_holds(target: Swapped) -> None:
         Process(target.pid, preparation=preparation)
 
 
-def test_signal(target: Swapped) -> None:
-    """A signal goes to the process that was meant, or to nobody."""
+@pytest.mark.parametrize("refused", [None, OSError(38, "no such call"), PermissionError(1, "a filter")])
+def test_signal(target: Swapped, refused: OSError | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal goes to the process that was meant, or to nobody, also where there are no descriptors of processes."""
     folder = ProcessFolder(target.pid)
+    if refused is not None:
+        monkeypatch.setattr(os, "pidfd_open", Mock(side_effect=refused))
     folder.signal(signal.SIGCONT)
     target.swap()
     with pytest.raises(ProcessLookupError):

@@ -91,11 +91,15 @@ class ProcessFolder:
         return descriptor
 
     def signal(self, number: int) -> None:
-        """Send a signal to this process, never to one that has its number since. Raises OSError."""
+        """Send a signal to this process, not to one that has its number since. Raises OSError."""
         try:
             descriptor = self.pidfd()
-        except AttributeError:
-            raise OSError(f"process {self.pid} is sent no signal: this Python has no pidfd_open") from None
+        except (AttributeError, OSError) as error:
+            if isinstance(error, ProcessLookupError) or not self.is_there():
+                raise ProcessLookupError(f"process {self.pid} has ended") from None
+            # Before Linux 5.3, or where a filter refuses it: by number, right after that was its own.
+            os.kill(self.pid, number)
+            return
         try:
             signal.pidfd_send_signal(descriptor, number)
         finally:
