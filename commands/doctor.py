@@ -16,7 +16,7 @@ __all__ = ["COMMAND"]
 def _answer(programs: Programs, options: Common) -> Doctor:
     if len(programs.pids) > 1:
         raise UsageError("gdbheap doctor: one process at a time, or none")
-    return doctor(programs.pids[0] if programs.pids else None)
+    return doctor(programs.named()[0] if programs.pids else None)
 
 
 def _render(shown: Shown[Doctor, Common]) -> str:

@@ -35,10 +35,10 @@ class Options(Several):
 def _answer(programs: Programs, options: Options) -> Family:
     if not programs.are_named:
         raise UsageError("gdbheap processes: which ones? PID…, --children, --name=REGEX or --cgroup=PATH")
-    pids = sorted({*programs.pids, *programs.now()})
-    if not pids:
+    found = {int(str(process)): process for process in (*programs.folders(), *programs.named())}
+    if not found:
         raise NoTarget("no process is meant by that: ps -e lists those that run")
-    return family(pids, options.max_stop or None, options.quick)
+    return family([found[pid] for pid in sorted(found)], options.max_stop or None, options.quick)
 
 
 def _render(shown: Shown[Family, Options]) -> str:

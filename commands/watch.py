@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import sys
 import time
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROCESSES
-from gdbheap.commands.surface.options import Several, number_or_all, switch, under_seccomp, valued
+from gdbheap.commands.surface.options import Several, number_or_all, switch, under_seccomp, user_name, valued
+from gdbheap.commands.surface.progress import tell
 from gdbheap.commands.surface.session import TargetInfo
 from gdbheap.errors import UsageError, one_line
 from gdbheap.report.json import document, text_of
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from gdbheap.report.metrics import Now
     from gdbheap.report.prometheus import Address, Server
     from gdbheap.target.process import Preparation
+    from gdbheap.target.procfs import ProcessFolder
     from gdbheap.target.programs import Programs
     from gdbheap.watching.looks import Looks
     from gdbheap.watching.memory import GroupMemory
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 NAME = "gdbheap watch"
+HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
 # What is needed for a stop without delay is kept ready for this many processes.
 PREPARED = 4
 HIGHEST_PRIORITY = -20
@@ -71,6 +75,15 @@ def _address(text: str) -> Address:
     from gdbheap.report.prometheus import address_of
 
     return address_of(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names of hosts, as they stand in an address for a browser, without the port. Raises ValueError."""
+    names = tuple(text.split(","))
+    for name in names:
+        if not HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a host: as metrics.example.org, without a port")
+    return names
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -124,7 +137,8 @@ class Options(Several):
         parse_duration,
     )  # fmt: skip
     count: int = valued(
-        "--count", "N", "how often to act in all (the default is 1; 0 or 'all': no end)", 1,
+        "--count", "N", "how often to act, of --name on processes of each user (the default is 1; 0 or 'all': no end)",
+        1,
         number_or_all("how often to act: a number, or 'all'"),
     )  # fmt: skip
     again: float = valued(
@@ -135,6 +149,10 @@ class Options(Several):
         "--prometheus", "[HOST]:PORT", "show what is measured to Prometheus, at this port, and go on when it has acted"
         " --count times. Without HOST to this machine only; with 0.0.0.0 or an address to whoever can reach it", None,
         _address,
+    )  # fmt: skip
+    prometheus_host: tuple[str, ...] = valued(
+        "--prometheus-host", "NAME", "answer also those who call it by this name, or by these (a comma between them);"
+        " by its addresses and as localhost it may be called anyway", (), _names,
     )  # fmt: skip
     look_every: float | None = valued(
         "--look-every", "DURATION", "how often to look at each process for --prometheus; it is stopped while its"
@@ -172,6 +190,7 @@ class _Watch:
         self.watcher = Watcher(programs, wanted, _group(options), self.looks)
         self.prepared: dict[int, Preparation] = {}
         self.failed = self.ended = 0
+        self._is_warned = False
         self.style = style_for(None, options.exact, None)
         # From here on it may be asked.
         self.server = _server(options, self._now)
@@ -207,7 +226,7 @@ class _Watch:
             event = self._event(happening)
             if event is not None:
                 self._tell(event)
-            if self.bounds.used_up and self.server is None:
+            if self.server is None and self.bounds.is_used_up(self._users()):
                 return "count"
         return "ended"
 
@@ -218,6 +237,7 @@ class _Watch:
             return self._acted(happening)
         if happening.kind == "began" and pid is not None:
             self._prepare(pid)
+            self._warn_of_users()
             limits = self._limits()
             return Event("began", time.time(), pid, happening.name, limits=limits)
         if happening.kind in ("unseen", "missed"):
@@ -225,6 +245,7 @@ class _Watch:
             return Event(happening.kind, time.time(), pid, happening.name, errors=[happening.reason])
         self.ended += happening.kind == "ended"
         self.prepared.pop(pid or 0, None)
+        self.bounds.forget(pid or 0)
         return Event(happening.kind, time.time(), pid, happening.name, group=happening.group)
 
     def _acted(self, happening: Happening) -> Event | None:
@@ -233,16 +254,17 @@ class _Watch:
         pid, cause = happening.pid, happening.cause
         if pid is None or cause is None:
             return None
-        errors = self.watcher.watched[pid].errors if cause.kind == MEMORY_ERROR else None
+        one = self.watcher.watched[pid]
+        errors = one.errors if cause.kind == MEMORY_ERROR else None
         standing = errors.standing() if errors is not None else []
         try:
-            if not self.bounds.allow(pid, time.monotonic()):
+            if not self.bounds.allow(pid, time.monotonic(), None if self.watcher.cgroup else one.user):
                 return None
             self.looks.give_way()
             now = time.time()
             stack = errors.stack() if errors is not None else []
             prepared = errors.preparation if errors is not None else self.prepared.get(pid)
-            done = act(self.actions, pid, happening.name, cause, prepared, standing)
+            done = act(self.actions, one.folder, happening.name, cause, prepared, standing)
         finally:
             if errors is not None:
                 errors.go_on()
@@ -253,6 +275,19 @@ class _Watch:
             done.partial, done.run, stack=stack,
         )  # fmt: skip
 
+    def _users(self) -> set[int | None]:
+        """Whose processes may still be acted on; of a group that is watched as a whole it is not asked."""
+        return {None} if self.watcher.cgroup else {one.user for one in self.watcher.watched.values()}
+
+    def _warn_of_users(self) -> None:
+        """Once, where a name means processes of several users, and nobody said which."""
+        users = {one.user for one in self.watcher.watched.values()}
+        if self.options.name is None or self.options.user is not None or self._is_warned or len(users) < 2:
+            return
+        self._is_warned = True
+        names = one_line(", ".join(sorted(map(user_name, users))))
+        tell(f"--name means processes of {len(users)} users ({names}): --user=USER watches those of one", anyway=True)
+
     def _prepare(self, pid: int) -> None:
         """Read what a stop needs that can be read before; where memory runs out there is no time for it."""
         from gdbheap.errors import GdbheapError
@@ -261,7 +296,7 @@ class _Watch:
         if not self.options.at_oom or len(self.prepared) >= PREPARED:
             return
         try:
-            self.prepared[pid] = preparation = Preparation(pid)
+            self.prepared[pid] = preparation = Preparation(self.watcher.watched[pid].folder)
             preparation.load_files()
         except (GdbheapError, OSError):
             self.prepared.pop(pid, None)
@@ -322,13 +357,13 @@ def _server(options: Options, now: Callable[[], Now]) -> Server | None:
         return None
     from gdbheap.report.prometheus import Server
 
-    return Server(options.prometheus, now)
+    return Server(options.prometheus, now, options.prometheus_host)
 
 
 def _answer(programs: Programs, options: Options) -> Event:
     _check(programs, options)
     for pid in programs.pids:
-        _check_process(pid)
+        _check_process(programs.folder(pid))
     return _Watch(programs, options).run()
 
 
@@ -347,6 +382,8 @@ def _check(programs: Programs, options: Options) -> None:
             "gdbheap watch: a process that is followed for --on-memory-error cannot be looked at besides: add"
             " --look-every=0, which leaves RSS for --prometheus"
         )
+    if options.prometheus_host and options.prometheus is None:
+        raise UsageError("gdbheap watch: --prometheus-host is for --prometheus")
     if options.look_every is not None and options.prometheus is None:
         raise UsageError("gdbheap watch: --look-every is for --prometheus")
     if options.on_memory_error and options.core:
@@ -355,16 +392,15 @@ def _check(programs: Programs, options: Options) -> None:
         raise UsageError("gdbheap watch: do what? --no-snapshot leaves --heap, --core or --run")
 
 
-def _check_process(pid: int) -> None:
+def _check_process(folder: ProcessFolder) -> None:
     """Raises NoTarget for one that is not there, NotPermitted for one that could not be looked into."""
     from gdbheap.target import refusal
 
-    folder = refusal.open_folder(pid)
     refusal.check(folder)
     try:
         os.close(os.open(folder.path("mem"), os.O_RDONLY))
     except OSError as error:
-        raise refusal.explain(pid, error) from None
+        raise refusal.explain(folder, error) from None
 
 
 def _render(shown: Shown[Event, Options]) -> str:

@@ -24,6 +24,12 @@ from typing import Protocol
 
 from gdbheap.target.machine import Machine
 
+class HeldProcess(Protocol):
+    @property
+    def pid(self) -> int: ...
+    @property
+    def descriptor(self) -> int: ...
+
 '''
 # What Rust only knows as an object that can be called.
 CALLABLES = {"Report": "Callable[[int, int], object]", "ReadMemory": "Callable[[int, int], bytes]"}
@@ -34,6 +40,7 @@ NAMES = {
     "bool": "bool",
     "PyBytes": "bytes",
     **dict.fromkeys(("Machine", "GivenMachine"), "Machine"),
+    "ProcessFolder": "int | HeldProcess",
 }
 TRANSPARENT = {"Py", "PyRef", "PyResult", "Bound", "Given"}
 DEFAULTS = {"None": "None", "true": "True", "false": "False"}

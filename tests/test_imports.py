@@ -148,7 +148,7 @@ CORE = ROOT / "native" / "core" / "src"
 BINDING = ROOT / "native" / "binding" / "src"
 # Parts of the core; each may name itself and those before it, but for its neighbours in a line.
 CORE_ORDER = [
-    ["error", "bytes", "bits", "by_address", "firsts", "machine", "signals"],
+    ["error", "bytes", "bits", "by_address", "firsts", "machine", "signals", "folder"],
     ["work"],
     ["packed"],
     ["memory"],
@@ -160,7 +160,7 @@ CORE_ORDER = [
     ["history", "events"],
 ]
 # Where system calls are made.
-UNSAFE = {"signals", "memory", "process"}
+UNSAFE = {"signals", "folder", "memory", "process"}
 # A path from a `use`, up to its semicolon, or in an expression.
 USE = re.compile(r"^([ ]*)(?:pub(?:\([a-z]+\))? )?use ([^;]+);", re.MULTILINE)
 PATH = re.compile(r"\bcrate(?:::\w+)+")

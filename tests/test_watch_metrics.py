@@ -11,12 +11,14 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from support.programs import PATIENCE, gdbheap
 from test_watch import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swelling, wait_for, watching
 
 from gdbheap.report.metrics import COUNTER, METRICS, Now, values_of
-from gdbheap.report.prometheus import MOST_AT_ONCE, Address, address_of, is_loopback
+from gdbheap.report.prometheus import MOST_AT_ONCE, Address, Names, address_of, is_loopback
 from gdbheap.report.style import style_for
 from gdbheap.report.watch import event_text
 from gdbheap.watching.events import Event
@@ -226,6 +228,105 @@ def test_who_says_nothing_keeps_nobody(quiet: int) -> None:
         watch.end()
 
 
+def status_of(port: int, request: bytes) -> int | None:
+    """Return the status that a request has; None where it is hung up on."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as asking:
+        asking.sendall(request)
+        try:
+            said = asking.recv(100)
+        except ConnectionError:
+            return None
+    return int(said.split()[1]) if said else None
+
+
+def test_slow_request_ends(quiet: int) -> None:
+    """A byte now and then does not keep a connection: the whole request has a limit; so has its size."""
+    with watching(str(quiet), "--prometheus=:0", "--look-every=0") as watch:
+        port = int(watch.event("serving")["url"].split("/")[2].split(":")[1])
+        with socket.create_connection(("127.0.0.1", port)) as slow:
+            # Each read is quick: only all of them together take long.
+            slow.sendall(b"GET /metrics HTTP/1.1\r\n")
+            wait_for(lambda: is_hung_up(slow), "it may go on for ever")
+        endless = b"GET / HTTP/1.1\r\n" + b"".join(b"A%d: %s\r\n" % (row, b"b" * 4000) for row in range(20))
+        assert status_of(port, endless) is None
+        assert status_of(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n") == 200
+        watch.end()
+
+
+def is_hung_up(slow: socket.socket) -> bool:
+    """Say one byte more; return whether nobody hears it any more."""
+    slow.settimeout(0.2)
+    try:
+        slow.sendall(b"A")
+        return slow.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_reading_slowly_is_no_traceback(quiet: int) -> None:
+    """Who asks, and hangs up before it reads, is nobody's concern."""
+    with watching(str(quiet), "--prometheus=:0", "--look-every=0") as watch:
+        port = int(watch.event("serving")["url"].split("/")[2].split(":")[1])
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", port)) as rude:
+                rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                rude.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answers(f"http://127.0.0.1:{port}/metrics")
+        watch.end()
+
+
+def test_newest_is_answered(quiet: int) -> None:
+    """As many as may ask at once, all of them slow, do not keep out the next one: it need not wait for their end."""
+    with watching(str(quiet), "--prometheus=:0", "--look-every=0") as watch:
+        port = int(watch.event("serving")["url"].split("/")[2].split(":")[1])
+        slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(2 * MOST_AT_ONCE)]
+        for one in slow:
+            with suppress(OSError):
+                one.sendall(b"GET / HTTP/1.1\r\n")
+        assert status_of(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n") == 200
+        for one in slow:
+            one.close()
+        watch.end()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200), ("LocalHost.:1", 200), ("127.0.0.1", 200), ("127.0.0.1:{port}", 200), ("[::1]:80", 200),
+        ("metrics.test", 200), ("other.test:{port}", 200),
+        ("rebound.test", 421), ("rebound.test:{port}", 421), ("192.0.2.1", 421), ("localhost.rebound.test", 421),
+        ("127.0.0.1.rebound.test", 421), ("localhost:x", 421), ("localhost,rebound.test", 421), ("[localhost", 421),
+        ("127.0.0.1\r\nHost: rebound.test", 421), ("", 400), (None, 400),
+    ],
+)  # fmt: skip
+def test_host_is_checked(quiet: int, host: str | None, status: int) -> None:
+    """A page that leads a browser here by a name of its own (DNS rebinding) learns nothing."""
+    with serving(quiet) as port:
+        line = "" if host is None else f"Host: {host.format(port=port)}\r\n"
+        assert status_of(port, f"GET /metrics HTTP/1.1\r\n{line}\r\n".encode()) == status
+
+
+@contextmanager
+def serving(pid: int) -> Iterator[int]:
+    """Yield the port of a watch that has names of its own."""
+    words = "--prometheus=:0", "--prometheus-host=metrics.test,other.test", "--look-every=0"
+    with watching(str(pid), *words) as watch:
+        yield int(watch.event("serving")["url"].split("/")[2].split(":")[1])
+        watch.end()
+
+
+def test_names() -> None:
+    """Who listens at all addresses is called by any address, not by any name: a name is what can be led elsewhere."""
+    for everywhere in (Names("0.0.0.0"), Names("::")):
+        assert all(map(everywhere.has, ("192.0.2.7:9464", "[2001:db8::1]:9464", "10.244.3.17", "localhost")))
+        assert not any(map(everywhere.has, ("rebound.test", "web1", "192.0.2.7.rebound.test:9464")))
+    one = Names("192.0.2.7", ["web1"])
+    assert all(map(one.has, ("192.0.2.7", "[::ffff:192.0.2.7]:1", "web1:9464", "127.0.0.1")))
+    assert not any(map(one.has, ("192.0.2.8", "web2", "")))
+
+
 def answers(url: str) -> bool:
     """Return whether it is answered."""
     try:
@@ -253,6 +354,8 @@ def test_port_in_use(quiet: int) -> None:
         (["--prometheus=no.such.host.invalid:0"], "cannot listen there"),
         (["--prometheus=" + "a" * 300 + ":0"], "cannot listen there"),
         (["--rss=1G", "--look-every=1m"], "--look-every is for --prometheus"),
+        (["--rss=1G", "--prometheus-host=a"], "--prometheus-host is for --prometheus"),
+        (["--prometheus=:0", "--prometheus-host=a:1"], "no name of a host"),
         (["--prometheus=:0", "--look-every=x"], "--look-every"),
         (["--prometheus=:0", "--on-memory-error"], "--look-every=0"),
     ],

@@ -149,11 +149,11 @@ def test_what_the_kernel_says() -> None:
 def test_bounds() -> None:
     """So often in all, and on one process again only after a while."""
     bounds = Bounds(3, 10.0)
-    assert bounds.allow(1, 0) and not bounds.allow(1, 9.9) and bounds.allow(2, 9.9) and not bounds.used_up
-    assert bounds.allow(1, 10.0) and bounds.used_up and bounds.acted == 3
+    assert bounds.allow(1, 0) and not bounds.allow(1, 9.9) and bounds.allow(2, 9.9) and not bounds.is_used_up()
+    assert bounds.allow(1, 10.0) and bounds.is_used_up() and bounds.acted == 3
     assert not bounds.allow(3, 100)
     forever = Bounds(None, 0.0)
-    assert all(forever.allow(1, time) for time in range(1000)) and not forever.used_up
+    assert all(forever.allow(1, time) for time in range(1000)) and not forever.is_used_up()
 
 
 @pytest.mark.parametrize(

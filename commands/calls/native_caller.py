@@ -18,7 +18,6 @@ from gdbheap import _native
 from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.commands.calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
-from gdbheap.target import procfs
 from gdbheap.target.stacks import find_stacks
 from gdbheap.target.unwind_tables import DWARF, modules_of
 
@@ -112,7 +111,7 @@ class NativeCaller:
         self._purpose: Purpose = libc.purpose
         self._allow_filters = allow_filters
         self._limit = limit
-        self._folder = procfs.ProcessFolder(target.pid or 0)
+        self._folder = target.folder
         self._stacks = {stack.tid: stack for stack in find_stacks(target)}
         self._looks: dict[int, _native.ThreadLook] = {}
         self._check()

@@ -26,17 +26,22 @@ def attach(pid: int) -> None:
     try:
         gdb.execute(f"attach {pid}")
     except gdb.error as error:
-        explained = refusal.explain(pid, PermissionError(errno.EPERM, str(error)))
+        explained = refusal.explain(folder, PermissionError(errno.EPERM, str(error)))
         raise explained from None
     finally:
         for number in filter(None, spare):
             with contextlib.suppress(gdb.error):
                 gdb.execute(f"remove-inferiors {number}", to_string=True)
+    if not folder.is_there():
+        # gdb takes a number: it was another process's by then.
+        gdb.execute("detach", to_string=True)
+        raise refusal.another(folder)
 
 
 def _read_program(folder: procfs.ProcessFolder) -> None:
     """Have gdb read the program, unless it has one already."""
-    path = folder.path("root") + folder.link("exe")
+    # By number: gdb keeps the path for longer than the folder is held, and the process once it has it.
+    path = f"{procfs.PROC}/{folder}/root{folder.link('exe')}"
     if program() is None:
         with contextlib.suppress(gdb.error):
             gdb.execute(f"file {_quoted(path)}", to_string=True)
@@ -51,7 +56,7 @@ def _libraries(folder: procfs.ProcessFolder) -> list[str]:
             for mapping in mappings
             if os.path.basename(mapping.path).startswith(("libpython", "libc.so", "libc-"))
         }
-        return [folder.path("root") + path for path in sorted(paths)]
+        return [f"{procfs.PROC}/{folder}/root{path}" for path in sorted(paths)]
     return []
 
 

@@ -11,6 +11,7 @@ from gdbheap.errors import one_line
 
 if TYPE_CHECKING:
     from gdbheap.target.core import Core
+    from gdbheap.target.procfs import Named
 
 __all__ = ["Stored", "Subject", "core_of", "name_of"]
 
@@ -24,8 +25,8 @@ class Stored:
     match: str
 
 
-Subject = Union[int, str, Stored]
-"""A process id, a core's path, or a core that is asked for."""
+Subject = Union["Named", str, Stored]
+"""A process, held since its line was read, or the id of none; a core's path; or a core that is asked for."""
 
 
 def name_of(core: str | Stored) -> str:

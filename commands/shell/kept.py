@@ -15,6 +15,7 @@ from gdbheap.target import refusal
 from gdbheap.target.cloning import cloned
 from gdbheap.target.core import Core
 from gdbheap.target.process import Process, stopped
+from gdbheap.target.procfs import Named
 
 __all__ = ["Kept"]
 
@@ -32,14 +33,13 @@ class Kept:
         self._held = ExitStack()
         self._heap: Heap | None = None
         self._is_lasting = True
-        # Its descriptor stays that of this process, also when the id is given to another one.
-        self._folder = refusal.open_folder(target) if isinstance(target, int) else None
+        self._folder = None if isinstance(target, (str, Stored)) else refusal.open_folder(target)
 
     def take(self) -> None:
         """Look at the target now, and forget what was read before, if it is still there. Raises GdbheapError."""
         self.check_alive()
         self.close()
-        found = self._process(self.target) if isinstance(self.target, int) else self._core(self.target)
+        found = self._core(self.target) if isinstance(self.target, (str, Stored)) else self._process(self.target)
         self._is_lasting = found is not None
         if found is not None:
             self._heap = Heap(found)
@@ -47,21 +47,21 @@ class Kept:
     def _core(self, core: str | Stored) -> Core:
         return core_of(core, self._extra.exe, self._extra.sysroot)
 
-    def _process(self, pid: int) -> Process | None:
-        process = self._held.enter_context(cloned(pid, self._limit)) if self._extra.clone else self._copied(pid)
+    def _process(self, folder: Named) -> Process | None:
+        process = self._held.enter_context(cloned(folder, self._limit)) if self._extra.clone else self._copied(folder)
         if process is not None and process.stopped_seconds is not None:
             milliseconds = 1000 * process.stopped_seconds
-            tell(f"process {pid} was stopped for {milliseconds:.0f} ms, and is kept as it was", self._extra.verbose)
+            tell(f"process {folder} was stopped for {milliseconds:.0f} ms, and is kept as it was", self._extra.verbose)
         return process
 
-    def _copied(self, pid: int) -> Process | None:
+    def _copied(self, folder: Named) -> Process | None:
         """With its private memory copied; None where that cannot be, or its memory may not be read at all."""
-        with stopped(pid, self._limit, copies=True) as process:
+        with stopped(folder, self._limit, copies=True) as process:
             pass
         if process.is_copied:
             return process
         why = "its memory is not to be read" if process.refusal else "there is no room for a copy of its memory"
-        tell(f"process {pid} cannot be kept ({why}): each command looks at it anew", anyway=True)
+        tell(f"process {folder} cannot be kept ({why}): each command looks at it anew", anyway=True)
         return None
 
     def check_alive(self) -> None:

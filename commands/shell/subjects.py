@@ -59,7 +59,7 @@ from gdbheap.commands.surface.session import (
     ask_of,
     with_warnings,
 )
-from gdbheap.errors import GdbheapError, NotPermitted, UsageError
+from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError
 from gdbheap.report.numbers import parse_address
 from gdbheap.target.open import parse_target
 
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from gdbheap.history.snapshot import Look
     from gdbheap.tables.gathered import Gathered
     from gdbheap.tables.source import Source
+    from gdbheap.target.procfs import Named, ProcessFolder
     from gdbheap.target.programs import Programs
 
 __all__ = ["Extra", "Line", "Opener", "answer", "answer_about", "extra_options", "meant", "opened", "own_words"]
@@ -111,7 +112,8 @@ def extra_options(command: AnyCommand) -> tuple[Option, ...]:
 class Line:
     """A command line: what was typed after the noun. ``words`` are neither options nor their values; ``started`` is the
     command that follows ``--``, where the question is about one that is started. ``called``: the words that call the
-    command where it was typed; ``open``: how a process or a core comes to be a heap."""
+    command where it was typed; ``open``: how a process or a core comes to be a heap; ``held``: the process that a
+    session is about, whoever has its id by now."""
 
     command: AnyCommand
     options: Common
@@ -120,6 +122,19 @@ class Line:
     started: list[str]
     called: str
     open: Opener
+    held: ProcessFolder | None = None
+
+    def subject(self, word: str) -> ProcessFolder | str:
+        """The process that a word names, held from now on, or the path of a core. Raises GdbheapError."""
+        target = parse_target(word)
+        if isinstance(target, str):
+            return target
+        if self.held is not None and self.held.pid == target:
+            return self.held
+        # Imported here: a command's start is mostly imports.
+        from gdbheap.target.refusal import open_folder
+
+        return open_folder(target)
 
     def error(self, reason: str) -> UsageError:
         """The line cannot be answered."""
@@ -195,7 +210,8 @@ def answer_about(command: AnyCommand, target: Subject, words: list[str], open: O
         named = [*left, *own] if len(left) == 1 else left
     else:
         named = [*own, *left]
-    return ANSWERS[command.needs](Line(command, options, extra, named, [], command.name, open))
+    held = None if isinstance(target, (str, int, Stored)) else target
+    return ANSWERS[command.needs](Line(command, options, extra, named, [], command.name, open, held))
 
 
 def own_words(words: Sequence[str]) -> list[str]:
@@ -219,13 +235,13 @@ def _about_target(line: Line) -> Result:
 def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
     """Of a process of which not even the mappings may be read: what everybody may know, where that is an answer, and
     the reason on standard error. Raises the error elsewhere."""
-    if not isinstance(target, int) or target == os.getpid() or line.command.without_memory is None:
+    if isinstance(target, (str, Stored)) or int(str(target)) == os.getpid() or line.command.without_memory is None:
         raise error
     try:
         answer = line.command.without_memory(target)
     except (GdbheapError, OSError):
         raise error from None
-    described = {"kind": "process", "pid": target, "core": None, "exe": None}
+    described = {"kind": "process", "pid": int(str(target)), "core": None, "exe": None}
     complain(str(error))
     reasons = [str(error)] if line.options.json else []
     info = TargetInfo(described, reasons, [], True, answer.rss.bytes, refused=True)
@@ -256,14 +272,16 @@ def _about_looks(line: Line) -> Result:
     # Where a file has all blocks, the process that it is compared with is asked for its own.
     files = {word: read(word) for word in line.words if is_snapshot(word)}
     with_blocks = any(look.columns is not None for look in files.values())
-    looks = [files[word] if word in files else _look(line, word, with_blocks) for word in line.words]
+    # Held before the first of them is looked at, which may take long.
+    named = {word: line.subject(word) for word in line.words if word not in files}
+    looks = [files[word] if word in files else _look(line, named[word], with_blocks) for word in line.words]
     return ask_about_looks(line.command, looks, line.options)
 
 
-def _look(line: Line, word: str, with_blocks: bool) -> Look:
+def _look(line: Line, target: Subject, with_blocks: bool) -> Look:
     from gdbheap.history.snapshot import take
 
-    with line.open(line, parse_target(word)) as heap, shown_for(heap):
+    with line.open(line, target) as heap, shown_for(heap):
         heap.disclosure.contents = not line.options.no_text
         return take(heap, with_blocks=with_blocks)
 
@@ -282,15 +300,30 @@ def _programs(line: Line) -> Programs:
 
     for word in line.words:
         _check_noun(word)
-    named = [parse_target(word) for word in line.words]
-    pids = [target for target in named if isinstance(target, int)]
-    others = [target for target in named if not isinstance(target, int)]
-    if others:
-        raise line.error(f"{others[0]} is no process")
+    named = [_process(line, word) for word in line.words]
     options = line.options
     if not isinstance(options, Several):
-        return Programs(pids, command=line.started)
-    return Programs(pids, options.children, options.name, options.cgroup, line.started)
+        return Programs(named, command=line.started)
+    options.check_user(line.called)
+    return Programs(named, options.children, options.name, options.cgroup, line.started, user=options.user)
+
+
+def _found(line: Line, word: str) -> Named | str:
+    """The process of a word, held, or the path of a core; the id where there is no process, which may be one of many.
+    Raises GdbheapError."""
+    number = parse_target(word)
+    try:
+        return line.subject(word)
+    except (NoTarget, NotPermitted):
+        return number
+
+
+def _process(line: Line, word: str) -> Named:
+    """The process of a word. Raises UsageError for a path."""
+    target = _found(line, word)
+    if isinstance(target, str):
+        raise line.error(f"{target} is no process")
+    return target
 
 
 def _about_reported(line: Line) -> Result:
@@ -334,8 +367,8 @@ def _about_live(line: Line) -> Result:
     word, *rest = line.words
     if line.names_target:
         _check_noun(word)
-    target = parse_target(word)
-    if not isinstance(target, int):
+    target = line.subject(word)
+    if isinstance(target, str):
         raise line.error(f"{target} is no process: only a live one can be followed")
     _take_argument(line, rest)
     process = LocalProcess(target)
@@ -389,13 +422,15 @@ def _about_sources(line: Line) -> Result:
         named = [Stored(line.extra.coredump)]
     for word in line.words:
         _check_noun(word)
-        named.append(parse_target(word))
+        named.append(_found(line, word))
+    options.check_user(line.called)
     if options.children or options.name is not None or options.cgroup is not None:
         from gdbheap.target.programs import Programs
 
-        pids = [target for target in named if isinstance(target, int)]
-        meant = Programs(pids, options.children, options.name, options.cgroup).now()
-        named += [pid for pid in meant if pid not in pids]
+        processes = [target for target in named if not isinstance(target, (str, Stored))]
+        pids = {int(str(process)) for process in processes}
+        programs = Programs(processes, options.children, options.name, options.cgroup, user=options.user)
+        named += [folder for folder in programs.folders() if folder.pid not in pids]
     elif not named:
         raise line.error(f"which process or core? ({line.help} tells more)")
     met: list[TargetInfo] = []
@@ -492,7 +527,7 @@ def _targets(line: Line) -> list[Subject]:
     if len(named) < count:
         raise line.error(f"which {'other ' if named else ''}process or core? ({line.help} tells more)")
     _take_argument(line, rest)
-    return [parse_target(word) for word in named]
+    return [line.subject(word) for word in named]
 
 
 def _check_noun(target: str) -> None:
@@ -535,9 +570,9 @@ def _refuse_words(line: Line, words: list[str], shown: list[str] | None = None) 
 def _refuse_call(line: Line, target: Subject) -> None:
     """Raise UsageError where a core or a copy would have to be asked itself."""
     call = line.command.call_for(line.options)
-    if not isinstance(target, int) and line.command.needs is PROCESS:
+    if isinstance(target, (str, Stored)) and line.command.needs is PROCESS:
         raise line.error(f"{name_of(target)} is no process: only a live one can be asked itself")
-    if not isinstance(target, int) and call is not None:
+    if isinstance(target, (str, Stored)) and call is not None:
         raise line.error(call.on_core)
     if line.extra.clone and call is not None:
         raise line.error("a copy is not asked itself: leave out --clone")
@@ -563,7 +598,7 @@ def opened(line: Line, target: Subject) -> Iterator[Heap]:
     from gdbheap.target.cloning import cloned
     from gdbheap.target.process import stopped
 
-    if not isinstance(target, int):
+    if isinstance(target, (str, Stored)):
         yield Heap(core_of(target, line.extra.exe, line.extra.sysroot))
         return
     standing = cloned if line.extra.clone else stopped

@@ -116,7 +116,7 @@ class Command(Generic[Subject, Chosen, Answer]):
     copies: bool | Callable[[Chosen], bool] = False
     lists_damage: bool = False
     program: str = ""
-    without_memory: Callable[[int], Answer] | None = None
+    without_memory: Callable[[Any], Answer] | None = None
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ not declare is an error that the type checker reports."""
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -43,6 +44,7 @@ __all__ = [
     "some_time",
     "switch",
     "under_seccomp",
+    "user_name",
     "valued",
 ]
 
@@ -287,6 +289,24 @@ def regular_expression(text: str) -> re.Pattern[str]:
         raise ValueError(f"{text!r} is no regular expression: {error}") from None
 
 
+def user_id(text: str) -> int:
+    """The uid of a user, by the name or itself. Raises ValueError."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise ValueError(f"there is no user {text!r}") from None
+
+
+def user_name(uid: int) -> str:
+    """The name of a user; the uid where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
 @dataclass
 class Several(Common):
     """The options of a command about several processes: which ones, besides those that the line names."""
@@ -300,6 +320,15 @@ class Several(Common):
         "--cgroup", "PATH", "the processes of a control group and of those below it: as /proc/PID/cgroup names it, or"
         " its folder in /sys/fs/cgroup", None, str,
     )  # fmt: skip
+    user: int | None = valued(
+        "--user", "USER", "of what --name and --cgroup mean, only processes that this user (a name or a uid) started,"
+        " by the real user id: anybody may give a process a name", None, user_id,
+    )  # fmt: skip
+
+    def check_user(self, called: str) -> None:
+        """Raises UsageError for a user without anything to choose from."""
+        if self.user is not None and self.name is None and self.cgroup is None:
+            raise UsageError(f"{called}: --user chooses from what --name or --cgroup means: give one of them")
 
 
 def some_time(text: str) -> float:

@@ -98,7 +98,7 @@ def _largest_chunk(machine: Machine, size: int) -> int:
 def catch(process: LocalProcess, wanted: Wanted, begun: Callable[[], None]) -> Catch:
     """The calls that are made from now on. ``begun`` is called once they are seen. Raises GdbheapError; an interrupt
     ends it with what there is."""
-    stacks = Stacks(process.pid, process.machine)
+    stacks = Stacks(process.folder, process.machine)
     with _seen(process, wanted) as following:
         catcher = (_Grower if wanted.grows else _Caller)(process, wanted, stacks, following)
         begun()

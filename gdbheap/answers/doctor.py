@@ -15,7 +15,7 @@ from gdbheap.target import refusal
 from gdbheap.target.causes import CAP_SYS_PTRACE, KUBERNETES_DEBUG, Facts
 from gdbheap.target.cgroup import find_group
 from gdbheap.target.identity import CONTAINER
-from gdbheap.target.procfs import PROC, ProcessFolder
+from gdbheap.target.procfs import PROC, Named, ProcessFolder
 
 __all__ = ["Check", "Doctor", "doctor", "remedy"]
 
@@ -53,18 +53,19 @@ class Doctor:
         return self.failed
 
 
-def doctor(pid: int | None) -> Doctor:
+def doctor(process: Named | None) -> Doctor:
     """Of a process, or of gdbheap itself and what it may do here. Raises NoTarget where there is no such process."""
     where = place()
-    if pid is None:
+    if process is None:
         facts = refusal.gather(ProcessFolder(os.getpid()))
         reason = None if facts.may_trace_all else _own_limits(facts)
         return Doctor(None, where, list(_general(facts)), reason, remedy(facts, where, "PID") if reason else None)
     try:
-        folder = refusal.open_folder(pid)
+        folder = refusal.open_folder(process)
     except NotPermitted as error:
-        return Doctor(pid, where, [Check("process", REFUSED, str(error))], str(error), f"sudo gdbheap {pid}", 3)
-    checks = list(_of_process(folder))
+        checks = [Check("process", REFUSED, str(error))]
+        return Doctor(int(str(process)), where, checks, str(error), f"sudo gdbheap {process}", 3)
+    pid, checks = folder.pid, list(_of_process(folder))
     facts = refusal.gather(folder)
     found = _in_the_way(folder, checks)
     if found is None:
@@ -80,14 +81,14 @@ def _in_the_way(folder: ProcessFolder, checks: list[Check]) -> GdbheapError | No
     except GdbheapError as error:
         return error
     memory = next(check for check in checks if check.id == "mem")
-    return None if memory.state == OK else refusal.explain(folder.pid, PermissionError(1, memory.detail))
+    return None if memory.state == OK else refusal.explain(folder, PermissionError(1, memory.detail))
 
 
 def _of_process(folder: ProcessFolder) -> Iterator[Check]:
     """What gdbheap reads of a process, from what everybody may read on."""
     for name in ("status", "maps", "smaps_rollup", "pagemap", "mem"):
         yield _opened(name, folder.path(name), 1 if name in ("status", "maps", "smaps_rollup") else 0)
-    yield _group(folder.pid)
+    yield _group(folder.place)
 
 
 def _general(facts: Facts) -> Iterator[Check]:
@@ -105,7 +106,7 @@ def _general(facts: Facts) -> Iterator[Check]:
     yield Check("gdb", OK if found else ABSENT, found or "")
 
 
-def _group(process: int | str) -> Check:
+def _group(process: str) -> Check:
     group = find_group(process)
     return Check("cgroup", ABSENT) if group is None else Check("cgroup", OK, f"{group.path} (version {group.version})")
 

@@ -24,6 +24,7 @@ from gdbheap.answers.stacks import Captured, StackFrame, Stacks
 from gdbheap.errors import GdbheapError
 from gdbheap.target.following import Following, Hit, Live
 from gdbheap.target.mappings import Mappings, parse_maps
+from gdbheap.target.procfs import Named
 
 __all__ = ["Course", "follow"]
 
@@ -131,8 +132,13 @@ class _Sums:
     def _stacks_of(self, pid: int) -> Stacks | None:
         if self._with_stacks:
             with suppress(GdbheapError, OSError):
-                return Stacks(pid, self._machine)
+                return Stacks(self._held(pid), self._machine)
         return None
+
+    def _held(self, pid: int) -> Named:
+        """Others than the one that is followed are our tracees: they keep their numbers."""
+        held = self._live.folder if pid == self._live.pid else None
+        return pid if held is None else held
 
     def _count(self, call: MemoryCall) -> None:
         sums = self._counts.setdefault(call.id, [0, 0])

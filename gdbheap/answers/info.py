@@ -9,6 +9,7 @@ from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.layout.facts import Fact
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.procfs import as_shown
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,17 @@ def _target_facts(heap: Heap) -> list[Fact]:
         Fact("threads", str(len(target.threads)), "registers", None),
         Fact("residency", "known" if target.pages is not None else "unknown", target.rss.source, None),
     ]
-    facts += [_object_fact(loaded) for loaded in target.objects]
+    facts += [_object_fact(loaded, target.pid) for loaded in target.objects]
     for file in target.unseen:
         other = f"{file.other} is another version" if file.other is not None else None
         facts.append(Fact(f"object {file.path}", "not known", "its ELF headers are not in the core", other))
     return facts
 
 
-def _object_fact(loaded: LoadedObject) -> Fact:
+def _object_fact(loaded: LoadedObject, pid: int | None) -> Fact:
     name, build_id = f"object {loaded.path}", loaded.build_id or "no build-id"
+    file = as_shown(loaded.file, pid) if loaded.file else None
     if loaded.agreed:
         agreed = f"{loaded.agreed} words of its data in the core are as this file makes them"
-        return Fact(name, build_id, f"{loaded.file}, as the core lacks its ELF headers", agreed)
-    return Fact(name, build_id, "ELF notes in memory", f"{loaded.file} has the same" if loaded.file else None)
+        return Fact(name, build_id, f"{file}, as the core lacks its ELF headers", agreed)
+    return Fact(name, build_id, "ELF notes in memory", f"{file} has the same" if file else None)

@@ -25,6 +25,7 @@ from gdbheap.answers.partition import (
 from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
 from gdbheap.target.cgroup import find_group
+from gdbheap.target.procfs import Named
 from gdbheap.target.refusal import open_folder
 from gdbheap.target.target import Rss as Known
 from gdbheap.target.usage import usage_of
@@ -136,20 +137,19 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None) -> Led
     return Ledger(rss, shown, findings(evidence), trim, told, _container(heap))
 
 
-def without_memory(pid: int) -> Ledger:
+def without_memory(process: Named) -> Ledger:
     """What everybody may know of a process: its size, and what its control group is charged. Raises NoTarget, and
     OSError where even that cannot be read."""
-    usage = usage_of(open_folder(pid))
+    folder = open_folder(process)
+    usage = usage_of(folder)
     known = Known(usage.rss, usage.swap, "status", anonymous=usage.anonymous)
     rss = Rss(usage.rss, usage.swap, known.source)
-    return Ledger(rss, [], [], container=container(find_group(pid), known))
+    return Ledger(rss, [], [], container=container(find_group(folder.place), known))
 
 
 def _container(heap: Heap) -> Container | None:
     target = heap.target
-    if target.pid is None or target.core is not None or target.remote:
-        return None
-    return container(find_group(target.pid), target.rss)
+    return None if target.proc is None else container(find_group(target.proc), target.rss)
 
 
 def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:

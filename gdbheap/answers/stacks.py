@@ -16,6 +16,7 @@ from gdbheap.python.interpreter import Interpreter
 from gdbheap.target.elf import LoadedObject, load_bias, open_regular, read_segments
 from gdbheap.target.functions import Functions
 from gdbheap.target.machine import Machine
+from gdbheap.target.procfs import Named
 from gdbheap.target.running import PERIOD, Running
 from gdbheap.target.target import AT_SYSINFO_EHDR
 from gdbheap.target.unwind_tables import DWARF
@@ -86,8 +87,8 @@ class Stacks:
     these is needed. Raises NoTarget, NotPermitted.
     """
 
-    def __init__(self, pid: int, machine: Machine) -> None:
-        self._running = Running(pid, machine)
+    def __init__(self, process: Named, machine: Machine) -> None:
+        self._running = Running(process, machine)
         # By path and build-id. Files are opened when they are first met: those of a process that ended may be gone.
         self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
         self._functions: dict[tuple[str, str | None], Functions] = {}

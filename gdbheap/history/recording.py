@@ -197,7 +197,7 @@ class Recording:
         stem = "series" if self.plan.path == STANDARD_OUTPUT else os.path.splitext(self.plan.path)[0]
         path = f"{stem}.{pid}.{moment}.heap"
         try:
-            with stopped(pid, self.plan.limit, True) as process:
+            with stopped(self.sampler.watched[pid].folder, self.plan.limit, True) as process:
                 heap = Heap(process)
                 heap.disclosure.contents = False
                 look = take(heap)

@@ -52,7 +52,7 @@ class Sampler:
     def check(self) -> None:
         """Raises NoTarget, NotPermitted, Unsupported for a process that was named and cannot be looked at."""
         for pid in self._programs.pids:
-            self.watched[pid] = Watched(pid, self._limit)
+            self.watched[pid] = Watched(self._programs.folder(pid), self._limit)
 
     def take(self) -> Iterator[Row]:
         """One round: each process once, with what happened to it."""
@@ -75,7 +75,7 @@ class Sampler:
             if pid in self.watched or pid in self._over:
                 continue
             try:
-                self.watched[pid] = Watched(pid, self._limit)
+                self.watched[pid] = Watched(self._programs.folder(pid), self._limit)
             except NoTarget:
                 self._over.add(pid)
             except GdbheapError as error:

@@ -116,7 +116,7 @@ def take(heap: Heap, with_owners: bool | None = None, with_blocks: bool = False)
         version=__version__,
         target={**target.describe(), **heap.versions},
         ledger=ledger(heap, detail=True, patient=False),
-        limit=group_limit(target.pid) if target.kind == "process" and target.pid else None,
+        limit=group_limit(target.proc) if target.proc else None,
         arenas=_or_none(lambda: arenas(heap)),
         holes=_or_none(lambda: holes(heap, MIN_HOLE_BYTES, MAX_HOLES)),
         sizes=_sizes(heap),

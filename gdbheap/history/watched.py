@@ -32,7 +32,7 @@ from gdbheap.target import holding, refusal
 from gdbheap.target.machine import Machine
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.process import FROM_PROCESS, MappingRow, Preparation, Process
-from gdbheap.target.procfs import PM_PRESENT, TABLE_LIMIT, pagemap
+from gdbheap.target.procfs import PM_PRESENT, TABLE_LIMIT, Named, pagemap
 from gdbheap.target.usage import Exact, Usage, exact_of, libraries_of, run_time, usage_of
 
 __all__ = ["Moment", "Paced", "Watched"]
@@ -102,9 +102,9 @@ class Watched:
     ``limit``: for how many seconds it may be stopped at most, None for any time. ``refused`` says why only the kernel's
     figures are known, None where its memory can be read."""
 
-    def __init__(self, pid: int, limit: float | None = None) -> None:
-        self.pid = pid
-        self.folder = refusal.open_folder(pid)
+    def __init__(self, process: Named, limit: float | None = None) -> None:
+        self.folder = refusal.open_folder(process)
+        self.pid = self.folder.pid
         self.machine: Machine = refusal.check(self.folder)
         self.refused: str | None = None
         self.found: Found | None = None
@@ -167,10 +167,10 @@ class Watched:
             with open(self.folder.path("mem"), "rb"):
                 pass
         except OSError as error:
-            raise refusal.explain(self.pid, error) from None
+            raise refusal.explain(self.folder, error) from None
 
     def _find(self) -> Found:
-        process = Process(self.pid, preparation=Preparation(self.pid))
+        process = Process(self.folder)
         heap = Heap(process)
         malloc = heap.find_allocator(GlibcAllocator)
         self.machine = process.machine
@@ -192,7 +192,7 @@ class Watched:
         """What is known of it where it may not be looked into, or not now, as another program traces it."""
         found: dict[str, Any] = {"kind": "process", "pid": self.pid}
         with suppress(NotPermitted):
-            preparation = Preparation(self.pid)
+            preparation = Preparation(self.folder)
             found.update(exe=preparation.exe, **vars(preparation.identity))
         return found
 
@@ -200,7 +200,7 @@ class Watched:
         """Its memory, whatever it maps, through the file that stays its own: a child that it forks may share the pages
         for a time, and reading them otherwise would make the kernel part them."""
         row = MappingRow(self.machine.page, self.machine.kernel_start, FROM_PROCESS, -1, 0)
-        return _native.Space.for_process(self.machine, self.pid, [row], None, [], True)
+        return _native.Space.for_process(self.machine, self.folder, [row], None, [], True)
 
     # Samples.
 
@@ -264,11 +264,11 @@ class Watched:
     def _stopped(self, books: RunningMalloc, found: Found) -> tuple[MallocSample, bool, float]:
         with holding.undisturbed():
             try:
-                stop = holding.patiently(self.folder, lambda: _native.Stop(self.pid, self._limit))
+                stop = holding.patiently(self.folder, lambda: _native.Stop(self.folder, self._limit))
             except TimeoutError as error:
-                raise holding.not_stopped(self.pid, self._limit, error) from None
+                raise holding.not_stopped(self.folder, self._limit, error) from None
             except OSError as error:
-                raise refusal.explain(self.pid, error) from None
+                raise refusal.explain(self.folder, error) from None
             try:
                 inside = books.is_inside([thread.program_counter for thread in stop.threads])
                 sample = _malloc_sample(books, found.space, *books.arenas(found.space, True, not inside))

@@ -18,8 +18,9 @@ from gdbheap.heap import Heap
 from gdbheap.processes import accounts
 from gdbheap.processes.heap_use import HeapUse, heap_use
 from gdbheap.processes.written import TypeCounts, Written, compare, is_fork, page_marks, total_types, total_written
-from gdbheap.target import holding, procfs
+from gdbheap.target import holding, procfs, refusal
 from gdbheap.target.process import Process, stopped
+from gdbheap.target.procfs import Named, ProcessFolder
 from gdbheap.target.programs import running
 
 __all__ = ["Advice", "Family", "Member", "Sums", "family"]
@@ -106,9 +107,10 @@ class Family:
 
 @dataclass
 class _Looks:
-    """What was found out of the processes one by one: types whose counts were written; by worker the marks of its pages
-    and the bytes of its objects by type, and both of the parents."""
+    """What was found out of the ``held`` processes one by one: types whose counts were written; by worker the marks of
+    its pages and the bytes of its objects by type, and both of the parents."""
 
+    held: dict[int, ProcessFolder]
     types: list[TypeCounts] = field(default_factory=list)
     marks: dict[int, set[bytes]] = field(default_factory=dict)
     objects: dict[int, Counter[str]] = field(default_factory=dict)
@@ -116,15 +118,19 @@ class _Looks:
     parent_of: dict[int, int] = field(default_factory=dict)
 
 
-def family(pids: Sequence[int], limit: float | None, quick: bool = False, progress: Progress | None = None) -> Family:
+def family(
+    processes: Sequence[Named], limit: float | None, quick: bool = False, progress: Progress | None = None
+) -> Family:
     """Of these processes, each of which is stopped for at most ``limit`` seconds at a time. ``quick``: only what the
     kernel counts. Raises NoTarget where none of them is there."""
-    rows = _counted(pids, limit)
-    members = [_member(row) for row in rows]
-    members += [_absent(pid) for pid in pids if all(row.pid != pid for row in rows)]
+    held = _held(processes)
+    rows = _counted(held, limit)
+    members = [_member(row, held[row.pid]) for row in rows]
+    pids = dict.fromkeys(int(str(process)) for process in processes)
+    members += [_absent(pid, held.get(pid)) for pid in pids if all(row.pid != pid for row in rows)]
     if not rows:
         raise NoTarget(f"none of {len(pids)} processes is there: ps -e lists those that run")
-    looks = _Looks()
+    looks = _Looks(held)
     if not quick:
         known = [member for member in members if member.pss is not None]
         looked = {member.pid: _looked(member, _beside(member, known), limit, looks, progress) for member in known}
@@ -137,38 +143,48 @@ def family(pids: Sequence[int], limit: float | None, quick: bool = False, progre
     return Family(members, sums, written, total_types(looks.types), advice)
 
 
-def _counted(pids: Sequence[int], limit: float | None) -> list[ProcessAccount]:
+def _held(processes: Sequence[Named]) -> dict[int, ProcessFolder]:
+    found = {}
+    for process in processes:
+        with suppress(GdbheapError):
+            folder = refusal.open_folder(process)
+            found[folder.pid] = folder
+    return found
+
+
+def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[ProcessAccount]:
     """What the kernel says of them while they all stand still: those that cannot be stopped run on."""
     with ExitStack() as standing:
         standing.enter_context(holding.undisturbed())
-        for pid in pids:
+        for folder in held.values():
             with suppress(OSError, TimeoutError):
-                standing.callback(Stop(pid, limit or LONGEST_STOP).release)
-        return accounts.read(pids)
+                standing.callback(Stop(folder, limit or LONGEST_STOP).release)
+        # By number: of one that is there afterwards it was its own.
+        return [row for row in accounts.read(list(held)) if held[row.pid].is_there()]
 
 
-def _member(row: ProcessAccount) -> Member:
+def _member(row: ProcessAccount, folder: ProcessFolder) -> Member:
     name = row.name.decode("utf-8", "replace")
     script = accounts.script_of(row, accounts.program_of(row)) if row.memory is not None else None
     program = f"{name} {script}" if script and script != name else name
     memory = row.memory
     if memory is None:
-        return Member(row.pid, row.parent, program, _rss(row.pid), None, None, None, note=NOT_READ)
+        return Member(row.pid, row.parent, program, _rss(folder), None, None, None, note=NOT_READ)
     swap = memory.swap if memory.swap_share is None else memory.swap_share
     return Member(row.pid, row.parent, program, memory.rss, memory.pss, memory.private, swap)
 
 
-def _rss(pid: int) -> int | None:
+def _rss(folder: ProcessFolder) -> int | None:
     """What everybody may know of a process."""
     with suppress(OSError):
-        return procfs.kib(procfs.ProcessFolder(pid).status().get("VmRSS"))
+        return procfs.kib(folder.status().get("VmRSS"))
     return None
 
 
-def _absent(pid: int) -> Member:
+def _absent(pid: int, folder: ProcessFolder | None) -> Member:
     """One that is gone, or has no memory."""
     found = running(pid)
-    if found is None:
+    if found is None or folder is None or not folder.is_running():
         return Member(pid, 0, "", None, None, None, None, note="it has ended")
     what = "a kernel thread has no memory of its own" if found.is_kernels else "it has no memory any more"
     return Member(pid, found.parent, found.name, None, None, None, None, note=what)
@@ -195,7 +211,7 @@ def _looked(
 ) -> Member:
     """The member with what its memory says."""
     try:
-        with _standing([*others, member.pid], limit) as heaps:
+        with _standing([*others, member.pid], limit, looks.held) as heaps:
             heap = heaps.pop(member.pid)
             heap.progress = progress
             if heap.target.refusal is not None:
@@ -209,13 +225,13 @@ def _looked(
 
 
 @contextmanager
-def _standing(pids: Sequence[int], limit: float | None) -> Iterator[dict[int, Heap]]:
+def _standing(pids: Sequence[int], limit: float | None, held: dict[int, ProcessFolder]) -> Iterator[dict[int, Heap]]:
     """The heaps of those that can be stopped, all at once. Raises what the last one's stop raises."""
     with ExitStack() as stack:
         heaps = {}
         for pid in pids:
             try:
-                heaps[pid] = Heap(stack.enter_context(stopped(pid, limit)))
+                heaps[pid] = Heap(stack.enter_context(stopped(held[pid], limit)))
             except GdbheapError:
                 if pid == pids[-1]:
                     raise

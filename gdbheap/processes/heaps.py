@@ -10,6 +10,7 @@ from gdbheap.heap import Heap
 from gdbheap.processes.accounts import HeapSums, Program
 from gdbheap.processes.heap_use import HeapUse, heap_use
 from gdbheap.target.process import stopped
+from gdbheap.target.programs import Running, running, started_at
 
 __all__ = ["with_heaps"]
 
@@ -17,13 +18,17 @@ __all__ = ["with_heaps"]
 def with_heaps(programs: Sequence[Program], limit: float | None) -> list[Program]:
     """The programs with the sums over the heaps of their processes, each of which is stopped for at most ``limit``
     seconds."""
-    return [replace(program, heap=_sums([_use(pid, limit) for pid in program.pids])) for program in programs]
+    # Looking takes long, and numbers are given away meanwhile.
+    there = {pid: running(pid) for program in programs for pid in program.pids}
+    return [replace(program, heap=_sums([_use(there[pid], limit) for pid in program.pids])) for program in programs]
 
 
-def _use(pid: int, limit: float | None) -> HeapUse | None:
+def _use(one: Running | None, limit: float | None) -> HeapUse | None:
     """None where it cannot be looked into, or has ended."""
+    if one is None:
+        return None
     try:
-        with stopped(pid, limit) as process:
+        with stopped(started_at(one.pid, one.start), limit) as process:
             return None if process.refusal is not None else heap_use(Heap(process))
     except (GdbheapError, OSError):
         return None

@@ -113,7 +113,7 @@ def compare(heap: Heap, other: Heap) -> tuple[Written, list[TypeCounts]]:
     layout, statics = (None, []) if objects is None else (objects.layout, _statics(heap))
     progress = heap.labelled("comparing pages")
     found = _native.written_pages(
-        heaps, layout, statics, there.space, there.pages, f"/proc/{here.pid}/pagemap", ranges, progress
+        heaps, layout, statics, there.space, there.pages, here.folder.path("pagemap"), ranges, progress
     )
     names = [] if objects is None else [(row, objects.names.name(row.type_address)) for row in found.types]
     page = here.machine.page
@@ -124,7 +124,7 @@ def compare(heap: Heap, other: Heap) -> tuple[Written, list[TypeCounts]]:
 
 def _alone(process: Process, ranges: Ranges) -> int:
     """How many pages of memory that the other has not this process alone has. Raises OSError."""
-    path, pages, page = f"/proc/{process.pid}/pagemap", process.pages, process.machine.page
+    path, pages, page = process.folder.path("pagemap"), process.pages, process.machine.page
     if pages is None:
         return sum(exclusive_pages(path, start, end, page) for start, end in ranges)
     runs = joined([(run.start, run.end) for start, end in ranges for run in pages.runs(start, end)])
@@ -174,5 +174,5 @@ def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bo
 def page_marks(process: Process, shared: bool = False) -> set[bytes]:
     """Marks of the pages of private memory that a process has alone, with ``shared`` of all that it has; equal for
     equal ones; zeros have none."""
-    marks = _native.page_marks(process.space, f"/proc/{process.pid}/pagemap", private_ranges(process), shared)
+    marks = _native.page_marks(process.space, process.folder.path("pagemap"), private_ranges(process), shared)
     return {marks[place : place + MARK] for place in range(0, len(marks), MARK)}

@@ -213,7 +213,7 @@ class _Maker:
 
     def _snapshots(self) -> Rows:
         heap, target = self.heap, self.heap.target
-        limit = group_limit(target.pid) if target.kind == "process" and target.pid else None
+        limit = group_limit(target.proc) if target.proc else None
         described = {**target.describe(), **heap.versions}
         return [_identity(time_of(heap), described, __version__, self._lines, limit, len(heap.damage), heap.partial)]
 

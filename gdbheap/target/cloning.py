@@ -14,7 +14,7 @@ from gdbheap.target import holding, procfs, refusal, room
 from gdbheap.target.machine import MACHINES, own_machine
 from gdbheap.target.mappings import parse_flagged, parse_maps
 from gdbheap.target.process import UNCOLLECTED, Preparation, Process, room_for
-from gdbheap.target.procfs import ProcessFolder, kib
+from gdbheap.target.procfs import OWN_DESCRIPTORS, PROC, Named, ProcessFolder, kib
 from gdbheap.target.ranges import Ranges, subtract
 
 __all__ = ["cloned"]
@@ -69,7 +69,7 @@ def _link(path: str) -> str:
 
 
 def _too_many(folder: ProcessFolder, status: dict[str, str]) -> str | None:
-    if room.processes_left(folder.pid) < 1:
+    if room.processes_left(folder.place) < 1:
         return "its control group allows no further process (pids.max)"
     limit = folder.soft_limit("Max processes")
     uid = int(status.get("Uid", "0").split()[0])
@@ -83,7 +83,7 @@ def _too_many(folder: ProcessFolder, status: dict[str, str]) -> str | None:
 def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
     """Each page that the process writes while the copy lives is copied: at worst all of them."""
     need = kib(status.get("RssAnon")) or 0
-    left = room.memory_left(folder.pid)
+    left = room.memory_left(folder.place)
     if left < need:
         return f"the process has {need >> 20} MiB of its own and there is room for {left >> 20} MiB more"
     promised = room.commit_left()
@@ -94,27 +94,27 @@ def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
 
 
 @contextmanager
-def cloned(pid: int, limit: float | None = None, copies: bool = False) -> Iterator[Process]:
-    """The process ``pid`` as it was at one moment, read from a copy that is ended with the block; with ``copies`` as
-    soon as its bytes are here, if there is room for them.
+def cloned(named: Named, limit: float | None = None, copies: bool = False) -> Iterator[Process]:
+    """The process that is meant as it was at one moment, read from a copy that is ended with the block; with ``copies``
+    as soon as its bytes are here, if there is room for them.
 
     The process itself stands only while the kernel copies its page tables and while its mappings and residency are
     read. ``stopped_seconds`` says for how long. Raises what ``stopped`` does, and Unsupported where there is no copy
     to be had.
     """
-    folder = refusal.open_folder(pid)
+    folder = refusal.open_folder(named)
     holding.without_tracer(folder)
-    preparation = Preparation(pid)
+    preparation = Preparation(folder)
     preparation.load_files()
     try:
         refuse(folder)
         space = room_for(folder) if copies else None
     except OSError as error:
-        raise refusal.explain(pid, error) from None
+        raise refusal.explain(folder, error) from None
     with holding.undisturbed():
         copy = _copy(folder, limit)
         try:
-            process = _process(pid, copy, preparation, space)
+            process = _process(copy, preparation, space)
         except BaseException:
             copy.end()
             raise
@@ -129,37 +129,41 @@ def cloned(pid: int, limit: float | None = None, copies: bool = False) -> Iterat
 
 def _copy(folder: ProcessFolder, limit: float | None) -> Frozen:
     try:
-        return holding.patiently(folder, lambda: Frozen(folder.pid, limit))
+        return holding.patiently(folder, lambda: Frozen(folder, limit))
     except RuntimeError as error:
         raise Unsupported(f"--clone: {error}; {INSTEAD}") from None
     except TimeoutError as error:
-        raise holding.not_stopped(folder.pid, limit, error) from None
+        raise holding.not_stopped(folder, limit, error) from None
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.ENOMEM):
             raise Unsupported(f"--clone: the kernel refuses the copy ({error.strerror}); {INSTEAD}") from None
-        raise refusal.explain(folder.pid, error) from None
+        raise refusal.explain(folder, error) from None
 
 
-def _process(pid: int, copy: Frozen, preparation: Preparation, space: Room | None) -> Process:
+def _process(copy: Frozen, preparation: Preparation, space: Room | None) -> Process:
+    folder = preparation.folder
+
     def books_read(process: Process) -> Ranges:
         copy.let_go()
         process.stopped_seconds = copy.seconds
         if copy.expired:
-            raise holding.let_go_early(pid, copy.seconds or 0)
+            raise holding.let_go_early(folder, copy.seconds or 0)
         return _missing(process, copy)
 
-    threads, memory = copy.threads, copy.pid
     try:
-        return Process(pid, threads, preparation, holder=copy, memory_of=memory, books_read=books_read, room=space)
+        return Process(
+            folder, copy.threads, preparation, holder=copy, memory_of=copy, books_read=books_read, room=space
+        )
     except OSError as error:
-        raise refusal.explain(pid, error) from None
+        raise refusal.explain(folder, error) from None
     except RuntimeError as error:
         raise Unsupported(f"--clone: {error}; {INSTEAD}") from None
 
 
 def _missing(process: Process, copy: Frozen) -> Ranges:
     """The memory that a copy has not, because the process asked for that (MADV_DONTFORK, MADV_WIPEONFORK); said."""
-    smaps = ProcessFolder(copy.pid).read("smaps", procfs.TABLE_LIMIT)
+    with open(f"{PROC}/{OWN_DESCRIPTORS}/{copy.descriptor}/smaps", "rb") as stream:
+        smaps = stream.read(procfs.TABLE_LIMIT)
     there = list(parse_maps(smaps).ranges())
     own = [(mapping.start, mapping.end) for mapping in process.mappings if mapping.private and mapping.readable]
     missing = subtract(own, subtract(there, parse_flagged(smaps, b"wf")))

@@ -98,15 +98,21 @@ class ElfFile:
     @cached_property
     def sections(self) -> list[tuple[str, int, int]]:
         """(name, address as linked, size) of the sections that are mapped, without those of thread-local data; none
-        where the table is damaged or was cut off."""
-        with open_regular(self.path) as stream:
-            return read_sections(stream)
+        where the table is damaged or was cut off, and of a file that is gone."""
+        try:
+            with open_regular(self.path) as stream:
+                return read_sections(stream)
+        except OSError:
+            return []
 
     @cached_property
     def symbols(self) -> SymbolTable:
-        """The symbols of ``.symtab`` and ``.dynsym``; empty when the tables are damaged."""
-        with open_regular(self.path) as stream:
-            return read_symbols(stream)
+        """The symbols of ``.symtab`` and ``.dynsym``; empty when the tables are damaged, or the file is gone."""
+        try:
+            with open_regular(self.path) as stream:
+                return read_symbols(stream)
+        except OSError:
+            return SymbolTable()
 
 
 @dataclass

@@ -14,6 +14,7 @@ from gdbheap.errors import GdbheapError, NotPermitted, Unsupported, UsageError, 
 from gdbheap.target import refusal
 from gdbheap.target.code import Condition, Place, Plan, call_places, function_places, left_patches, plan
 from gdbheap.target.machine import X86_64, Machine
+from gdbheap.target.procfs import Named, ProcessFolder
 from gdbheap.target.running import Running
 
 __all__ = ["MAX_STAND", "Follower", "Following", "Hit", "Live", "LocalProcess", "Program"]
@@ -129,6 +130,7 @@ class Live(Protocol):
 
     machine: Machine
     pid: int | None
+    folder: ProcessFolder | None
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
         """See each of these system calls in this block. ``waits``: a thread stands until the next is asked for.
@@ -142,9 +144,10 @@ class Live(Protocol):
 class LocalProcess:
     """A process on this machine that nobody traces. Raises NoTarget, NotPermitted."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.machine = refusal.check(refusal.open_folder(pid))
+    def __init__(self, process: Named) -> None:
+        self.folder = refusal.open_folder(process)
+        self.pid = self.folder.pid
+        self.machine = refusal.check(self.folder)
         self._running: Running | None = None
 
     def describe(self) -> dict[str, Any]:
@@ -154,7 +157,7 @@ class LocalProcess:
     @property
     def running(self) -> Running:
         """Its objects and its memory, read while it runs."""
-        self._running = self._running or Running(self.pid, self.machine)
+        self._running = self._running or Running(self.folder, self.machine)
         return self._running
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
@@ -166,7 +169,7 @@ class LocalProcess:
         """See each of these system calls in this block by a tracepoint, without any thread standing."""
         from gdbheap.target.tracepoints import traced
 
-        return traced(self.pid, numbers, with_stacks)
+        return traced(self.folder, numbers, with_stacks)
 
     def functions(
         self, names: Sequence[str], conditions: Sequence[Condition], seccomp: bool, limit: float = MAX_STAND
@@ -180,7 +183,7 @@ class LocalProcess:
     def _clear(self) -> None:
         """Take out what a run that was killed has left: what is patched is the program's own code."""
         left = left_patches(self.running)
-        if left and not _native.restore_left_patches(self.pid, left):
+        if left and not _native.restore_left_patches(self.folder, left):
             raise GdbheapError(f"what an earlier run left in process {self.pid} cannot be taken out now: try again")
 
     @contextmanager
@@ -188,7 +191,7 @@ class LocalProcess:
         self, places: Sequence[Place], waits: bool, seccomp: bool, limit: float = MAX_STAND
     ) -> Iterator[Following]:
         planned = planned_for(self.running, places, seccomp)
-        follower = _start(self.pid, planned, waits, limit)
+        follower = _start(self.folder, planned, waits, limit)
         try:
             yield Following(follower, [place.what for place in planned.places], planned.refused)
         finally:
@@ -197,8 +200,11 @@ class LocalProcess:
 
 def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Plan:
     """How places of a process are patched. Raises NotPermitted, Unsupported."""
-    pid = running.pid or 0
-    status = refusal.open_folder(pid).status()
+    pid = running.pid
+    try:
+        status = running.folder.status()
+    except OSError as error:
+        raise refusal.explain(running.folder, error) from None
     if status.get("Seccomp", "0") != "0" and not seccomp:
         raise NotPermitted(
             f"process {pid} runs under a seccomp filter, which may refuse the signal by which its threads are seen, or"
@@ -211,24 +217,18 @@ def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Pla
     return planned
 
 
-class _Course(NamedTuple):
-    pid: int
-    patches: list[_native.CodePatch]
-    signal: int
-
-
-def _start(pid: int, planned: Plan, waits: bool, limit: float) -> _native.Follower:
+def _start(folder: ProcessFolder, planned: Plan, waits: bool, limit: float) -> _native.Follower:
     try:
-        return _native.Follower.of_process(_Course(pid, planned.patches, planned.signal), waits, limit)
+        return _native.Follower.of_process(folder, planned.patches, planned.signal, waits, limit)
     except (OSError, TimeoutError) as error:
-        raise refusal.explain(pid, error) from error
+        raise refusal.explain(folder, error) from error
 
 
 class Program:
     """A program that is started, with all processes that it starts: each of their calls is seen, whoever makes it."""
 
     machine = X86_64
-    pid = None
+    pid = folder = None
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = list(words)

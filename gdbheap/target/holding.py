@@ -62,19 +62,19 @@ def _nap() -> None:
     time.sleep(random.uniform(0.005, 0.03))
 
 
-def let_go_early(pid: int, seconds: float) -> GdbheapError:
+def let_go_early(folder: ProcessFolder, seconds: float) -> GdbheapError:
     """The error where the time was up before there was an answer."""
     return GdbheapError(
-        f"process {pid} was let go after {seconds:.1f} s (--max-stop) before this could be answered:"
+        f"process {folder} was let go after {seconds:.1f} s (--max-stop) before this could be answered:"
         " give it longer (--max-stop=SECONDS, 0 for no limit), or ask a copy of it (--clone)"
     )
 
 
-def not_stopped(pid: int, limit: float | None, error: TimeoutError) -> GdbheapError:
+def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError) -> GdbheapError:
     """The error where threads did not stop in time: in what was allowed, or in what is reasonable."""
     if limit is not None and limit < REASONABLE_SECONDS:
-        return let_go_early(pid, limit)
-    return refusal.explain(pid, error)
+        return let_go_early(folder, limit)
+    return refusal.explain(folder, error)
 
 
 @contextmanager

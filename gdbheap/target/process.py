@@ -22,7 +22,7 @@ from gdbheap.target import holding, procfs, refusal, room
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.identity import identify
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
-from gdbheap.target.procfs import ProcessFolder
+from gdbheap.target.procfs import Named, ProcessFolder
 from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
@@ -69,12 +69,12 @@ class Preparation:
     Raises NoTarget, NotPermitted or Unsupported for a process that nobody could look into.
     """
 
-    def __init__(self, pid: int) -> None:
-        self.folder = refusal.open_folder(pid)
+    def __init__(self, process: Named) -> None:
+        self.folder = refusal.open_folder(process)
         self.machine = refusal.check(self.folder)
         self.files = ElfFiles()
         self.exe = executable(self.folder)
-        self.identity = identify(self._read, pid)
+        self.identity = identify(self._read, self.folder.pid)
         self.thread_names = {tid: self.folder.thread_name(tid) for tid in _quiet_tasks(self.folder)}
 
     def _read(self, path: str) -> bytes:
@@ -107,7 +107,7 @@ class Process(Target):
 
     ``threads`` come from whoever stopped it. With ``memory_refused`` (the reason why)
     no memory is read: mappings and residency are still answered. ``holder`` is who holds it, if that is us: after a
-    stop nothing is read any more. ``memory_of``: whose memory is read instead, that of a copy, which shares all pages,
+    stop nothing is read any more. ``memory_of``: the copy whose memory is read instead, which shares all pages,
     so that it is unknown with whom else the process shares them. ``books_read`` is called when ``/proc`` was read and
     nothing else yet; the ranges that it returns are not there. ``room``: its private memory is copied into that, if it
     fits, and the process let go. Raises NoTarget, NotPermitted, OSError.
@@ -115,26 +115,26 @@ class Process(Target):
 
     def __init__(
         self,
-        pid: int,
+        process: Named,
         threads: Iterable[Registers | ThreadState] = (),
         preparation: Preparation | None = None,
         memory_refused: GdbheapError | None = None,
         holder: Stop | Frozen | None = None,
-        memory_of: int | None = None,
+        memory_of: Frozen | None = None,
         books_read: Callable[[Process], Ranges] = lambda process: [],
         room: Room | None = None,
     ) -> None:
-        super().__init__("process", pid=pid)
+        self._ready = preparation or Preparation(process)
+        self._folder = self._ready.folder
+        super().__init__("process", pid=self._folder.pid, proc=self._folder.place)
         self._holder = holder
         self._has_copy = memory_of is not None
         self.is_copied = False
-        self._ready = preparation or Preparation(pid)
         self._standing = list(threads)
-        self._folder = self._ready.folder
         self.exe, self.identity, self.machine = self._ready.exe, self._ready.identity, self._ready.machine
         self.refusal = memory_refused
         self._read_books()
-        self._open_space(pid if memory_of is None else memory_of, books_read(self))
+        self._open_space(memory_of or self._folder, books_read(self))
         self._capture(room)
         self.objects = find_objects(self.machine, self.mappings, self.space, self._ready.files, self._candidates)
         if self.rss.swap and self.refusal is None:
@@ -198,14 +198,18 @@ class Process(Target):
             )
 
     @property
+    def folder(self) -> ProcessFolder:
+        """Its folder in ``/proc``, held since it was named."""
+        return self._folder
+
+    @property
     def tracer(self) -> Stop | None:
         """What holds its threads, when that is us."""
         return self._holder if isinstance(self._holder, Stop) else None
 
     def again(self) -> Process:
         """The process as it is now, after something was called in it; its threads are where they were."""
-        assert self.pid is not None
-        return Process(self.pid, self._standing, self._ready, self.refusal, self._holder)
+        return Process(self._folder, self._standing, self._ready, self.refusal, self._holder)
 
     def _read_rss(self) -> Rss:
         """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""
@@ -241,7 +245,7 @@ class Process(Target):
         except OSError as error:
             reason = one_line(error.strerror or error)
             unknown = "it is unknown which pages are resident, and what could be given back"
-            self.warnings.append(f"{path} cannot be read ({reason}): {unknown}")
+            self.warnings.append(f"{procfs.as_shown(path, self.pid)} cannot be read ({reason}): {unknown}")
             self._read_smaps()
             return
         if sum(self.pages.count(start, end).resident for start, end in ranges) != self.rss.bytes:
@@ -278,7 +282,7 @@ class Process(Target):
                 f" by {sum(differing):+,} bytes in all: pages are counted by pagemap"
             )
 
-    def _open_space(self, pid: int, missing: Ranges) -> None:
+    def _open_space(self, memory: ProcessFolder | Frozen, missing: Ranges) -> None:
         if self.refusal is not None:
             self.partial = True
             self.warnings.append(f"no memory could be read, only mappings and their pages: {self.refusal}")
@@ -288,7 +292,7 @@ class Process(Target):
         stop = self._holder if isinstance(self._holder, Stop) else None
         # A copy has all its pages together with the process.
         shared = self.rss.shared or self._has_copy
-        self.space = Space.for_process(self.machine, pid, rows, self.pages, files.paths, shared, stop)
+        self.space = Space.for_process(self.machine, memory, rows, self.pages, files.paths, shared, stop)
 
     def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[MappingRow]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
@@ -387,9 +391,11 @@ def executable(folder: ProcessFolder) -> str | None:
 def elf_candidates(folder: ProcessFolder, exe: str | None, mapping: Mapping) -> list[str]:
     """Where the ELF file behind a mapping may be found, the path that lasts longest first.
 
-    A deleted file is still behind its mapping.
+    Paths below ``/proc`` end with the process. A deleted file is still behind its mapping.
     """
     paths = seen_paths(folder, mapping.path.removesuffix(DELETED))
+    if _is_same(mapping.path, mapping):
+        paths.insert(0, mapping.path)
     if mapping.path == exe:
         paths.append(folder.path("exe"))
     return [*paths, map_file(folder, mapping)]
@@ -437,24 +443,24 @@ def _quiet_tasks(folder: ProcessFolder) -> list[int]:
 
 @contextmanager
 def stopped(
-    pid: int, limit: float | None = None, copies: bool = False, preparation: Preparation | None = None
+    named: Named, limit: float | None = None, copies: bool = False, preparation: Preparation | None = None
 ) -> Iterator[Process]:
-    """The process ``pid``, standing still until the block ends, however it ends, or for ``limit`` seconds; then it runs
-    on as it did before. With ``copies`` it is let go once its private memory is copied, if there is room for that.
-    ``preparation``: one that was made earlier, for a stop without delay.
+    """The process that is meant, standing still until the block ends, however it ends, or for ``limit`` seconds; then
+    it runs on as it did before. With ``copies`` it is let go once its private memory is copied, if there is room for
+    that. ``preparation``: one that was made earlier, for a stop without delay: it says which process is meant.
 
     A process in a job-control stop stays in it. ``stopped_seconds`` is set when it was let go. Ctrl-Z waits until then:
     a suspended gdbheap would keep the process standing. When only its memory is refused, the process is yielded without
     memory and without having been stopped. Where another process traces it, that is waited for, for a moment. Raises
     NoTarget, NotPermitted, Unsupported, and GdbheapError when the limit was too short.
     """
-    folder = refusal.open_folder(pid)
+    folder = refusal.open_folder(named) if preparation is None else preparation.folder
     holding.without_tracer(folder)
     if preparation is None:
-        preparation = Preparation(pid)
+        preparation = Preparation(folder)
         preparation.load_files()
     space = room_for(folder) if copies else None
-    with _standing(pid, limit, preparation, space) as process:
+    with _standing(limit, preparation, space) as process:
         if process.stopped_seconds is None:
             yield process
     if process.is_copied:
@@ -462,26 +468,27 @@ def stopped(
 
 
 @contextmanager
-def _standing(pid: int, limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
+def _standing(limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
     """The process while it is stopped; it is let go before Ctrl-Z and other programs count again."""
     stop: Stop | None = None
     process: Process | None = None
+    folder = preparation.folder
     with holding.undisturbed():
         try:
             refused = None
             try:
-                stop = holding.patiently(preparation.folder, lambda: Stop(pid, limit))
+                stop = holding.patiently(folder, lambda: Stop(folder, limit))
             except TimeoutError as error:
-                raise holding.not_stopped(pid, limit, error) from None
+                raise holding.not_stopped(folder, limit, error) from None
             except OSError as error:
                 refused = _refused(preparation, error)
             process = _read(preparation, stop, refused, space)
             if stop is not None and stop.expired:
-                raise holding.let_go_early(pid, stop.seconds or limit or 0)
+                raise holding.let_go_early(folder, stop.seconds or limit or 0)
             yield process
         except Exception as error:
             if stop is not None and stop.expired and stop.missed and not isinstance(error, CallEnded):
-                raise holding.let_go_early(pid, stop.seconds or 0) from error
+                raise holding.let_go_early(folder, stop.seconds or 0) from error
             raise
         finally:
             _let_go(stop, process)
@@ -505,7 +512,7 @@ def room_for(folder: ProcessFolder) -> Room | None:
 
 def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
     """Why the process could not be stopped; raised when nothing of it can be read either."""
-    reason = refusal.explain(preparation.folder.pid, error)
+    reason = refusal.explain(preparation.folder, error)
     try:
         if (
             isinstance(reason, NotPermitted)
@@ -521,11 +528,11 @@ def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
 def _read(
     preparation: Preparation, stop: Stop | None, refused: GdbheapError | None, space: Room | None = None
 ) -> Process:
-    pid = preparation.folder.pid
+    folder = preparation.folder
     try:
-        return Process(pid, stop.threads if stop else (), preparation, refused, stop, room=space)
+        return Process(folder, stop.threads if stop else (), preparation, refused, stop, room=space)
     except OSError as error:
-        raise refusal.explain(pid, error) from None
+        raise refusal.explain(folder, error) from None
 
 
 def _let_go(stop: Stop | None, process: Process | None) -> None:

@@ -1,4 +1,4 @@
-"""One process's folder in ``/proc``, held open so that a process id that is given away again is noticed.
+"""One process's folder in ``/proc``, held open: what tells a process from another one that gets its number later.
 
 Files are read through the folder's descriptor: when the process is gone they fail with ESRCH, whoever has its
 number by then. Formats: proc(5).
@@ -7,8 +7,11 @@ number by then. Formats: proc(5).
 from __future__ import annotations
 
 import os
+import re
+import signal
 import struct
 from collections.abc import Iterator
+from typing import Union
 
 from gdbheap._native import Descriptor
 from gdbheap.target.machine import Machine
@@ -28,19 +31,84 @@ PM_PRESENT, PM_EXCLUSIVE = 1 << 63, 1 << 56
 PAGEMAP_AT_ONCE = 1 << 20
 ALONE = bytes(byte & 0x81 == 0x81 for byte in range(256))
 
+# Below /proc: the descriptors of whoever asks.
+OWN_DESCRIPTORS = "self/fd"
+
+_HELD = re.compile(rf"^{PROC}/{OWN_DESCRIPTORS}/\d+/")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class ProcessFolder:
-    """``/proc/PID``. Raises OSError (ENOENT when there is no such process)."""
+    """``/proc/PID`` of the process that has the number now. Raises OSError (ENOENT when there is no such process).
+
+    The kernel gives a number away again once its process has ended and was waited for; from then on nothing is in the
+    folder. Where a number has to be used, what has it is taken hold of first, and ``is_there`` asked then: the number
+    was its own up to that moment.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._folder = Descriptor(os.open(f"{PROC}/{pid}", _FOLDER))
 
+    def __str__(self) -> str:
+        return str(self.pid)
+
+    @property
+    def descriptor(self) -> int:
+        """The folder's descriptor, which is open as long as this is there."""
+        return self._folder.number
+
+    @property
+    def place(self) -> str:
+        """Its path below /proc, which leads to this process alone: for us, and for children that we fork."""
+        return f"{OWN_DESCRIPTORS}/{self.descriptor}"
+
     def path(self, name: str) -> str:
-        """The path of a file of the process, for those who open it themselves."""
-        return f"{PROC}/{self.pid}/{name}"
+        """The path of a file of the process, for those who open it themselves while this is there."""
+        return f"{PROC}/{self.place}/{name}"
+
+    def is_there(self) -> bool:
+        """Whether the number is its own: it runs, or nobody has waited for its end yet."""
+        try:
+            os.stat("stat", dir_fd=self.descriptor, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        try:
+            return stat_fields(self.read("stat"))[STATE] not in ENDED
+        except (OSError, IndexError):
+            return False
+
+    def pidfd(self) -> int:
+        """A new descriptor of the process (pidfd_open(2), Linux 5.3). Raises OSError, AttributeError."""
+        descriptor = os.pidfd_open(self.pid)
+        if not self.is_there():
+            os.close(descriptor)
+            raise ProcessLookupError(f"process {self.pid} has ended")
+        return descriptor
+
+    def signal(self, number: int) -> None:
+        """Send a signal to this process, not to one that has its number since. Raises OSError."""
+        try:
+            descriptor = self.pidfd()
+        except (AttributeError, OSError) as error:
+            if isinstance(error, ProcessLookupError) or not self.is_there():
+                raise ProcessLookupError(f"process {self.pid} has ended") from None
+            # Before Linux 5.3, or where a filter refuses it: by number, right after that was its own.
+            os.kill(self.pid, number)
+            return
+        try:
+            signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+    def real_user(self) -> int:
+        """The real uid of the process. Raises OSError."""
+        words = self.status().get("Uid", "").split()
+        return int(words[0]) if words and words[0].isdigit() else -1
 
     def read(self, name: str, limit: int = TEXT_LIMIT) -> bytes:
         """The first ``limit`` bytes of a file. Raises OSError."""
@@ -88,6 +156,15 @@ class ProcessFolder:
     def owner(self) -> int:
         """The uid that owns the files in it: root's, not the process's, when the process is not dumpable."""
         return os.stat("status", dir_fd=self._folder.number).st_uid
+
+
+Named = Union[int, ProcessFolder]
+"""A process by its number, which means whoever has that now, or held since it was named."""
+
+
+def as_shown(path: str, pid: int | None) -> str:
+    """A path of ``ProcessFolder.path`` as a person would type it."""
+    return _HELD.sub(f"{PROC}/{pid}/", path)
 
 
 def _parts(descriptor: int, limit: int) -> Iterator[bytes]:

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gdbheap.errors import NoTarget, NotPermitted, UsageError
-from gdbheap.target.procfs import ENDED, FLAGS, PAGES, PARENT, PF_KTHREAD, PROC, START, STATE, stat_fields
+from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError
+from gdbheap.target import refusal
+from gdbheap.target.procfs import (
+    ENDED,
+    FLAGS,
+    PAGES,
+    PARENT,
+    PF_KTHREAD,
+    PROC,
+    START,
+    STATE,
+    Named,
+    ProcessFolder,
+    parse_start,
+    stat_fields,
+)
 from gdbheap.target.room import CGROUPS
 from gdbheap.target.started import Started
 
@@ -37,22 +51,28 @@ class Running(NamedTuple):
 class Programs:
     """The processes that a command line means.
 
-    ``pids``, and those whose name ``name`` is found in, and the members of the control group ``cgroup`` and of those
-    below it; with ``children`` all that they start, too, which stay meant when their parents have ended. ``command`` is
-    what ``start`` starts: its process is one of them. ``owner``: the largest MAX_OWNED processes of a user, besides. We
-    are none of them ourselves."""
+    ``named``, and those whose name ``name`` is found in, and the members of the control group ``cgroup`` and of those
+    below it, of these two only what ``user`` (a uid) started if that is given; with ``children`` all that they start,
+    too, which stay meant when their parents have ended. ``command`` is what ``start`` starts: its process is one of
+    them. ``owner``: the largest MAX_OWNED processes of a user, besides. We are none of them ourselves.
+
+    A process that is named is held from then on, one that is found is told by when it started: neither is another one
+    that gets its id later."""
 
     def __init__(
         self,
-        pids: Sequence[int] = (),
+        named: Sequence[Named] = (),
         children: bool = False,
         name: re.Pattern[str] | None = None,
         cgroup: str | None = None,
         command: Sequence[str] = (),
         owner: int | None = None,
+        user: int | None = None,
     ) -> None:
-        self._owner = owner
-        self.pids = list(dict.fromkeys(pids))
+        self._owner, self._user = owner, user
+        self._held = dict(_held(named))
+        self.pids = list(dict.fromkeys(int(str(process)) for process in named))
+        self._starts: dict[int, int] = {}
         self.children, self.name, self.command = children, name, tuple(command)
         self._groups = [] if cgroup is None else folders(cgroup)
         self._descendants: dict[int, int] = {}
@@ -76,18 +96,41 @@ class Programs:
         """Start the command; from now on its process is among those that are meant. Raises UsageError."""
         started = Started(self.command)
         self.pids.append(started.pid)
+        self._held.update(_held([started.pid]))
         return started
 
     def now(self) -> list[int]:
         """The ids of those that run now, ascending; zombies are none. Raises nothing for one that has ended."""
         if not self.may_grow:
-            return sorted(pid for pid in self.pids if running(pid) is not None)
+            return self._running()
         there = {found.pid: found for found in processes()}
-        meant = {pid for pid in self.pids if pid in there} | self._named(there) | self._members(there)
-        meant |= self._owned(there)
+        meant = {pid for pid in self._running() if pid in there} | self._owned(there)
+        meant |= {pid for pid in self._named(there) | self._members(there) if self._is_users(there[pid])}
         if self.children:
             meant |= self._family(there, meant)
-        return sorted(meant - {os.getpid()})
+        meant.discard(os.getpid())
+        self._starts = {pid: there[pid].start for pid in meant if pid not in self._held}
+        return sorted(meant)
+
+    def folder(self, pid: int) -> ProcessFolder:
+        """The process that ``now`` meant by an id. Raises NoTarget, NotPermitted."""
+        if pid in self._held:
+            return self._held[pid]
+        return started_at(pid, self._starts[pid]) if pid in self._starts else refusal.open_folder(pid)
+
+    def named(self) -> list[Named]:
+        """Those that were named, each held; by its id only where there was none that may be seen."""
+        return [self._held.get(pid, pid) for pid in self.pids]
+
+    def folders(self) -> list[ProcessFolder]:
+        """Those that run now and may be seen."""
+        return list(_opened(self.now(), self.folder))
+
+    def _running(self) -> list[int]:
+        return sorted(pid for pid, folder in self._held.items() if folder.is_running())
+
+    def _is_users(self, one: Running) -> bool:
+        return self._user is None or user_of(one) == self._user
 
     def _named(self, there: dict[int, Running]) -> set[int]:
         name = self.name
@@ -115,6 +158,41 @@ class Programs:
             waiting += new
         self._descendants = {pid: there[pid].start for pid in known}
         return known
+
+
+def _opened(processes: Sequence[Named], opener: Callable[[Any], ProcessFolder]) -> Iterator[ProcessFolder]:
+    """Without those that are gone, or hidden."""
+    for process in processes:
+        with suppress(GdbheapError):
+            yield opener(process)
+
+
+def _held(named: Sequence[Named]) -> Iterator[tuple[int, ProcessFolder]]:
+    for folder in _opened(named, refusal.open_folder):
+        yield folder.pid, folder
+
+
+def started_at(pid: int, start: int) -> ProcessFolder:
+    """The process of that id which started then. Raises NoTarget, NotPermitted."""
+    folder = refusal.open_folder(pid)
+    if start_of(folder) != start:
+        raise refusal.another(folder)
+    return folder
+
+
+def start_of(folder: ProcessFolder) -> int | None:
+    """When it started, in clock ticks after the machine; None once it is gone."""
+    with suppress(OSError):
+        return parse_start(folder.read("stat", STAT_BYTES))
+    return None
+
+
+def user_of(one: Running) -> int | None:
+    """The real uid of a process: who started it, whatever it may do by now; None when it is gone."""
+    with suppress(OSError):
+        folder = ProcessFolder(one.pid)
+        return folder.real_user() if start_of(folder) == one.start else None
+    return None
 
 
 def owner_of(pid: int) -> int | None:

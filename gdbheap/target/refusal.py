@@ -17,7 +17,7 @@ from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, Unsu
 from gdbheap.target import causes, image
 from gdbheap.target.causes import Facts
 from gdbheap.target.machine import READ_TITLES, X86_64, Machine, machine_of
-from gdbheap.target.procfs import PF_KTHREAD, PROC, ProcessFolder, parse_status
+from gdbheap.target.procfs import PF_KTHREAD, PROC, Named, ProcessFolder, parse_status
 
 Answer = TypeVar("Answer")
 
@@ -28,8 +28,11 @@ NAME_LIMIT = 64
 NAMESPACE_SEARCH_LIMIT = 20_000
 
 
-def open_folder(pid: int) -> ProcessFolder:
-    """``/proc/PID``; raises NoTarget or NotPermitted when there is none for us."""
+def open_folder(process: Named) -> ProcessFolder:
+    """``/proc/PID``, or what is held already; raises NoTarget or NotPermitted when there is none for us."""
+    if isinstance(process, ProcessFolder):
+        return process
+    pid = process
     if not 0 < pid <= PID_LIMIT:
         raise NoTarget(f"there is no process {pid}: process ids go from 1 to {PID_LIMIT}")
     try:
@@ -46,7 +49,7 @@ def check(folder: ProcessFolder) -> Machine:
     try:
         status, flags = folder.status(), folder.flags()
     except OSError as error:
-        raise _absent(folder.pid, error) from None
+        raise _gone(folder, error) from None
     reason = _no_memory(folder, status, flags)
     if reason:
         raise NoTarget(reason)
@@ -57,13 +60,14 @@ def check(folder: ProcessFolder) -> Machine:
     return _machine(folder, facts)
 
 
-def explain(pid: int, error: BaseException) -> GdbheapError:
-    """The error to raise when looking into ``pid`` failed with ``error``: one line, the cause and the next step."""
+def explain(process: Named, error: BaseException) -> GdbheapError:
+    """The error to raise when looking into a process failed with ``error``: one line, the cause and the next step."""
     try:
-        folder = open_folder(pid)
+        folder = open_folder(process)
         check(folder)
     except GdbheapError as known:
         return known
+    pid = folder.pid
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.EPERM, errno.EACCES):
         return NotPermitted(causes.permission(gather(folder)))
@@ -149,6 +153,18 @@ def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
         what = f"a {header.bits} program for {header.machine_name}"
         raise Unsupported(f"{facts.process} is {what}, and gdbheap reads {READ_TITLES} only: use gdb on it")
     return machine
+
+
+def _gone(folder: ProcessFolder, error: OSError) -> GdbheapError:
+    """The error for a process that was there when it was named."""
+    if folder.is_there() or not os.path.exists(f"{PROC}/{folder.pid}/stat"):
+        return _absent(folder.pid, error)
+    return another(folder)
+
+
+def another(folder: ProcessFolder) -> NoTarget:
+    """The error where a number is not that process's any more."""
+    return NoTarget(f"process {folder.pid} has ended; its number belongs to another process now")
 
 
 def _absent(pid: int, error: OSError) -> GdbheapError:

@@ -19,6 +19,7 @@ from gdbheap.target.elf import ElfFiles, LoadedObject, find_objects
 from gdbheap.target.machine import LOWEST_ADDRESS, Machine
 from gdbheap.target.mappings import Mapping, parse_maps
 from gdbheap.target.process import FROM_FILE, FROM_PROCESS, MappedFiles, MappingRow, elf_candidates, executable
+from gdbheap.target.procfs import Named
 from gdbheap.target.target import Target
 from gdbheap.target.unwind_tables import Module, modules_of
 
@@ -28,23 +29,23 @@ _CODE = re.compile(rb"^[^\n]* r-xp [^\n]*$", re.MULTILINE)
 
 
 class Running(Target):
-    """The process ``pid`` as it is at each moment. ``objects`` are those that were loaded when they were last looked
-    at; ``age`` counts how often they were found changed.
+    """The process that is meant as it is at each moment. ``objects`` are those that were loaded when they were last
+    looked at; ``age`` counts how often they were found changed.
 
     Its ``space`` reads whatever address it is given from the process, also what came after it was made: nothing is
     known of pages. ``find_objects`` reads the heads of files, which are there. Raises NoTarget, NotPermitted.
     """
 
-    def __init__(self, pid: int, machine: Machine) -> None:
-        super().__init__("process", pid=pid, machine=machine)
-        self._folder = refusal.open_folder(pid)
+    def __init__(self, process: Named, machine: Machine) -> None:
+        self.folder = refusal.open_folder(process)
+        super().__init__("process", pid=self.folder.pid, proc=self.folder.place, machine=machine)
         self._files = ElfFiles()
         # One segment, always read from the process; "shared": by /proc/PID/mem, which makes no copies of pages.
         everything = [MappingRow(LOWEST_ADDRESS, machine.user_end, FROM_PROCESS, -1, 0)]
-        self.space = Space.for_process(machine, pid, everything, None, [], True, None)
-        self.exe = executable(self._folder)
+        self.space = Space.for_process(machine, self.folder, everything, None, [], True, None)
+        self.exe = executable(self.folder)
         with suppress(OSError):
-            self.auxv = procfs.parse_auxv(machine, self._folder.read("auxv"))
+            self.auxv = procfs.parse_auxv(machine, self.folder.read("auxv"))
         self.age = 0
         self._tables = self.space
         self._unwinder = Unwinder([])
@@ -59,7 +60,7 @@ class Running(Target):
         """Find the objects that are loaded now; whether they are others than before."""
         self._looked, self._strange = time.monotonic(), []
         try:
-            text = self._folder.read("maps", procfs.TABLE_LIMIT)
+            text = self.folder.read("maps", procfs.TABLE_LIMIT)
         except OSError:
             return False
         code = _CODE.findall(text)
@@ -76,13 +77,13 @@ class Running(Target):
         return True
 
     def _candidates(self, mapping: Mapping) -> list[str]:
-        return elf_candidates(self._folder, self.exe, mapping)
+        return elf_candidates(self.folder, self.exe, mapping)
 
     def _table_space(self, modules: Sequence[Module]) -> Space:
         """Where the tables are read: from the files, so that no page of theirs is put into the process."""
-        files = MappedFiles(self._folder)
+        files = MappedFiles(self.folder)
         rows = [row for module in modules for row in self._table_rows(module, files)]
-        return Space.for_process(self.machine, self.pid or 0, _disjoint(rows), None, files.paths, True, None)
+        return Space.for_process(self.machine, self.folder, _disjoint(rows), None, files.paths, True, None)
 
     def _table_rows(self, module: Module, files: MappedFiles) -> list[MappingRow]:
         start, end = module.table_start, module.table_end
@@ -108,7 +109,7 @@ class Running(Target):
         if any(counter in mapping for mapping in self._strange):
             return False
         try:
-            mapping = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT)).find(counter)
+            mapping = parse_maps(self.folder.read("maps", procfs.TABLE_LIMIT)).find(counter)
         except OSError:
             return False
         if mapping is not None and not mapping.path.startswith("/"):

@@ -102,6 +102,7 @@ class Target:
     ``missing`` are the ranges that a core should have and has not, because it is cut short; ``unseen`` the programs and
     libraries whose headers are nowhere: what is in their data cannot be found.
     ``words``: how a command line in a shell names it, where that is neither the process id nor the core's path.
+    ``proc``: the folder below /proc of a process of this machine, by a path that leads to no other process.
     ``remote``: memory comes through gdb from another machine, slowly.
     """
 
@@ -109,6 +110,7 @@ class Target:
     pid: int | None = None
     core: str | None = None
     exe: str | None = None
+    proc: str | None = None
     machine: Machine = X86_64
     mappings: Mappings = field(default_factory=Mappings)
     pages: Pages | None = None

@@ -10,7 +10,7 @@ from gdbheap import _native
 from gdbheap.errors import EXHAUSTED, GdbheapError, NotPermitted, Unsupported, exhausted, one_line
 from gdbheap.target import procfs, refusal
 from gdbheap.target.following import Following
-from gdbheap.target.procfs import PROC
+from gdbheap.target.procfs import PROC, ProcessFolder
 
 __all__ = ["traced"]
 
@@ -22,18 +22,18 @@ NOT_THERE = (errno.ENODEV, errno.ENOENT, errno.ENOSYS, errno.EOPNOTSUPP, errno.E
 
 
 @contextmanager
-def traced(pid: int, numbers: Sequence[int], with_stacks: bool) -> Iterator[Following]:
+def traced(folder: ProcessFolder, numbers: Sequence[int], with_stacks: bool) -> Iterator[Following]:
     """See each of these system calls of a process in this block. Raises GdbheapError."""
     tracepoint = _tracepoint()
     try:
         # What a user with no more than the right to tracepoints may not read.
-        refusal.open_folder(pid).read("maps", procfs.TABLE_LIMIT)
+        folder.read("maps", procfs.TABLE_LIMIT)
     except OSError as error:
-        raise refusal.explain(pid, error) from error
+        raise refusal.explain(folder, error) from error
     try:
-        follower = _native.Follower.of_tracepoint(pid, tracepoint, list(numbers), with_stacks)
+        follower = _native.Follower.of_tracepoint(folder, tracepoint, list(numbers), with_stacks)
     except OSError as error:
-        raise _explained(pid, error) from error
+        raise _explained(folder, error) from error
     try:
         yield Following(follower, list(numbers), [])
     finally:
@@ -56,15 +56,15 @@ def _tracepoint() -> _native.Tracepoint:
         raise _unsupported(error) from error
 
 
-def _explained(pid: int, error: OSError) -> GdbheapError:
+def _explained(folder: ProcessFolder, error: OSError) -> GdbheapError:
     if error.errno in REFUSED:
         return NotPermitted(
-            f"the kernel refuses tracepoints of process {pid}: run gdbheap as root (sudo) or with CAP_PERFMON, or lower"
-            f" kernel.perf_event_paranoid, which is {_paranoid()}, to 1; a container's filter may refuse them, too"
+            f"the kernel refuses tracepoints of process {folder}: run gdbheap as root (sudo) or with CAP_PERFMON, or"
+            f" lower kernel.perf_event_paranoid, which is {_paranoid()}, to 1; a container's filter may refuse them"
         )
     if error.errno in NOT_THERE:
         return _unsupported(error)
-    return exhausted(error) if error.errno in EXHAUSTED else refusal.explain(pid, error)
+    return exhausted(error) if error.errno in EXHAUSTED else refusal.explain(folder, error)
 
 
 def _unsupported(error: OSError) -> Unsupported:

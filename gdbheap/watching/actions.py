@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from gdbheap.files import check_writable, write_text
 from gdbheap.heap import Heap
 from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
+from gdbheap.target import refusal
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.process import Preparation, Process, Registers, stopped
 from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder, stat_fields
@@ -36,7 +38,14 @@ LOOK_SECONDS = 900.0
 PARTING_SECONDS = 5.0
 NEAR_DEATH = ("limit", "soon", "pressure", "oom")
 CORE_NOTES_BYTES = 16 << 20
-GDB = ("gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off")
+GDB = (
+    "gdb", "-nx", "-q", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off", "-iex",
+    "set confirm off", "-iex", "set pagination off",
+)  # fmt: skip
+# gdb reads commands when it has attached, or could not. An error leaves out what is left of a block.
+READY = b"gdbheap: gdb is ready"
+ATTACHED = f"shell echo '{READY.decode()}' >&2\n"
+WRITE = "if 1\ngcore {}\nquit 0\nend\nquit 1\n"
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ def check(actions: Actions) -> None:
 
 def act(
     actions: Actions,
-    pid: int,
+    folder: ProcessFolder,
     name: str,
     cause: Cause,
     prepared: Preparation | None = None,
@@ -88,13 +97,13 @@ def act(
 ) -> Done:
     """Do all of it, one after the other. ``standing``: threads that stand by somebody else's doing, who keep the others
     from what they do: the process is not stopped then."""
-    now = time.time()
+    now, pid = time.time(), folder.pid
     base = os.path.join(os.path.abspath(actions.folder), _base(name, pid, now, actions.folder))
     done = Done()
     if actions.snapshot or actions.heap:
-        _look_in_child(lambda: _look(actions, pid, base, cause, prepared, standing), done)
+        _look_in_child(lambda: _look(actions, folder, base, cause, prepared, standing), done)
     if actions.core:
-        _core(actions, pid, f"{base}.core", done)
+        _core(actions, folder, f"{base}.core", done)
     if actions.run:
         _run(actions, _variables(pid, name, cause, now, done), done)
     return done
@@ -127,7 +136,7 @@ def _look_in_child(look: Callable[[], dict[str, Any]], done: Done) -> None:
 
 def _look(
     actions: Actions,
-    pid: int,
+    folder: ProcessFolder,
     base: str,
     cause: Cause,
     prepared: Preparation | None,
@@ -137,8 +146,8 @@ def _look(
     # One that stands still asks for no more memory, and is not killed for it before all is written.
     copies = cause.kind not in NEAR_DEATH
     try:
-        held = stopped(pid, actions.max_stop, copies, prepared)
-        with nullcontext(Process(pid, standing, prepared)) if standing else held as process:
+        held = stopped(folder, actions.max_stop, copies, prepared)
+        with nullcontext(Process(folder, standing, prepared)) if standing else held as process:
             heap = Heap(process)
             # Files hold no contents.
             heap.disclosure.contents = False
@@ -163,16 +172,16 @@ def _take_in(found: dict[str, Any] | None, is_whole: bool, done: Done) -> None:
     done.held, done.partial = found["held"], found["partial"]
 
 
-def _core(actions: Actions, pid: int, path: str, done: Done) -> None:
+def _core(actions: Actions, folder: ProcessFolder, path: str, done: Done) -> None:
     """A core as gdb writes it, if there is room on the disk."""
     try:
-        was_stopped = _is_stopped(pid)
-        _check_room(pid, actions.folder)
-        reason = _written_by_gdb(pid, path, actions.max_stop)
+        was_stopped = _is_stopped(folder)
+        _check_room(folder, actions.folder)
+        reason = _written_by_gdb(folder, path, actions.max_stop)
     except (GdbheapError, OSError) as error:
         done.errors.append(f"no core was written: {one_line(error)}")
         return
-    _let_run(pid, was_stopped)
+    _let_run(folder, was_stopped)
     if reason is None:
         done.files["core"] = path
         return
@@ -181,9 +190,9 @@ def _core(actions: Actions, pid: int, path: str, done: Done) -> None:
     done.errors.append(f"no core was written: {reason}")
 
 
-def _check_room(pid: int, folder: str) -> None:
+def _check_room(process: ProcessFolder, folder: str) -> None:
     """Raises UsageError where the disk has no room for all that a core may hold. Raises OSError."""
-    mappings = parse_maps(ProcessFolder(pid).read("maps", TABLE_LIMIT))
+    mappings = parse_maps(process.read("maps", TABLE_LIMIT))
     needed = CORE_NOTES_BYTES + sum(one.end - one.start for one in mappings if one.readable and one.private)
     status = os.statvfs(folder)
     room = status.f_bavail * status.f_frsize
@@ -191,13 +200,12 @@ def _check_room(pid: int, folder: str) -> None:
         raise UsageError(f"it may take {needed:,} bytes, and {one_line(folder)} has room for {room:,}")
 
 
-def _written_by_gdb(pid: int, path: str, seconds: float | None) -> str | None:
+def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None) -> str | None:
     """None once it is written, else why it is not. gdb is ended when the time is up. Raises OSError."""
-    command = [find_program(GDB[0]) or GDB[0], *GDB[1:], "-p", str(pid), "-ex", f"gcore {os.path.basename(path)}"]
-    quiet = subprocess.DEVNULL
+    quiet, deadline = subprocess.DEVNULL, None if seconds is None else time.monotonic() + seconds
     with subprocess.Popen(
-        command,
-        stdin=quiet,
+        [find_program(GDB[0]) or GDB[0], *GDB[1:], "-p", str(folder)],
+        stdin=subprocess.PIPE,
         stdout=quiet,
         stderr=subprocess.PIPE,
         cwd=os.path.dirname(path),
@@ -205,14 +213,44 @@ def _written_by_gdb(pid: int, path: str, seconds: float | None) -> str | None:
         preexec_fn=usually,
     ) as gdb:
         try:
-            said = gdb.communicate(timeout=seconds)[1].decode("utf-8", "replace")
+            said = _is_attached(gdb, deadline)
+            is_held = refusal.other_tracer(folder) == gdb.pid
+            said += _tell(gdb, WRITE.format(os.path.basename(path)) if is_held else "", deadline)
         except subprocess.TimeoutExpired:
             return f"gdb took longer than --max-stop={seconds:g} allows: give it more"
         finally:
             _end(gdb)
     if os.path.exists(path) and gdb.returncode == 0:
         return None
-    return one_line(next((line for line in said.splitlines() if str(pid) in line), "gdb failed"), 200)
+    if not is_held and not folder.is_there():
+        return str(refusal.another(folder))
+    return one_line(next((line for line in said.splitlines() if str(folder) in line), "gdb failed"), 200)
+
+
+def _is_attached(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
+    """Wait until gdb has attached, or could not; what it has said on standard error. gdb takes a number, and whoever
+    has it: it writes nothing and lets nobody go before it is told to. Raises TimeoutExpired, OSError."""
+    assert gdb.stdin is not None and gdb.stderr is not None
+    said, number = b"", gdb.stderr.fileno()
+    with suppress(BrokenPipeError):
+        gdb.stdin.write(ATTACHED.encode())
+        gdb.stdin.flush()
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    while READY not in said:
+        if not poll.poll(None if deadline is None else max(0.0, 1000 * (deadline - time.monotonic()))):
+            raise subprocess.TimeoutExpired(GDB, 0)
+        part = os.read(number, 1 << 16)
+        if not part:
+            break
+        said += part
+    return said.decode("utf-8", "replace")
+
+
+def _tell(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -> str:
+    """The last commands; what it says on standard error until it ends. Raises TimeoutExpired."""
+    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    return gdb.communicate(commands.encode(), left)[1].decode("utf-8", "replace")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -226,16 +264,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(PARTING_SECONDS)
 
 
-def _is_stopped(pid: int) -> bool:
+def _is_stopped(folder: ProcessFolder) -> bool:
     """Whether somebody has stopped it by a signal. Raises OSError."""
-    return stat_fields(ProcessFolder(pid).read("stat"))[:1] == ["T"]
+    return stat_fields(folder.read("stat"))[:1] == ["T"]
 
 
-def _let_run(pid: int, was_stopped: bool) -> None:
+def _let_run(folder: ProcessFolder, was_stopped: bool) -> None:
     """gdb attaches by a SIGSTOP, which stays behind where it was killed at that moment."""
     with suppress(OSError):
-        if not was_stopped and _is_stopped(pid):
-            os.kill(pid, signal.SIGCONT)
+        if not was_stopped and _is_stopped(folder):
+            folder.signal(signal.SIGCONT)
 
 
 def _variables(pid: int, name: str, cause: Cause, now: float, done: Done) -> dict[str, str]:

@@ -85,6 +85,7 @@ class Looks:
         self.every, self.limit = every, limit
         self.seen: dict[int, Seen] = {}
         self._due: dict[int, float] = {}
+        self._folders: dict[int, ProcessFolder] = {}
         self._current: _Current | None = None
 
     @property
@@ -99,14 +100,16 @@ class Looks:
         """What is to be waited for besides."""
         return None if self._current is None else self._current.child.descriptor
 
-    def begin(self, pid: int, name: str) -> None:
+    def begin(self, folder: ProcessFolder, name: str) -> None:
         """Watch one more."""
-        self.seen[pid], self._due[pid] = Seen(pid, name), 0.0
+        pid = folder.pid
+        self.seen[pid], self._due[pid], self._folders[pid] = Seen(pid, name), 0.0, folder
 
     def forget(self, pid: int) -> None:
         """One that is gone."""
         self.seen.pop(pid, None)
         self._due.pop(pid, None)
+        self._folders.pop(pid, None)
         if self._current is not None and self._current.pid == pid:
             self._drop()
 
@@ -146,9 +149,9 @@ class Looks:
             self._succeeded(current, Figures(**found), now)
 
     def _start(self, pid: int) -> Iterator[tuple[int, str]]:
-        limit = self.limit
+        folder, limit = self._folders[pid], self.limit
         try:
-            child = Child(lambda: _said(pid, limit))
+            child = Child(lambda: _said(folder, limit))
         except OSError as error:
             yield from self._failed(pid, str(exhausted(error)))
             return
@@ -191,11 +194,11 @@ def figures_of(heap: Heap) -> Figures:
     )  # fmt: skip
 
 
-def _said(pid: int, limit: float | None) -> dict[str, Any]:
+def _said(folder: ProcessFolder, limit: float | None) -> dict[str, Any]:
     """The figures of a process, or the reason why there are none."""
     usually()
     try:
-        with stopped(pid, limit, copies=True) as process:
+        with stopped(folder, limit, copies=True) as process:
             if process.refusal is not None:
                 raise process.refusal
             heap = Heap(process)
@@ -203,7 +206,7 @@ def _said(pid: int, limit: float | None) -> dict[str, Any]:
             figures = figures_of(heap)
         exact = None
         with suppress(OSError):
-            exact = exact_of(ProcessFolder(pid))
+            exact = exact_of(folder)
         share = None if exact is None else exact.pss
         return vars(replace(figures, proportional=share, partial=heap.partial, held=process.stopped_seconds))
     except (Exception, KeyboardInterrupt) as error:

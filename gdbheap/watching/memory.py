@@ -154,8 +154,8 @@ class MachineMemory:
         return Reading(time, whole - left, whole - left, whole or None, fired)
 
 
-def groups_of(process: int | str) -> list[GroupMemory]:
-    """The control groups that a process is in, the nearest first.
+def groups_of(process: str) -> list[GroupMemory]:
+    """The control groups that a process is in, the nearest first. ``process``: its folder below /proc.
 
     One of another container is outside of the namespace of groups that we are in: ``/proc/PID/cgroup`` has ``/..``
     then, and its folder is only to be seen as that container sees it, as the root of what is mounted there."""

@@ -13,6 +13,7 @@ from gdbheap.errors import NotAPython
 from gdbheap.target.code import function_places
 from gdbheap.target.following import Follower, Hit, LocalProcess
 from gdbheap.target.process import Preparation, Registers
+from gdbheap.target.procfs import ProcessFolder
 from gdbheap.watching.triggers import MEMORY_ERROR
 from gdbheap.watching.wakers import Waker
 
@@ -23,17 +24,17 @@ RAISES = "PyErr_NoMemory"
 
 
 class MemoryErrors:
-    """The MemoryErrors of the process ``pid``, of which a thread stands for ``limit`` seconds at most. ``preparation``:
+    """The MemoryErrors of a process, of which a thread stands for ``limit`` seconds at most. ``preparation``:
     what a look needs; who traces a process cannot be told from others later. Raises GdbheapError where they cannot be
     seen, NotAPython among it."""
 
-    def __init__(self, pid: int, seccomp: bool, limit: float) -> None:
-        self.preparation = Preparation(pid)
+    def __init__(self, folder: ProcessFolder, seccomp: bool, limit: float) -> None:
+        self.preparation = Preparation(folder)
         self.preparation.load_files()
-        self._process = process = LocalProcess(pid)
+        self._process = process = LocalProcess(folder)
         if not function_places(process.running, RAISES, ()):
-            raise NotAPython(f"process {pid} has no Python that could raise MemoryError")
-        self._stacks = Stacks(pid, process.machine)
+            raise NotAPython(f"process {folder} has no Python that could raise MemoryError")
+        self._stacks = Stacks(folder, process.machine)
         self._followed = ExitStack()
         following = self._followed.enter_context(process.functions([RAISES], (), seccomp, limit))
         self._follower: Follower = following.follower

@@ -5,6 +5,7 @@ Nothing here reads or waits: made-up readings show what a trigger does (tests/te
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -174,26 +175,35 @@ class NearLimit:
 
 @dataclass
 class Bounds:
-    """How often to act: ``count`` times in all (None: no end), on one process again after ``again`` seconds."""
+    """How often to act: ``count`` times (None: no end) on processes of each user, so that nobody uses up what another
+    one needs; on one process again after ``again`` seconds. ``acted``: how often it was, in all."""
 
     count: int | None = 1
     again: float = 600.0
     acted: int = 0
     _last: dict[int, float] = field(default_factory=dict)
+    _by_user: dict[int | None, int] = field(default_factory=dict)
 
-    @property
-    def used_up(self) -> bool:
-        """Whether it was the last time."""
-        return self.count is not None and self.acted >= self.count
+    def is_used_up(self, users: Iterable[int | None] = ()) -> bool:
+        """Whether it was the last time for all who were acted on, and for these ``users``."""
+        return bool(self._by_user) and not any(map(self._is_left, {*self._by_user, *users}))
 
-    def allow(self, pid: int, time: float) -> bool:
-        """Whether to act on a process now; that is taken as done."""
+    def _is_left(self, user: int | None) -> bool:
+        return self.count is None or self._by_user.get(user, 0) < self.count
+
+    def allow(self, pid: int, time: float, user: int | None = None) -> bool:
+        """Whether to act on a user's process now; that is taken as done. ``user`` None: all have ``count`` together."""
         last = self._last.get(pid)
-        if self.used_up or (last is not None and time - last < self.again):
+        if not self._is_left(user) or (last is not None and time - last < self.again):
             return False
         self._last[pid] = time
+        self._by_user[user] = self._by_user.get(user, 0) + 1
         self.acted += 1
         return True
+
+    def forget(self, pid: int) -> None:
+        """The process has ended: its id may be another's."""
+        self._last.pop(pid, None)
 
 
 def _time_to(bound: int, size: int) -> float:

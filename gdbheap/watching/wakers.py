@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gdbheap._native import Descriptor
-from gdbheap.target.procfs import PROC
+from gdbheap.target.procfs import PROC, ProcessFolder
 from gdbheap.watching.memory import GroupMemory
 
 __all__ = ["Waker", "group_wakers", "machine_wakers", "process_wakers"]
@@ -45,9 +45,9 @@ class Waker:
                 os.read(self.descriptor, 8)
 
 
-def process_wakers(pid: int) -> list[Waker]:
+def process_wakers(folder: ProcessFolder) -> list[Waker]:
     """ "end": it has ended (pidfd_open(2), Linux 5.3)."""
-    return _those_that_can(lambda: Waker.owning("end", os.pidfd_open(pid), select.POLLIN))
+    return _those_that_can(lambda: Waker.owning("end", folder.pidfd(), select.POLLIN))
 
 
 def machine_wakers() -> list[Waker]:

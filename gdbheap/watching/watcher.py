@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gdbheap.errors import GdbheapError, one_line
-from gdbheap.target import refusal
 from gdbheap.target.following import MAX_STAND
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.programs import Programs
@@ -69,11 +68,12 @@ class Happening:
 
 @dataclass
 class Watched:
-    """A process: its name, the control groups that it is in (the kernel's text), the keys of its gauges, and where its
-    MemoryErrors are seen."""
+    """A process: its name, its real uid, the control groups that it is in (the kernel's text), the keys of its gauges,
+    and where its MemoryErrors are seen."""
 
     folder: ProcessFolder
     name: str
+    user: int
     groups: bytes | None = None
     gauges: set[str] = field(default_factory=set)
     errors: MemoryErrors | None = None
@@ -154,7 +154,7 @@ class Watcher:
         began = time.monotonic()
         now = self.programs.now()
         # The id of one that has ended may be another's by now.
-        for pid in [pid for pid in self.watched if pid not in now or _key(pid) not in self._gauges]:
+        for pid in [pid for pid, one in self.watched.items() if pid not in now or not self._is_seen(one)]:
             yield from self._forget(pid)
         self._renew_group()
         for pid in now:
@@ -166,23 +166,28 @@ class Watcher:
         self._gauges.keep([*now_used, *self._of_group])
         self._next_scan = began + max(LONGEST, (time.monotonic() - began) / SCAN_SHARE)
 
+    def _is_seen(self, one: Watched) -> bool:
+        """Whether it is the one that was watched from the beginning on, and not ended."""
+        return _key(one.pid) in self._gauges and one.folder.is_there()
+
     def _add(self, pid: int) -> Iterator[Happening]:
         # It may have ended since, or be one that nobody can look into.
         with suppress(GdbheapError, OSError):
-            folder = refusal.open_folder(pid)
+            folder = self.programs.folder(pid)
             memory = ProcessMemory(folder)
             triggers = self.wanted.of_size() if self.cgroup is None else []
-            self._gauges.add(_key(pid), lambda: Gauge(memory, triggers, process_wakers(pid), None, SHORTEST_OF_SIZE))
-            self.watched[pid] = one = Watched(folder, one_line(folder.thread_name(pid), NAME_LIMIT))
+            self._gauges.add(_key(pid), lambda: Gauge(memory, triggers, process_wakers(folder), None, SHORTEST_OF_SIZE))
+            name = one_line(folder.thread_name(pid), NAME_LIMIT)
+            self.watched[pid] = one = Watched(folder, name, folder.real_user())
             self._regroup(one)
-            self.looks.begin(pid, one.name)
+            self.looks.begin(folder, one.name)
             yield Happening("began", pid, one.name)
             if self.wanted.memory_errors:
                 yield from self._see_errors(one, memory)
 
     def _see_errors(self, one: Watched, memory: ProcessMemory) -> Iterator[Happening]:
         try:
-            one.errors = errors = MemoryErrors(one.pid, self.wanted.seccomp, self.wanted.limit)
+            one.errors = errors = MemoryErrors(one.folder, self.wanted.seccomp, self.wanted.limit)
         except (GdbheapError, OSError) as error:
             yield Happening("unseen", one.pid, one.name, reason=str(error))
             return
@@ -202,7 +207,7 @@ class Watcher:
         if one.errors is not None:
             one.gauges.add(_errors_key(one.pid))
         if self.cgroup is None and self.wanted.at_oom:
-            one.gauges |= self._limit_gauges(groups_of(one.pid))
+            one.gauges |= self._limit_gauges(groups_of(one.folder.place))
 
     def _forget(self, pid: int) -> Iterator[Happening]:
         """What was killed is said before what has ended."""

@@ -5,7 +5,7 @@ use crate::records::{field, records, Given, Read};
 use crate::rows::{all, answers};
 use crate::watch::watched;
 use gdbheap_core::process::patch::{self, Cave, CodePlace, Condition, Left, Operand, Patch, Site, Test, Text};
-use gdbheap_core::process::{self, Course, Finish, Hit, Module, Start, Traced};
+use gdbheap_core::process::{self, Course, Finish, Hit, Module, ProcessFolder, Start, Traced};
 use gdbheap_core::Watcher;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -45,10 +45,6 @@ impl Read for Test {
             other => return Err(PyValueError::new_err(format!("unknown test {other:?}"))),
         })
     }
-}
-
-records! {
-    Course { pid, patches, signal }
 }
 
 impl Read for process::Tracepoint {
@@ -123,8 +119,8 @@ pub fn find_left_patches(cave: Given<Cave>) -> Vec<LeftPatch> {
 
 /// Takes out of a process that nobody traces what is still in of it; whether nothing is left.
 #[pyfunction]
-pub fn restore_left_patches(py: Python<'_>, pid: i32, left: Given<Vec<Left>>) -> bool {
-    py.detach(|| process::restore_left(pid, &left.0))
+pub fn restore_left_patches(py: Python<'_>, process: Given<ProcessFolder>, left: Given<Vec<Left>>) -> bool {
+    py.detach(|| process::restore_left(&process.0, &left.0))
 }
 
 /// The registers that a thread had when it came to `address`, from those at the trap and the bytes at its stack pointer.
@@ -161,13 +157,21 @@ fn limit_of(seconds: f64) -> PyResult<Duration> {
 
 #[pymethods]
 impl Follower {
-    /// Puts patches into a process and follows it. `waits`: a thread that came by stands until the next hit is asked for,
+    /// Puts patches into a process and follows it: its threads tell of themselves by `signal`. `waits`: a thread that came by stands until the next hit is asked for,
     /// for `limit` seconds at most. Raises OSError (its errno tells why; EILSEQ: the code is not what it was),
     /// TimeoutError, KeyboardInterrupt; the process then runs as before.
     #[staticmethod]
-    fn of_process(py: Python<'_>, course: Given<Course>, waits: bool, limit: f64) -> PyResult<Follower> {
+    fn of_process(
+        py: Python<'_>,
+        process: Given<ProcessFolder>,
+        patches: Given<Vec<Patch>>,
+        signal: i32,
+        waits: bool,
+        limit: f64,
+    ) -> PyResult<Follower> {
         let limit = limit_of(limit)?;
-        let follow = |watcher: &dyn Watcher| process::Follower::of_process(watcher, course.0, waits, limit);
+        let course = Course { process: process.0, patches: patches.0, signal };
+        let follow = |watcher: &dyn Watcher| process::Follower::of_process(watcher, course, waits, limit);
         Ok(Follower(watched(py, None, follow)?))
     }
 
@@ -197,7 +201,7 @@ impl Follower {
     #[staticmethod]
     fn of_tracepoint(
         py: Python<'_>,
-        pid: i32,
+        process: Given<ProcessFolder>,
         tracepoint: Given<process::Tracepoint>,
         numbers: Vec<u32>,
         stacks: bool,
@@ -205,7 +209,7 @@ impl Follower {
         if numbers.is_empty() || numbers.len() > MAX_NUMBERS {
             return Err(PyValueError::new_err("no numbers, or too many"));
         }
-        let traced = Traced { pid, tracepoint: tracepoint.0, numbers, stacks };
+        let traced = Traced { process: process.0, tracepoint: tracepoint.0, numbers, stacks };
         let follow = |watcher: &dyn Watcher| process::Follower::of_tracepoint(watcher, traced);
         Ok(Follower(watched(py, None, follow)?))
     }

@@ -5,6 +5,7 @@ use crate::records::{field, records, Given, Read};
 use crate::rows::{answers, Range, Released};
 use crate::watch::{fault, raised, watched};
 use gdbheap_core::memory::{self, Backing, Mapping, MappingKind, OwnedRange, Run, Segment, Source};
+use gdbheap_core::process::ProcessFolder;
 use gdbheap_core::{Machine, Missing};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError};
 use pyo3::prelude::*;
@@ -218,10 +219,10 @@ impl Space {
 impl Space {
     /// The space of a live process. `shared`: other processes have some of its private pages too. `stop`: who holds it; once it was let go nothing more is read.
     #[staticmethod]
-    #[pyo3(signature = (machine, pid, mappings, pages, files, shared, stop=None))]
+    #[pyo3(signature = (machine, process, mappings, pages, files, shared, stop=None))]
     fn for_process(
         machine: GivenMachine,
-        pid: i32,
+        process: Given<ProcessFolder>,
         mappings: Given<Vec<MappingRow>>,
         pages: Option<&Pages>,
         files: Vec<String>,
@@ -230,7 +231,8 @@ impl Space {
     ) -> PyResult<Space> {
         let mappings: Vec<Mapping> = mappings.0.iter().map(mapping).collect();
         let (pages, gate) = (pages.map(|pages| &*pages.0), stop.map(|stop| stop.0.gate()));
-        Space::of(machine, |machine| memory::Space::for_process(machine, pid, &mappings, pages, &files, shared, gate))
+        let space = |machine| memory::Space::for_process(machine, process.0, &mappings, pages, &files, shared, gate);
+        Space::of(machine, space)
     }
 
     /// The space of a core.

@@ -1,9 +1,9 @@
 //! Processes that stand still, and calls in their threads.
 
-use crate::records::{records, Given};
+use crate::records::{field, records, Given, Read};
 use crate::rows::{all, answers};
 use crate::watch::{raised, watched};
-use gdbheap_core::process::{self, Answer, Bytes, End, Look, Plan, Style, Thread};
+use gdbheap_core::process::{self, Answer, Bytes, End, Look, Plan, ProcessFolder, Style, Thread};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::io;
@@ -145,19 +145,31 @@ fn os_error(error: io::Error) -> PyErr {
     raised(error.into())
 }
 
+/// The id of a process, which means whoever has it now; or an object with that (`pid`), and with the descriptor of the
+/// folder in /proc that was opened when the process was named (`descriptor`).
+impl Read for ProcessFolder {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<ProcessFolder> {
+        let found = match object.extract::<i32>() {
+            Ok(pid) => ProcessFolder::open(pid),
+            Err(_) => ProcessFolder::of(field(object, "process", "pid")?, field(object, "process", "descriptor")?),
+        };
+        found.map_err(os_error)
+    }
+}
+
 /// A process that stands still until it is released.
 #[pyclass(frozen)]
 pub struct Stop(pub process::Stop);
 
 #[pymethods]
 impl Stop {
-    /// Stops every thread of `pid`, for `limit` seconds at most. Raises OSError (its errno tells why), TimeoutError,
+    /// Stops every thread of a process, for `limit` seconds at most. Raises OSError (its errno tells why), TimeoutError,
     /// KeyboardInterrupt.
     #[new]
-    #[pyo3(signature = (pid, limit=None))]
-    fn new(py: Python<'_>, pid: i32, limit: Option<f64>) -> PyResult<Stop> {
+    #[pyo3(signature = (process, limit=None))]
+    fn new(py: Python<'_>, process: Given<ProcessFolder>, limit: Option<f64>) -> PyResult<Stop> {
         let limit = duration(limit)?;
-        Ok(Stop(watched(py, None, |watcher| process::Stop::new(watcher, pid, limit))?))
+        Ok(Stop(watched(py, None, |watcher| process::Stop::new(watcher, &process.0, limit))?))
     }
 
     /// Each thread, by tid.
@@ -240,19 +252,25 @@ pub struct Frozen(process::Frozen);
 
 #[pymethods]
 impl Frozen {
-    /// Stops `pid` and copies it. It stands until `let_go`, for `limit` seconds at most. Raises OSError, TimeoutError,
+    /// Stops a process and copies it. It stands until `let_go`, for `limit` seconds at most. Raises OSError, TimeoutError,
     /// RuntimeError (which says why no copy can be made), KeyboardInterrupt; the target then runs as before.
     #[new]
-    #[pyo3(signature = (pid, limit=None))]
-    fn new(py: Python<'_>, pid: i32, limit: Option<f64>) -> PyResult<Frozen> {
+    #[pyo3(signature = (process, limit=None))]
+    fn new(py: Python<'_>, process: Given<ProcessFolder>, limit: Option<f64>) -> PyResult<Frozen> {
         let limit = duration(limit)?;
-        Ok(Frozen(watched(py, None, |watcher| process::Frozen::new(watcher, pid, limit))?))
+        Ok(Frozen(watched(py, None, |watcher| process::Frozen::new(watcher, &process.0, limit))?))
     }
 
     /// The id of the copy.
     #[getter]
     fn pid(&self) -> i32 {
         self.0.pid()
+    }
+
+    /// The descriptor of its folder in /proc, which stays open as long as this lives.
+    #[getter]
+    fn descriptor(&self) -> i32 {
+        self.0.descriptor()
     }
 
     /// How many system calls that the stop had cut short were told to start again.

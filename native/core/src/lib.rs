@@ -5,8 +5,8 @@
 //! reads for it a `Source`. Whatever is read from a target is hostile: every count is bounded, every pointer is checked
 //! against the segments, and arithmetic on it cannot panic.
 //!
-//! Imports point left: error, bytes, bits, by_address, machine, signals, work; packed; memory; process; allocators; python;
-//! graph and memory_use; structures; history and events.
+//! Imports point left: error, bytes, bits, by_address, machine, signals, folder, work; packed; memory; process;
+//! allocators; python; graph and memory_use; structures; history and events.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 pub mod allocators;
@@ -16,6 +16,8 @@ pub(crate) mod bytes;
 pub(crate) mod error;
 pub mod events;
 pub(crate) mod firsts;
+#[allow(unsafe_code)]
+pub(crate) mod folder;
 pub mod graph;
 pub mod history;
 pub(crate) mod machine;

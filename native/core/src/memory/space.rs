@@ -5,6 +5,7 @@
 //! touched in the target.
 
 use crate::error::{Error, Missing, Result};
+use crate::folder::ProcessFolder;
 use crate::machine::{Machine, PageSize};
 use crate::memory::capture::{Capture, Room, SharedMemory};
 use crate::memory::gate::Gate;
@@ -70,7 +71,7 @@ enum Origin {
     /// `shared`: other processes have some of its private pages too, as after fork(). process_vm_readv pins what it
     /// reads, for which the kernel (5.19 and later) makes the process a copy of its own; /proc/PID/mem does not.
     Process {
-        pid: i32,
+        process: ProcessFolder,
         mem: Option<File>,
         shared: bool,
         /// Closed when the process was let go: what was read then is not believed.
@@ -166,11 +167,11 @@ impl Space {
     }
 
     fn process_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
-        let Origin::Process { pid, mem, shared, .. } = &self.origin else { return 0 };
+        let Origin::Process { process, mem, shared, .. } = &self.origin else { return 0 };
         if let (Some(file), true) = (mem, shared) {
             return read_file(file, address, buffer);
         }
-        let got = read_process(*pid, address, buffer);
+        let got = read_process(process.pid(), address, buffer);
         match mem {
             // Mappings without PROT_READ are refused to process_vm_readv, not to /proc/PID/mem.
             Some(file) if got < buffer.len() => got + read_file(file, address + got as u64, &mut buffer[got..]),
@@ -180,7 +181,12 @@ impl Space {
 
     /// Whether what was just read of a process was read while it stood; counts it if not.
     fn was_in_time(&self) -> bool {
-        let Origin::Process { gate: Some(gate), .. } = &self.origin else { return true };
+        let gate = match &self.origin {
+            Origin::Process { gate: Some(gate), .. } => gate,
+            // Nobody of us keeps its number from being another's; its own file is always its own.
+            Origin::Process { process, mem, shared, .. } => return (*shared && mem.is_some()) || process.is_there(),
+            _ => return true,
+        };
         let open = gate.is_open();
         if !open {
             gate.miss();
@@ -232,12 +238,12 @@ impl Space {
     }
 
     fn many_from_process(&self, addresses: &[u64], size: usize, out: &mut [u8]) -> bool {
-        let Origin::Process { pid, .. } = self.origin else { return false };
+        let Origin::Process { process, .. } = &self.origin else { return false };
         let remote: Vec<libc::iovec> =
             addresses.iter().map(|address| libc::iovec { iov_base: *address as *mut _, iov_len: size }).collect();
         let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
         // SAFETY: the kernel writes at most `out.len()` bytes into `out`; remote addresses are only read, elsewhere.
-        let got = unsafe { libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
+        let got = unsafe { libc::process_vm_readv(process.pid(), &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
         self.read.fetch_add(got.max(0) as u64, Ordering::Relaxed);
         got == out.len() as isize && self.was_in_time()
     }
@@ -354,7 +360,7 @@ impl Space {
     /// its private pages too. `gate`: of the holder of the process; once it is closed nothing more is read.
     pub fn for_process(
         machine: Machine,
-        pid: i32,
+        process: ProcessFolder,
         mappings: &[Mapping],
         pages: Option<&Pages>,
         files: &[String],
@@ -377,8 +383,8 @@ impl Space {
                 _ => segments.push(Segment { start, end, backing: Backing::Process }),
             }
         }
-        let mem = File::open(format!("/proc/{pid}/mem")).ok();
-        Space::build(machine, segments, files, Origin::Process { pid, mem, shared, gate })
+        let mem = File::open(process.path("mem")).ok();
+        Space::build(machine, segments, files, Origin::Process { process, mem, shared, gate })
     }
 
     /// The space of a core, whose segments are in files or are zeros.

@@ -7,8 +7,9 @@ use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is read of a text at most: `smaps` of a process with many mappings is the longest.
 const LONGEST: u64 = 64 << 20;
@@ -95,8 +96,11 @@ fn text_of(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The account of one process; None where there is none, or none with memory: a kernel thread, a zombie.
-fn account(folder: &Path, pid: i32) -> Option<Account> {
+/// The account of one process, whoever has its number meanwhile; None where there is none, or none with memory: a kernel
+/// thread, a zombie.
+fn account(root: &Path, pid: i32) -> Option<Account> {
+    let held = File::open(root.join(pid.to_string())).ok()?;
+    let folder = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
     let status = text_of(&folder.join("status"), LONGEST_COMMAND).ok()?;
     let field = |name: &[u8]| {
         let mut lines = status.split(|byte| *byte == b'\n');
@@ -128,7 +132,7 @@ pub fn accounts(watcher: &dyn Watcher, root: &str, pids: &[i32]) -> Result<Vec<A
     let root = Path::new(root);
     let task = Task { watcher, total: None, inline: false };
     let found = task.run(pids, Vec::new, |rows: &mut Vec<Account>, pid, control| {
-        rows.extend(account(&root.join(pid.to_string()), *pid));
+        rows.extend(account(root, *pid));
         control.advance(1)
     })?;
     let mut rows: Vec<Account> = found.into_iter().flatten().collect();

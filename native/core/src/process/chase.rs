@@ -4,6 +4,7 @@
 //! Everything else that stops a traced thread is passed on at once. However this ends, the process runs on: the kernel
 //! detaches when the tracer dies, the patches do nothing without one, and a guard takes them out.
 
+use crate::folder::ProcessFolder;
 use crate::memory::space::read_process;
 use crate::process::guard::Guard;
 use crate::process::patch::{self, text, Patch};
@@ -25,7 +26,7 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc
 /// What is to be followed: a process, the places in its code, and the signal by which threads tell of themselves.
 #[derive(Clone, Debug)]
 pub struct Course {
-    pub pid: i32,
+    pub process: ProcessFolder,
     pub patches: Vec<Patch>,
     pub signal: i32,
 }
@@ -46,7 +47,7 @@ impl Chase {
 impl Trace for Chase {
     fn trace(mut self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish {
         raise_priority();
-        let guard = match Guard::new(self.course.pid, &self.course.patches) {
+        let guard = match Guard::new(&self.course.process, &self.course.patches) {
             Ok(guard) => guard,
             Err(error) => {
                 let _ = ready.send(Err(error.into()));
@@ -73,11 +74,11 @@ impl Chase {
     /// Stops the process, puts the patches in, and lets it run, traced.
     fn begin(&mut self, teller: &Teller) -> Result<(), Failure> {
         for _ in 0..INSTALL_ATTEMPTS {
-            let mut tracer = Tracer::new(self.course.pid, None);
+            let mut tracer = Tracer::new(&self.course.process, None);
             tracer.stop(&teller.shared.cancelled)?;
             let put_in = self.put_in(&tracer);
             if matches!(put_in, Ok(true)) {
-                teller.shared.note_maps(0, self.course.pid);
+                teller.shared.note_maps(0, &self.course.process);
                 self.take_over(&mut tracer, teller);
                 return Ok(());
             }
@@ -89,7 +90,7 @@ impl Chase {
             put_in?;
             std::thread::sleep(NAP);
         }
-        Err(Failure::Timeout(self.course.pid))
+        Err(Failure::Timeout(self.course.process.pid()))
     }
 
     /// Whether they are in now; false while a thread is where they would be, or cannot be stopped.
@@ -100,7 +101,7 @@ impl Chase {
             .values()
             .all(|thread| thread.stopped && !text::is_inside(patches, thread.registers.program_counter));
         let Some(tid) = tracer.threads.keys().next().filter(|_| is_free) else { return Ok(false) };
-        text::put_in(self.course.pid, *tid, patches)?;
+        text::put_in(tracer.pid, *tid, patches)?;
         Ok(true)
     }
 
@@ -160,7 +161,7 @@ impl Chase {
             Waited::Stopped { signal, event: 0 } => {
                 let passed = if signal == self.course.signal && self.meet(tid, teller) { 0 } else { signal };
                 restart_unhandled(tid, passed);
-                if passed != 0 && stat::ignores(self.course.pid, passed) {
+                if passed != 0 && stat::ignores(&self.course.process.path("status"), passed) {
                     self.have_others_stop(tid);
                 }
                 let _ = ptrace::go_on(tid, passed);
@@ -181,7 +182,7 @@ impl Chase {
 
     /// Whether it is a thread of the process; a new one is known from then on.
     fn is_known(&mut self, tid: i32) -> bool {
-        let is_thread = || std::path::Path::new(&format!("/proc/{}/task/{tid}", self.course.pid)).exists();
+        let is_thread = || std::path::Path::new(&self.course.process.path(&format!("task/{tid}"))).exists();
         self.threads.contains(&tid) || (is_thread() && self.threads.insert(tid))
     }
 
@@ -199,9 +200,9 @@ impl Chase {
         let Ok(found) = registers::read(tid) else { return false };
         let Some(place) = self.course.patches.iter().position(|patch| patch.trap == found[RIP]) else { return false };
         let mut frame = vec![0u8; patch::frame_size()];
-        if read_process(self.course.pid, found[RSP], &mut frame) == frame.len() {
+        if read_process(self.course.process.pid(), found[RSP], &mut frame) == frame.len() {
             let (registers, _) = patch::original_registers(&found, &frame, self.course.patches[place].seen_at);
-            teller.tell(self.course.pid, tid, Some(place), registers);
+            teller.tell(self.course.process.pid(), tid, Some(place), registers);
         }
         true
     }
@@ -218,9 +219,9 @@ impl Chase {
         let standing = self.stop_all(teller);
         let is_whole = standing.len() == self.threads.len();
         if let Some(tid) = standing.first().filter(|_| is_whole) {
-            text::take_out(self.course.pid, *tid, &self.course.patches);
+            text::take_out(self.course.process.pid(), *tid, &self.course.patches);
         }
-        teller.shared.note_maps(1, self.course.pid);
+        teller.shared.note_maps(1, &self.course.process);
         for tid in standing {
             let _ = ptrace::detach(tid, 0);
         }

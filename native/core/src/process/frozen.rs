@@ -7,6 +7,7 @@
 
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
+use crate::folder::ProcessFolder;
 use crate::process::descriptor::close_others;
 use crate::process::injection::{self, Made};
 use crate::process::pipe::pipe;
@@ -63,20 +64,20 @@ struct Copy {
 
 // ---- the guardian's side
 
-fn guard(pid: i32, limit: Option<Duration>, from: File, mut to: File) {
+fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: File) {
     // SAFETY: no argument. Signals to our process group and hang-ups of the terminal are not for the guardian.
     unsafe { libc::setsid() };
     raise_priority();
     // SAFETY: numbers only.
     unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
-    let identity = Identity::of(pid);
-    let mut tracer = Tracer::new(pid, limit);
+    let program = program_of(process);
+    let mut tracer = Tracer::new(process, limit);
     let made = copy(&mut tracer);
     let message = match &made {
         Ok(made) => hello(&tracer, made.pid),
         Err(code) => vec![*code],
     };
-    let mut ears = Ears { from, target: open_process(pid) };
+    let mut ears = Ears { from, target: open_process(process) };
     let mut expired = false;
     if send(&mut to, &message) && made.is_ok() {
         let left = limit.zip(tracer.since()).map(|(limit, since)| limit.saturating_sub(since.elapsed()));
@@ -88,7 +89,7 @@ fn guard(pid: i32, limit: Option<Duration>, from: File, mut to: File) {
     // Where the target ends, what it had open must be closed: the copy goes with it.
     ears.listen(None, Some(&mut tracer));
     end(made.pid);
-    let reaped = reap(&mut tracer, made.inner, &identity);
+    let reaped = reap(&mut tracer, made.inner, program);
     send(&mut to, &[u64::from(reaped.is_some()), reaped.unwrap_or_default().as_nanos() as u64]);
 }
 
@@ -121,15 +122,14 @@ fn end(child: i32) {
 
 /// Has the target collect the copy, in a second short stop; how long that was. A process that has its id by chance, or
 /// is another program now is left alone: the copy is collected when it ends.
-fn reap(tracer: &mut Tracer, inner: i64, identity: &Identity) -> Option<Duration> {
+fn reap(tracer: &mut Tracer, inner: i64, program: Program) -> Option<Duration> {
     let deadline = Instant::now() + REAP_PATIENCE;
     while Instant::now() < deadline {
-        let now = Identity::of(tracer.pid);
-        if now.started != identity.started {
+        if !tracer.process.is_there() {
             // It has ended: the collector of orphans has collected the copy.
             return Some(Duration::ZERO);
         }
-        if now != *identity {
+        if program_of(&tracer.process) != program {
             return None;
         }
         // Somebody else may hold it for a moment, another guardian for one.
@@ -151,29 +151,20 @@ fn collect(tracer: &Tracer, inner: i64) -> Option<Made> {
     injection::make_call(caller, injection::find_instruction(tracer.pid)?, SYS_WAIT4, arguments)
 }
 
-/// What a process is: when it started, and which program it runs, which exec(2) changes.
-#[derive(PartialEq)]
-struct Identity {
-    started: Option<String>,
-    program: Option<(u64, u64)>,
-}
+/// The file of the program that a process runs, by its device and number: exec(2) changes it.
+type Program = Option<(u64, u64)>;
 
-impl Identity {
-    fn of(pid: i32) -> Identity {
-        let program = std::fs::metadata(format!("/proc/{pid}/exe")).ok();
-        Identity {
-            started: stat::field(&format!("/proc/{pid}/stat"), stat::STARTED),
-            program: program.map(|file| (file.dev(), file.ino())),
-        }
-    }
+fn program_of(process: &ProcessFolder) -> Program {
+    std::fs::metadata(process.path("exe")).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// A descriptor that can be read from once the process has ended. Linux 5.3 and later.
-fn open_process(pid: i32) -> Option<OwnedFd> {
+fn open_process(process: &ProcessFolder) -> Option<OwnedFd> {
     // SAFETY: numbers only.
-    let found = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let found = unsafe { libc::syscall(libc::SYS_pidfd_open, process.pid(), 0) };
     // SAFETY: the kernel has just made it, and it is ours.
-    (found >= 0).then(|| unsafe { OwnedFd::from_raw_fd(found as i32) })
+    let opened = (found >= 0).then(|| unsafe { OwnedFd::from_raw_fd(found as i32) });
+    opened.filter(|_| process.is_there())
 }
 
 fn hello(tracer: &Tracer, copy: i32) -> Vec<u64> {
@@ -290,15 +281,15 @@ impl Line {
     }
 }
 
-fn start_guardian(pid: i32, limit: Option<Duration>) -> Result<Line, io::Error> {
+fn start_guardian(process: &ProcessFolder, limit: Option<Duration>) -> Result<Line, io::Error> {
     let (their_from, our_to) = pipe()?;
     let (our_from, their_to) = pipe()?;
     let held = SignalsHeld::new();
     // SAFETY: the child calls nothing of the program that we run in; glibc makes malloc usable in it.
     let guardian = unsafe { libc::fork() };
     if guardian == 0 {
-        close_others(vec![their_from.as_raw_fd(), their_to.as_raw_fd()]);
-        guard(pid, limit, their_from.into(), their_to.into());
+        close_others(vec![their_from.as_raw_fd(), their_to.as_raw_fd(), process.descriptor()]);
+        guard(process, limit, their_from.into(), their_to.into());
         // SAFETY: ends the child without running anything of the parent's.
         unsafe { libc::_exit(0) };
     }
@@ -312,7 +303,7 @@ fn start_guardian(pid: i32, limit: Option<Duration>) -> Result<Line, io::Error> 
 /// A copy of a process that never runs, and the guardian that holds it.
 pub struct Frozen {
     line: Mutex<Option<Line>>,
-    pid: i32,
+    copy: ProcessFolder,
     mended: u64,
     rows: Vec<Vec<u64>>,
     state: Mutex<State>,
@@ -336,26 +327,33 @@ fn refusal(code: u64) -> Error {
 }
 
 impl Frozen {
-    /// Stops `pid` and copies it. It stands until `let_go`, for `limit` at most. After an error the target runs as before.
-    pub fn new(watcher: &dyn Watcher, pid: i32, limit: Option<Duration>) -> Result<Frozen> {
+    /// Stops a process and copies it. It stands until `let_go`, for `limit` at most. After an error the target runs as before.
+    pub fn new(watcher: &dyn Watcher, process: &ProcessFolder, limit: Option<Duration>) -> Result<Frozen> {
         if cfg!(not(target_arch = "x86_64")) {
             return Err(Error::Failed("copies are made on x86-64 only"));
         }
-        let mut line = start_guardian(pid, limit)?;
+        let mut line = start_guardian(process, limit)?;
         let code = line.words(watcher, 1)?[0];
         if code != OK {
             return Err(refusal(code));
         }
         let [copy, mended, count] = line.words(watcher, 3)?[..] else { unreachable!("three words were asked for") };
+        // While the guardian holds it, its number is its own.
+        let copy = ProcessFolder::open(copy as i32)?;
         let words = line.words(watcher, WORDS * count.min(MAX_THREADS) as usize)?;
         let rows = words.chunks(WORDS).map(<[u64]>::to_vec).collect();
         let (line, state) = (Mutex::new(Some(line)), Mutex::new(State::default()));
-        Ok(Frozen { line, pid: copy as i32, mended, rows, state })
+        Ok(Frozen { line, copy, mended, rows, state })
     }
 
     /// The id of the copy.
     pub fn pid(&self) -> i32 {
-        self.pid
+        self.copy.pid()
+    }
+
+    /// The descriptor of its folder, as long as this lives.
+    pub fn descriptor(&self) -> i32 {
+        self.copy.descriptor()
     }
 
     /// How many system calls that the stop had cut short were told to start again.
@@ -423,7 +421,7 @@ impl Frozen {
     }
 
     fn is_gone(&self) -> bool {
-        stat::has_ended(&format!("/proc/{}/stat", self.pid))
+        stat::has_ended(&self.copy.path("stat"))
     }
 
     fn line(&self) -> MutexGuard<'_, Option<Line>> {

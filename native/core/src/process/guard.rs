@@ -3,10 +3,10 @@
 //! It waits for the end of a pipe. What it does then needs no thread and no lock of this process: it was forked, and glibc
 //! keeps malloc usable in a child. It is in a session of its own, so that what ends a group of processes leaves it alone.
 
+use crate::folder::ProcessFolder;
 use crate::process::descriptor::close_others;
 use crate::process::patch::{text, Left, Patch};
 use crate::process::pipe::pipe;
-use crate::process::stat;
 use crate::process::tracer::Tracer;
 use std::fs::File;
 use std::io::{Error, Write};
@@ -19,23 +19,24 @@ const ATTEMPTS: usize = 100;
 const NAP: Duration = Duration::from_millis(20);
 const NOT_NEEDED: u8 = 1;
 
-/// Takes `patches` out of the process `pid` when this process ends without having said that it need not.
+/// Takes `patches` out of a process when this process ends without having said that it need not.
 pub(crate) struct Guard {
     pid: i32,
     pipe: Option<File>,
 }
 
 impl Guard {
-    pub(crate) fn new(pid: i32, patches: &[Patch]) -> Result<Guard, Error> {
-        let started = stat::field(&format!("/proc/{pid}/stat"), stat::STARTED);
+    pub(crate) fn new(process: &ProcessFolder, patches: &[Patch]) -> Result<Guard, Error> {
         let (reader, writer) = pipe()?;
         // SAFETY: the child only makes system calls, allocates by glibc's malloc, and ends by _exit.
         let child = unsafe { libc::fork() };
         match child {
             ..0 => Err(Error::last_os_error()),
             0 => {
+                // Nobody is to wait for what this process would never write.
+                close_others(vec![reader.as_raw_fd(), process.descriptor()]);
                 watch(reader.as_raw_fd(), || {
-                    restore(pid, started.as_deref(), patches);
+                    restore(process, patches);
                 });
                 // SAFETY: ends this process and runs nothing of the other's.
                 unsafe { libc::_exit(0) }
@@ -60,9 +61,8 @@ impl Drop for Guard {
     }
 }
 
-/// Waits at the pipe with nothing else open, so that nobody waits for what this process would never write.
+/// Waits at the pipe.
 fn watch(pipe: RawFd, act: impl FnOnce()) {
-    close_others(vec![pipe]);
     // SAFETY: numbers and buffers of this function.
     unsafe {
         libc::setsid();
@@ -80,15 +80,11 @@ fn watch(pipe: RawFd, act: impl FnOnce()) {
     }
 }
 
-/// Takes patches out of the process `pid`, which nobody else traces or is about to let go; whether they are out. What
-/// started at another time than `started` is another process.
-pub(crate) fn restore(pid: i32, started: Option<&str>, patches: &[Patch]) -> bool {
+/// Takes patches out of a process, which nobody else traces or is about to let go; whether they are out, or it has ended.
+pub(crate) fn restore(process: &ProcessFolder, patches: &[Patch]) -> bool {
     for _ in 0..ATTEMPTS {
-        if stat::field(&format!("/proc/{pid}/stat"), stat::STARTED).as_deref() != started {
-            return true;
-        }
-        restore_once(pid, patches);
-        if patches.iter().all(|patch| !text::is_there(pid, patch.address, &patch.replacement)) {
+        restore_once(process, patches);
+        if !is_any_in(process, patches) {
             return true;
         }
         std::thread::sleep(NAP);
@@ -96,20 +92,24 @@ pub(crate) fn restore(pid: i32, started: Option<&str>, patches: &[Patch]) -> boo
     false
 }
 
-fn restore_once(pid: i32, patches: &[Patch]) {
-    let mut tracer = Tracer::new(pid, Some(PATIENCE));
+fn restore_once(process: &ProcessFolder, patches: &[Patch]) {
+    let mut tracer = Tracer::new(process, Some(PATIENCE));
     if tracer.stop(&AtomicBool::new(false)).is_ok() && tracer.threads.values().all(|thread| thread.stopped) {
         if let Some(tid) = tracer.threads.keys().next() {
-            text::take_out(pid, *tid, patches);
+            text::take_out(tracer.pid, *tid, patches);
         }
     }
     tracer.release();
 }
 
 /// Takes out what a run that was killed has left in a process; whether nothing of it is left.
-pub fn restore_left(pid: i32, left: &[Left]) -> bool {
+pub fn restore_left(process: &ProcessFolder, left: &[Left]) -> bool {
     let patches: Vec<Patch> = left.iter().map(Left::patch).collect();
-    let started = stat::field(&format!("/proc/{pid}/stat"), stat::STARTED);
-    let is_in = patches.iter().any(|patch| text::is_there(pid, patch.address, &patch.replacement));
-    !is_in || restore(pid, started.as_deref(), &patches)
+    !is_any_in(process, &patches) || restore(process, &patches)
+}
+
+/// Whether the process still has one of them. What was read by its number is believed while that is its own.
+fn is_any_in(process: &ProcessFolder, patches: &[Patch]) -> bool {
+    let is_in = patches.iter().any(|patch| text::is_there(process.pid(), patch.address, &patch.replacement));
+    is_in && process.is_there()
 }

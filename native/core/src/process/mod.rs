@@ -21,6 +21,7 @@ pub(crate) mod tracepoint;
 pub(crate) mod tracer;
 pub(crate) mod unwind;
 
+pub use crate::folder::ProcessFolder;
 pub use accounts::{accounts, every_process, Account, Memory};
 pub use call::{call, look, Answer, Bytes, End, Look, Plan, Style};
 pub use chase::{return_from_trap, Course};

@@ -1,9 +1,8 @@
 //! Fields of `/proc/PID/stat` and of a thread's (proc_pid_stat(5)).
 
-/// The state's letter, the parent's process id, and when it started, in clock ticks since boot.
+/// The state's letter, and the parent's process id.
 pub(crate) const STATE: usize = 3;
 pub(crate) const PARENT: usize = 4;
-pub(crate) const STARTED: usize = 22;
 
 /// The field with that number, from 3 on; None if there is no such field, as when the process is gone. The second field, a
 /// name in parentheses, may hold anything.
@@ -13,9 +12,9 @@ pub(crate) fn field(path: &str, number: usize) -> Option<String> {
     fields.split_whitespace().nth(number - STATE).map(str::to_owned)
 }
 
-/// Whether a process ignores a signal, by choice or by default: such a one wakes a thread only while it is traced.
-pub(crate) fn ignores(pid: i32, signal: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+/// Whether the process of a `status` file ignores a signal, by choice or by default: such a one wakes a thread only while it is traced.
+pub(crate) fn ignores(status: &str, signal: i32) -> bool {
+    let status = std::fs::read_to_string(status).unwrap_or_default();
     let has = |name: &str| {
         let mask = status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default();
         u64::from_str_radix(mask, 16).is_ok_and(|mask| mask >> (signal - 1) & 1 == 1)

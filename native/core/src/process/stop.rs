@@ -4,6 +4,7 @@
 //! the target go when it was told to, whatever the rest of this process is doing then.
 
 use crate::error::{Error, Result};
+use crate::folder::ProcessFolder;
 use crate::memory::gate::Gate;
 use crate::process::call::{self, Answer, Look, Plan, Style};
 use crate::process::tracer::{raise_priority, Failure, Registers, Tracer};
@@ -62,9 +63,15 @@ pub struct Stop {
 struct LetGo;
 
 /// The life of the tracer's thread: stop, do what is asked for, let go when told to or when the time is up.
-fn hold(pid: i32, limit: Option<Duration>, shared: &Shared, answer: Sender<Stopped>, jobs: Receiver<Job>) {
+fn hold(
+    process: &ProcessFolder,
+    limit: Option<Duration>,
+    shared: &Shared,
+    answer: Sender<Stopped>,
+    jobs: Receiver<Job>,
+) {
     raise_priority();
-    let mut tracer = Tracer::new(pid, limit);
+    let mut tracer = Tracer::new(process, limit);
     let stopped = tracer.stop(&shared.cancelled).map(|()| tracer.rows());
     shared.mended.store(tracer.mended, Ordering::Relaxed);
     if let Some((limit, since)) = limit.zip(tracer.since()) {
@@ -98,14 +105,14 @@ fn serve(tracer: &mut Tracer, limit: Option<Duration>, shared: &Shared, jobs: &R
 }
 
 impl Stop {
-    /// Stops every thread of `pid`, for `limit` at most.
-    pub fn new(watcher: &dyn Watcher, pid: i32, limit: Option<Duration>) -> Result<Stop> {
+    /// Stops every thread of a process, for `limit` at most.
+    pub fn new(watcher: &dyn Watcher, process: &ProcessFolder, limit: Option<Duration>) -> Result<Stop> {
         let shared = Arc::new(Shared::default());
         let (jobs, waiting) = channel();
         let (answer, answered) = channel();
-        let theirs = shared.clone();
+        let (theirs, process) = (shared.clone(), process.clone());
         let held = SignalsHeld::new();
-        let body = move || hold(pid, limit, &theirs, answer, waiting);
+        let body = move || hold(&process, limit, &theirs, answer, waiting);
         let thread = std::thread::Builder::new().name("gdbheap tracer".into()).stack_size(256 << 10).spawn(body);
         drop(held);
         let thread = Mutex::new(Some(thread?));

@@ -1,5 +1,6 @@
 //! What the thread that traces processes tells of them, and how it waits for an answer.
 
+use crate::folder::ProcessFolder;
 use crate::process::tracer::Failure;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
@@ -66,8 +67,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn note_maps(&self, place: usize, pid: i32) {
-        self.keep_maps(place, std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default());
+    pub(crate) fn note_maps(&self, place: usize, process: &ProcessFolder) {
+        self.keep_maps(place, std::fs::read(process.path("maps")).unwrap_or_default());
     }
 
     pub(crate) fn keep_maps(&self, place: usize, maps: Vec<u8>) {

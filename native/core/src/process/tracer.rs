@@ -10,6 +10,7 @@
 
 #[cfg(target_arch = "aarch64")]
 use crate::bytes::u64_at;
+use crate::folder::ProcessFolder;
 use crate::process::ptrace::{self, Waited};
 #[cfg(target_arch = "x86_64")]
 use crate::process::registers::{self, FS_BASE, ORIG_RAX, RAX, RIP, RSP};
@@ -73,6 +74,7 @@ impl From<Error> for Failure {
 }
 
 pub(crate) struct Tracer {
+    pub(crate) process: ProcessFolder,
     pub(crate) pid: i32,
     /// Those that are ours: of a process that was let go the ones that had not stopped by then.
     pub(crate) threads: BTreeMap<i32, Thread>,
@@ -84,9 +86,10 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    pub(crate) fn new(pid: i32, limit: Option<Duration>) -> Tracer {
+    pub(crate) fn new(process: &ProcessFolder, limit: Option<Duration>) -> Tracer {
         let patience = limit.map_or(PATIENCE, |limit| limit.min(PATIENCE));
-        Tracer { pid, threads: BTreeMap::new(), mended: 0, patience, since: None, longest: Duration::ZERO }
+        let (process, pid) = (process.clone(), process.pid());
+        Tracer { process, pid, threads: BTreeMap::new(), mended: 0, patience, since: None, longest: Duration::ZERO }
     }
 
     /// Since when the process has stood still; None while it runs.
@@ -100,7 +103,8 @@ impl Tracer {
     }
 
     /// Stops all threads. Those that sleep uninterruptibly are waited for a few times, without the others standing
-    /// meanwhile; after that they are left as they are. After an error nothing is held any more.
+    /// meanwhile; after that they are left as they are. After an error nothing is held any more, also where the process has
+    /// ended and another one has its number.
     pub(crate) fn stop(&mut self, cancelled: &AtomicBool) -> Result<(), Failure> {
         for attempt in 1..=ATTEMPTS {
             self.await_uninterruptible();
@@ -142,22 +146,19 @@ impl Tracer {
                 break;
             }
         }
+        // What is held now and is a thread of the process that was meant keeps its number: it was the one that was seized.
         let living = self.tasks()?;
-        let ended: Vec<i32> = self.threads.keys().copied().filter(|tid| !living.contains(tid)).collect();
-        ended.into_iter().for_each(|tid| self.forget(tid));
+        let others: Vec<i32> = self.threads.keys().copied().filter(|tid| !living.contains(tid)).collect();
+        others.into_iter().for_each(|tid| self.leave(tid));
         Ok(true)
     }
 
     fn tasks(&self) -> Result<Vec<i32>, Error> {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(format!("/proc/{}/task", self.pid))? {
-            found.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
-        }
-        Ok(found)
+        self.process.tasks()
     }
 
     fn stat(&self, tid: i32) -> String {
-        format!("/proc/{}/task/{tid}/stat", self.pid)
+        self.process.path(&format!("task/{tid}/stat"))
     }
 
     fn sleeps_uninterruptibly(&self, tid: i32) -> bool {
@@ -287,6 +288,16 @@ impl Tracer {
         }
     }
 
+    /// A thread that has ended, or another process's that has its number since.
+    fn leave(&mut self, tid: i32) {
+        let stopped = self.threads.get(&tid).is_some_and(|thread| thread.stopped);
+        if stopped && ptrace::detach(tid, 0).is_ok() {
+            self.threads.remove(&tid);
+        } else {
+            self.forget(tid);
+        }
+    }
+
     /// An ended thread is there until its tracer has seen its end. The first thread's is for the parent to see, who may
     /// be this process.
     fn forget(&mut self, tid: i32) {
@@ -297,7 +308,7 @@ impl Tracer {
     }
 
     fn parent(&self) -> Option<u32> {
-        stat::field(&format!("/proc/{}/stat", self.pid), stat::PARENT)?.parse().ok()
+        stat::field(&self.process.path("stat"), stat::PARENT)?.parse().ok()
     }
 
     /// Each thread with its registers; of one that was not stopped, what the kernel says without: sp and pc.
@@ -311,7 +322,7 @@ impl Tracer {
 
     /// From `task/TID/syscall` (proc(5)): the number, six arguments, the stack pointer, the program counter.
     fn known_asleep(&self, tid: i32) -> Registers {
-        let line = std::fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.pid)).unwrap_or_default();
+        let line = std::fs::read_to_string(self.process.path(&format!("task/{tid}/syscall"))).unwrap_or_default();
         let numbers: Vec<u64> =
             line.split_whitespace().filter_map(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()).collect();
         match numbers[..] {

@@ -6,6 +6,7 @@
 //! once they are open, which a record tells.
 
 use super::record::{Reader, Record, What};
+use crate::folder::ProcessFolder;
 use crate::process::registers::PERF_MASK;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
@@ -45,7 +46,7 @@ const FEATURES: [Features; 3] = [
 /// A process, the system calls that are to be seen, and whether their stacks are wanted.
 #[derive(Clone, Debug)]
 pub struct Traced {
-    pub pid: i32,
+    pub process: ProcessFolder,
     pub tracepoint: super::tracefs::Tracepoint,
     pub numbers: Vec<u32>,
     pub stacks: bool,
@@ -53,7 +54,7 @@ pub struct Traced {
 
 /// The events of a process, and their rings.
 pub(super) struct Events {
-    pid: i32,
+    process: ProcessFolder,
     processors: Vec<usize>,
     builder: Builder<'static>,
     filter: CString,
@@ -92,7 +93,7 @@ impl Events {
         let most = if traced.stacks { RING_WITH_STACKS } else { RING };
         let terms: Vec<String> = traced.numbers.iter().map(|number| format!("id == {number}")).collect();
         let mut events = Events {
-            pid: traced.pid,
+            process: traced.process.clone(),
             builder: builder(traced, features),
             filter: CString::new(terms.join(" || "))?,
             reader: Reader { number_at: traced.tracepoint.number_at },
@@ -108,7 +109,8 @@ impl Events {
             refused: 0,
         };
         events.open_threads()?;
-        if events.rings.is_empty() {
+        // Else they may be those of another process that has its number.
+        if events.rings.is_empty() || !traced.process.is_there() {
             return Err(Error::from_raw_os_error(libc::ESRCH));
         }
         Ok(events)
@@ -117,7 +119,7 @@ impl Events {
     /// Of all threads that have none of their own, until none is new: whoever starts one by then has it inherit.
     fn open_threads(&mut self) -> Result<(), Error> {
         loop {
-            let threads = threads(self.pid);
+            let threads: BTreeSet<i32> = self.process.tasks().unwrap_or_default().into_iter().collect();
             let new: Vec<i32> = threads.difference(&self.known).copied().collect();
             if new.is_empty() {
                 return Ok(());
@@ -269,12 +271,6 @@ fn builder(traced: &Traced, features: Features) -> Builder<'static> {
     builder.inherit(true).inherit_thread(features.threads).task(true).comm(true).comm_exec(true);
     builder.read_format(if features.lost { ReadFormat::LOST } else { ReadFormat::empty() });
     builder
-}
-
-/// None of a process that is gone.
-fn threads(pid: i32) -> BTreeSet<i32> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The processors that are switched on: of `0-3,8` five.

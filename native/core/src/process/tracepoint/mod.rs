@@ -106,7 +106,7 @@ impl View {
             // So that there is room in the rings.
             self.drain();
             found.from = now();
-            found.text = std::fs::read(format!("/proc/{}/maps", self.traced.pid))?;
+            found.text = std::fs::read(self.traced.process.path("maps"))?;
             std::thread::sleep(SETTLED);
             found.until = now();
             self.drain();
@@ -120,7 +120,7 @@ impl View {
 
     fn may_map(&self, record: &Record) -> bool {
         match record.what {
-            What::Call { .. } => record.pid == self.traced.pid,
+            What::Call { .. } => record.pid == self.traced.process.pid(),
             What::Lost(_) => true,
             What::Started { .. } | What::Exec => false,
         }
@@ -131,7 +131,7 @@ impl View {
         let mut starters = Vec::new();
         events.drain(|record| {
             *read += 1;
-            starters.extend(record.starter().filter(|_| record.pid == traced.pid));
+            starters.extend(record.starter().filter(|_| record.pid == traced.process.pid()));
             order.insert((record.time, *read), record);
         });
         starters.into_iter().for_each(|parent| events.see_start(parent));
@@ -143,7 +143,7 @@ impl View {
         let mut last = now();
         while !teller.shared.is_ending() {
             self.events.wait(WAKE);
-            let gone = has_ended(&format!("/proc/{}/stat", self.traced.pid));
+            let gone = has_ended(&self.traced.process.path("stat"));
             if !gone && teller.shared.waiting.load(Ordering::SeqCst) > MAX_WAITING {
                 std::thread::sleep(NAP);
                 continue;
@@ -181,11 +181,11 @@ impl View {
                 continue;
             }
             match record.what {
-                What::Exec if record.pid == self.traced.pid => return true,
+                What::Exec if record.pid == self.traced.process.pid() => return true,
                 What::Started { .. } => {
                     self.tellers.remove(&record.tid);
                 }
-                What::Call { .. } if record.pid == self.traced.pid => self.tell_call(teller, record, last),
+                What::Call { .. } if record.pid == self.traced.process.pid() => self.tell_call(teller, record, last),
                 _ => {}
             }
         }

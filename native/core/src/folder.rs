@@ -1,0 +1,72 @@
+//! The process that is meant, whoever has its number later.
+
+use std::io::Error;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+/// `/proc/PID`, held open: its files are those of this one process, and there are none once it has ended and was waited
+/// for. The kernel gives a number away again only then.
+///
+/// ptrace(2), process_vm_readv(2) and perf_event_open(2) take numbers. Whoever uses one first takes hold of what has it,
+/// then asks here: while the folder is there the number was its own all the time.
+#[derive(Clone, Debug)]
+pub struct ProcessFolder {
+    pid: i32,
+    folder: Arc<OwnedFd>,
+}
+
+impl ProcessFolder {
+    /// The folder of whoever has the number now.
+    pub fn open(pid: i32) -> Result<ProcessFolder, Error> {
+        let path = std::ffi::CString::new(format!("/proc/{pid}"))?;
+        // SAFETY: a string that ends, and numbers.
+        let found = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) };
+        if found < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made it, and it is ours.
+        Ok(ProcessFolder { pid, folder: Arc::new(unsafe { OwnedFd::from_raw_fd(found) }) })
+    }
+
+    /// The folder that somebody holds open already, by a descriptor of our own.
+    pub fn of(pid: i32, folder: RawFd) -> Result<ProcessFolder, Error> {
+        if folder < 0 {
+            return Err(Error::from_raw_os_error(libc::EBADF));
+        }
+        // SAFETY: it is open while this function runs: the caller holds it.
+        let folder = unsafe { BorrowedFd::borrow_raw(folder) }.try_clone_to_owned()?;
+        Ok(ProcessFolder { pid, folder: Arc::new(folder) })
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.folder.as_raw_fd()
+    }
+
+    /// A path of a file in it that leads to this process alone, in whichever process of ours has the descriptor.
+    pub(crate) fn path(&self, name: &str) -> String {
+        format!("/proc/self/fd/{}/{name}", self.descriptor())
+    }
+
+    /// Whether the number is its own: it runs, or nobody has waited for its end yet.
+    pub(crate) fn is_there(&self) -> bool {
+        let flags = libc::AT_SYMLINK_NOFOLLOW;
+        // SAFETY: the kernel fills in what is this function's; the name ends.
+        unsafe {
+            let mut found = std::mem::zeroed();
+            libc::fstatat(self.descriptor(), c"stat".as_ptr(), &mut found, flags) == 0
+        }
+    }
+
+    /// The ids of its threads. An error once it is not there any more.
+    pub(crate) fn tasks(&self) -> Result<Vec<i32>, Error> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(self.path("task"))? {
+            found.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+        }
+        Ok(found)
+    }
+}

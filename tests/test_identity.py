@@ -1,0 +1,388 @@
+"""A process that has ended, and whose id another one has: that other one is neither looked at nor changed.
+
+Each test takes the id away at the worst moment, and then asks the other process what it has noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from support.busy import wait_for
+from support.following import code, patched
+from support.programs import GDBHEAP, PATIENCE, gdbheap
+from support.reuse import Swapped, swapped
+from test_watch import watching
+
+from gdbheap import _native
+from gdbheap.commands.shell.subjects import answer
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.errors import NoTarget
+from gdbheap.processes.family import family
+from gdbheap.target import holding
+from gdbheap.target.cloning import cloned
+from gdbheap.target.following import LocalProcess
+from gdbheap.target.machine import X86_64, own_machine
+from gdbheap.target.process import FROM_PROCESS, MappingRow, Preparation, Process, stopped
+from gdbheap.target.procfs import ProcessFolder
+from gdbheap.target.programs import Programs
+from gdbheap.watching import actions
+from gdbheap.watching.triggers import Bounds
+
+ANOTHER = "has ended; its number belongs to another process now"
+NO_TARGET = 4
+UNNAMED = 64123
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Swapped]:
+    """Return a program whose id is taken away by ``swap``."""
+    with swapped(tmp_path) as found:
+        yield found
+        found.swap()
+        found.untouched()
+
+
+@pytest.fixture
+def at_the_stop(target: Swapped, monkeypatch: pytest.MonkeyPatch) -> Swapped:
+    """Return a program whose id is taken away when all is prepared, and it is about to be stopped or copied."""
+    undisturbed = holding.undisturbed
+
+    @contextmanager
+    def late() -> Iterator[None]:
+        target.swap()
+        with undisturbed():
+            yield
+
+    monkeypatch.setattr(holding, "undisturbed", late)
+    return target
+
+
+def test_between_preparation_and_stop(target: Swapped) -> None:
+    """A preparation says which process is meant: who has its number by the stop is another one."""
+    preparation = Preparation(target.pid)
+    preparation.load_files()
+    target.swap()
+    with pytest.raises(NoTarget, match=ANOTHER), stopped(target.pid, None, preparation=preparation):
+        pass
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_stop(at_the_stop: Swapped, copies: bool) -> None:
+    """A single command's stop."""
+    with pytest.raises(NoTarget, match=ANOTHER), stopped(at_the_stop.pid, None, copies):
+        pass
+
+
+def test_clone(at_the_stop: Swapped) -> None:
+    """A copy."""
+    if own_machine() is not X86_64:
+        pytest.skip("copies are made on x86-64 only")
+    with pytest.raises(NoTarget, match=ANOTHER), cloned(at_the_stop.pid):
+        pass
+
+
+@pytest.mark.parametrize("words", [["stats"], ["trim", "--yes"], ["holes"], ["heap", "--clone"], [""]])
+def test_command(at_the_stop: Swapped, words: list[str]) -> None:
+    """Commands that look, call into a process, or copy it."""
+    noun, *options = words
+    noun = "" if noun == "heap" else noun
+    with pytest.raises(NoTarget, match=ANOTHER):
+        answer(COMMANDS[noun], [str(at_the_stop.pid), *options])
+
+
+def test_tracer_itself(target: Swapped) -> None:
+    """The native half asks the folder that it is given, not the number."""
+    folder = ProcessFolder(target.pid)
+    target.swap()
+    for take in (_native.Stop, _native.Frozen):
+        with pytest.raises(OSError):
+            take(folder, 1.0)
+    with _released(_native.Stop(target.pid, 1.0)) as stop:
+        assert len(stop.threads) == 1
+
+
+@contextmanager
+def _released(stop: _native.Stop) -> Iterator[_native.Stop]:
+    try:
+        yield stop
+    finally:
+        stop.release()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_bytes(target: Swapped, shared: bool) -> None:
+    """Without a stop the bytes of another process are not taken for its own."""
+    folder = ProcessFolder(target.pid)
+    row = MappingRow(4096, (1 << 47) - 4096, FROM_PROCESS, -1, 0)
+    own = _native.Space.for_process(X86_64, folder, [row], None, [], shared)
+    target.swap()
+    others = _native.Space.for_process(X86_64, target.pid, [row], None, [], shared)
+    mapped = int(Path(f"/proc/{target.pid}/maps").read_text().partition("-")[0], 16)
+    assert others.read_available(mapped, 64)
+    assert own.read_available(mapped, 64) == b""
+
+
+def test_process_that_nobody_holds(target: Swapped) -> None:
+    """Files of its folder are its own, and paths of them lead nowhere else."""
+    preparation = Preparation(target.pid)
+    folder = preparation.folder
+    assert folder.is_there() and folder.is_running() and os.readlink(folder.path("exe")) == preparation.exe
+    target.swap()
+    assert not folder.is_there() and not folder.is_running()
+    for name in ("maps", "pagemap", "mem", "status", "root/etc"):
+        assert not os.path.exists(folder.path(name))
+    with pytest.raises((NoTarget, OSError)):
+        Process(target.pid, preparation=preparation)
+
+
+@pytest.mark.parametrize("refused", [None, OSError(38, "no such call"), PermissionError(1, "a filter")])
+def test_signal(target: Swapped, refused: OSError | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal goes to the process that was meant, or to nobody, also where there are no descriptors of processes."""
+    folder = ProcessFolder(target.pid)
+    if refused is not None:
+        monkeypatch.setattr(os, "pidfd_open", Mock(side_effect=refused))
+    folder.signal(signal.SIGCONT)
+    target.swap()
+    with pytest.raises(ProcessLookupError):
+        folder.signal(signal.SIGCONT)
+
+
+def test_follower(target: Swapped) -> None:
+    """No code is patched in another process."""
+    if own_machine() is not X86_64:
+        pytest.skip("code is patched on x86-64 only")
+    live = LocalProcess(target.pid)
+    _ = live.running
+    target.swap()
+    before = code(target.pid)
+    with pytest.raises(NoTarget, match=ANOTHER), live.calls([9, 12], False, False):
+        pass
+    assert patched(target.pid, before) == 0
+
+
+def test_family(target: Swapped) -> None:
+    """Of several processes the one that has ended is said to have."""
+    held = Programs([target.pid, os.getpid()])
+    assert target.pid in held.now()
+    target.swap()
+    assert held.now() == [os.getpid()]
+    found = family(held.named(), 1.0, quick=True)
+    assert {member.pid: member.note for member in found.processes}[target.pid] == "it has ended"
+
+
+def test_found_by_name(target: Swapped) -> None:
+    """What was found by its name is told by when it started."""
+    programs = Programs(name=re.compile(r"^(idle|reborn)"))
+    assert target.pid in programs.now()
+    target.swap()
+    with pytest.raises(NoTarget, match=ANOTHER):
+        programs.folder(target.pid)
+    assert target.pid in programs.now() and programs.folder(target.pid).is_there()
+
+
+# Commands that go on for long.
+
+
+def swap_behind(target: Swapped, command: int) -> None:
+    """Take the id away while the command does not look."""
+    os.kill(command, signal.SIGSTOP)
+    wait_for(lambda: Path(f"/proc/{command}/stat").read_text().rpartition(")")[2].split()[0] == "T", "it runs on")
+    try:
+        target.swap()
+    finally:
+        os.kill(command, signal.SIGCONT)
+
+
+def watched(target: Swapped, folder: Path, *words: str) -> list[dict[str, Any]]:
+    """Return all events of a watch from whose process the id is taken away, until it ends by itself."""
+    with watching(str(target.pid), *words, f"--output={folder}") as watch:
+        watch.event("began")
+        swap_behind(target, watch.process.pid)
+        out, err = watch.process.communicate(timeout=PATIENCE)
+    assert watch.process.returncode == 0, err
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_watch(tmp_path: Path, rng: random.Random) -> None:
+    """The one that has the id of a process which was watched is not: it has more than --rss at once."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    with swapped(tmp_path, rng.randrange(48, 64)) as target:
+        events = watched(target, folder, "--rss=24M", "--heap")
+        target.untouched()
+    assert [event["event"] for event in events] == ["ended", "end"] and events[-1]["acted"] == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_no_core_is_written(target: Swapped, tmp_path: Path) -> None:
+    """gdb takes a number: whose it is, is found out before gdb is told to write."""
+    if shutil.which("gdb") is None:
+        pytest.skip("there is no gdb")
+    folder, path, done = ProcessFolder(target.pid), tmp_path / "the.core", actions.Done()
+    target.swap()
+    reason = actions._written_by_gdb(folder, str(path), 60.0)
+    assert reason is not None and ANOTHER in reason and not path.exists()
+    # Also where it ends between two looks at it.
+    actions._core(_acting(tmp_path), folder, str(path), done)
+    assert not done.files and len(done.errors) == 1 and not path.exists()
+
+
+def _acting(folder: Path) -> actions.Actions:
+    return actions.Actions(str(folder), False, False, False, True, (), 1.0, 60.0, lambda heap: "")
+
+
+def test_core_of_the_right_one(target: Swapped, tmp_path: Path) -> None:
+    """A process that is still there is written, and runs on."""
+    if shutil.which("gdb") is None:
+        pytest.skip("there is no gdb")
+    target.swap()
+    done = actions.Done()
+    actions._core(_acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+    assert not done.errors and (tmp_path / "the.core").stat().st_size > 1 << 20
+
+
+def test_who_stands_is_left_standing(tmp_path: Path) -> None:
+    """SIGCONT, for a process that a debugger left standing, does not reach another one that somebody stopped."""
+    with swapped(tmp_path) as target:
+        folder = ProcessFolder(target.pid)
+        target.swap()
+        os.kill(target.pid, signal.SIGSTOP)
+        state = Path(f"/proc/{target.pid}/stat")
+        wait_for(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", "it does not stand")
+        actions._let_run(folder, was_stopped=False)
+        assert state.read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.mark.parametrize("words", [("--every=20ms",), ("--every=20ms", "--stop")])
+def test_record(target: Swapped, words: tuple[str, ...]) -> None:
+    """A recording ends with its process."""
+    command = [str(GDBHEAP), "record", str(target.pid), "-o", "-", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while f"{target.pid}," not in process.stdout.readline():
+            assert process.poll() is None
+        swap_behind(target, process.pid)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+
+
+@pytest.mark.parametrize("words", [(), ("--clone",)])
+def test_session(target: Swapped, words: tuple[str, ...]) -> None:
+    """A session that has lasted: what is asked anew finds nobody, what was kept is still told of."""
+    command = [str(GDBHEAP), "shell", str(target.pid), "--verbose", *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdin is not None and process.stderr is not None
+        assert "kept as it was" in process.stderr.readline()
+        target.swap()
+        out, err = process.communicate("stats\ntrim --yes\nrefresh\ninfo\n", timeout=PATIENCE)
+    assert process.returncode == NO_TARGET and err.count("has ended") >= 3, err
+    assert (f"/proc/{target.pid}" in out) is not bool(words)
+
+
+# Whose processes a name means.
+
+
+@contextmanager
+def named(name: str, folder: Path, users: list[int]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Yield a program of that name for each user."""
+    path = shutil.which("sleep")
+    assert path is not None
+    started = []
+    try:
+        for user in users:
+            command = [name, str(10 * PATIENCE)]
+            started.append(subprocess.Popen(command, executable=path, user=user, cwd="/"))
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="starting another user's process needs root")
+
+
+@needs_root
+def test_user(tmp_path: Path, rng: random.Random) -> None:
+    """--user leaves of a name what that user started; a name of somebody else's process counts for nothing."""
+    name = f"service-{rng.randrange(1 << 32)}"
+    with named(name, tmp_path, [0, UNNAMED, 0]) as (ours, theirs, again):
+        pattern = re.compile(name)
+        assert Programs(name=pattern).now() == sorted([ours.pid, theirs.pid, again.pid])
+        assert Programs(name=pattern, user=UNNAMED).now() == [theirs.pid]
+        assert Programs([theirs.pid], name=pattern, user=0).now() == sorted([ours.pid, theirs.pid, again.pid])
+        for words, expected in ((["--user=0"], {ours.pid, again.pid}), (["--user=root"], {ours.pid, again.pid}),
+                                ([f"--user={UNNAMED}"], {theirs.pid})):  # fmt: skip
+            done = gdbheap("processes", f"--name={name}", "--quick", "--json", *words)
+            assert {row["pid"] for row in json.loads(done.stdout)["processes"]} == expected
+        for command in (("processes", "--user=root"), ("record", "--user=0"), ("watch", "--rss=1G", "--user=0")):
+            done = gdbheap(*command)
+            assert done.returncode == 2 and "--name or --cgroup" in done.stderr
+        assert gdbheap("processes", "--name=x", "--user=no such").returncode == 2
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Return a folder that other users may enter."""
+    with tempfile.TemporaryDirectory() as path:
+        os.chmod(path, 0o755)
+        yield Path(path)
+
+
+@needs_root
+def test_real_user_counts(folder: Path, rng: random.Random) -> None:
+    """Another user who runs a program of root's (setuid) does not come to be root for --user."""
+    program = folder / f"setuid-{rng.randrange(1 << 32)}"
+    shutil.copy(shutil.which("sleep") or "", program)
+    program.chmod(0o4755)
+    with subprocess.Popen([str(program), str(10 * PATIENCE)], user=UNNAMED, cwd="/") as process:
+        try:
+            uids = next(line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if "Uid" in line)
+            if uids.split()[1:3] != [str(UNNAMED), "0"]:
+                pytest.skip(f"programs here do not become their owner's ({uids})")
+            pattern = re.compile(program.name[:12])
+            assert Programs(name=pattern, user=0).now() == []
+            assert Programs(name=pattern, user=UNNAMED).now() == [process.pid]
+        finally:
+            process.kill()
+
+
+@needs_root
+def test_watch_warns_of_users(tmp_path: Path, rng: random.Random) -> None:
+    """One line says that a name means processes of several users; none does where the user is given."""
+    name = f"service-{rng.randrange(1 << 32)}"
+    with named(name, tmp_path, [0, UNNAMED]):
+        for words, expected in (([], 1), (["--user=root"], 0)):
+            with watching(f"--name={name}", "--rss=1G", *words, cwd=tmp_path) as watch:
+                for _ in range(2 - bool(words)):
+                    watch.event("began")
+                watch.process.send_signal(signal.SIGTERM)
+                err = watch.rest()
+            assert err.count("--user=USER") == expected, err
+            assert not expected or f"2 users ({UNNAMED}, root)" in err
+
+
+def test_count_is_each_users() -> None:
+    """Who starts processes of the same name uses up nobody else's --count."""
+    bounds = Bounds(1, 0.0)
+    assert bounds.allow(1, 0, 1000) and not bounds.allow(2, 1, 1000)
+    assert bounds.is_used_up({1000}) and not bounds.is_used_up({1000, 0})
+    assert bounds.allow(3, 2, 0) and not bounds.allow(3, 3, 0) and bounds.is_used_up({1000, 0})
+    again = Bounds(None, 10.0)
+    assert again.allow(1, 0, 0) and not again.allow(1, 1, 0)
+    # Its id may be another's by now.
+    again.forget(1)
+    assert again.allow(1, 2, 0) and again.acted == 2
