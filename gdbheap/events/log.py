@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from gdbheap.documents import parsed
 from gdbheap.errors import UsageError, one_line
 
 __all__ = [
@@ -205,7 +206,7 @@ def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, s
     if size > MAX_DOCUMENT_BYTES:
         raise ValueError("a document is larger than any")
     file.seek(offset)
-    content = json.loads(file.read(size))
+    content = parsed(file.read(size))
     if kind == PROCESS:
         if number != len(log.processes) or number >= MAX_PROCESSES:
             raise ValueError("processes are out of order")
