@@ -8,12 +8,14 @@ import json
 import math
 from typing import Any, NoReturn
 
-__all__ = ["NODE_BYTES", "finite", "parsed", "whole"]
+__all__ = ["NODE_BYTES", "finite", "is_time", "parsed", "whole"]
 
 # Signs of an integer of 64 bits and a sign; quadratic time begins at thousands.
 MAX_DIGITS = 20
 # Python's smallest container and the place that points to it: what two signs of a document ("[]," or "0,") may become.
 NODE_BYTES = 72
+# The end of the year 9999, behind which datetime has no dates.
+END_OF_TIME = 253_402_300_800
 
 
 def parsed(text: str | bytes) -> Any:
@@ -37,6 +39,11 @@ def finite(text: str) -> float:
     if not math.isfinite(found):
         raise ValueError(f"{text[:MAX_DIGITS]} is too large a number")
     return found
+
+
+def is_time(seconds: float) -> bool:
+    """Whether there is a date so many seconds after 1970."""
+    return 0 <= seconds < END_OF_TIME
 
 
 def _refuse(text: str) -> NoReturn:

@@ -163,6 +163,18 @@ def test_values_that_are_none(value: str, rng: random.Random, tmp_path: Path) ->
         read(path)
 
 
+@pytest.mark.parametrize("seconds", [1e300, -1e300, -1.0, 1e12])
+def test_times_without_a_date(seconds: float, whole_document: dict[str, object], tmp_path: Path) -> None:
+    """A snapshot and a series from before 1970, or after the year 9999."""
+    path = snapshot(tmp_path / "odd.heap", json.dumps({**whole_document, "time": seconds, "blocks": None}))
+    with pytest.raises(UsageError, match="damaged"):
+        read(path)
+    series = {"kind": "series", "format": "gdbheap series", "schema": SCHEMA, "time": seconds, "processes": []}
+    (tmp_path / "odd.jsonl").write_text(json.dumps(series) + "\n")
+    with pytest.raises(UsageError, match="no date|damaged"):
+        read_series(str(tmp_path / "odd.jsonl"))
+
+
 @pytest.fixture(scope="module")
 def whole_document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
     """Return the document of a process's snapshot, which has a table of blocks."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from gdbheap import _native
 from gdbheap.answers.records import SCHEMA, from_json, to_json
-from gdbheap.documents import NODE_BYTES, parsed
+from gdbheap.documents import NODE_BYTES, is_time, parsed
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import replacing
 from gdbheap.history.blocks import COLUMNS, HOLDERS, OFFSETS, WIDTHS, columns_of
@@ -88,6 +88,8 @@ def read(path: str) -> Look:
         found = from_json(Snapshot, content)
     except UsageError as error:
         raise _refused(path, f"it is damaged: {error}") from None
+    if not is_time(found.time):
+        raise _refused(path, f"it is damaged: it was taken {found.time:g} seconds after 1970")
     return Look(found, _columns(path, found) if found.blocks is not None else None)
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from gdbheap.answers.records import SCHEMA, from_json, to_json
-from gdbheap.documents import finite, parsed, whole
+from gdbheap.documents import finite, is_time, parsed, whole
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, one_line
 from gdbheap.history.sample import (
     ArenaSample,
@@ -284,14 +284,28 @@ def _read(path: str, stream: io.BufferedReader) -> Series:
     series = _header(path, next(documents, None))
     for number, document in documents:
         try:
-            if document.get("kind") == SAMPLE:
-                sample = document.get(SAMPLE)
-                series.samples.append(sample if isinstance(sample, Sample) else from_json(Sample, document))
-            else:
-                series.events.append(from_json(Event, {**document, "kind": document.get("event")}))
+            _add(series, document)
         except UsageError as error:
             raise _damaged(path, number, error) from None
     return series if not lines.cut else Series(**{**vars(series), "cut": True})
+
+
+def _add(series: Series, document: dict[str, Any]) -> None:
+    """Take the row of a document. Raises UsageError."""
+    row: Sample | Event
+    if document.get("kind") == SAMPLE:
+        sample = document.get(SAMPLE)
+        row = sample if isinstance(sample, Sample) else from_json(Sample, document)
+        series.samples.append(row)
+    else:
+        row = from_json(Event, {**document, "kind": document.get("event")})
+        series.events.append(row)
+    _check_time(row.time)
+
+
+def _check_time(seconds: float) -> None:
+    if not is_time(seconds):
+        raise UsageError(f"there is no date {seconds:g} seconds after 1970")
 
 
 class _Lines:
@@ -351,7 +365,9 @@ def _header(path: str, found: tuple[int, dict[str, Any]] | None) -> Series:
     if not isinstance(schema, int) or schema > SCHEMA:
         raise UsageError(f"{one_line(path)} was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
     try:
-        return from_json(Series, content)
+        series = from_json(Series, content)
+        _check_time(series.time)
+        return series
     except UsageError as error:
         raise _damaged(path, number, error) from None
 
