@@ -66,9 +66,9 @@ def place(number: int) -> str:
     return f"S{digits}_"
 
 
-def doubled(count: int) -> str:
-    """Return a mangled class whose name has two to that power parts."""
-    return "1TI1A" + "".join(f"S_I{place(number) * 2}E" for number in range(1, count + 1)) + "E"
+def grown(levels: int, width: int) -> str:
+    """Return a mangled class whose name has the power of both numbers in parts. Beyond 20 levels no name is read."""
+    return "1TI1A" + "".join(f"S_I{place(number) * width}E" for number in range(1, levels + 1)) + "E"
 
 
 def unparsable(rng: random.Random) -> list[str]:
@@ -86,13 +86,13 @@ def unparsable(rng: random.Random) -> list[str]:
 def test_names_that_explode(rng: random.Random) -> None:
     """A name that would become gigabytes, or take years, is not read; what compilers write is."""
     code = "import sys; from gdbheap._native import demangle\nfor name in sys.stdin: print(demangle(name.strip()))"
-    names = [*unparsable(rng), *(f"_ZTS{doubled(count)}" for count in (12, 30, rng.randrange(31, 200)))]
+    names = [*unparsable(rng), *(f"_ZTS{grown(levels, rng.randrange(3, 9))}" for levels in (10, 18, 20, 200))]
     words = [sys.executable, "-c", code]
     done = subprocess.run(
         words, input="\n".join(names), capture_output=True, text=True, preexec_fn=limited, timeout=PATIENCE, cwd="/"
     )
     assert done.returncode == 0 and done.stdout.split() == ["None"] * len(names), done.stderr[-2000:]
-    assert _native.demangle(f"_ZTS{doubled(2)}") == "typeinfo name for T<A, T<A, A>, T<T<A, A>, T<A, A> > >"
+    assert _native.demangle(f"_ZTS{grown(2, 2)}") == "typeinfo name for T<A, T<A, A>, T<T<A, A>, T<A, A> > >"
 
 
 CLASSES = """
@@ -119,7 +119,7 @@ int main(void) {{
 
 def test_class_of_a_target(rng: random.Random, tmp_path: Path) -> None:
     """A process whose class has such a name is answered, under the limit."""
-    source = CLASSES.format(name=doubled(rng.randrange(31, 36)))
+    source = CLASSES.format(name=grown(rng.randrange(18, 21), rng.randrange(4, 9)))
     with compiled(source, tmp_path) as program, running([str(program)], tmp_path) as target:
         done = gdbheap("chunks", str(target.pid), "--by=type", preexec_fn=limited)
     assert done.returncode == 0, done.stderr[-2000:]
