@@ -18,6 +18,7 @@ BEFORE_HEAP = [
     "_native",
     "environment",
     "errors",
+    "documents",
     "files",
     "target",
     "layout",

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from gdbheap.answers.records import from_json
+from gdbheap.documents import parsed
 from gdbheap.errors import UsageError, one_line
 
 __all__ = [
@@ -205,14 +207,21 @@ def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, s
     if size > MAX_DOCUMENT_BYTES:
         raise ValueError("a document is larger than any")
     file.seek(offset)
-    content = json.loads(file.read(size))
+    content = parsed(file.read(size))
     if kind == PROCESS:
         if number != len(log.processes) or number >= MAX_PROCESSES:
             raise ValueError("processes are out of order")
-        parent = content.pop("parent", None)
-        who = Recorded(**content, parent=None if parent is None else (parent[0], parent[1], parent[2]))
-        log.processes.append(ProcessCalls(who))
+        log.processes.append(ProcessCalls(_recorded(content)))
     elif kind == PROCESS_END:
         log.processes[number].lost, log.processes[number].ended = int(content["lost"]), True
     elif kind == END:
-        log.whole, log.status = True, content["status"]
+        status = content["status"]
+        log.whole, log.status = True, None if status is None else int(status)
+
+
+def _recorded(content: Any) -> Recorded:
+    """Raises ValueError where it is none."""
+    try:
+        return from_json(Recorded, content)
+    except UsageError as error:
+        raise ValueError(str(error)) from None

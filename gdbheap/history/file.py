@@ -1,36 +1,48 @@
 """The file of a snapshot: a zip with one JSON document, so that other programs can read it (docs/snapshots.md).
 
-Each entry of a zip has a checksum, by which damage is noticed."""
+Each entry of a zip has a checksum, by which damage is noticed. What an entry unpacks to is judged by what the zip's
+directory says, before any of it is unpacked: by the form of its column, by what deflate can do, and by the memory that
+is left."""
 
 from __future__ import annotations
 
 import json
+import threading
 import zipfile
 import zlib
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from gdbheap import _native
 from gdbheap.answers.records import SCHEMA, from_json, to_json
+from gdbheap.documents import NODE_BYTES, is_time, parsed
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import replacing
 from gdbheap.history.blocks import COLUMNS, HOLDERS, OFFSETS, WIDTHS, columns_of
 from gdbheap.history.snapshot import Look, Snapshot
+from gdbheap.target.room import copy_fits, room_for_copy
 
 __all__ = ["is_snapshot", "read", "write"]
 
 ENTRY = "snapshot.json"
 FORMAT = "gdbheap snapshot"
 MAGIC = b"PK\x03\x04"
-MAX_DOCUMENT_BYTES = 256 << 20
+# Some MiB of a process with 65,536 mappings and as many types; they pack to an eighth or so.
+MAX_DOCUMENT_BYTES, DOCUMENT_SPARE, DOCUMENT_RATIO = 64 << 20, 1 << 20, 32
+# Deflate says 258 bytes by two codes of a bit each.
+DEFLATE_RATIO = 1032
+PIECE = 4 << 20
 COMPRESSION_LEVEL, COLUMN_LEVEL = 6, 1
 FOLDER = "blocks/"
 # Older files do not have them.
 OPTIONAL = (f"{FOLDER}{OFFSETS}",)
 # Each number that does not fit into its column has eight bytes.
 MAX_EXCEPTION_BYTES = 8
-# More than any process has; a file that claims as many is read into memory before it is found out.
+# More than any process has.
 MAX_BLOCKS = 1 << 31
+# The columns as they are unpacked, as they are once whole, and as the native module keeps them.
+COPIES = 3
 
 
 def write(path: str, look: Look) -> None:
@@ -76,6 +88,8 @@ def read(path: str) -> Look:
         found = from_json(Snapshot, content)
     except UsageError as error:
         raise _refused(path, f"it is damaged: {error}") from None
+    if not is_time(found.time):
+        raise _refused(path, f"it is damaged: it was taken {found.time:g} seconds after 1970")
     return Look(found, _columns(path, found) if found.blocks is not None else None)
 
 
@@ -85,46 +99,99 @@ def _columns(path: str, snapshot: Snapshot) -> _native.BlockColumns:
     count = sum(table.counts) if table is not None else 0
     if table is None or min(table.counts, default=0) < 0 or count > MAX_BLOCKS:
         raise _refused(path, "it is damaged: it claims to have more blocks than any process")
-    sizes = {name: WIDTHS.get(name, MAX_EXCEPTION_BYTES) * count for name in _columns_in(snapshot)}
+    names = [f"{FOLDER}{name}" for name in _columns_in(snapshot)]
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = {name: _entry(path, archive, name) for name in names if not _is_left_out(archive, name)}
+        _check_columns(path, entries, count)
+        columns = _unpacked(path, entries)
+        return columns_of(table, [columns.get(f"{FOLDER}{name}", b"") for name in (*COLUMNS, HOLDERS, OFFSETS)])
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise _refused(path, f"it is damaged: {error}") from None
+
+
+def _is_left_out(archive: zipfile.ZipFile, name: str) -> bool:
+    return name in OPTIONAL and name not in archive.namelist()
+
+
+def _check_columns(path: str, entries: Mapping[str, zipfile.ZipInfo], count: int) -> None:
+    """Refuse columns that are not of ``count`` blocks, or for which there is no room."""
+    for name, entry in entries.items():
+        width = WIDTHS.get(name[len(FOLDER) :])
+        is_wrong = entry.file_size > MAX_EXCEPTION_BYTES * count if width is None else entry.file_size != width * count
+        if is_wrong:
+            raise _refused(path, f"it is damaged: {name} is not that of {count:,} blocks")
+    _check_room(path, COPIES * sum(entry.file_size for entry in entries.values()))
+
+
+def _unpacked(path: str, entries: Mapping[str, zipfile.ZipInfo]) -> dict[str, bytes]:
     # Imported where it is needed: most snapshots have no blocks.
     from concurrent.futures import ThreadPoolExecutor
 
+    is_over = threading.Event()
     with ThreadPoolExecutor() as pool:
-        read = [pool.submit(_entry, path, f"{FOLDER}{name}", most) for name, most in sizes.items()]
-        columns = {name: entry.result() for name, entry in zip(sizes, read)}
-    try:
-        return columns_of(table, [columns.get(name, b"") for name in (*COLUMNS, HOLDERS, OFFSETS)])
-    except ValueError as error:
-        raise _refused(path, f"it is damaged: {error}") from None
+        try:
+            reading = {name: pool.submit(_contents, path, entry, is_over) for name, entry in entries.items()}
+            return {name: content.result() for name, content in reading.items()}
+        finally:
+            # The pool waits for its threads: after Ctrl-C, or a failure of one, they are to end.
+            is_over.set()
 
 
 def _document(path: str) -> dict[str, Any]:
     content = None
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entry = _entry(path, archive, ENTRY)
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from None
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise _refused(path, f"it is damaged, or no snapshot: {error}") from None
+    if entry.file_size > min(MAX_DOCUMENT_BYTES, DOCUMENT_SPARE + DOCUMENT_RATIO * entry.compress_size):
+        raise _refused(path, f"it claims to be larger than any snapshot: {ENTRY} has {entry.file_size:,} bytes")
+    text = _contents(path, entry, threading.Event())
+    # Each value but the first follows one of these.
+    _check_room(path, len(text) + NODE_BYTES * sum(map(text.count, (b",", b":", b"[", b"{"))))
     with suppress(ValueError):
-        content = json.loads(_entry(path, ENTRY, MAX_DOCUMENT_BYTES))
+        content = parsed(text)
     if not isinstance(content, dict):
         raise _refused(path, "it is no snapshot of gdbheap's")
     return content
 
 
-def _entry(path: str, name: str, most: int) -> bytes:
-    """An entry of at most that many bytes, whatever it claims."""
+def _check_room(path: str, size: int) -> None:
+    if not copy_fits(size):
+        room = f"{room_for_copy() >> 20:,} MiB of memory may be used for it"
+        raise _refused(path, f"it unpacks to {size >> 20:,} MiB, and {room}: compare it where there is more")
+
+
+def _entry(path: str, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+    """What the directory says of an entry, as far as that is possible."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if name in OPTIONAL and name not in archive.namelist():
-                return b""
-            entry = archive.getinfo(name)
-            if entry.file_size > most:
-                raise _refused(path, "it claims to be larger than any snapshot")
-            with archive.open(entry) as stream:
-                # The checksum is compared where the end is met.
-                return stream.read(most + 1)
-    except OSError as error:
-        raise _refused(path, error.strerror or str(error)) from None
+        entry = archive.getinfo(name)
     except KeyError:
         raise _refused(path, "it is no snapshot of gdbheap's") from None
+    # Others need memory of their own: lzma's dictionary has what the entry says, up to 4 GiB.
+    if entry.compress_type not in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
+        raise _refused(path, f"it is damaged: {name} is packed as none of a snapshot is")
+    if entry.file_size > DEFLATE_RATIO * entry.compress_size:
+        raise _refused(path, f"it is damaged: {name} claims to be larger than it can be")
+    return entry
+
+
+def _contents(path: str, entry: zipfile.ZipInfo, is_over: threading.Event) -> bytes:
+    """What an entry holds, none of it after ``is_over``."""
+    content = bytearray()
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(entry) as stream:
+            # The checksum is compared where the end is met.
+            while not is_over.is_set() and (piece := stream.read(PIECE)):
+                content += piece
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         raise _refused(path, f"it is damaged, or no snapshot: {error}") from None
+    return bytes(content)
 
 
 def _refused(path: str, reason: str) -> UsageError:

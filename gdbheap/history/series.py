@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from gdbheap.answers.records import SCHEMA, from_json, to_json
+from gdbheap.documents import finite, is_time, parsed, whole
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, one_line
 from gdbheap.history.sample import (
     ArenaSample,
@@ -32,7 +33,8 @@ CSV, JSONL = FORMS = ("csv", "jsonl")
 FORMAT = "gdbheap series"
 SERIES, SAMPLE, EVENT = "series", "sample", "event"
 STANDARD_OUTPUT = "-"
-MAX_LINE_BYTES = 64 << 20
+# An arena takes a hundred bytes of a line, and there are eight for each processor.
+MAX_LINE_BYTES = 8 << 20
 NEWLINE = 10
 PLAIN = (
     "rss", "pss", "anonymous", "file", "shared", "swap", "brk", "minor_faults", "major_faults", "threads", "stopped",
@@ -193,23 +195,20 @@ def _doubts(sample: Sample) -> Iterator[str]:
 def _number(text: str) -> float | int | None:
     if text == "":
         return None
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+    return whole(text) if text.lstrip("-").isdecimal() else finite(text)
 
 
 def _whole(text: str) -> int | None:
-    return int(text) if text else None
+    return whole(text) if text else None
 
 
 def _of_cells(row: Mapping[str, str]) -> dict[str, Any]:
     """The document of a CSV row. Raises ValueError."""
     if row["event"]:
-        detail = json.loads(row["detail"]) if row["detail"] else {}
+        detail = parsed(row["detail"]) if row["detail"] else {}
         if row["event"] == SERIES:
             return dict(detail)
-        when = {"time": float(row["time"]), "offset": float(row["offset"]), "pid": _number(row["pid"])}
+        when = {"time": finite(row["time"]), "offset": finite(row["offset"]), "pid": _number(row["pid"])}
         return {**detail, **when, "kind": EVENT, "event": row["event"]}
     return {"kind": SAMPLE, SAMPLE: _sample_of(row)}
 
@@ -221,7 +220,7 @@ def _sample_of(row: Mapping[str, str]) -> Sample:
     for name in ("minor_faults", "major_faults", "threads"):
         plain[name] = plain[name] or 0
     return Sample(
-        int(row["pid"]), float(row["time"]), float(row["offset"]), **plain, malloc=_malloc_of(row, doubts),
+        whole(row["pid"]), finite(row["time"]), finite(row["offset"]), **plain, malloc=_malloc_of(row, doubts),
         pools=_pools_of(row, doubts), stopped=None if stopped is None else float(stopped),
     )  # fmt: skip
 
@@ -232,14 +231,14 @@ def _malloc_of(row: Mapping[str, str], doubts: list[str]) -> MallocSample | None
     arenas = [_arena_of(packed) for packed in row["arenas"].split() if packed != MARKS[0]]
     mmapped = None
     if row["mmapped_count"]:
-        counts = (int(row["mmapped_count"]), int(row["mmapped_bytes"]), int(row["mmapped_peak"]))
+        counts = (whole(row["mmapped_count"]), whole(row["mmapped_bytes"]), whole(row["mmapped_peak"]))
         mmapped = MmappedSample(*counts, doubtful=MARKS[1] in doubts)
     return MallocSample(arenas, mmapped, MARKS[0] in doubts)
 
 
 def _arena_of(packed: str) -> ArenaSample:
     address, system, peak, top, in_use, trim, doubtful = packed.split(":")
-    known = (int(address), int(system), int(peak))
+    known = (whole(address), whole(system), whole(peak))
     return ArenaSample(*known, _whole(top), _whole(in_use), _whole(trim), doubtful == "1")
 
 
@@ -248,9 +247,9 @@ def _pools_of(row: Mapping[str, str], doubts: list[str]) -> PoolsSample | None:
         return None
     pools = (_whole(row["pools"]), _whole(row["free_pools"]))
     rows = row["classes"].split()
-    found = [ClassSample(*map(int, packed.split(":"))) for packed in rows if packed != MARKS[3]] if rows else None
-    sizes = (int(row["pool_arenas"]), int(row["pool_bytes"]))
-    return PoolsSample(row["allocator"], *sizes, *pools, found, int(row["odd"]), MARKS[2] in doubts)
+    found = [ClassSample(*map(whole, packed.split(":"))) for packed in rows if packed != MARKS[3]] if rows else None
+    sizes = (whole(row["pool_arenas"]), whole(row["pool_bytes"]))
+    return PoolsSample(row["allocator"], *sizes, *pools, found, whole(row["odd"]), MARKS[2] in doubts)
 
 
 # Reading.
@@ -285,14 +284,28 @@ def _read(path: str, stream: io.BufferedReader) -> Series:
     series = _header(path, next(documents, None))
     for number, document in documents:
         try:
-            if document.get("kind") == SAMPLE:
-                sample = document.get(SAMPLE)
-                series.samples.append(sample if isinstance(sample, Sample) else from_json(Sample, document))
-            else:
-                series.events.append(from_json(Event, {**document, "kind": document.get("event")}))
+            _add(series, document)
         except UsageError as error:
             raise _damaged(path, number, error) from None
     return series if not lines.cut else Series(**{**vars(series), "cut": True})
+
+
+def _add(series: Series, document: dict[str, Any]) -> None:
+    """Take the row of a document. Raises UsageError."""
+    row: Sample | Event
+    if document.get("kind") == SAMPLE:
+        sample = document.get(SAMPLE)
+        row = sample if isinstance(sample, Sample) else from_json(Sample, document)
+        series.samples.append(row)
+    else:
+        row = from_json(Event, {**document, "kind": document.get("event")})
+        series.events.append(row)
+    _check_time(row.time)
+
+
+def _check_time(seconds: float) -> None:
+    if not is_time(seconds):
+        raise UsageError(f"there is no date {seconds:g} seconds after 1970")
 
 
 class _Lines:
@@ -306,6 +319,8 @@ class _Lines:
         number = 0
         while line := self._stream.readline(MAX_LINE_BYTES):
             number += 1
+            if len(line) == MAX_LINE_BYTES:
+                raise UsageError(f"{one_line(self._stream.name)} is damaged: line {number} is longer than any sample's")
             if line[-1] != NEWLINE:
                 self.cut = True
                 return
@@ -323,7 +338,7 @@ def _documents(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]
                     raise UsageError(f"{one_line(path)} is no series of gdbheap's: it has no column {missing[0]}")
                 continue
             yield number, _document(line, columns)
-        except (ValueError, KeyError, TypeError, csv.Error, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, csv.Error) as error:
             if number == 1:
                 raise UsageError(f"{one_line(path)} is no series of gdbheap's") from None
             raise _damaged(path, number, error) from None
@@ -332,7 +347,7 @@ def _documents(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]
 def _document(line: str, columns: list[str] | None) -> dict[str, Any]:
     """Raises ValueError."""
     if columns is None:
-        found = json.loads(line)
+        found = parsed(line)
         if not isinstance(found, dict):
             raise ValueError("no object")
         return found
@@ -350,7 +365,9 @@ def _header(path: str, found: tuple[int, dict[str, Any]] | None) -> Series:
     if not isinstance(schema, int) or schema > SCHEMA:
         raise UsageError(f"{one_line(path)} was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
     try:
-        return from_json(Series, content)
+        series = from_json(Series, content)
+        _check_time(series.time)
+        return series
     except UsageError as error:
         raise _damaged(path, number, error) from None
 

@@ -15,7 +15,7 @@ import errno
 import io
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import BinaryIO, NamedTuple
 
@@ -310,7 +310,12 @@ def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
     with open_core(path) as stream:
         if packed_by(stream.read(MAGIC_SIZE)) is None:
             return None
-        return unpack(stream, one_line(path), progress)
+        return unpack(stream, one_line(path), judge(path), progress)
+
+
+def judge(path: str) -> Callable[[bytes], object]:
+    """What refuses a packed file by the first bytes in it."""
+    return lambda start: read_core_header(io.BytesIO(start), path)
 
 
 def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine]:

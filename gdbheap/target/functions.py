@@ -23,6 +23,10 @@ from gdbheap.target.elf import NAME_LIMIT, SYMBOL, SYMBOL_BYTES_LIMIT, open_regu
 DEBUG_FILES = "/usr/lib/debug/.build-id/{}/{}.debug"
 # STT_FUNC, STT_GNU_IFUNC.
 KINDS = (2, 10)
+# Tables of symbols pack to a third or so, small ones to a tenth.
+UNPACKED_RATIO = 32
+# What unpacking may need besides: eight times the dictionary of xz -6, which Fedora's files have.
+XZ_MEMORY = 64 << 20
 # A function that lies around others, as assembler has them, begins at most so many symbols before.
 MAX_AROUND = 8
 _COLD = re.compile(r"\.cold(\.\d+)?$")
@@ -103,8 +107,8 @@ def _functions(symbols: bytes, table: int) -> Iterator[_Symbol]:
             yield _Symbol(value, size, table, name)
 
 
-def _tables(stream: BinaryIO) -> list[tuple[bytes, bytes]]:
-    """(symbols, names) of each table of symbols."""
+def _tables(stream: BinaryIO, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
+    """(symbols, names) of each table of symbols; a file that was packed in another one has no third in it."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
@@ -114,8 +118,13 @@ def _tables(stream: BinaryIO) -> list[tuple[bytes, bytes]]:
         elf: Any = ELFFile(stream)
         for _name, symbols, names in symbol_sections(elf, stream):
             found.append((symbols, names))
-        small = elf.get_section_by_name(".gnu_debugdata")
+        small = None if is_unpacked else elf.get_section_by_name(".gnu_debugdata")
         if small is not None:
-            packed = lzma.LZMADecompressor().decompress(section_data(small, stream), SYMBOL_BYTES_LIMIT)
-            found += _tables(BytesIO(packed))
+            found += _tables(BytesIO(_unpacked(section_data(small, stream))), is_unpacked=True)
     return found
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """The small file of symbols, as far as it is in proportion. Raises what lzma raises."""
+    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+    return decoder.decompress(packed, min(SYMBOL_BYTES_LIMIT, UNPACKED_RATIO * len(packed)))

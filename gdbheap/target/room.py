@@ -10,7 +10,16 @@ from pathlib import Path
 
 from gdbheap.target.procfs import PROC, kib, parse_status
 
-__all__ = ["CGROUPS", "UNLIMITED", "copy_fits", "group_folders", "group_limit", "memory_left", "processes_left"]
+__all__ = [
+    "CGROUPS",
+    "UNLIMITED",
+    "copy_fits",
+    "group_folders",
+    "group_limit",
+    "memory_left",
+    "processes_left",
+    "room_for_copy",
+]
 
 CGROUPS = "/sys/fs/cgroup"
 UNLIMITED = 1 << 62
@@ -18,7 +27,12 @@ UNLIMITED = 1 << 62
 
 def copy_fits(size: int) -> bool:
     """Whether ``size`` bytes are at most half of what this process could still have."""
-    return size <= min(memory_left("self"), _address_space_left()) // 2
+    return size <= room_for_copy()
+
+
+def room_for_copy() -> int:
+    """Half of the bytes that this process could still have."""
+    return min(memory_left("self"), _address_space_left()) // 2
 
 
 def memory_left(process: int | str) -> int:

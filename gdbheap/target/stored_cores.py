@@ -13,6 +13,7 @@ from typing import IO
 
 from gdbheap.environment import find_program
 from gdbheap.errors import NoTarget, NotPermitted, UsageError, one_line
+from gdbheap.target.core import judge
 from gdbheap.target.unpacking import PIECE, Progress, Unpacked, keep
 
 TOOL = "coredumpctl"
@@ -48,7 +49,9 @@ def _kept(process: subprocess.Popen[bytes], match: str, progress: Progress | Non
         said = process.stderr.read(SAID).decode("utf-8", "replace")
         process.wait()
         raise _refusal(match, said)
-    found = keep(_pieces(first, process.stdout, progress), title(match), TOOL)
+    found = keep(_pieces(first, process.stdout, progress), title(match), TOOL, judge(title(match)))
+    # What it did not write may be more than the core has.
+    process.stdout.close()
     process.stderr.read(SAID)
     if process.wait() and found.cut is None:
         found.cut = f"{TOOL} ended with status {process.returncode}"

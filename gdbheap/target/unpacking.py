@@ -3,6 +3,9 @@
 They are unpacked as a stream into a file without a name, which is gone with the process that made it, whatever ends it.
 Runs of zeros become holes of that file, so that it takes no more room than the core did; they are not those that the
 kernel left, and tell nothing of which pages were resident. Memory is bounded whatever a packed file says of itself.
+
+What comes is judged while it comes: by its header as soon as that is there, and nothing is written behind the end that
+its program headers give.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any, BinaryIO
 from gdbheap import _native
 from gdbheap.environment import trusted
 from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, one_line
+from gdbheap.target import image
 
 PIECE = 1 << 20
 HOLE = 4 << 10
@@ -28,6 +32,10 @@ CHECKED_EVERY = 64 << 20
 # Of a file system that is left to others: a twentieth, or this if that is less.
 SPARED, SPARED_PART = 256 << 20, 20
 MEGA = 1 << 20
+# Program headers follow the header of a core, whoever writes it; there are at most 2**20.
+MAX_TABLE_END = 64 << 20
+# Behind the segments: section headers, and their names, of which nothing says the size.
+SECTIONS = 1 << 20
 FOLDERS = ("/var/tmp", "/tmp")
 ZEROS = bytes(HOLE)
 NATIVE = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
@@ -41,6 +49,10 @@ DAMAGED = (ValueError, zlib.error, lzma.LZMAError, OSError, EOFError)
 
 Progress = Callable[[int, int], object]
 """Called with the bytes of the packed file that were read, and how many it has (0: nobody knows)."""
+
+Judge = Callable[[bytes], object]
+"""Called with the first image.HEADER_SIZE bytes of a core, fewer where it has no more; raises what a core's reader
+raises."""
 
 
 @dataclass
@@ -72,12 +84,13 @@ def beginning(stream: BinaryIO, size: int) -> bytes:
     return b""
 
 
-def unpack(stream: BinaryIO, name: str, progress: Progress | None = None) -> Unpacked:
-    """The core in a packed file. Raises NoTarget where nothing can be unpacked, GdbheapError where there is no room."""
+def unpack(stream: BinaryIO, name: str, judge: Judge, progress: Progress | None = None) -> Unpacked:
+    """The core in a packed file. Raises what ``judge`` raises, NoTarget where nothing can be unpacked, GdbheapError
+    where there is no room."""
     size = os.fstat(stream.fileno()).st_size
     start = _start(stream)
     stream.seek(0)
-    return keep(_reported(_pieces_of(stream, start), size, progress), name, f"{packed_by(start)} file")
+    return keep(_reported(_pieces_of(stream, start), size, progress), name, f"{packed_by(start)} file", judge)
 
 
 def _pieces_of(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
@@ -98,28 +111,40 @@ def _start(stream: BinaryIO) -> bytes:
     return stream.read(MAGIC_SIZE)
 
 
-def keep(pieces: Iterator[bytes], name: str, what: str) -> Unpacked:
+def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacked:
     """Write what comes into a file without a name. ``pieces`` may end in one of DAMAGED, after what could be had.
 
-    Raises NoTarget where nothing came, GdbheapError where there is no room."""
+    Raises what ``judge`` raises, NoTarget where nothing came, GdbheapError where there is no room."""
     kept = _Kept(name)
-    cut = None
     try:
-        while True:
-            try:
-                piece = next(pieces, None)
-            except DAMAGED as error:
-                cut = f"the {what} is cut off or damaged: {one_line(error, 120)}"
-                break
-            if piece is None:
-                break
-            kept.write(piece)
+        cut = _keep_all(kept, pieces, what, judge)
         if not kept.size:
             raise NoTarget(f"{name} cannot be unpacked: {cut or f'the {what} is empty'}")
         return Unpacked(kept.finish(), cut)
     except BaseException:
         kept.stream.close()
         raise
+
+
+def _keep_all(kept: _Kept, pieces: Iterator[bytes], what: str, judge: Judge) -> str | None:
+    """Write up to the end of the core; why that was not reached, if so."""
+    end: int | None = None
+    start = b""
+    while True:
+        try:
+            piece = next(pieces, None)
+        except DAMAGED as error:
+            return f"the {what} is cut off or damaged: {one_line(error, 120)}"
+        if len(start) < image.HEADER_SIZE and (piece or start):
+            start += (piece or b"")[: image.HEADER_SIZE - len(start)]
+            if piece is None or len(start) == image.HEADER_SIZE:
+                judge(start)
+        if piece is None:
+            return None
+        kept.write(piece)
+        end = kept.end_of_core() if end is None else end
+        if end is not None and kept.size > end:
+            return f"the {what} goes on where its program headers say that the core ends"
 
 
 def _native_pieces(stream: BinaryIO, kind: str | None) -> Iterator[tuple[bytes, int]]:
@@ -189,6 +214,30 @@ class _Kept:
         except OSError as error:
             raise self._no_room(os.strerror(error.errno or 0)) from None
         return self.stream
+
+    def end_of_core(self) -> int | None:
+        """Where the core ends as its program headers say, None as long as these are not there or not told. Raises
+        NoTarget where they are further away than any."""
+        header = image.parse_header(self._at(0, image.HEADER_SIZE))
+        if header is None:
+            return None
+        sections = header.shoff + max(1, header.shnum) * image.SECTION_SIZE
+        if header.phnum == image.PN_XNUM:
+            # Their number is in the section header, which the kernel writes last.
+            return sections + SECTIONS
+        table_end = header.phoff + header.phnum * image.SEGMENT_SIZE
+        if table_end > MAX_TABLE_END:
+            raise NoTarget(f"{self._name} is no core: its program headers end at byte {table_end:,}")
+        if self.size < table_end:
+            return None
+        segments = image.parse_segments(self._at(header.phoff, table_end - header.phoff))
+        ends = [segment.offset + segment.file_size for segment in segments]
+        return max([table_end, sections, *ends]) + SECTIONS
+
+    def _at(self, offset: int, size: int) -> bytes:
+        """What was written there; a hole at the end has zeros."""
+        size = max(0, min(size, self.size - offset))
+        return os.pread(self.stream.fileno(), size, offset).ljust(size, b"\0")
 
     def _check_room(self) -> None:
         self._checked = self.size

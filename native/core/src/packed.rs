@@ -1,7 +1,7 @@
 //! Files that were packed as a stream: zstd and lz4 frames, one after the other, as their tools write them.
 //!
 //! Memory is bounded whatever the file says: zstd's window by what its own tool takes unasked (128 MiB), a block of lz4 by its
-//! format (4 MiB).
+//! format (4 MiB). So is the time of one read: frames that hold nothing, as a sparse file has them by the terabyte, are an error.
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -12,17 +12,23 @@ use std::sync::Arc;
 
 const WINDOW_LOG: u32 = 27;
 const BUFFER: usize = 256 << 10;
+/// Bytes of the file that may hold nothing: half a window of zstd, more than any tool writes between two frames.
+const IDLE: u64 = 64 << 20;
 
-/// A file, and how far it was read.
+/// A file, how far it was read, and how far when something was last unpacked.
 struct Counted {
     file: File,
     position: Arc<AtomicU64>,
+    fruitful: Arc<AtomicU64>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.file.read(buffer)?;
-        self.position.fetch_add(count as u64, Ordering::Relaxed);
+        let before = self.position.fetch_add(count as u64, Ordering::Relaxed);
+        if before - self.fruitful.load(Ordering::Relaxed) > IDLE {
+            return Err(std::io::Error::other("too many bytes of it hold nothing"));
+        }
         Ok(count)
     }
 }
@@ -71,6 +77,7 @@ impl Decoder {
 pub struct Unpacker {
     decoder: Decoder,
     position: Arc<AtomicU64>,
+    fruitful: Arc<AtomicU64>,
     /// Why nothing more can be had.
     failure: Option<String>,
 }
@@ -78,8 +85,9 @@ pub struct Unpacker {
 impl Unpacker {
     /// `kind`: "zstd" or "lz4".
     pub fn open(path: &str, kind: &str) -> Result<Unpacker> {
-        let position = Arc::new(AtomicU64::new(0));
-        let source = BufReader::with_capacity(BUFFER, Counted { file: File::open(path)?, position: position.clone() });
+        let (position, fruitful) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let file = Counted { file: File::open(path)?, position: position.clone(), fruitful: fruitful.clone() };
+        let source = BufReader::with_capacity(BUFFER, file);
         let decoder = match kind {
             "zstd" => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?;
@@ -89,7 +97,7 @@ impl Unpacker {
             "lz4" => Decoder::Lz4(Some(Box::new(Frame::new(Endless(source))))),
             _ => return Err(Error::invalid("neither zstd nor lz4")),
         };
-        Ok(Unpacker { decoder, position, failure: None })
+        Ok(Unpacker { decoder, position, fruitful, failure: None })
     }
 
     /// How many bytes of the packed file were read.
@@ -105,7 +113,10 @@ impl Unpacker {
         while count < size && self.failure.is_none() {
             match self.decoder.read(&mut bytes[count..]) {
                 Ok(0) => break,
-                Ok(more) => count += more,
+                Ok(more) => {
+                    count += more;
+                    self.fruitful.store(self.position(), Ordering::Relaxed);
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => self.failure = Some(error.to_string()),
             }
@@ -158,6 +169,19 @@ mod tests {
                 assert!([bytes.as_slice(), b"two"].concat().starts_with(&found));
             }
         }
+    }
+
+    /// A frame that is skipped, of 4 GiB in a sparse file: a reader that waits for contents reads all of it.
+    #[test]
+    fn frames_without_contents() {
+        let path = std::env::temp_dir().join(format!("gdbheap-idle-{}", std::process::id()));
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&[0x50, 0x2a, 0x4d, 0x18, 0xff, 0xff, 0xff, 0xff]).unwrap();
+        file.set_len(1 << 32).unwrap();
+        let mut unpacker = Unpacker::open(path.to_str().unwrap(), "zstd").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(unpacker.read(1000).is_err());
+        assert!(unpacker.position() < 2 * IDLE);
     }
 
     #[test]

@@ -1,21 +1,53 @@
 //! Names of functions and classes as their programmers wrote them.
 #![forbid(unsafe_code)]
 
+use super::mangled::is_mangled;
 use cpp_demangle::{DemangleOptions, Symbol};
+use std::fmt::Write;
 
+/// Longer names stay as they are. The longest of 800,000 in Debian's libraries has 2,306 bytes.
+const LONGEST_SYMBOL: usize = 4 << 10;
+/// A name that would become longer stays as it is: each part may stand for two of the part before it, so that 457 bytes
+/// become gigabytes.
+const LONGEST_NAME: usize = 4 << 10;
 /// `17h`, 16 digits and `E` end a name of Rust's older form.
 const HASH: usize = 20;
 
-/// The name behind a linker's symbol of C++ or Rust, without parameters, result and hash; None for any other symbol.
-pub fn demangle(symbol: &str) -> Option<String> {
-    if symbol.starts_with("_R") || is_rust(symbol) {
-        return rustc_demangle::try_demangle(symbol).ok().map(|name| format!("{name:#}"));
+/// A text that takes no more than LONGEST_NAME bytes.
+#[derive(Default)]
+struct BoundedName(String);
+
+impl Write for BoundedName {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        if self.0.len() + text.len() > LONGEST_NAME {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
     }
-    if !symbol.starts_with("_Z") {
+}
+
+/// The name behind a linker's symbol of C++ or Rust, without parameters, result and hash; None for any other symbol, and
+/// where that would be too long.
+pub fn demangle(symbol: &str) -> Option<String> {
+    if symbol.len() > LONGEST_SYMBOL {
         return None;
     }
-    let options = DemangleOptions::new().no_params().no_return_type().hide_expression_literal_types();
-    Symbol::new(symbol).ok()?.demangle_with_options(&options).ok()
+    if symbol.starts_with("_R") || is_rust(symbol) {
+        let mut name = BoundedName::default();
+        write!(name, "{:#}", rustc_demangle::try_demangle(symbol).ok()?).ok()?;
+        return Some(name.0);
+    }
+    of_cxx(symbol.as_bytes(), DemangleOptions::new().no_params().no_return_type().hide_expression_literal_types())
+}
+
+fn of_cxx(symbol: &[u8], options: DemangleOptions) -> Option<String> {
+    if symbol.len() > LONGEST_SYMBOL || !is_mangled(symbol) {
+        return None;
+    }
+    let mut name = BoundedName::default();
+    Symbol::new(symbol).ok()?.structured_demangle(&mut name, &options).ok()?;
+    Some(name.0)
 }
 
 /// The class behind the name in a `type_info`, which is a mangled type, with a star before it where the class has no name
@@ -31,7 +63,7 @@ pub fn demangle_class(mangled: &[u8]) -> Option<String> {
         return None;
     }
     let symbol = [b"_ZTS", mangled].concat();
-    let told = Symbol::new(&symbol).ok()?.demangle_with_options(&DemangleOptions::new()).ok()?;
+    let told = of_cxx(&symbol, DemangleOptions::new())?;
     told.strip_prefix("typeinfo name for ").map(str::to_owned)
 }
 
@@ -43,7 +75,71 @@ fn is_rust(symbol: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{demangle, demangle_class};
+    use super::{demangle, demangle_class, LONGEST_NAME, LONGEST_SYMBOL};
+
+    fn place(number: usize) -> String {
+        match number {
+            0 => "S_".to_owned(),
+            1..=36 => format!("S{}_", b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[number - 1] as char),
+            _ => unreachable!(),
+        }
+    }
+
+    /// `T<A>`, and `count` types of which each has the one before it twice.
+    fn doubled(count: usize) -> String {
+        let each = |number: usize| format!("S_I{0}{0}E", place(number));
+        format!("1TI1A{}E", (1..=count).map(each).collect::<String>())
+    }
+
+    #[test]
+    fn names_that_double_stay_as_they_are() {
+        assert!(demangle_class(doubled(5).as_bytes()).is_some_and(|name| name.starts_with("T<A, T<A, A>, T<T<A, A>")));
+        for count in 12..36 {
+            assert_eq!(demangle_class(doubled(count).as_bytes()), None);
+            assert_eq!(demangle(&format!("_Z1f{}v", &doubled(count)[2..])), None);
+        }
+        // The same in Rust: a tuple that has the tuple before it twice.
+        let tuples: String = (0..30).fold("TjjE".to_owned(), |inner, _| format!("T{inner}B7_E"));
+        assert!(demangle(&format!("_RINvC1a1f{tuples}E")).is_none_or(|name| name.len() <= LONGEST_NAME));
+        let long = "a".repeat(LONGEST_SYMBOL);
+        assert_eq!(demangle(&format!("_Z{}{long}", long.len())), None);
+    }
+
+    /// cpp_demangle alone takes seconds for each: it tries all that a part could be before it gives up.
+    #[test]
+    fn names_that_do_not_end_stay_as_they_are() {
+        for (prefix, part, suffix) in [
+            ("_Z1fI", "ILSa", "D1D1D1D1D1EGR"),
+            ("_ZTSO", "AnwL", "K_K_K_K_gs"),
+            ("_Z1fIX", "nwT_", ""),
+            ("_ZTS1AI", "SaISt1A", "XngsrS_IiE1aIiEEE"),
+            ("_ZTSSaI", "LSaI", "LUlvE_0E"),
+            ("_Z", "cvT_IXL_Z", "1fv"),
+        ] {
+            for count in [1, 12, 20, 40, 400] {
+                let ends = ["", "0EE", "EE", "EEEv"].map(|end| end.repeat(count));
+                for end in ends {
+                    let name = demangle(&format!("{prefix}{}{suffix}{end}", part.repeat(count)));
+                    assert!(name.is_none_or(|name| count == 1 && name.starts_with("operator f")), "{part} {count}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        for part in ["P", "K", "A1_", "N1AI", "1AI", "1AIJ", "1AIXadL_Z", "Z1fI", "DTcl", "M1A", "FP", "NUl"] {
+            for count in [90, 1000] {
+                let nested = part.repeat(count);
+                assert_eq!(demangle_class(format!("1TI{nested}").as_bytes()), None);
+                assert_eq!(demangle(&format!("_Z1fI{nested}i{}", "E".repeat(count))), None);
+            }
+        }
+        for part in ["R", "T", "A", "INtC1a1b", "FR", "NvNv"] {
+            let name = demangle(&format!("_RINvC1a1f{}", part.repeat(1000)));
+            assert!(name.is_none_or(|name| name.len() <= LONGEST_NAME));
+        }
+    }
 
     #[test]
     fn names_of_both_languages() {

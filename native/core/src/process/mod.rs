@@ -10,6 +10,7 @@ pub(crate) mod frozen;
 pub(crate) mod guard;
 pub(crate) mod injection;
 pub(crate) mod launch;
+mod mangled;
 pub mod patch;
 pub(crate) mod pipe;
 pub(crate) mod ptrace;

@@ -1,0 +1,50 @@
+"""JSON and numbers from files that anybody may have written.
+
+A number that gdbheap would not write, and a document that cannot be followed to its end, raise ValueError."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+__all__ = ["NODE_BYTES", "finite", "is_time", "parsed", "whole"]
+
+# Signs of an integer of 64 bits and a sign; quadratic time begins at thousands.
+MAX_DIGITS = 20
+# Python's smallest container and the place that points to it: what two signs of a document ("[]," or "0,") may become.
+NODE_BYTES = 72
+# The end of the year 9999, behind which datetime has no dates.
+END_OF_TIME = 253_402_300_800
+
+
+def parsed(text: str | bytes) -> Any:
+    """The document. Raises ValueError where it is none, is nested deeper than Python follows, or has such a number."""
+    try:
+        return json.loads(text, parse_int=whole, parse_float=finite, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def whole(text: str) -> int:
+    """The integer of at most MAX_DIGITS signs. Raises ValueError."""
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(text):,} digits")
+    return int(text)
+
+
+def finite(text: str) -> float:
+    """The number, which is no infinity. Raises ValueError."""
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"{text[:MAX_DIGITS]} is too large a number")
+    return found
+
+
+def is_time(seconds: float) -> bool:
+    """Whether there is a date so many seconds after 1970."""
+    return 0 <= seconds < END_OF_TIME
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")

@@ -1,0 +1,522 @@
+//! Whether a mangled name of C++ is well formed (Itanium C++ ABI, 5.1), found out in one pass.
+//!
+//! `cpp_demangle` tries one production after the other, each from the beginning: 79 bytes that fit none keep it busy for
+//! seconds, and a few more for twice as long. It is linear for names that are well formed, so it is given no others. What
+//! compilers hardly ever write (new, delete, constraints, modules, construction vtables) counts as malformed: 381 of
+//! 589,186 names of Debian's libraries, LLVM's, Arrow's and gRPC's among them.
+#![forbid(unsafe_code)]
+
+/// Productions inside each other, as many as `cpp_demangle` takes unasked for (its `recursion_limit`).
+const DEPTH: u32 = 96;
+/// Operators in one name that convert: `cpp_demangle` reads the arguments of each twice.
+const CONVERSIONS: u32 = 4;
+const UNARY: [&[u8]; 14] =
+    [b"ps", b"ng", b"ad", b"de", b"co", b"nt", b"pp", b"mm", b"te", b"sz", b"az", b"nx", b"sp", b"tw"];
+const BINARY: [&[u8]; 32] = [
+    b"pl", b"mi", b"ml", b"dv", b"rm", b"an", b"or", b"eo", b"aS", b"pL", b"mI", b"mL", b"dV", b"rM", b"aN", b"oR",
+    b"eO", b"ls", b"rs", b"lS", b"rS", b"eq", b"ne", b"lt", b"gt", b"le", b"ge", b"ss", b"aa", b"oo", b"cm", b"ix",
+];
+/// Functions alone have these names, besides those of BINARY and the first of UNARY.
+const FUNCTIONS: [&[u8]; 8] = [b"nw", b"na", b"dl", b"da", b"cl", b"pm", b"pt", b"qu"];
+
+/// Whether `symbol` is the name of a function, an object, a vtable or a `type_info`, and what follows its first dot is a
+/// compiler's.
+pub(super) fn is_mangled(symbol: &[u8]) -> bool {
+    let Some(rest) = symbol.strip_prefix(b"_Z") else { return false };
+    let mut name = Name { rest, depth: 0, known: 0, conversions: 0, converts: false };
+    name.encoding().is_some() && matches!(name.rest.first(), None | Some(b'.'))
+}
+
+/// What a part of a nested name is.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Name,
+    Arguments,
+    /// What stands for something else: no name ends with it.
+    Dependent,
+}
+
+/// What is left of a name. Each method takes one production, or gives None: the name is not well formed.
+struct Name<'a> {
+    rest: &'a [u8],
+    depth: u32,
+    /// How many parts of the name may be referred to by now.
+    known: usize,
+    conversions: u32,
+    /// Whether this is the type that an operator converts to: arguments behind a parameter are the operator's.
+    converts: bool,
+}
+
+impl<'a> Name<'a> {
+    fn peek(&self) -> u8 {
+        self.rest.first().copied().unwrap_or(0)
+    }
+
+    /// Whether the rest began with `prefix`, which is then taken.
+    fn has(&mut self, prefix: &[u8]) -> bool {
+        let rest = self.rest.strip_prefix(prefix);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn has_one_of(&mut self, prefixes: &[&[u8]]) -> bool {
+        prefixes.iter().any(|prefix| self.has(prefix))
+    }
+
+    fn expect(&mut self, prefix: &[u8]) -> Option<()> {
+        self.has(prefix).then_some(())
+    }
+
+    fn skip(&mut self, is_part: impl Fn(&u8) -> bool) -> &'a [u8] {
+        let end = self.rest.iter().position(|byte| !is_part(byte)).unwrap_or(self.rest.len());
+        let (skipped, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        skipped
+    }
+
+    fn digits(&mut self) -> &'a [u8] {
+        self.skip(u8::is_ascii_digit)
+    }
+
+    fn nested(&mut self, take: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
+        self.depth += 1;
+        let found = if self.depth < DEPTH { take(self) } else { None };
+        self.depth -= 1;
+        found
+    }
+
+    /// Several of one kind, then `end`.
+    fn until(&mut self, end: &[u8], mut take: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        while !self.has(end) {
+            take(self)?;
+        }
+        Some(())
+    }
+
+    fn encoding(&mut self) -> Option<()> {
+        self.nested(|name| match name.peek() {
+            b'T' | b'G' => name.special(),
+            _ => {
+                name.name()?;
+                while !matches!(name.peek(), 0 | b'E' | b'.') {
+                    name.kind()?;
+                }
+                Some(())
+            }
+        })
+    }
+
+    fn special(&mut self) -> Option<()> {
+        if self.has_one_of(&[b"TV", b"TT", b"TI", b"TS"]) {
+            return self.kind();
+        }
+        if self.has_one_of(&[b"GTt", b"GTn"]) {
+            return self.encoding();
+        }
+        if self.has_one_of(&[b"GV", b"TH", b"TW"]) {
+            return self.name();
+        }
+        let count = if self.has(b"Tc") { 2 } else { usize::from(self.has(b"T")) };
+        (count > 0).then_some(())?;
+        (0..count).try_for_each(|_| self.call_offset())?;
+        self.encoding()
+    }
+
+    fn call_offset(&mut self) -> Option<()> {
+        let numbers = if self.has(b"h") { 1 } else { self.expect(b"v").map(|()| 2)? };
+        (0..numbers).try_for_each(|_| {
+            self.has(b"n");
+            (!self.digits().is_empty()).then_some(())?;
+            self.expect(b"_")
+        })
+    }
+
+    fn name(&mut self) -> Option<()> {
+        match self.peek() {
+            b'N' => return self.nested_name(),
+            b'Z' => return self.local_name(),
+            b'S' if !self.rest.starts_with(b"St") => {
+                self.substitution()?;
+                return self.arguments();
+            }
+            _ => {
+                self.has(b"St");
+                self.unqualified()?;
+            }
+        }
+        if self.peek() != b'I' {
+            return Some(());
+        }
+        self.known += 1;
+        self.arguments()
+    }
+
+    fn nested_name(&mut self) -> Option<()> {
+        self.expect(b"N")?;
+        self.skip(|byte| b"rVK".contains(byte));
+        self.skip(|byte| b"RO".contains(byte));
+        let mut last = self.first_part()?;
+        while !self.has(b"E") {
+            last = self.next_part(last)?;
+        }
+        (last != Part::Dependent).then_some(())
+    }
+
+    fn first_part(&mut self) -> Option<Part> {
+        if self.peek() != b'S' {
+            return self.next_part(Part::Arguments);
+        }
+        if !self.has(b"St") {
+            self.substitution()?;
+        }
+        Some(Part::Dependent)
+    }
+
+    /// A part of a nested name; all but the last may be referred to.
+    fn next_part(&mut self, last: Part) -> Option<Part> {
+        let part = if self.peek() == b'T' {
+            self.parameter()?;
+            Part::Dependent
+        } else if self.has_one_of(&[b"Dt", b"DT"]) {
+            self.expression()?;
+            self.expect(b"E")?;
+            Part::Dependent
+        } else if self.peek() == b'I' && last != Part::Arguments {
+            self.arguments()?;
+            Part::Arguments
+        } else {
+            self.unqualified()?;
+            Part::Name
+        };
+        self.known += usize::from(self.peek() != b'E');
+        // A member that a lambda makes.
+        self.has(b"M");
+        Some(part)
+    }
+
+    fn local_name(&mut self) -> Option<()> {
+        self.expect(b"Z")?;
+        self.encoding()?;
+        self.expect(b"E")?;
+        if self.has(b"d") {
+            self.digits();
+            self.expect(b"_")?;
+        } else if self.has(b"s") {
+            return self.discriminator();
+        }
+        self.nested(Self::name)?;
+        self.discriminator()
+    }
+
+    fn discriminator(&mut self) -> Option<()> {
+        if self.has(b"__") {
+            (!self.digits().is_empty()).then_some(())?;
+            return self.expect(b"_");
+        }
+        if self.has(b"_") {
+            let (digit, rest) = self.rest.split_first()?;
+            self.rest = rest;
+            return digit.is_ascii_digit().then_some(());
+        }
+        Some(())
+    }
+
+    fn unqualified(&mut self) -> Option<()> {
+        self.has(b"L");
+        match self.peek() {
+            b'0'..=b'9' => self.source_name()?,
+            b'C' | b'D' => self.constructor()?,
+            b'U' => self.unnamed()?,
+            _ => self.operator()?,
+        }
+        while self.has(b"B") {
+            self.source_name()?;
+        }
+        Some(())
+    }
+
+    fn source_name(&mut self) -> Option<()> {
+        let size: usize = std::str::from_utf8(self.digits()).ok()?.parse().ok()?;
+        self.rest = self.rest.get(size..)?;
+        (size > 0).then_some(())
+    }
+
+    fn constructor(&mut self) -> Option<()> {
+        let inherits = self.has(b"CI");
+        if !inherits && !self.has_one_of(&[b"C", b"D"]) {
+            return None;
+        }
+        (self.skip(|byte| (b'0'..=b'5').contains(byte)).len() == 1).then_some(())?;
+        if inherits {
+            self.kind()
+        } else {
+            Some(())
+        }
+    }
+
+    fn unnamed(&mut self) -> Option<()> {
+        if self.has(b"Ul") {
+            self.kind()?;
+            self.until(b"E", Self::kind)?;
+        } else {
+            self.expect(b"Ut")?;
+        }
+        self.digits();
+        self.expect(b"_")
+    }
+
+    fn operator(&mut self) -> Option<()> {
+        if self.has(b"cv") {
+            self.conversions += 1;
+            (self.conversions <= CONVERSIONS).then_some(())?;
+            let converts = std::mem::replace(&mut self.converts, true);
+            self.kind()?;
+            self.converts = converts;
+            return Some(());
+        }
+        if self.has(b"li") {
+            return self.source_name();
+        }
+        (self.has_one_of(&UNARY[..8]) || self.has_one_of(&BINARY) || self.has_one_of(&FUNCTIONS)).then_some(())
+    }
+
+    fn substitution(&mut self) -> Option<()> {
+        if self.has_one_of(&[b"Sa", b"Sb", b"Ss", b"Si", b"So", b"Sd"]) {
+            return Some(());
+        }
+        self.expect(b"S")?;
+        let digits = self.skip(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
+        self.expect(b"_")?;
+        let number = std::str::from_utf8(digits).ok().filter(|digits| !digits.is_empty());
+        let place = number.map_or(Some(0), |digits| usize::from_str_radix(digits, 36).ok()?.checked_add(1))?;
+        (place < self.known).then_some(())
+    }
+
+    fn parameter(&mut self) -> Option<()> {
+        self.expect(b"T")?;
+        self.digits();
+        self.expect(b"_")
+    }
+
+    fn arguments_if_any(&mut self) -> Option<()> {
+        if self.peek() == b'I' {
+            self.arguments()
+        } else {
+            Some(())
+        }
+    }
+
+    fn arguments(&mut self) -> Option<()> {
+        self.expect(b"I")?;
+        self.argument()?;
+        self.nested(|name| name.until(b"E", Self::argument))
+    }
+
+    fn argument(&mut self) -> Option<()> {
+        if self.has(b"X") {
+            self.expression()?;
+            return self.expect(b"E");
+        }
+        match self.peek() {
+            b'L' => self.literal(),
+            b'J' => self.nested(|name| name.expect(b"J").and_then(|()| name.until(b"E", Self::argument))),
+            _ => self.kind(),
+        }
+    }
+
+    fn literal(&mut self) -> Option<()> {
+        self.expect(b"L")?;
+        if self.has(b"_Z") {
+            self.encoding()?;
+        } else {
+            self.kind()?;
+            self.skip(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase());
+        }
+        self.expect(b"E")
+    }
+
+    /// A type. Those of one letter, and those that refer to others, may not be referred to themselves.
+    fn kind(&mut self) -> Option<()> {
+        if self.is_builtin() {
+            return Some(());
+        }
+        if self.peek() == b'S' && !self.rest.starts_with(b"St") {
+            let before = *self.rest.get(1)?;
+            self.substitution()?;
+            if self.peek() != b'I' {
+                return (before != b't').then_some(());
+            }
+            self.arguments()?;
+        } else {
+            self.nested(Self::new_kind)?;
+        }
+        self.known += 1;
+        Some(())
+    }
+
+    fn is_builtin(&mut self) -> bool {
+        let long: [&[u8]; 10] = [b"Dd", b"De", b"Df", b"Dh", b"Di", b"Ds", b"Du", b"Da", b"Dc", b"Dn"];
+        let short = b"vwbcahstijlmxynofdegz".contains(&self.peek());
+        self.rest = &self.rest[usize::from(short)..];
+        short || self.has_one_of(&long)
+    }
+
+    fn new_kind(&mut self) -> Option<()> {
+        match self.peek() {
+            b'r' | b'V' | b'K' => {
+                self.skip(|byte| b"rVK".contains(byte));
+                let is_function = self.peek() == b'F' || self.rest.starts_with(b"DoF");
+                if is_function {
+                    self.function()
+                } else {
+                    self.kind()
+                }
+            }
+            b'P' | b'R' | b'O' => {
+                self.rest = &self.rest[1..];
+                self.kind()
+            }
+            b'C' => self.expect(b"C").and_then(|()| self.is_builtin().then_some(())),
+            b'0'..=b'9' | b'N' | b'Z' | b'S' => self.name(),
+            b'A' => self.array(),
+            b'D' => self.longer_kind(),
+            b'F' => self.function(),
+            b'M' => self.expect(b"M").and_then(|()| self.kind()).and_then(|()| self.kind()),
+            b'T' => self.parameter_or_template(),
+            b'U' => {
+                self.expect(b"U")?;
+                self.source_name()?;
+                self.arguments_if_any()?;
+                self.kind()
+            }
+            b'u' => self.expect(b"u").and_then(|()| self.source_name()),
+            _ => None,
+        }
+    }
+
+    fn parameter_or_template(&mut self) -> Option<()> {
+        self.parameter()?;
+        if self.converts || self.peek() != b'I' {
+            return Some(());
+        }
+        self.known += 1;
+        self.arguments()
+    }
+
+    fn array(&mut self) -> Option<()> {
+        self.expect(b"A")?;
+        if self.digits().is_empty() && self.peek() != b'_' {
+            self.expression()?;
+        }
+        self.expect(b"_")?;
+        self.kind()
+    }
+
+    /// A type with two letters.
+    fn longer_kind(&mut self) -> Option<()> {
+        if self.has_one_of(&[b"Dt", b"DT"]) {
+            self.expression()?;
+            return self.expect(b"E");
+        }
+        if self.has(b"Dp") {
+            return self.kind();
+        }
+        if self.has(b"Dv") {
+            return self.digits().first().and_then(|_| self.expect(b"_")).and_then(|()| self.kind());
+        }
+        if self.has(b"DF") {
+            return self.digits().first().and_then(|_| self.has_one_of(&[b"_", b"b", b"x"]).then_some(()));
+        }
+        self.function()
+    }
+
+    fn function(&mut self) -> Option<()> {
+        self.has(b"Do");
+        self.expect(b"F")?;
+        self.has(b"Y");
+        self.kind()?;
+        while !self.has_one_of(&[b"E", b"RE", b"OE"]) {
+            self.kind()?;
+        }
+        Some(())
+    }
+
+    fn expression(&mut self) -> Option<()> {
+        self.nested(|name| match name.peek() {
+            b'T' => name.parameter(),
+            b'L' => name.literal(),
+            b'0'..=b'9' => name.simple_name(),
+            _ => name.operation(),
+        })
+    }
+
+    fn operation(&mut self) -> Option<()> {
+        if self.has(b"fp") {
+            self.skip(|byte| b"rVK".contains(byte));
+            self.digits();
+            return self.expect(b"_");
+        }
+        if self.has(b"sr") {
+            return self.member();
+        }
+        if self.has_one_of(&[b"cl", b"il"]) {
+            return self.until(b"E", Self::expression);
+        }
+        if self.has(b"tl") {
+            self.kind()?;
+            return self.until(b"E", Self::expression);
+        }
+        if self.has(b"cv") {
+            self.kind()?;
+            return if self.has(b"_") { self.until(b"E", Self::expression) } else { self.expression() };
+        }
+        if self.has_one_of(&[b"ti", b"st", b"at"]) {
+            return self.kind();
+        }
+        if self.has_one_of(&[b"dc", b"sc", b"cc", b"rc"]) {
+            self.kind()?;
+            return self.expression();
+        }
+        if self.has_one_of(&[b"dt", b"pt"]) {
+            self.expression()?;
+            return self.simple_name();
+        }
+        if self.has(b"sZ") {
+            return self.expression();
+        }
+        self.arithmetic()
+    }
+
+    /// What is named in a class or a namespace that depends on arguments.
+    fn member(&mut self) -> Option<()> {
+        match self.peek() {
+            b'0'..=b'9' => self.until(b"E", Self::simple_name)?,
+            b'T' => {
+                self.parameter()?;
+                self.arguments_if_any()?;
+                self.known += 1;
+            }
+            b'D' => self.kind()?,
+            b'S' => self.substitution()?,
+            _ => return None,
+        }
+        self.simple_name()
+    }
+
+    fn simple_name(&mut self) -> Option<()> {
+        self.source_name()?;
+        self.arguments_if_any()
+    }
+
+    fn arithmetic(&mut self) -> Option<()> {
+        if self.has_one_of(&[b"pp_", b"mm_"]) || self.has_one_of(&UNARY) {
+            return self.expression();
+        }
+        if self.has_one_of(&BINARY) || self.has(b"ds") {
+            self.expression()?;
+            return self.expression();
+        }
+        self.expect(b"qu")?;
+        (0..3).try_for_each(|_| self.expression())
+    }
+}
