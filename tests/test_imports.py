@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 # Each part may import the ones before it. The loader is the folder of the script that gdb runs.
-BEFORE_HEAP = ["_native", "errors", "files", "target", "layout", "allocators", "structures", "graph", "python"]
+BEFORE_HEAP = ["text", "_native", "errors", "files", "target", "layout", "allocators", "structures", "graph", "python"]
 ORDER = [
     *BEFORE_HEAP,
     "heap",
