@@ -34,7 +34,7 @@ _gdbheap()
         report) words="--children --name= --cgroup= -o= --with-contents --owners --process= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         growth) words="--duration= --count= --no-stacks --perf --seccomp --format= -o= --folded= --svg= --speedscope= --pprof= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         catch) words="--size= --min= --max= --block= --grows --count= --duration= --seccomp --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        record) words="--children --name= --cgroup= -o= --every= --duration= --stop --snapshot-every= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        record) words="--children --name= --cgroup= -o= --csv-safe --every= --duration= --stop --snapshot-every= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         plot) words="-o= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         top) words="--children --name= --cgroup= --every= --count= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         ps) words="--filter= --heap --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
@@ -43,8 +43,8 @@ _gdbheap()
         trace) words="-o= --order= --pymalloc --attach= --stacks --finish --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         replay) words="--process= --allocator= --arena-max= --mmap-threshold= --trim-threshold= --tunables= --fill --mappings --stop-at= --frames= --every= --what-if --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         stacks) words="--pprof= --at= --diff= --process= --format= -o= --folded= --svg= --speedscope= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        export) words="--children --name= --cgroup= -o= --format= --tables= --edges --with-contents --partition= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
-        sql) words="--csv --edges --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        export) words="--children --name= --cgroup= -o= --format= --csv-safe --tables= --edges --with-contents --partition= --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
+        sql) words="--csv --csv-safe --edges --top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         shell) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         doctor) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
         check) words="--top= --sort= --json --bytes --no-text --max-stop= --exe= --sysroot= --coredump= --clone --verbose" ;;
