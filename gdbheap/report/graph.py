@@ -277,9 +277,9 @@ def thread_name(thread: PythonThread | ThreadLines) -> str:
 def _frame(frame: Running, style: Style) -> tuple[str, str]:
     """The line of a frame, and the table of its variables, which may be empty."""
     if not frame.file:
-        return f"C: {frame.function}", ""
+        return f"  C: {frame.function}", ""
     line = "" if frame.line is None else f", line {frame.line}"
-    told = f"{frame.function}() in {frame.file}{line}"
+    told = f"  {frame.function}() in {frame.file}{line}"
     has_texts = any(one.text is not None for one in frame.locals)
     rows = [
         [style.size(one.size), one.name or "(on the stack)", one.type, address_text(one.address),

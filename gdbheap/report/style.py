@@ -25,7 +25,8 @@ COLOURS = {
     SEVERE: "\033[1;31m", FAULT: "\033[31m", SOUND: "\033[32m",
 }  # fmt: skip
 ESCAPE = "\033"
-STYLES = tuple(style[1:] for style in {BOLD, PLAIN, *COLOURS.values()})
+# Plain, bold, severe, faint, and the palette's colours.
+STYLES = tuple(f"[{code}m" for code in ("0", "1", "1;31", "2", *range(31, 37)))
 NARROWEST = 20
 # Of a sentence's further lines: a name in it cannot begin one.
 INDENT = "  "
