@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import SOURCES
-from gdbheap.commands.surface.options import Several, check_contents, one_of, some_of, switch, valued
+from gdbheap.commands.surface.options import (
+    Several,
+    check_contents,
+    check_csv_safe,
+    csv_safe,
+    one_of,
+    some_of,
+    switch,
+    valued,
+)
 from gdbheap.errors import GdbheapError, NoTarget, UsageError
 from gdbheap.tables.declaration import SNAPSHOTS, TABLES
 from gdbheap.tables.partitions import Part, is_url, parse_partition
@@ -38,6 +47,7 @@ class Options(Several):
         "--format", "FORMAT", "parquet (the default), csv, sqlite or heapsnapshot", PARQUET,
         one_of([PARQUET, CSV, SQLITE, HEAPSNAPSHOT]),
     )  # fmt: skip
+    csv_safe: bool = csv_safe()
     tables: tuple[str, ...] | None = valued(
         "--tables",
         "NAME,…",
@@ -73,6 +83,7 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
     if options.with_contents and options.format != HEAPSNAPSHOT:
         raise UsageError("gdbheap export: no table has contents: --with-contents is for --format=heapsnapshot")
     check_contents("gdbheap export", options.with_contents, options.no_text)
+    check_csv_safe("gdbheap export", options.csv_safe, f"--format={CSV}", options.format == CSV)
     if options.format == HEAPSNAPSHOT:
         if options.partition or options.tables:
             raise UsageError("gdbheap export: heapsnapshot is one file of one target: no --partition, no --tables")
@@ -81,7 +92,8 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
         return export_graph(sources[0], path)
     check(path, options.format, options.partition)
     missed: list[str] = []
-    found = export(_gathered(sources, options, missed), path, options.format, options.partition)
+    looks = _gathered(sources, options, missed)
+    found = export(looks, path, options.format, options.partition, options.csv_safe)
     return dataclasses.replace(found, left_out=missed)
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROGRAMS
-from gdbheap.commands.surface.options import Several, some_time, switch, valued
+from gdbheap.commands.surface.options import Several, check_csv_safe, csv_safe, some_time, switch, valued
 from gdbheap.errors import UsageError
 from gdbheap.history.recording import Plan, Recorded, record
-from gdbheap.history.series import STANDARD_OUTPUT
+from gdbheap.history.series import CSV, STANDARD_OUTPUT, form_of
 from gdbheap.report.recording import render
 from gdbheap.target.programs import Programs
 
@@ -25,6 +25,7 @@ class Options(Several):
     file: str = valued(
         "-o", "FILE", "where to write it: .csv, .jsonl, or - for CSV on standard output", "", str, needed=True
     )
+    csv_safe: bool = csv_safe()
     every: float = valued("--every", "TIME", "between two samples of a process (the default is 1s)", 1.0, some_time)
     duration: float | None = valued(
         "--duration", "TIME", "for how long (the default is until nobody is left, or Ctrl-C)", None, some_time
@@ -45,10 +46,12 @@ def _answer(programs: Programs, options: Options) -> Recorded:
         raise UsageError("gdbheap record: where to? -o FILE.csv, -o FILE.jsonl, or -o - for standard output")
     if options.file == STANDARD_OUTPUT and options.json:
         raise UsageError("gdbheap record: --json and -o - both want standard output")
+    is_csv = form_of(options.file) == CSV
+    check_csv_safe("gdbheap record", options.csv_safe, "-o FILE.csv and -o -", is_csv)
     if options.every < LEAST_SECONDS:
         raise UsageError("gdbheap record: --every is at least 1ms")
     times = (options.every, options.duration, options.stop, options.max_stop or None, options.snapshot_every)
-    return record(programs, Plan(options.file, *times))
+    return record(programs, Plan(options.file, *times, options.csv_safe))
 
 
 def _render(shown: Shown[Recorded, Options]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import SOURCE
-from gdbheap.commands.surface.options import Queried, switch
+from gdbheap.commands.surface.options import Queried, check_csv_safe, csv_safe, switch
 from gdbheap.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class Options(Queried):
     """The options of gdbheap sql."""
 
     csv: bool = switch("--csv", "print the rows as CSV, with a line of names first")
+    csv_safe: bool = csv_safe()
     edges: bool = switch(
         "--edges",
         "what blocks retain, also of a process with more than 2,000,000 blocks; a query that names edges has it",
@@ -34,13 +35,17 @@ def _answer(source: Source, options: Options) -> Answered:
 
     if options.csv and options.json:
         raise UsageError("gdbheap sql: --csv and --json exclude each other")
+    check_csv_safe("gdbheap sql", options.csv_safe, "--csv", options.csv)
     return query(source, options.query, options.edges or None)
 
 
 def _render(shown: Shown[Answered, Options]) -> str:
     from gdbheap.report.query import render, render_csv
 
-    return render_csv(shown.answer) if shown.options.csv else render(shown.answer, shown.left_out, shown.style)
+    options = shown.options
+    if options.csv:
+        return render_csv(shown.answer, options.csv_safe)
+    return render(shown.answer, shown.left_out, shown.style)
 
 
 COMMAND = Command(

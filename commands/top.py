@@ -16,9 +16,10 @@ from gdbheap.commands.surface.screen import opened_screen
 from gdbheap.commands.surface.session import listed
 from gdbheap.history.sampler import Sampler
 from gdbheap.history.standing import Standings, Table
-from gdbheap.report.style import encodable, style_for
+from gdbheap.report.style import style_for, terminal_text
 from gdbheap.report.top import render
 from gdbheap.target.programs import Programs
+from gdbheap.text import printable_record
 
 __all__ = ["COMMAND"]
 
@@ -92,11 +93,11 @@ def _text(table: Table, options: Options, on_screen: bool = False) -> str:
     style = style_for(sys.stdout, options.exact, None)
     if on_screen:
         style = style.of_width(style.width, bold=False)
-    return render(replace(table, programs=rows), len(table.programs) - len(rows), style)
+    return render(printable_record(replace(table, programs=rows)), len(table.programs) - len(rows), style)
 
 
 def _print(table: Table, options: Options) -> None:
-    sys.stdout.write(encodable(f"{_text(table, options)}\n\n", sys.stdout.encoding))
+    sys.stdout.write(terminal_text(f"{_text(table, options)}\n\n", sys.stdout.encoding))
     sys.stdout.flush()
     options.is_shown = True
 

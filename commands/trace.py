@@ -13,6 +13,7 @@ from gdbheap.commands.surface.options import Common, one_of, switch, valued, who
 from gdbheap.errors import UsageError
 from gdbheap.report.numbers import parse_size
 from gdbheap.report.trace import render, sentence
+from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
     from gdbheap.events.recording import Traced
@@ -83,7 +84,7 @@ def _answer(command: tuple[str, ...], options: Options) -> Traced:
     found = trace(path, list(command), options.order, options.pymalloc, options.stacks)
     if not options.json and sys.stderr is not None:
         # Standard output is the command's.
-        print(f"gdbheap: {sentence(found)}", file=sys.stderr)
+        print(f"gdbheap: {sentence(printable_record(found))}", file=sys.stderr)
     return found
 
 

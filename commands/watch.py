@@ -19,7 +19,7 @@ from gdbheap.commands.surface.session import TargetInfo
 from gdbheap.errors import UsageError, one_line
 from gdbheap.report.json import document, text_of
 from gdbheap.report.numbers import parse_duration, parse_size
-from gdbheap.report.style import encodable, style_for
+from gdbheap.report.style import style_for, terminal_text
 from gdbheap.report.watch import event_text, render
 from gdbheap.watching.events import Event, Limit
 from gdbheap.watching.triggers import MEMORY_ERROR
@@ -317,7 +317,7 @@ class _Watch:
         line = text_of(document(NAME, {}, [], [], event)) if self.options.json else event_text(event, self.style)
         # Who reads it may be gone; what is watched for is still done.
         try:
-            stream.write(encodable(f"{line}\n", stream.encoding))
+            stream.write(terminal_text(f"{line}\n", stream.encoding))
             stream.flush()
         except (OSError, ValueError, AttributeError):
             pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 
 from gdbheap._native import Fault
+from gdbheap.text import printable
 
 __all__ = [
     "EXHAUSTED",
@@ -39,13 +40,9 @@ LINE_LIMIT = 1000
 
 
 def one_line(text: object, limit: int = LINE_LIMIT) -> str:
-    """``text`` on one line of at most ``limit`` characters; control characters become ``?``.
-
-    Names that came from a target (paths, thread names) may hold line breaks and terminal escapes.
-    """
-    words = " ".join(str(text).split())
-    printable = "".join(character if character.isprintable() else "?" for character in words)
-    return printable if len(printable) <= limit else printable[: limit - 1] + "…"
+    """Return ``text`` on one line of at most ``limit`` characters, ``printable`` and with single blanks."""
+    words = printable(" ".join(str(text).split()))
+    return words if len(words) <= limit else words[: limit - 1] + "…"
 
 
 class GdbheapError(Exception):

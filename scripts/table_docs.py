@@ -36,6 +36,10 @@ and left alone otherwise. On a full disk, or with Ctrl-C, one line says so and n
 - An `address` is a number of 64 bits with a sign: one in the kernel's half of the address space is negative. It is that
   which malloc returned, not the header's.
 - Sizes are in bytes. What is not known is NULL; in CSV an empty field.
+- In CSV a name is on one line: line breaks, controls and other characters that a terminal obeys or nobody sees are
+  escapes (`\\n`, `\\x1b`, `\\u202e`). Parquet and SQLite hold names as they are.
+- A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, and a target chooses its names. `--csv-safe`
+  writes an apostrophe before such texts; numbers stay numbers. `gdbheap record` and `gdbheap sql --csv` take it too.
 - No table holds contents of strings, bytes or keys; what findings say of a snapshot that was taken with
   `--with-contents` may name keys.
 - Sums agree with the commands: `sum(bytes)` of `types` with `total` of `heap pyobjects --json`, the number and the sum

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # Each part may import the ones before it. The loader is the folder of the script that gdb runs.
 BEFORE_HEAP = [
+    "text",
     "_native",
     "environment",
     "errors",

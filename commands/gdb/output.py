@@ -7,13 +7,14 @@ import select
 
 import gdb
 
-from gdbheap.report.style import encodable
+from gdbheap.report.style import terminal_text
 
 __all__ = ["charset", "output_failed", "write"]
 
 
 def write(text: str, stream: int = gdb.STDOUT) -> None:
-    gdb.write(encodable(text, charset()), stream)
+    """Write lines through gdb, as a terminal may get them."""
+    gdb.write(terminal_text(text, charset()), stream)
 
 
 def charset() -> str:

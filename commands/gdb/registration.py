@@ -51,6 +51,7 @@ from gdbheap.heap import Heap
 from gdbheap.python.disclosure import is_hidden, wanted
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.target.process import Process
+from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
     from gdbheap.loader.start import Start
@@ -351,9 +352,10 @@ def _evaluated(answer: Callable[[Heap], int | str]) -> int | str:
 
 
 def _told(answer: Callable[[Heap], int | str], heap: Heap) -> int | str:
-    """An expression has no options: it shows what the environment allows, whatever the command before it showed."""
+    """An expression has no options: it shows what the environment allows, whatever the command before it showed. gdb's
+    printf and echo write a text as it is."""
     with disclosing([heap], wanted(os.environ)):
-        return answer(heap)
+        return printable_record(answer(heap))
 
 
 # The texts of a heap's ledger, by their width: the window is drawn at every prompt, and for every line it is moved.

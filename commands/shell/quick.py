@@ -13,8 +13,9 @@ def _ps() -> str:
     from gdbheap.processes.programs import read, summed
     from gdbheap.report.ps import render
     from gdbheap.report.style import style_for
+    from gdbheap.text import printable_record
 
-    return render(summed(read()), 0, False, style_for(sys.stdout, False, None))
+    return render(printable_record(summed(read())), 0, False, style_for(sys.stdout, False, None))
 
 
 def _version() -> str:

@@ -17,11 +17,11 @@ PARTIAL = 1
 def complain(message: str, status: int = PARTIAL) -> int:
     """One line on standard error, if there is one. Returns ``status``."""
     from gdbheap.errors import one_line
-    from gdbheap.report.style import encodable
+    from gdbheap.report.style import terminal_text
 
     start = "" if message.startswith("gdbheap") else "gdbheap: "
     try:
-        sys.stderr.write(encodable(f"{start}{one_line(message)}\n", sys.stderr.encoding))
+        sys.stderr.write(terminal_text(f"{start}{one_line(message)}\n", sys.stderr.encoding))
         sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
         pass
@@ -48,10 +48,10 @@ def write(output: str) -> None:
     """Print a report, if there is one. Raises BrokenPipeError where nobody reads, GdbheapError on a full disk or
     without a standard output; nothing can be written after either."""
     from gdbheap.errors import GdbheapError
-    from gdbheap.report.style import encodable
+    from gdbheap.report.style import terminal_text
 
     try:
-        sys.stdout.write(encodable(output + "\n" if output else "", sys.stdout.encoding))
+        sys.stdout.write(terminal_text(output + "\n" if output else "", sys.stdout.encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         _give_up_output()

@@ -21,6 +21,7 @@ from gdbheap.commands.surface.options import (
     options_of,
 )
 from gdbheap.report.style import Style
+from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
     from gdbheap.commands.calls.inferior_call import Calls, Purpose
@@ -56,14 +57,20 @@ SOME_ADDRESS = Argument("[ADDRESS]", f"of one block; {ADDRESS.help}")
 @dataclass(frozen=True)
 class Shown(Generic[Answer, Chosen]):
     """What a renderer gets: the answer sorted and cut, the whole one, how many rows were cut off, the damage that was
-    met (gdbheap.target's records), and what was asked for."""
+    met (gdbheap.target's records), and what was asked for. All texts of these are printable: none of a target's names
+    has a line break or a terminal's escape."""
 
     answer: Answer
-    whole: Answer
+    raw: Answer
     left_out: int
     damage: Sequence[Damage]
     options: Chosen
     style: Style
+
+    @property
+    def whole(self) -> Answer:
+        """The answer before it was cut. Made when it is asked for: it may have millions of rows."""
+        return printable_record(self.raw)
 
 
 def _always(_options: object) -> bool:

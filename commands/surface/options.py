@@ -30,6 +30,8 @@ __all__ = [
     "Queried",
     "Several",
     "check_contents",
+    "check_csv_safe",
+    "csv_safe",
     "duration",
     "minimum_size",
     "number_or_all",
@@ -186,6 +188,17 @@ def check_contents(called: str, with_contents: bool, no_text: bool) -> None:
     """Raises UsageError where contents are asked for and refused. ``called``: the command, as it is typed."""
     if with_contents and no_text:
         raise UsageError(f"{called}: --with-contents and --no-text exclude each other")
+
+
+def csv_safe() -> bool:
+    """Return the field of --csv-safe, of a command that writes CSV."""
+    return switch("--csv-safe", "write an apostrophe before texts that a spreadsheet would compute")
+
+
+def check_csv_safe(called: str, is_safe: bool, form: str, is_csv: bool) -> None:
+    """Raise UsageError where --csv-safe is given without CSV. ``form``: what asks for CSV."""
+    if is_safe and not is_csv:
+        raise UsageError(f"{called}: --csv-safe is for {form}")
 
 
 @dataclass

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gdbheap.report.style import terminal_text
+
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
 
@@ -34,7 +36,7 @@ class Progress:
             return
         self.next = time.monotonic() + EVERY_SECONDS
         share = f" {100 * done // total} %" if total > 0 else ""
-        self._write(ERASE + f"gdbheap: {label}{share}".encode("ascii", "replace"))
+        self._write(ERASE + terminal_text(f"gdbheap: {label}{share}", "ascii").encode("ascii"))
         self.shown = True
 
     def erase(self) -> None:
@@ -51,7 +53,7 @@ class Progress:
 def tell(what: str, anyway: bool = False) -> None:
     """One line on standard error, if that is a terminal; ``anyway``: wherever it goes."""
     if sys.stderr is not None and (anyway or sys.stderr.isatty()):
-        print(f"gdbheap: {what}", file=sys.stderr, flush=True)
+        print(terminal_text(f"gdbheap: {what}", sys.stderr.encoding), file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

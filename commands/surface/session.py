@@ -14,6 +14,7 @@ from gdbheap.report.check import named
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import FAULT, Style
 from gdbheap.report.tables import join
+from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
     from gdbheap.commands.calls.inferior_call import Calls
@@ -175,7 +176,8 @@ def present(answered: Result, style: Style) -> str:
         return answered.options.printed.rstrip("\n")
     if answered.options.json:
         return text_of(document(answered.command.name, info.target, info.warnings, info.damage, answer))
-    shown = Shown(answer, answered.whole, _left_out(answered), info.damage, answered.options, style)
+    left_out, damage = _left_out(answered), printable_record(list(info.damage))
+    shown = Shown(printable_record(answer), answered.whole, left_out, damage, answered.options, style)
     return join(answered.command.render(shown), _notes(answered, style))
 
 

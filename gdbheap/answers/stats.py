@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gdbheap.answers.arenas import Arenas
+from gdbheap.text import SeveralLines
 
 # malloc_stats() prints unsigned int.
 UNSIGNED_INT = 1 << 32
@@ -50,4 +51,4 @@ def compare(arenas: Arenas, text: str) -> Stats:
             value = ours[section][0 if figure[1] == "system" else 1]
             rows.append(StatsRow(section, f"{figure[1]} bytes", int(figure[2]), value))
     complete = len(rows) == 2 * len(ours)
-    return Stats(text, complete and all(row.theirs == row.ours % UNSIGNED_INT for row in rows), rows)
+    return Stats(SeveralLines(text), complete and all(row.theirs == row.ours % UNSIGNED_INT for row in rows), rows)

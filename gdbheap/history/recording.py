@@ -35,7 +35,8 @@ LEAST_LOOK_SECONDS = 0.1
 @dataclass(frozen=True)
 class Plan:
     """What is wanted: the file, seconds between samples, for how long (None: until it ends, or Ctrl-C), whether
-    processes are stopped for each sample and for how long at most, and seconds between snapshots (None: none)."""
+    processes are stopped for each sample and for how long at most, and seconds between snapshots (None: none).
+    ``csv_safe``: the file is CSV for a spreadsheet."""
 
     path: str
     every: float
@@ -43,6 +44,7 @@ class Plan:
     stop: bool = False
     limit: float | None = None
     snapshot_every: float | None = None
+    csv_safe: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Recording:
             self.started = self.programs.start()
         out: SeriesFile | None = None
         try:
-            out = SeriesFile(self.plan.path, self._header())
+            out = SeriesFile(self.plan.path, self._header(), self.plan.csv_safe)
             reason = self._rounds(out)
             return self._recorded(out, reason)
         except GdbheapError:

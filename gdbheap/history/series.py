@@ -26,6 +26,7 @@ from gdbheap.history.sample import (
     Sample,
     Series,
 )
+from gdbheap.text import csv_cell, json_text
 
 __all__ = ["CSV", "JSONL", "STANDARD_OUTPUT", "SeriesFile", "form_of", "is_series", "read"]
 
@@ -61,8 +62,8 @@ class SeriesFile:
     """A file that rows are added to. An older one is replaced when the first row is written. Raises UsageError where it
     cannot be written at all, GdbheapError when it cannot any more."""
 
-    def __init__(self, path: str, series: Series) -> None:
-        self.path, self.form = path, form_of(path)
+    def __init__(self, path: str, series: Series, csv_safe: bool = False) -> None:
+        self.path, self.form, self._is_safe = path, form_of(path), csv_safe
         self.rows = 0
         self.size = 0
         self._closed = False
@@ -95,9 +96,9 @@ class SeriesFile:
 
     def _put(self, row: Mapping[str, Any]) -> None:
         if self.form == JSONL:
-            self._write(json.dumps(row, default=to_json, separators=(",", ":")) + "\n")
+            self._write(json_text(row, to_json, (",", ":")) + "\n")
         else:
-            self._write(_line([row.get(name, "") for name in COLUMNS]))
+            self._write(_line(csv_cell(row.get(name, ""), self._is_safe) for name in COLUMNS))
 
     def _write(self, text: str) -> None:
         """All of it, or nothing: a part that was written before the disk was full is cut off again."""
@@ -148,13 +149,13 @@ def _packed(*values: object) -> str:
 
 
 def _row_of_series(header: Mapping[str, Any]) -> dict[str, Any]:
-    return {"time": header["time"], "offset": 0, "event": SERIES, "detail": json.dumps(header)}
+    return {"time": header["time"], "offset": 0, "event": SERIES, "detail": json_text(header)}
 
 
 def _row_of_event(event: Event) -> dict[str, Any]:
     own = {key: value for key, value in vars(event).items() if value is not None}
     row = {"time": own.pop("time"), "offset": own.pop("offset"), "event": own.pop("kind"), "pid": own.pop("pid", "")}
-    return {**row, "detail": json.dumps(own) if own else ""}
+    return {**row, "detail": json_text(own) if own else ""}
 
 
 def _row_of_sample(sample: Sample) -> dict[str, Any]:

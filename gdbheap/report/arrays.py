@@ -29,13 +29,13 @@ CPU, META = "cpu", "meta"
 def shape_text(shape: Sequence[int], dtype: str | None = None) -> str:
     """``(1,000 x 3)``, with the dtype before it where there is one."""
     sizes = TIMES.join(f"{size:,}" for size in shape)
-    return f"{one_line(dtype)} ({sizes})" if dtype else f"({sizes})"
+    return f"{dtype} ({sizes})" if dtype else f"({sizes})"
 
 
 def column_text(column: Wide, style: Style) -> str:
     """A column's name, dtype and size in a few words."""
     size = "" if column.bytes is None else f" {style.bytes(column.bytes)}"
-    return f"column {one_line(column.name or '?', NAME_LENGTH)} {one_line(column.dtype)}{size}"
+    return f"column {one_line(column.name or '?', NAME_LENGTH)} {column.dtype}{size}"
 
 
 def render_arrays(rows: Sequence[ArrayRow], count: int, size: int, style: Style) -> str:
@@ -56,7 +56,7 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
     if row.device is not None:
         notes += _of_tensor(row, style)
     if row.base is not None:
-        notes.append(f"memory of {one_line(row.base)}")
+        notes.append(f"memory of {row.base}")
     if row.views:
         notes.append(counted(row.views, "view"))
     if row.deep is not None and row.deep != row.bytes:
@@ -64,7 +64,7 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
     more = f" ({', '.join(notes)})" if notes else ""
     return [
         *_sizes(row.bytes, style), TIMES.join(f"{size:,}" for size in row.shape), address_text(row.address),
-        f"{row.what}{name}", one_line(row.dtype or ""), f"{row.path or '(nothing leads to it)'}{more}",
+        f"{row.what}{name}", row.dtype or "", f"{row.path or '(nothing leads to it)'}{more}",
     ]  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def _of_tensor(row: ArrayRow, style: Style) -> list[str]:
     """Where a tensor's values are, if not all that its storage has are its own, or none is in this memory."""
     own = "?" if row.nbytes is None else style.bytes(row.nbytes)
     if row.device != CPU:
-        return ["no values, on meta" if row.device == META else f"{own} on {one_line(row.device or '')}, not here"]
+        return ["no values, on meta" if row.device == META else f"{own} on {row.device or ''}, not here"]
     if row.bytes is None or not row.nbytes:
         return []
     if not row.bytes:
@@ -96,7 +96,7 @@ def _column(column: ArrayColumn, style: Style) -> list[str]:
     name = "" if column.name is None else f" {one_line(column.name, NAME_LENGTH)}"
     deep = "" if column.deep in (None, column.bytes) else f"{style.bytes(column.deep or 0)} with objects"
     place = "" if column.address is None else address_text(column.address)
-    return [*_sizes(column.bytes, style), "", place, f"  {column.what}{name}", one_line(column.dtype), deep]
+    return [*_sizes(column.bytes, style), "", place, f"  {column.what}{name}", column.dtype, deep]
 
 
 def _sizes(size: int | None, style: Style) -> list[str]:

@@ -35,7 +35,7 @@ def render(answer: At, style: Style, address: int, with_maker: bool = False) -> 
     made = maker_lines(answer.made, style) if with_maker else []
     if answer.allocated is not None:
         own = answer.allocated
-        place = one_line(f"{own.file}:{own.line}")
+        place = f"{own.file}:{own.line}"
         lines.append(f"  {'line':<8} {place}, which asked for {style.bytes(own.size)} (tracemalloc)")
     return "\n".join([style.heading(_sentence(answer, address)), *lines, *made])
 
@@ -78,7 +78,7 @@ def _sentence(answer: At, address: int) -> str:
 
 def _object(found: Object, style: Style) -> str:
     text = f": {found.text}" if found.text else ""
-    return f"{address_text(found.address)}, {style.bytes(found.size)}, {one_line(found.type)}{text}"
+    return f"{address_text(found.address)}, {style.bytes(found.size)}, {found.type}{text}"
 
 
 def _owner(owner: Owner) -> str:

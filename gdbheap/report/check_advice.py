@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.style import Style
 from gdbheap.report.tables import join
 
@@ -40,7 +39,7 @@ def _sentence(setting: Setting, known: bool, style: Style) -> str:
     else:
         name = setting.name if setting.by == setting.name else f"{setting.by} for {setting.name}"
         verdict = "is set and in force" if setting.took else "is set and not in force"
-        state = f"{name}={one_line(setting.value)} {verdict}: {value}"
+        state = f"{name}={setting.value} {verdict}: {value}"
     size = "not known" if setting.bytes is None else style.bytes(setting.bytes)
     return f"{state}; {ABOUT[setting.about]}: {size}."
 
@@ -63,7 +62,7 @@ def _because(setting: Setting) -> str:
 
 
 def _other(other: Other, known: bool) -> str:
-    state = _unset(other.name, known) if other.value is None else f"{other.name}={one_line(other.value)} is set"
+    state = _unset(other.name, known) if other.value is None else f"{other.name}={other.value} is set"
     owner, _, _ = other.whose.partition("'")
     return f"{state}; only {owner} itself can tell whether it uses it."
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
@@ -36,7 +35,7 @@ def render(answer: Contexts, style: Style) -> str:
 
 def _row(row: ContextRow, style: Style) -> list[str]:
     sizes = [style.size(row.total), style.size(row.free), style.size(row.used)]
-    return [*sizes, str(row.level), one_line(row.name), one_line(row.ident or "-"), address_text(row.address)]
+    return [*sizes, str(row.level), row.name, row.ident or "-", address_text(row.address)]
 
 
 def _sentence(answer: Contexts, style: Style) -> str:

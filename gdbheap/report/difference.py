@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from gdbheap.errors import one_line
 from gdbheap.history.blocks import BlockChange
 from gdbheap.history.difference import GONE, NEW, Difference
 from gdbheap.report.numbers import address_text, arena_text
@@ -61,10 +60,10 @@ def heading(answer: Difference, style: Style) -> str:
 
 
 def _name(target: dict[str, Any]) -> str:
-    exe = one_line(target.get("exe") or "an unknown program")
+    exe = target.get("exe") or "an unknown program"
     if target.get("kind") == "process":
         return f"process {target.get('pid')} ({exe})"
-    return f"core {one_line(target.get('core') or '?')} ({exe})"
+    return f"core {target.get('core') or '?'} ({exe})"
 
 
 def _duration(seconds: float) -> str:
@@ -132,7 +131,7 @@ def _types(answer: Difference, whole: Difference, style: Style) -> str:
         sums = [sum(getattr(one, key) for one in of) for key in ("count", "bytes", "buffers", "together")]
         return [_count(sums[0]), *(_signed(size, style) for size in sums[1:]), *_looks(looks, style), name]
 
-    rows = [row(one_line(found.type), [found]) for found in answer.types]
+    rows = [row(found.type, [found]) for found in answer.types]
     listed = {found.type for found in answer.types}
     left = [found for found in whole.types if found.type not in listed]
     if left:
@@ -161,7 +160,7 @@ def _blocks(answer: Difference, top: int | None, style: Style) -> str:
             f"{row.kept:,}",
             style.size(row.size),
             _signed((row.new - row.gone) * row.size, style),
-            one_line(row.type or "(no object)"),
+            row.type or "(no object)",
             address_text(row.addresses[0] if row.addresses else None),
             holder_text(row),
         ]
@@ -181,7 +180,7 @@ def holder_text(row: BlockChange) -> str:
         name = first.type
     else:
         name = f"{first.path} ({first.type})"
-    return one_line(name if first.count == row.new else f"{name}: {first.count:,}")
+    return name if first.count == row.new else f"{name}: {first.count:,}"
 
 
 def _owners(answer: Difference, top: int | None, style: Style) -> str:
@@ -193,8 +192,8 @@ def _owners(answer: Difference, top: int | None, style: Style) -> str:
             _signed(row.retained, style),
             *_looks(row.looks, style),
             address_text(row.address),
-            one_line(row.type),
-            one_line(row.path or "-"),
+            row.type,
+            row.path or "-",
         ]
         for row in answer.owners[:top]
     ]
@@ -229,7 +228,7 @@ def _holes(answer: Difference, top: int | None, style: Style) -> str:
             style.size(row.resident),
             row.allocator,
             row.state,
-            one_line(", ".join(row.pins) or "-"),
+            ", ".join(row.pins) or "-",
         ]
         for row in answer.holes[:top]
     ]
@@ -251,7 +250,7 @@ def _trend(answer: Difference, top: int | None, style: Style) -> str:
         return ""
     columns = (Column("per hour"), *_look_columns(answer), Column("kind", LEFT), Column("what only rises", LEFT))
     rows = [
-        [f"+{style.size(round(row.rate * HOUR))}", *_looks(row.looks, style), row.kind, one_line(row.name)]
+        [f"+{style.size(round(row.rate * HOUR))}", *_looks(row.looks, style), row.kind, row.name]
         for row in answer.trend[:top]
     ]
     return _table(columns, rows, len(answer.trend), style)

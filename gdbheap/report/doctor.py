@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
@@ -45,5 +44,5 @@ def _verdict(answer: Doctor, style: Style) -> list[str]:
     whose = f"process {answer.process}" if answer.process is not None else "every process"
     if answer.reason is None:
         return [f"Nothing is in the way of looking into {whose}."]
-    lines = [style.filled(f"In the way: {one_line(answer.reason)}.")]
+    lines = [style.filled(f"In the way: {answer.reason}.")]
     return [*lines, f"$ {answer.advice}"] if answer.advice is not None else lines

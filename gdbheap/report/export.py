@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gdbheap.errors import one_line
 from gdbheap.report.numbers import counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
@@ -15,15 +14,15 @@ COLUMNS = (Column("table", left=True), Column("rows"), Column("file's size"), Co
 
 def render(answer: Exported, style: Style) -> str:
     """A row for each table of a single look; of several, what they are together."""
-    together = f"{counted(answer.looks, 'look')} in {one_line(answer.path)}: "
+    together = f"{counted(answer.looks, 'look')} in {answer.path}: "
     sizes = {one.file: one.size for one in answer.tables}
     sums = f"{counted(sum(one.rows for one in answer.tables), 'row')}, {style.bytes(sum(sizes.values()))}"
-    missed = "\n".join(f"Left out: {one_line(reason)}" for reason in answer.left_out)
+    missed = "\n".join(f"Left out: {reason}" for reason in answer.left_out)
     if answer.looks != 1:
         return join(style.filled(f"{together}{sums}."), missed)
     rows = [[one.name, f"{one.rows:,}", style.size(one.size), one.file] for one in answer.tables]
     if len(sizes) == 1 < len(rows):
         # A database is one file, which the sentence names.
-        together = f"{counted(answer.looks, 'look')} in {one_line(answer.path)}/{next(iter(sizes))}: "
+        together = f"{counted(answer.looks, 'look')} in {answer.path}/{next(iter(sizes))}: "
         return join(table(COLUMNS[:2], [row[:2] for row in rows], style), style.filled(f"{together}{sums}."), missed)
     return join(table(COLUMNS, rows, style), style.filled(f"{together}{sums}."), missed)

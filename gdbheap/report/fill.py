@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 COLUMNS = (
-    Column("type", True), Column("count"), Column("empty"), Column("shared keys"), Column("items"), Column("room for"),
-    Column("full"), Column("up to half full"),
+    Column("count"), Column("empty"), Column("shared keys"), Column("items"), Column("room for"), Column("full"),
+    Column("up to half full"), Column("type", True),
 )  # fmt: skip
 TENTHS_OF_HALF = 5
 ABOUT = (
@@ -31,9 +31,9 @@ def render(answer: Fills, style: Style) -> str:
         return style.filled("No list, bytearray, dict or set matches.")
     rows = [
         [
-            row.type, count_text(row.count), count_text(row.empty), count_text(row.shared), count_text(row.used),
+            count_text(row.count), count_text(row.empty), count_text(row.shared), count_text(row.used),
             count_text(row.room), f"{100 * row.used / row.room:.1f} %" if row.room else "-",
-            count_text(sum(row.tenths[:TENTHS_OF_HALF])),
+            count_text(sum(row.tenths[:TENTHS_OF_HALF])), row.type,
         ]
         for row in answer.rows
     ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.arrays import column_text, render_arrays, shape_text
 from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
@@ -271,16 +270,16 @@ def _stack(threads: list[PythonThread], style: Style) -> str:
 
 def thread_name(thread: PythonThread | ThreadLines) -> str:
     """Its number and its name."""
-    name = f" ({one_line(thread.name)})" if thread.name else ""
+    name = f" ({thread.name})" if thread.name else ""
     return "that has ended" if thread.tid is None else f"{thread.tid}{name}"
 
 
 def _frame(frame: Running, style: Style) -> tuple[str, str]:
     """The line of a frame, and the table of its variables, which may be empty."""
     if not frame.file:
-        return f"C: {one_line(frame.function)}", ""
+        return f"  C: {frame.function}", ""
     line = "" if frame.line is None else f", line {frame.line}"
-    told = f"{one_line(frame.function)}() in {one_line(frame.file)}{line}"
+    told = f"  {frame.function}() in {frame.file}{line}"
     has_texts = any(one.text is not None for one in frame.locals)
     rows = [
         [style.size(one.size), one.name or "(on the stack)", one.type, address_text(one.address),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.numbers import count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, left_over, table
@@ -21,7 +20,7 @@ def render(answer: Groups, style: Style) -> str:
     """A row a value of the attribute, the rest as one row, what could not be read, the total; then a sentence."""
     if not answer.count:
         return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
-    columns = (Column("count"), Column("objects"), Column("buffers"), SHARE, Column(one_line(answer.attribute), True))
+    columns = (Column("count"), Column("objects"), Column("buffers"), SHARE, Column(answer.attribute, True))
     rows = [_row(row.count, row.bytes, row.buffers, row.value or NOT_SET, style) for row in answer.groups]
     names = ("count", "bytes", "buffers")
     unread = answer.unread
@@ -45,4 +44,4 @@ def _unread(answer: Groups, style: Style) -> str:
 
 
 def _row(count: int, size: int, buffers: int, value: str, style: Style) -> list[str]:
-    return [count_text(count), style.size(size), style.size(buffers), style.share(size + buffers), one_line(value)]
+    return [count_text(count), style.size(size), style.size(buffers), style.share(size + buffers), value]

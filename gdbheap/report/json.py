@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from gdbheap.answers.records import SCHEMA, to_json
+from gdbheap.text import json_text
 
 __all__ = ["document", "text_of"]
 
@@ -33,8 +33,9 @@ def document(
 
 
 def text_of(content: dict[str, Any]) -> str:
-    """The document on one line: among the lines that gdb itself writes, it is the one that begins with a brace."""
-    return json.dumps(content, default=_keys)
+    """The document on one line: among the lines that gdb itself writes, it is the one that begins with a brace. It is
+    printable ASCII, whatever a target's names are."""
+    return json_text(content, _keys)
 
 
 def _keys(record: Any) -> dict[str, Any]:

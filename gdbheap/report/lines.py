@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.numbers import count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
@@ -19,10 +18,7 @@ COLUMNS = (Column("blocks"), Column("asked for"), SHARE, Column("line", True))
 
 def render(answer: Lines, style: Style) -> str:
     """A row a line, the rest as one row, the total; then a sentence."""
-    rows = [
-        [count_text(row.count), style.size(row.bytes), style.share(row.bytes), one_line(row.line)]
-        for row in answer.lines
-    ]
+    rows = [[count_text(row.count), style.size(row.bytes), style.share(row.bytes), row.line] for row in answer.lines]
     count, size = (
         getattr(answer, name) - sum(getattr(row, name) for row in answer.lines) for name in ("count", "bytes")
     )

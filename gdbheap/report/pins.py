@@ -20,8 +20,8 @@ COLUMNS = (
 )  # fmt: skip
 PATH, MAX_FROM = Column("path", True), Column("most are", True)
 KIND_COLUMNS = (
-    Column("what", True), Column("allocator", True), Column("blocks"), Column("size"), Column("groups"),
-    Column("alone in"), Column("would free"), SHARE,
+    Column("blocks"), Column("size"), Column("groups"), Column("alone in"), Column("would free"), SHARE,
+    Column("allocator", True), Column("what", True),
 )  # fmt: skip
 
 
@@ -64,8 +64,8 @@ def _cells(start: str, freed: int, blocks: int, size: int, rest: list[str], styl
 def _kinds(kinds: list[Kind], paths: bool, style: Style) -> str:
     rows = [
         [
-            row.what, row.allocator, count_text(row.blocks), style.size(row.bytes), count_text(row.groups),
-            count_text(row.alone), style.size(row.would_free), style.share(row.would_free),
+            count_text(row.blocks), style.size(row.bytes), count_text(row.groups), count_text(row.alone),
+            style.size(row.would_free), style.share(row.would_free), row.allocator, row.what,
             *[row.path or "-"] * paths,
         ]
         for row in kinds[:KINDS]

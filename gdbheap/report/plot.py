@@ -101,7 +101,8 @@ def _draw(matplotlib: Any, panel: Any, process: ProcessCurves) -> None:
         lone = {"marker": "o", "markersize": 3} if len(curve.values) == 1 else {}
         panel.plot(_moments(curve.times), curve.values, label=FIGURES[name], **style, **lone)
     _mark(panel, process)
-    panel.set_title(title_of(process), loc="left", fontsize=11)
+    # What stands between two dollar signs would be a formula.
+    panel.set_title(title_of(process).replace("$", r"\$"), loc="left", fontsize=11)
     panel.set_ylim(bottom=0, top=max(process.peak, 1) * 1.08)
     panel.grid(axis="y", color=PALETTE["grid"], linewidth=0.6)
     panel.yaxis.set_major_locator(matplotlib.ticker.MultipleLocator(_step(process.peak)))

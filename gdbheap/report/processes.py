@@ -123,4 +123,4 @@ def advice_sentence(row: Advice, style: Style) -> str:
 
 
 def _note(member: Member) -> str:
-    return f"Process {member.pid}: {one_line(member.note)}"
+    return f"Process {member.pid}: {member.note}"

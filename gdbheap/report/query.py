@@ -13,6 +13,7 @@ from gdbheap.report.tables import Column, join, table
 from gdbheap.tables.batches import MODULUS
 from gdbheap.tables.declaration import ADDRESS, BYTES, COUNT, TABLES
 from gdbheap.tables.query import Answered
+from gdbheap.text import csv_cell
 
 __all__ = ["render", "render_csv"]
 
@@ -59,14 +60,14 @@ def _text(value: Any, unit: str) -> str:
     return f"{value:,}" if unit in (BYTES, COUNT) else str(value)
 
 
-def render_csv(answer: Answered) -> str:
-    """With a line of names first, without a last line break."""
+def render_csv(answer: Answered, safe: bool) -> str:
+    """Return the rows below a line of names, without a last line break. ``safe``: for a spreadsheet."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([column.name for column in answer.columns])
-    writer.writerows([_plain(value) for value in row] for row in answer.rows)
+    writer.writerow([csv_cell(column.name, safe) for column in answer.columns])
+    writer.writerows([_plain(value, safe) for value in row] for row in answer.rows)
     return stream.getvalue().removesuffix("\n")
 
 
-def _plain(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value
+def _plain(value: Any, safe: bool) -> Any:
+    return str(value).lower() if isinstance(value, bool) else csv_cell(value, safe)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gdbheap.errors import one_line
 from gdbheap.history.recording import Recorded
 from gdbheap.history.series import STANDARD_OUTPUT
 from gdbheap.report.numbers import counted
@@ -28,12 +27,10 @@ def render(answer: Recorded, style: Style) -> str:
     parts += [f"{answer.doubtful:,} of them doubtful"] if answer.doubtful else []
     parts.append(f"in {duration_text(answer.seconds)}")
     size, why = style.bytes(answer.size), WHY_ENDED[answer.reason]
-    lines = [f"The series is in {one_line(answer.path)} ({size}): {', '.join(parts)}; {why}."]
+    lines = [f"The series is in {answer.path} ({size}): {', '.join(parts)}; {why}."]
     if answer.snapshots:
-        lines.append(
-            f"{counted(len(answer.snapshots), 'snapshot')} beside it, the last one {one_line(answer.snapshots[-1])}."
-        )
-    lines += [f"Warning: {one_line(failure)}" for failure in answer.failures]
+        lines.append(f"{counted(len(answer.snapshots), 'snapshot')} beside it, the last one {answer.snapshots[-1]}.")
+    lines += [f"Warning: {failure}" for failure in answer.failures]
     return "\n".join(map(style.filled, lines))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 
-from gdbheap.errors import one_line
 from gdbheap.events.log import BY_TIME
 from gdbheap.events.replay import Gaps, Replayed, Run
 from gdbheap.events.settings import GLIBC, PREFIX
@@ -85,7 +84,7 @@ def _notes(answer: Replayed) -> list[str]:
     notes = []
     if answer.film is not None and answer.film.frames:
         film = answer.film
-        page = one_line(os.path.join(film.folder, "index.html"))
+        page = os.path.join(film.folder, "index.html")
         notes.append(f"{counted(film.frames, 'picture')}, one after every {counted(film.every, 'call')}: {page}.")
     if not answer.filled:
         notes.append("Blocks were not touched: only what malloc itself writes is resident (--fill touches them).")
@@ -120,7 +119,7 @@ def _notes(answer: Replayed) -> list[str]:
 
 
 def _failures(runs: list[Run]) -> list[str]:
-    failed = [f"{_name(run)} could not make all calls: it {one_line(run.failure)}." for run in runs if run.failure]
+    failed = [f"{_name(run)} could not make all calls: it {run.failure}." for run in runs if run.failure]
     short = [
         f"{_name(run)} gave nothing for {counted(run.failures, 'call')} that had given memory."
         for run in runs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gdbheap.errors import one_line
 from gdbheap.history.snapshot import Written
 from gdbheap.report.numbers import counted
 from gdbheap.report.style import Style
@@ -18,5 +17,5 @@ def render(answer: Written, style: Style) -> str:
     paths = "" if answer.owners is None else f", paths of {answer.owners:,} objects"
     if answer.blocks is not None:
         parts.append(counted(answer.blocks, "block"))
-    where = one_line(answer.path)
+    where = answer.path
     return style.filled(f"The snapshot is in {where} ({style.bytes(answer.size)}): {', '.join(parts)}{paths}.")

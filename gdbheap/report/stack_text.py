@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
@@ -36,6 +35,6 @@ def short_frames(frames: Sequence[StackFrame]) -> list[str]:
 
 
 def _line(frame: StackFrame) -> str:
-    name, file = one_line(frame.name), one_line(os.path.basename(frame.file))
+    name, file = frame.name, os.path.basename(frame.file)
     line = "" if frame.line is None else f":{frame.line}"
     return f"    {name} ({file}{line})" if file else f"    {name}"

@@ -21,15 +21,10 @@ COLUMNS = (
 
 def render(answer: Stats, style: Style) -> str:
     """What the process printed, line for line, the figures side by side in bytes, and whether they agree."""
-    said = "\n".join(f"  {_printable(line)}" for line in answer.text.splitlines())
+    said = "\n".join(f"  {line}" for line in answer.text.splitlines())
     heading = style.heading("malloc_stats() of the process printed:")
     rows = [_row(row) for row in answer.rows]
     return join(f"{heading}\n{said}", table(COLUMNS, rows, style), style.filled(_sentence(answer)))
-
-
-def _printable(line: str) -> str:
-    """A line with its blanks as they are, and nothing that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def _agrees(row: StatsRow) -> bool:

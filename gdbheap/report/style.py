@@ -7,12 +7,13 @@ import os
 import sys
 
 from gdbheap.report.numbers import share_text, size_text
+from gdbheap.text import printable_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = ["COLOURS", "FAULT", "PLAIN", "SEVERE", "SOUND", "Style", "encodable", "style_for"]
+__all__ = ["COLOURS", "FAULT", "PLAIN", "SEVERE", "SOUND", "Style", "encodable", "style_for", "terminal_text"]
 
 BOLD = "\033[1m"
 PLAIN = "\033[0m"
@@ -23,7 +24,12 @@ COLOURS = {
     "used": "\033[32m", "free": "\033[31m", "top": "\033[36m", "overhead": "\033[35m",
     SEVERE: "\033[1;31m", FAULT: "\033[31m", SOUND: "\033[32m",
 }  # fmt: skip
+ESCAPE = "\033"
+# Plain, bold, severe, faint, and the palette's colours.
+STYLES = tuple(f"[{code}m" for code in ("0", "1", "1;31", "2", *range(31, 37)))
 NARROWEST = 20
+# Of a sentence's further lines: a name in it cannot begin one.
+INDENT = "  "
 BLOCK = "█"
 
 
@@ -75,7 +81,7 @@ class Style:
             return text
         import textwrap
 
-        return textwrap.fill(text, max(self.width - 1, NARROWEST))
+        return textwrap.fill(text, max(self.width - 1, NARROWEST), subsequent_indent=INDENT)
 
     def heading(self, text: str) -> str:
         """``text`` in bold where the terminal takes it."""
@@ -116,6 +122,19 @@ def _columns(stream: TextIO) -> int | None:
 
 def _takes_colour() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def terminal_text(text: str, encoding: str | None) -> str:
+    """Return lines of ``text`` as they are written to a terminal: ``printable`` but for our own styles, and
+    ``encodable``."""
+    first, *styled = text.split(ESCAPE)
+    return encodable(printable_lines(first) + "".join(map(_styled, styled)), encoding)
+
+
+def _styled(text: str) -> str:
+    """Return an escape character and what follows it; the character stays where a style of ours does."""
+    style = next(filter(text.startswith, STYLES), "")
+    return ESCAPE + style + printable_lines(text[len(style) :]) if style else printable_lines(ESCAPE + text)
 
 
 def encodable(text: str, encoding: str | None) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.report.heap_map import LOOKS, shares
 from gdbheap.report.style import Style
+from gdbheap.text import printable
 
 if TYPE_CHECKING:
     from gdbheap.answers.heap_map import Cell, Group, HeapMap
@@ -42,7 +43,7 @@ def document(title: str, cell: int, body: Iterable[str], at: int) -> str:
 
 def text(x: int, y: int, words: str) -> str:
     """Words, from their left end on."""
-    return f'<text x="{x}" y="{y}">{escape(words, quote=False)}</text>'
+    return f'<text x="{x}" y="{y}">{escape(printable(words), quote=False)}</text>'
 
 
 def _legend(cell: int, y: int) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.numbers import count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
@@ -36,7 +35,7 @@ def _is_number(answer: Tallies) -> bool:
 
 def _key(row: TallyRow, answer: Tallies, style: Style) -> str:
     if isinstance(row.key, str):
-        return one_line(row.key)
+        return row.key
     return style.size(row.key) if answer.by == "size" else count_text(row.key)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
@@ -63,17 +62,17 @@ def _row(row: Row, style: Style, with_retained: bool) -> list[str]:
     inner = row.chain[1:]
     chain = " > ".join(_step(step) for step in inner[:LONGEST_CHAIN]) + (" > …" if len(inner) > LONGEST_CHAIN else "")
     return [
-        count_text(row.count), style.size(row.bytes), *retained, row.kind, row.state, one_line(row.coroutine),
+        count_text(row.count), style.size(row.bytes), *retained, row.kind, row.state, row.coroutine,
         _place(row.file, row.line), row.waits_for or "-", chain or "-",
     ]  # fmt: skip
 
 
 def _step(step: Step) -> str:
-    return one_line(f"{step.function} {_place(step.file, step.line)}")
+    return f"{step.function} {_place(step.file, step.line)}"
 
 
 def _place(file: str, line: int | None) -> str:
-    name = one_line(file.rsplit("/", 1)[-1])
+    name = file.rsplit("/", 1)[-1]
     return "-" if not file else name if line is None else f"{name}:{line}"
 
 
@@ -91,7 +90,7 @@ def render_list(answer: Listed, style: Style) -> str:
 def _listed(one: Waiting, style: Style) -> list[str]:
     outer = one.chain[0] if one.chain else None
     return [
-        address_text(one.address), style.size(one.bytes), one.kind, one_line(one.name or "-"), one.state,
-        "-" if outer is None else one_line(outer.function), "-" if outer is None else _place(outer.file, outer.line),
+        address_text(one.address), style.size(one.bytes), one.kind, one.name or "-", one.state,
+        "-" if outer is None else outer.function, "-" if outer is None else _place(outer.file, outer.line),
         one.waits_for or "-",
     ]  # fmt: skip

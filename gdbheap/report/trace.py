@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gdbheap.errors import one_line
 from gdbheap.events.recording import Traced
 from gdbheap.report.numbers import counted
 from gdbheap.report.style import Style
@@ -20,7 +19,7 @@ def sentence(answer: Traced) -> str:
     more = f", and {counted(python, 'call')} of Python's allocator" if python else ""
     lost = f"; {answer.lost:,} more could not be written down" if answer.lost else ""
     each = f", {answer.size / (answer.calls + python):.2f} bytes a call" if answer.calls else ""
-    return "; ".join([f"{what}{more} in {one_line(answer.path)}{each}{lost}", *map(one_line, answer.failures)])
+    return "; ".join([f"{what}{more} in {answer.path}{each}{lost}", *answer.failures])
 
 
 def render(answer: Traced, style: Style) -> str:
@@ -36,7 +35,7 @@ def render(answer: Traced, style: Style) -> str:
             f"{row.threads:,}",
             style.size(row.peak_bytes),
             style.size(row.live_bytes),
-            one_line(row.exe),
+            row.exe,
         ]
         for row in answer.processes
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
@@ -29,7 +28,7 @@ def render(answer: ByValue, style: Style) -> str:
     """A row a value, the rest as one row, the total; then a sentence."""
     rows = [
         [count_text(row.count), style.size(row.bytes), style.share(row.bytes), address_text(row.address), row.type,
-         one_line(row.text or "-")]
+         row.text or "-"]
         for row in answer.rows
     ]  # fmt: skip
     count, size = (
@@ -70,5 +69,5 @@ def _row(row: Duplicate, style: Style, with_holders: bool) -> list[str]:
     held = ", ".join(f"{one.type} ({one.count:,})" for one in row.held_by) or "-"
     return [
         count_text(row.count), style.size(row.bytes), style.size(row.saved), style.share(row.saved),
-        address_text(row.address), row.type, one_line(row.text or "-"), *([held] if with_holders else []),
+        address_text(row.address), row.type, row.text or "-", *([held] if with_holders else []),
     ]  # fmt: skip

@@ -64,12 +64,18 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
             raise UsageError(f"{path} cannot be written: there is no folder {above} that may be written")
 
 
-def export(looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = ()) -> Exported:
-    """Write each look, as it comes. Raises UsageError where that is not possible, Unsupported without a library."""
+def export(
+    looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = (), csv_safe: bool = False
+) -> Exported:
+    """Write each look, as it comes; ``csv_safe``: as CSV for a spreadsheet. Raises UsageError where that is not
+    possible, Unsupported without a library."""
     written, count = [], 0
     for look in looks:
         count += 1
-        written += _in_parts(look, path, form, parts) if parts or is_url(path) else _alone(look, path, form)
+        if parts or is_url(path):
+            written += _in_parts(look, path, form, parts, csv_safe)
+        else:
+            written += _alone(look, path, form, csv_safe)
     return Exported(path, form, count, written)
 
 
@@ -86,12 +92,12 @@ def export_graph(source: Source, path: str) -> Exported:
     return Exported(path, "heapsnapshot", 1, [TableFile("graph", nodes, name, os.stat(path).st_size)])
 
 
-def _alone(look: Gathered, path: str, form: str) -> list[TableFile]:
+def _alone(look: Gathered, path: str, form: str, csv_safe: bool) -> list[TableFile]:
     with _as_files(path), replacing_folder(path, files.is_ours) as folder:
-        return _sized(folder, files.write(folder, form, look.let_go()))
+        return _sized(folder, files.write(folder, form, look.let_go(), csv_safe=csv_safe))
 
 
-def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part]) -> list[TableFile]:
+def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], csv_safe: bool) -> list[TableFile]:
     values = values_of_parts(parts, look.identity)
     # Beside their place, so that they need only be renamed; what is hidden is nobody's partition.
     place = None if is_url(path) else path
@@ -99,7 +105,7 @@ def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part]) -> li
         if place is not None:
             os.makedirs(place, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".gdbheap-", dir=place) as folder:
-            written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values)))
+            written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values), csv_safe))
             # The row of the look comes last: whoever finds it finds the rest.
             written.sort(key=lambda table: table.name == SNAPSHOTS)
             places = {_destination(table, values): table for table in written}

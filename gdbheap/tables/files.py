@@ -8,12 +8,14 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import chain, islice, repeat
 from typing import Any
 
 from gdbheap.tables.arrow import encoded, pyarrow, record_batch, schema_of
 from gdbheap.tables.batches import Batch, Batches, Constant, values_of
 from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TEXT, Column, Table, table_of
+from gdbheap.text import csv_cell
 
 __all__ = ["CSV", "DATABASE", "FORMATS", "PARQUET", "SQLITE", "Written", "file_of", "is_ours", "write"]
 
@@ -21,6 +23,8 @@ PARQUET, CSV, SQLITE = "parquet", "csv", "sqlite"
 FORMATS = (PARQUET, CSV, SQLITE)
 DATABASE = "heap.sqlite"
 COMPRESSION = "zstd"
+# Types and roles of blocks are few.
+TEXTS_KEPT = 4096
 # Rows of a statement: SQLite before 3.32 binds at most 999 values, and no table has more than 20 columns.
 TOGETHER = 48
 SQL_TYPES = {INTEGER: "INTEGER", TEXT: "TEXT", REAL: "REAL", FLAG: "INTEGER"}
@@ -48,18 +52,24 @@ def is_ours(form_or_name: str) -> bool:
 
 
 def write(
-    folder: str, form: str, tables: Iterable[tuple[str, Batches]], without: Collection[str] = ()
+    folder: str,
+    form: str,
+    tables: Iterable[tuple[str, Batches]],
+    without: Collection[str] = (),
+    csv_safe: bool = False,
 ) -> list[Written]:
-    """A file for each table, or one for all; columns in ``without`` are left out. Raises OSError, sqlite3.Error, and
+    """Write a file for each table, or one for all, without the columns in ``without``; ``csv_safe``: as CSV for a
+    spreadsheet. Raises OSError, sqlite3.Error, and
     Unsupported where a library is missing."""
     kept = (_without(table_of(name), batches, without) for name, batches in tables)
     if form == SQLITE:
         return _write_database(os.path.join(folder, DATABASE), kept)
-    writer = {PARQUET: _write_parquet, CSV: _write_csv}[form]
+    writers: dict[str, Callable[[str, Table, Batches], int]]
+    writers = {PARQUET: _write_parquet, CSV: partial(_write_csv, safe=csv_safe)}
     found = []
     for table, batches in kept:
         file = file_of(form, table.name)
-        found.append(Written(table.name, writer(os.path.join(folder, file), table, batches), file))
+        found.append(Written(table.name, writers[form](os.path.join(folder, file), table, batches), file))
     return found
 
 
@@ -94,20 +104,22 @@ def _write_parquet(path: str, table: Table, batches: Batches) -> int:
     return rows
 
 
-def _write_csv(path: str, table: Table, batches: Batches) -> int:
+def _write_csv(path: str, table: Table, batches: Batches, safe: bool) -> int:
     rows = 0
-    # A text may have any characters, also those that no encoding has.
-    with open(path, "w", newline="", encoding="utf-8", errors="replace") as stream:
+    with open(path, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
+        change = partial(_csv_value, lru_cache(TEXTS_KEPT)(partial(csv_cell, safe=safe)))
         writer.writerow(table.names)
         for batch in batches():
-            writer.writerows(_rows_of(table, batch, _csv_value))
+            writer.writerows(_rows_of(table, batch, change))
             rows += batch.count
     return rows
 
 
-def _csv_value(column: Column, values: Iterable[Any]) -> Iterable[Any]:
-    return (None if value is None else str(value).lower() for value in values) if column.kind == FLAG else values
+def _csv_value(cell: Callable[[Any], Any], column: Column, values: Iterable[Any]) -> Iterable[Any]:
+    if column.kind == FLAG:
+        return (None if value is None else str(value).lower() for value in values)
+    return map(cell, values) if column.kind == TEXT else values
 
 
 def _sql_value(column: Column, values: Iterable[Any]) -> Iterable[Any]:

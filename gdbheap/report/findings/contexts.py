@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from gdbheap.answers.findings.contexts import LargestContext
-from gdbheap.errors import one_line
 from gdbheap.report.findings.words import Words
 from gdbheap.report.numbers import size_text
 
 
 def _text(figures: LargestContext) -> str:
-    name = one_line(figures.name)
+    name = figures.name
     return (
         f"PostgreSQL's memory context {name} is the largest: {size_text(figures.total)} from malloc, "
         f"{size_text(figures.free)} of them free in it"

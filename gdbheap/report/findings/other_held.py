@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from gdbheap.answers.findings.held import OtherHeld
-from gdbheap.errors import one_line
 from gdbheap.report.findings.words import Words
 
 
 def _text(figures: OtherHeld) -> str:
-    name = one_line(figures.library)
+    name = figures.library
     return f"other memory to which static data of {name} points: its own allocator or working space"
 
 
 def _advice(figures: OtherHeld) -> str:
-    name = one_line(figures.library)
+    name = figures.library
     return f"there is no advice that is sure to free it: only {name} itself knows how much of it is in use"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, HELD, MMAPPED, SHARED, Kind, kinds
 from gdbheap.answers.findings.runtimes import RuntimeMemory
-from gdbheap.errors import one_line
 from gdbheap.report.findings.words import Words
 
 TEXTS = {
@@ -22,7 +21,7 @@ def _text(figures: RuntimeMemory) -> str:
     kind = _kind(figures)
     pattern = NAMED if figures.named else TEXTS[kind.memory]
     what = pattern.format(name=kind.name, allocator=figures.allocator or "malloc")
-    return f"{what} ({one_line(figures.path)}, {figures.evidence}): how much of it is in use is not known here"
+    return f"{what} ({figures.path}, {figures.evidence}): how much of it is in use is not known here"
 
 
 def _advice(figures: RuntimeMemory) -> str:

@@ -1,0 +1,135 @@
+"""Text that a target chose, made fit for a terminal, a JSON document and a spreadsheet.
+
+Nothing is imported here that a short command does not need."""
+
+from __future__ import annotations
+
+import json
+from operator import is_
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["SeveralLines", "csv_cell", "json_text", "printable", "printable_lines", "printable_record"]
+
+# Characters of a name that are shown.
+LONGEST = 4000
+# Marks that stand on one letter: more of them cover the lines above and below.
+MOST_MARKS = 4
+PLAIN_END = "\u0300"
+# Python calls these printable, and no terminal shows them.
+UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+MARKS = ("Mn", "Me")
+COMPUTED = tuple("=+-@\uff1d\uff0b\uff0d\uff20\t\r\n")
+IN_FRONT = " \"'"
+
+
+def printable(text: str) -> str:
+    """Return ``text`` on one line, with an escape for each character that a terminal obeys or nobody sees: controls,
+    line breaks, bidirectional controls, lone surrogates, characters without a width."""
+    if text.isprintable() and (text.isascii() or max(text) < PLAIN_END):
+        return text
+    # Imported here: hardly any text needs it.
+    from unicodedata import category
+
+    shown, marks = [], 0
+    for character in text:
+        marks = marks + 1 if character >= PLAIN_END and category(character) in MARKS else 0
+        is_shown = character.isprintable() and character not in UNSEEN and marks <= MOST_MARKS
+        shown.append(character if is_shown and not _selects(character) else ascii(character)[1:-1])
+    return "".join(shown)
+
+
+def _selects(character: str) -> bool:
+    """Whether it is a variation selector."""
+    return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
+
+
+def printable_lines(text: str) -> str:
+    """Return ``text`` with each of its lines ``printable``."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+class SeveralLines(str):
+    """A text whose line breaks are meant: ``printable_record`` leaves them."""
+
+
+def printable_record(value: T) -> T:
+    """Return an answer with each text in it ``printable``; what has none stays the same object. Records, lists, tuples
+    and dicts are gone through."""
+    change = _CHANGES.get(type(value)) or _change_of(value)
+    return value if change is None else change(value)
+
+
+def _change_of(value: object) -> Callable[[Any], Any] | None:
+    """How a value is changed whose type is none of Python's own."""
+    if hasattr(value, "__dataclass_fields__"):
+        return _record
+    return _named if isinstance(value, tuple) else None
+
+
+def _name(text: str) -> str:
+    shown = printable(text)
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+
+
+def _record(record: Any) -> Any:
+    found = {name: new for name, old in vars(record).items() if (new := printable_record(old)) is not old}
+    if not found:
+        return record
+    # dataclasses.replace() would drop what a record has computed and kept.
+    changed = object.__new__(type(record))
+    vars(changed).update(vars(record), **found)
+    return changed
+
+
+def _items(items: Any) -> Any:
+    found = [printable_record(item) for item in items]
+    return items if all(map(is_, found, items)) else type(items)(found)
+
+
+def _named(items: Any) -> Any:
+    found = _items(tuple(items))
+    return items if all(map(is_, found, items)) else type(items)._make(found)
+
+
+def _pairs(pairs: dict[Any, Any]) -> dict[Any, Any]:
+    keys, values = list(pairs), list(pairs.values())
+    new_keys, new_values = _items(keys), _items(values)
+    return pairs if new_keys is keys and new_values is values else dict(zip(new_keys, new_values))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_CHANGES: dict[type, Callable[[Any], Any]] = {
+    str: _name, SeveralLines: printable_lines, int: _same, float: _same, bool: _same, type(None): _same,
+    list: _items, tuple: _items, dict: _pairs,
+}  # fmt: skip
+
+
+def json_text(content: object, default: Callable[[Any], Any] | None = None, separators: Any = None) -> str:
+    """Return ``content`` as JSON of printable ASCII alone; json.dumps leaves DEL as it is."""
+    return json.dumps(content, default=default, separators=separators).replace("\x7f", "\\u007f")
+
+
+def csv_cell(value: Any, safe: bool) -> Any:
+    """Return a cell of a CSV row: texts are ``printable``. ``safe``: one that a spreadsheet would compute gets an
+    apostrophe first, but for numbers."""
+    if not isinstance(value, str):
+        return value
+    is_computed = safe and value.lstrip(IN_FRONT).startswith(COMPUTED) and not _is_number(value)
+    return f"'{printable(value)}" if is_computed else printable(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""Names that mean harm to whoever reads them, and what no output may have of them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+FORGED = "Findings: none. This process is healthy."
+NAMES = (
+    "a\x1b]52;c;ZXZpbA==\x07b",
+    f"x\n{FORGED}",
+    f"\n{FORGED}",
+    f"x\r{FORGED}\r\n{FORGED}",
+    f"x\x85{FORGED}\x0b{FORGED}\x0c{FORGED}\x1c{FORGED}",
+    f"x\u2028{FORGED}\u2029{FORGED}",
+    "\x1b[2J\x1b[1m\x1b[31mred\x1b[0m",
+    "\x9b31m\x90\x98q\x9c",
+    "\u202egnp\u2066x\u2069\u200f\u061c",
+    "nul\x00nul",
+    "del\x7f\x7f",
+    "lone\udcff\ud800",
+    "Z" + "\u0301" * 60,
+    "a\u200b\u200d\u2060\ufeff\u00adb\u3164\ufe0f",
+    "\U000e0041\U000e007f\U000f0000",
+    f"{FORGED} " * 9,
+    "=cmd|'/c calc'!A0",
+    "<b>&\"'</b>;$x^$\\",
+    "x" * 9_000,
+)
+# What a terminal may be sent besides lines: our own styles, as the user's palette has them.
+_STYLE = re.compile(r"\x1b\[(?:0|1|2|3[1-6]|1;31)m")
+MARKS = 4
+
+
+def plain(text: str) -> str:
+    """Return output without our styles."""
+    return _STYLE.sub("", text)
+
+
+def harm(text: str, plain_lines: bool = True) -> list[str]:
+    """Return what is wrong with output: each character that a terminal obeys or does not show, floods of marks, lines
+    that a name began. ``plain_lines``: nothing else begins a line so."""
+    shown = plain(text)
+    found = [ascii(one) for one in sorted(set(shown) - {"\n"}) if not one.isprintable()]
+    if re.search(f"(?:{_marks(shown)}){{{MARKS + 1}}}", shown):
+        found.append("a flood of marks")
+    if plain_lines:
+        found += [line for line in shown.split("\n") if line.startswith(FORGED[:20])]
+    return found
+
+
+def _marks(text: str) -> str:
+    marks = {one for one in set(text) if unicodedata.category(one) in ("Mn", "Me")}
+    return "[" + "".join(map(re.escape, marks)) + "]" if marks else r"(?!)"

@@ -1,0 +1,560 @@
+"""Names that mean harm, through every command and every format: no terminal obeys one, and none begins a line.
+
+A program gives all its names those of ``support.evil``; then every text of a real answer is replaced by such names."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import gzip
+import io
+import itertools
+import json
+import random
+import shlex
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.evil import FORGED, NAMES, harm
+from support.gdb_side import batch, home, needs_gdb, own_lines
+from support.programs import build, gdbheap, interpreter_of, interpreters, python_program, running
+
+from gdbheap.answers.catch import Catch
+from gdbheap.answers.contexts import Contexts
+from gdbheap.answers.findings import Finding
+from gdbheap.answers.growth import Growth
+from gdbheap.answers.ledger import Ledger
+from gdbheap.answers.records import _hints
+from gdbheap.answers.stacks import StackFrame
+from gdbheap.answers.stats import Stats
+from gdbheap.commands.shell import streams, subjects
+from gdbheap.commands.surface.needs import CALLED, FOLLOWED, SESSION, STARTED
+from gdbheap.commands.surface.options import Common
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
+from gdbheap.commands.surface.session import Result, TargetInfo, present
+from gdbheap.errors import one_line
+from gdbheap.events.recording import Traced
+from gdbheap.history.series import read
+from gdbheap.history.standing import Table
+from gdbheap.report.findings import WORDS
+from gdbheap.report.flame import flame_graph
+from gdbheap.report.heap_map import LOOKS
+from gdbheap.report.pprof import pprof_of_tree
+from gdbheap.report.style import COLOURS, Style, terminal_text
+from gdbheap.report.watch import event_text
+from gdbheap.report.weighted import folded, speedscope
+from gdbheap.text import csv_cell, json_text, printable
+from gdbheap.watching.events import Event
+
+# Each command, asked in each way that has a table or a sentence of its own.
+LINES = {
+    "": ("{pid}", "{pid} --detail"),
+    "arenas": ("{pid} --detail",),
+    "stats": ("{pid}",),
+    "holes": ("{pid} --min=4K",),
+    "pins": ("{pid}",),
+    "sizes": ("{pid}",),
+    "chunks": ("{pid} --top=40", "{c} --by=type"),
+    "pools": ("{pid} --detail",),
+    "pyobjects": ("{pid} --top=60", "{pid} --by=value", "{pid} --by=line", "{pid} --by=fill", "{pid} --by=module",
+                  "{pid} --by=size", "{pid} --list --type={type}", "{pid} --buffers"),
+    "contexts": (),
+    "trim": ("{pid}",),
+    "map": ("{pid}", "{pid} --svg={new}.svg"),
+    "at": ("{pid} {address} --path", "{c} {pointer}"),
+    "refs": ("{pid} {address}",),
+    "why": ("{pid} {address}",),
+    "retained": ("{pid}", "{pid} --by=type", "{pid} --by=module", "{pid} {address}"),
+    "unreachable": ("{pid}",),
+    "owners": ("{pid}", "{pid} --by=block --min=100K", "{pid} --by=array", "{c} --by=global"),
+    "threads": ("{pid}",),
+    "tasks": ("{pid}", "{pid} --retained"),
+    "duplicates": ("{pid} --holders",),
+    "snapshot": ("{pid} {new}.heap",),
+    "diff": ("{look} {pid}",),
+    "report": ("{pid} -o {new}.html", "{log} -o {new}.html", "{look} -o {new}.html"),
+    "growth": ("{pid} --duration=10ms",),
+    "catch": ("{pid} malloc --duration=10ms",),
+    "record": ("{pid} --duration=20ms -o {new}.csv", "{pid} --duration=20ms -o -"),
+    "plot": ("{series} -o {new}.svg", "{series} -o {new}.html"),
+    "top": ("{pid} {c} --count=1",),
+    "ps": ("--top=all", "--heap --filter=x"),
+    "processes": ("{pid} {c}",),
+    "watch": ("{pid} --rss=1K --count=1 --heap --output={folder}",),
+    "trace": ("-o {new}.log -- {program} x exit",),
+    "replay": ("{log}",),
+    "stacks": ("{log}", "{log} --format=folded", "{log} --format=svg", "{log} --format=speedscope"),
+    "stats FILE": ("{log}",),
+    "export": ("{pid} -o {new} --format=csv --tables=types,mappings,threads", "{pid} -o {new}.heapsnapshot"
+               " --format=heapsnapshot"),
+    "sql": ("{pid} 'from types' --csv --top=all", "{pid} 'select * from threads'", "{pid} 'from findings'"),
+    "shell": (),
+    "doctor": ("{pid}",),
+    "check": ("{pid}",),
+    "check-advice": ("{pid}",),
+    "info": ("{pid}",),
+}  # fmt: skip
+ASKED = [(noun, line) for noun, lines in LINES.items() for line in lines]
+IDS = [f"{noun or 'heap'} {line}" for noun, line in ASKED]
+# Its rows begin with what the query says, and CSV with what a cell says.
+BEGIN_WITH_NAMES = ("sql", "record", "stacks")
+# Texts of ours, by which some renderers look up others; with one that they may be.
+OURS = {
+    "Setting.how": "set", "Setting.about": "tops", "Setting.name": "NAME", "Setting.by": "NAME", "Other.name": "NAME",
+    "Other.whose": "malloc's", "Check.state": "ok", "Check.id": "mem", "Fact.fact": "glibc", "Group.name": "main arena",
+    "Operation.id": "brk", "Line.name": "stacks", "Extent.figure": "rss", "Sums.allocator": "glibc",
+    "Sums.emptied": "would go", "TableFile.name": "types", "Caught.function": "malloc", "GrowingBuffers.origin": "set",
+    "LargeChunks.origin": "set", "MainTop.origin": "set", "ThreadTops.origin": "set", "Mapped.kind": "shared-memory",
+    "RuntimeMemory.kind": "go", "StatsRow.arena": "total",
+}  # fmt: skip
+STYLES = (
+    Style(),
+    Style(width=60, bold=True, rss=1 << 26),
+    Style(width=20),
+    Style(True, 200, True, 1 << 26, ascii=True),
+)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Targets:
+    """What lines are asked about: a Python program with such names, a C program with such a path, and their files."""
+
+    def __init__(self, folder: Path, pid: int, c_pid: int, pointer: str) -> None:
+        self.folder, self.pid, self.c, self.pointer = folder, pid, c_pid, pointer
+        self._count = itertools.count()
+
+    @property
+    def new(self) -> str:
+        """Return a path that nothing has."""
+        return str(self.folder / f"new-{next(self._count)}")
+
+    @cached_property
+    def log(self) -> str:
+        """Return a log with stacks of the Python program."""
+        log = self.new + ".log"
+        done = gdbheap("trace", "-o", log, "--stacks=64K", "--", *evil_program(self.folder), "exit")
+        assert done.returncode == 0, done.stderr
+        return log
+
+    @cached_property
+    def look(self) -> str:
+        """Return a snapshot of the Python program."""
+        assert gdbheap("snapshot", str(self.pid), path := self.new + ".heap", "--blocks").returncode == 0
+        return path
+
+    @cached_property
+    def series(self) -> str:
+        """Return a recording of both programs."""
+        done = gdbheap("record", str(self.pid), str(self.c), "--duration=30ms", "-o", path := self.new + ".csv")
+        assert done.returncode == 0, done.stderr
+        return path
+
+    @cached_property
+    def types(self) -> list[dict[str, Any]]:
+        """Return the types that the Python program made."""
+        done = gdbheap("pyobjects", str(self.pid), "--top=all", "--json")
+        return [row for row in json.loads(done.stdout)["types"] if row["count"] in (40, 41)]
+
+    @property
+    def type(self) -> str:
+        """Return a type's name."""
+        return str(self.types[0]["type"])
+
+    @cached_property
+    def address(self) -> str:
+        """Return the address of an object of such a type."""
+        done = gdbheap("pyobjects", str(self.pid), "--list", "--top=all", "--json")
+        rows = json.loads(done.stdout)["objects"]
+        return next(f"{row['address']:#x}" for row in rows if f"\n{FORGED}" in row["type"])
+
+    @property
+    def program(self) -> str:
+        """Return the path of the C program."""
+        return str(evil_c_program(self.folder))
+
+    def words(self, line: str) -> list[str]:
+        """Return the words of a line of LINES."""
+        return [word.format_map(_Found(self)) for word in shlex.split(line)]
+
+
+class _Found(dict[str, str]):
+    """The fields of Targets, which are made when they are asked for."""
+
+    def __init__(self, targets: Targets) -> None:
+        super().__init__()
+        self._targets = targets
+
+    def __missing__(self, name: str) -> str:
+        return str(getattr(self._targets, name))
+
+
+def evil_program(folder: Path) -> list[str]:
+    """Return the command of the Python program."""
+    (folder / "files").mkdir(exist_ok=True)
+    kind = interpreters()[0].kind if interpreters() else "stripped"
+    assert interpreter_of(kind)
+    return python_program(kind, "evil_names", json.dumps(NAMES), folder / "files")
+
+
+def evil_c_program(folder: Path) -> Path:
+    """Return the C program at a path that means harm."""
+    above = folder / f"\n{FORGED}\x1b]52;c;ZXZp\x07\u202e"
+    path = above / f"\n{FORGED}\x1b[31m\x9b\u2028"
+    if not path.exists():
+        above.mkdir()
+        path.write_bytes(build("evil_names").read_bytes())
+        path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
+    """Yield both programs while they rest."""
+    folder = tmp_path_factory.mktemp("targets")
+    c_command = [str(evil_c_program(folder)), "\x1b[31m\nFindings: "]
+    with running(evil_program(folder), folder) as program, running(c_command, folder) as other:
+        yield Targets(folder, program.pid, other.pid, other.stderr.split()[0])
+
+
+def test_every_command_is_asked() -> None:
+    """A new command needs a line."""
+    assert list(LINES) == list(COMMANDS)
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize(("noun", "line"), ASKED, ids=IDS)
+def test_shell(targets: Targets, noun: str, line: str) -> None:
+    """Each command answers, and neither stream has a control, a hidden character, or a line of a name's."""
+    done = gdbheap(*filter(None, [noun.split()[0] if noun else ""]), *targets.words(line))
+    assert done.returncode in (0, 1, 5), done.stderr
+    assert not harm(done.stdout, noun not in BEGIN_WITH_NAMES), done.stdout[:3000]
+    assert not harm(done.stderr), done.stderr[:3000]
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize(("noun", "line"), ASKED, ids=IDS)
+def test_json(targets: Targets, noun: str, line: str) -> None:
+    """Each document is lines of printable ASCII that can be read."""
+    if {"--csv", "-o -"} & {*line.split(), line[-4:]} or "--format=" in line and noun == "stacks":
+        pytest.skip("prints something else")
+    done = gdbheap(*filter(None, [noun.split()[0] if noun else ""]), *targets.words(line), "--json")
+    lines = done.stdout.splitlines()
+    assert done.returncode in (0, 1, 5) and lines, done.stderr
+    assert all(line.isascii() and line.isprintable() and json.loads(line) for line in lines)
+
+
+@needs_gdb
+def test_gdb(targets: Targets, rng: random.Random, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """gdb writes the same, and the values of functions are as printable."""
+    asked = [f"heap {noun} {line.replace('{pid}', '')}" for noun, line in ASKED
+             if noun not in SHELL_ONLY and line.startswith("{pid}") and COMMANDS[noun].needs not in (FOLLOWED, CALLED)
+             and "{type}" not in line and "{new}" not in line and noun != "stats"]  # fmt: skip
+    lines = [" ".join(targets.words(line)) for line in rng.sample(asked, 3)]
+    type_text = 'printf "%s\\n", $heap_type({address})'.replace("{address}", targets.address)
+    done = batch(["-p", str(targets.pid)], [*lines, type_text], home(tmp_path_factory.mktemp("home")))
+    assert done.returncode in (0, 1), done.stderr
+    shown = "\n".join(line for line in done.stdout.split("\n") if not line.startswith("[New LWP"))
+    assert not harm(shown), shown[:3000]
+    assert not harm("\n".join(own_lines(done))), done.stderr[:3000]
+
+
+class Evil:
+    """Replaces texts by names that mean harm, one after the other."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._names = itertools.cycle(rng.sample(NAMES, len(NAMES)))
+
+    def name(self) -> str:
+        """Return the next name."""
+        return next(self._names)
+
+    def replaced(self, value: Any, where: str = "") -> Any:
+        """Return a value with other texts in it, but for OURS and keys that stand for names of ours."""
+        if isinstance(value, str):
+            return value if where in OURS else self.name()
+        if dataclasses.is_dataclass(value):
+            kind = type(value)
+            made = object.__new__(kind)
+            vars(made).update({key: self.replaced(one, f"{kind.__name__}.{key}") for key, one in vars(value).items()})
+            return made
+        if isinstance(value, tuple) and hasattr(value, "_make"):
+            return value._make(self.replaced(one, where) for one in value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.replaced(one, where) for one in value)
+        if isinstance(value, dict):
+            return {key: self.replaced(one, where) for key, one in value.items()}
+        assert value is None or isinstance(value, (int, float, bytes, range)), f"{where} is a {type(value).__name__}"
+        return value
+
+    def made(self, hint: Any, where: str = "") -> Any:
+        """Return a value of a type that nothing but its annotations describe."""
+        origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
+        if dataclasses.is_dataclass(origin) and isinstance(origin, type):
+            hints = _hints(origin)
+            return origin(**{key: self.made(one, f"{origin.__name__}.{key}") for key, one in hints.items()})
+        if origin is Any or parts[:1] == [Finding]:
+            return [] if parts else self.name()
+        if origin is tuple and parts[-1] is not ...:
+            return tuple(self.made(part, where) for part in parts)
+        if origin in (list, tuple):
+            return origin(self.made(parts[0], where) for _ in range(3))
+        if origin is dict:
+            return {self.name(): self.made(parts[1], where) for _ in range(3)}
+        if parts:
+            return self.made(next(part for part in parts if part is not type(None)), where)
+        if origin is str:
+            return OURS.get(where) or self.name()
+        return {int: 7, float: 1.5, bool: True}[origin]
+
+
+def presented(result: Result, style: Style, json: bool = False) -> str:
+    """Return a report as it is written."""
+    options = dataclasses.replace(result.options, json=json)
+    return terminal_text(present(dataclasses.replace(result, options=options), style), "utf-8")
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize(("noun", "line"), ASKED, ids=IDS)
+def test_rendered(targets: Targets, rng: random.Random, noun: str, line: str) -> None:
+    """A real answer with such a name in the place of each of its texts: in every style, and in JSON."""
+    command = COMMANDS[noun]
+    if command.needs in (FOLLOWED, CALLED, STARTED, SESSION) or noun in ("watch", "top", "stats"):
+        pytest.skip("has no answer that can be asked for here: others try its records")
+    result = subjects.answer(command, targets.words(line))
+    for style in STYLES:
+        evil = Evil(rng)
+        answer, whole = evil.replaced(result.answer), evil.replaced(result.whole)
+        info = dataclasses.replace(result.info, warnings=list(NAMES))
+        changed = dataclasses.replace(result, answer=answer, whole=whole, info=info)
+        if noun not in BEGIN_WITH_NAMES:
+            found = harm(presented(changed, style))
+            assert not found, found[:3]
+        document = presented(changed, style, json=True)
+        assert document.isascii() and document.isprintable() and json.loads(document)
+
+
+RECORDS: tuple[tuple[str, Any, dict[str, Any]], ...] = (
+    ("growth", Growth, {"end": "asked", "operations": []}),
+    ("catch", Catch, {}),
+    ("top", Table, {}),
+    ("contexts", Contexts, {}),
+    ("stats", Stats, {}),
+    ("trace", Traced, {}),
+)
+
+
+@pytest.mark.parametrize(("noun", "kind", "fixed"), RECORDS, ids=[noun for noun, *_rest in RECORDS])
+def test_records(rng: random.Random, noun: str, kind: Any, fixed: dict[str, Any]) -> None:
+    """Answers that cannot be asked for here, made from what their records say of themselves."""
+    command, evil = COMMANDS[noun], Evil(rng)
+    for style in STYLES:
+        answer = dataclasses.replace(evil.made(kind), **fixed)
+        options = parse(command, ["malloc"] if noun == "catch" else [])[0]
+        result = Result(command, options, TargetInfo({}, list(NAMES), [], False, None), answer, answer)
+        found = harm(presented(result, style))
+        assert not found, found[:3]
+
+
+@pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
+def test_findings(rng: random.Random, kind: Any) -> None:
+    """Each finding's text and advice, in the report of ``heap``."""
+    evil = Evil(rng)
+    for style in STYLES:
+        finding = Finding(evil.name(), 1 << 30, evil.made(kind), [], {})
+        answer = dataclasses.replace(evil.made(Ledger), findings=[finding])
+        result = Result(COMMANDS[""], Common(), TargetInfo({}, [], [], False, None), answer, answer)
+        found = harm(presented(result, style))
+        assert not found, found[:3]
+
+
+def test_watch_events(rng: random.Random) -> None:
+    """Each event is one line."""
+    evil = Evil(rng)
+    for kind in ("began", "ended", "killed", "unseen", "missed", "serving", "acted"):
+        event = dataclasses.replace(evil.made(Event), event=kind, files={"core": evil.name()}, time=1.0)
+        line = terminal_text(event_text(event, Style()), "utf-8")
+        assert "\n" not in line and not harm(line), line
+
+
+def test_watch_names_files(targets: Targets, tmp_path: Path) -> None:
+    """A program's name becomes a part of a file's name that leads nowhere else."""
+    done = gdbheap("watch", str(targets.c), "--rss=1K", "--count=1", f"--output={tmp_path}")
+    assert done.returncode == 0 and not harm(done.stderr), done.stderr
+    (found,) = tmp_path.iterdir()
+    assert found.name.isascii() and found.name.isprintable() and f"-{targets.c}-" in found.name
+
+
+def evil_stacks(rng: random.Random) -> list[tuple[list[StackFrame], int, int]]:
+    """Return stacks of frames with such names."""
+    evil = Evil(rng)
+    frames = [StackFrame(evil.name(), evil.name(), 7, rng.choice(("python", "native"))) for _ in NAMES]
+    return [(frames[:place], 100 * place, place) for place in range(1, len(frames))]
+
+
+def test_folded(rng: random.Random) -> None:
+    """A line a stack, a frame between two semicolons."""
+    stacks = evil_stacks(rng)
+    lines = folded(stacks).splitlines()
+    assert not harm("\n".join(lines), plain_lines=False)
+    assert len(lines) == len(stacks) and all(line.rpartition(" ")[2].isdecimal() for line in lines)
+    assert sorted(line.count(";") for line in lines) == list(range(len(stacks)))
+
+
+def test_speedscope(rng: random.Random) -> None:
+    """Printable ASCII."""
+    text = speedscope(evil_stacks(rng), "title").rstrip("\n")
+    assert text.isascii() and text.isprintable()
+    assert len(json.loads(text)["shared"]["frames"]) == len(NAMES) - 1
+
+
+def test_flame_graph(rng: random.Random) -> None:
+    """An XML document without a control."""
+    text = flame_graph(evil_stacks(rng), NAMES[0])
+    assert not harm(text, plain_lines=False)
+    assert ElementTree.fromstring(text).tag == f"{SVG}svg"
+
+
+def test_pprof(rng: random.Random) -> None:
+    """Its strings have no control."""
+    data = gzip.decompress(pprof_of_tree(evil_stacks(rng)))
+    assert b"Findings" in data and not any(
+        bad in data for bad in (b"\x1b]", b"\n" + FORGED.encode(), "\u202e".encode())
+    )
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize(
+    "line", ["map {c} --svg", "map {pid} --svg", "report {pid} -o", "report {c} -o", "report {log} -o"]
+)
+def test_files(targets: Targets, line: str) -> None:
+    """Pages and pictures of the programs are whole, and have no control."""
+    path = Path(f"{targets.new}.{'svg' if line.startswith('map') else 'html'}")
+    done = gdbheap(*targets.words(line), str(path))
+    assert done.returncode == 0, done.stderr
+    text = path.read_text(encoding="utf-8")
+    assert not harm(text.replace("\t", " "), plain_lines=False)
+    assert path.suffix == ".html" or ElementTree.fromstring(text).tag == f"{SVG}svg"
+
+
+def test_plot_of_a_formula(targets: Targets, tmp_path: Path) -> None:
+    """What stands between dollar signs in a program's name is no formula: a wrong one would end the command."""
+    pytest.importorskip("matplotlib")
+    series = tmp_path / "series.csv"
+    series.write_text(Path(targets.series).read_text().replace("python", r"$x^$ \\frac"))
+    done = gdbheap("plot", str(series), "-o", str(tmp_path / "plot.svg"))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:30])
+def test_printable(name: str) -> None:
+    """A name is on one line, the same the second time, and can be told from others."""
+    shown = printable(name)
+    assert not harm(f"({shown}") and "\n" not in shown and printable(shown) == shown
+    assert shown.replace("\\", "") or not name
+    assert one_line(name) == one_line(one_line(name)) and not harm(f"({one_line(name)}")
+
+
+def test_what_stays() -> None:
+    """Letters of all scripts, and marks on them as people write them."""
+    for text in ("größe", "日本語", "e\u0301", "שָׁלוֹם", "ภาษาไทย", "/tmp/a b", "dict[str, int]", "\\x1b", "🦀"):
+        assert printable(text) == text
+
+
+def test_random_texts(rng: random.Random) -> None:
+    """Whatever it is, no harm is left; printable text stays as it is."""
+    for _ in range(300):
+        text = "".join(chr(rng.randrange(0x110000 if rng.random() < 0.5 else 0x300)) for _ in range(20))
+        assert not harm(f"({printable(text)}"), ascii(text)
+
+
+def test_last_filter(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is written, lines stay lines, and only our own styles are a terminal's."""
+    ours = [*COLOURS.values(), *(look.colour for look in LOOKS.values()), "\x1b[0m", "\x1b[1m"]
+    text = "".join(f"{style}a" for style in ours if style)
+    assert terminal_text(text, "utf-8") == text
+    for name in NAMES:
+        shown = terminal_text(f"{text}\n({name}\n", "utf-8")
+        assert not harm(shown, plain_lines=False) and shown.startswith(f"{text}\n(")
+        streams.write(name)
+        streams.complain(name)
+    written = capsys.readouterr()
+    assert not harm(written.out, plain_lines=False) and not harm(written.err)
+    assert len(written.err.splitlines()) == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    "name", ["\x1b[", "\x1b", "\x1b]0;x\x07", "\x1b[1;31", "\x1b[38;5;1m", "\x1b[1A", "\x1b[1m\x1b[A"]
+)
+def test_styles_are_whole(name: str) -> None:
+    """A sequence that only begins as one of ours is none."""
+    assert not harm(terminal_text(name, "utf-8"))
+
+
+def test_json_text() -> None:
+    """It says the same, in printable ASCII."""
+    text = json_text({name: list(NAMES) for name in NAMES})
+    assert text.isascii() and text.isprintable() and json.loads(text) == {name: list(NAMES) for name in NAMES}
+
+
+COMPUTED = ("=1+1", "+1+1", "-1+cmd|'/c'!A0", "@SUM(1)", "\t=1", "\r=1", "\n=1", "  =1", '"=1"', "＝1", "-x")
+
+
+@pytest.mark.parametrize("text", COMPUTED)
+def test_computed_cells(text: str) -> None:
+    """A spreadsheet takes them as text."""
+    assert csv_cell(text, safe=True) == f"'{printable(text)}" and csv_cell(text, safe=False) == printable(text)
+
+
+@pytest.mark.parametrize("value", [-5, -1.5, "-5", "-1.5e3", "+7", "", None, "dict", "a=b", "0x1f", True])
+def test_other_cells(value: object) -> None:
+    """Numbers and other texts are as they are."""
+    assert csv_cell(value, safe=True) == value
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Return the rows of CSV."""
+    return list(csv.reader(io.StringIO(text)))
+
+
+def test_csv_safe_export(targets: Targets, tmp_path: Path) -> None:
+    """The types of the program: one begins with an equals sign."""
+    folder = tmp_path / "tables"
+    done = gdbheap("export", str(targets.pid), "-o", str(folder), "--format=csv", "--tables=types", "--csv-safe")
+    assert done.returncode == 0, done.stderr
+    text = (folder / "types.csv").read_text(encoding="utf-8")
+    assert not harm(text, plain_lines=False)
+    head, *rows = rows_of(text)
+    assert all(len(row) == len(head) for row in rows)
+    cells = {cell for row in rows for cell in row}
+    assert not any(cell.startswith("=") for cell in cells) and any(cell.startswith("'=cmd") for cell in cells)
+
+
+def test_csv_safe_sql(targets: Targets) -> None:
+    """Names of columns, too; numbers stay."""
+    pytest.importorskip("duckdb")
+    query = """select type as "=1", '-1+1' as b, -5 as c, E'a\\n=1' as d from types where type like '=cmd%'"""
+    done = gdbheap("sql", str(targets.pid), query, "--csv", "--csv-safe")
+    assert done.returncode == 0, done.stderr
+    head, row = rows_of(done.stdout)
+    assert head[0] == "'=1" and row[0].startswith("'=cmd") and row[1:] == ["'-1+1", "-5", "a\\n=1"]
+
+
+def test_csv_safe_record(targets: Targets, tmp_path: Path) -> None:
+    """A recording can be read as without."""
+    path = tmp_path / "series.csv"
+    done = gdbheap("record", str(targets.c), "--duration=20ms", "-o", str(path), "--csv-safe")
+    assert done.returncode == 0, done.stderr
+    assert not [cell for row in rows_of(path.read_text()) for cell in row if cell.startswith(COMPUTED[:4])]
+    assert read(str(path)).samples
+
+
+@pytest.mark.parametrize("words", [["sql", "1", "x"], ["export", "1", "-o", "x"], ["record", "1", "-o", "x.jsonl"]])
+def test_csv_safe_without_csv(words: Sequence[str]) -> None:
+    """It is refused, in a line that says what it is for."""
+    done = gdbheap(*words, "--csv-safe")
+    assert done.returncode == 2 and "--csv-safe is for" in done.stderr
