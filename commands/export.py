@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import SOURCES
-from gdbheap.commands.surface.options import Several, check_contents, one_of, some_of, switch, valued
+from gdbheap.commands.surface.options import Several, Writing, check_contents, one_of, some_of, switch, valued
 from gdbheap.errors import GdbheapError, NoTarget, UsageError
 from gdbheap.tables.declaration import SNAPSHOTS, TABLES
 from gdbheap.tables.partitions import Part, is_url, parse_partition
@@ -27,7 +27,7 @@ NAMES = [table.name for table in TABLES]
 
 
 @dataclass
-class Options(Several):
+class Options(Several, Writing):
     """The options of gdbheap export."""
 
     output: str = valued(
@@ -78,10 +78,10 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
             raise UsageError("gdbheap export: heapsnapshot is one file of one target: no --partition, no --tables")
         if not path.endswith(f".{HEAPSNAPSHOT}"):
             raise UsageError("gdbheap export: DevTools open only a file of that name: -o FILE.heapsnapshot")
-        return export_graph(sources[0], path)
+        return export_graph(sources[0], path, options.mode)
     check(path, options.format, options.partition)
     missed: list[str] = []
-    found = export(_gathered(sources, options, missed), path, options.format, options.partition)
+    found = export(_gathered(sources, options, missed), path, options.format, options.partition, options.mode)
     return dataclasses.replace(found, left_out=missed)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROGRAMS
-from gdbheap.commands.surface.options import Several, some_time, switch, valued
+from gdbheap.commands.surface.options import Several, Writing, some_time, switch, valued
+from gdbheap.commands.surface.progress import tell_folder
 from gdbheap.errors import UsageError
 from gdbheap.history.recording import Plan, Recorded, record
 from gdbheap.history.series import STANDARD_OUTPUT
@@ -19,7 +20,7 @@ LEAST_SECONDS = 0.001
 
 
 @dataclass
-class Options(Several):
+class Options(Several, Writing):
     """The options of gdbheap record."""
 
     file: str = valued(
@@ -47,8 +48,10 @@ def _answer(programs: Programs, options: Options) -> Recorded:
         raise UsageError("gdbheap record: --json and -o - both want standard output")
     if options.every < LEAST_SECONDS:
         raise UsageError("gdbheap record: --every is at least 1ms")
+    if options.snapshot_every is not None and options.file == STANDARD_OUTPUT:
+        tell_folder()
     times = (options.every, options.duration, options.stop, options.max_stop or None, options.snapshot_every)
-    return record(programs, Plan(options.file, *times))
+    return record(programs, Plan(options.file, *times, mode=options.mode))
 
 
 def _render(shown: Shown[Recorded, Options]) -> str:

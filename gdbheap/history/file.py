@@ -13,7 +13,7 @@ from typing import Any
 from gdbheap import _native
 from gdbheap.answers.records import SCHEMA, from_json, to_json
 from gdbheap.errors import UsageError, one_line
-from gdbheap.files import replacing
+from gdbheap.files import PRIVATE, open_to_read, replacing
 from gdbheap.history.blocks import COLUMNS, HOLDERS, OFFSETS, WIDTHS, columns_of
 from gdbheap.history.snapshot import Look, Snapshot
 
@@ -33,13 +33,13 @@ MAX_EXCEPTION_BYTES = 8
 MAX_BLOCKS = 1 << 31
 
 
-def write(path: str, look: Look) -> None:
-    """Raises UsageError where that is not possible."""
+def write(path: str, look: Look, mode: int = PRIVATE) -> None:
+    """Write a snapshot. Raises UsageError where that is not possible."""
     keys = {"format": FORMAT, "schema": SCHEMA, **to_json(look.snapshot)}
     text = json.dumps(keys, default=to_json, separators=(",", ":"))
     with (
-        replacing(path) as beside,
-        zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive,
+        replacing(path, mode) as stream,
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive,
     ):
         archive.writestr(ENTRY, text)
         for name in _columns_in(look.snapshot):
@@ -58,9 +58,9 @@ def _columns_in(snapshot: Snapshot) -> tuple[str, ...]:
 def is_snapshot(path: str) -> bool:
     """Whether a file begins as one."""
     try:
-        with open(path, "rb") as stream:
+        with open_to_read(path) as stream:
             return stream.read(len(MAGIC)) == MAGIC
-    except (OSError, ValueError):
+    except (OSError, ValueError, UsageError):
         return False
 
 
@@ -110,7 +110,7 @@ def _document(path: str) -> dict[str, Any]:
 def _entry(path: str, name: str, most: int) -> bytes:
     """An entry of at most that many bytes, whatever it claims."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_to_read(path) as file, zipfile.ZipFile(file) as archive:
             if name in OPTIONAL and name not in archive.namelist():
                 return b""
             entry = archive.getinfo(name)

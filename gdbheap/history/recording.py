@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gdbheap import __version__
 from gdbheap.errors import GdbheapError, NoTarget
-from gdbheap.files import check_writable
+from gdbheap.files import PRIVATE, check_writable
 from gdbheap.heap import Heap
 from gdbheap.history import file
 from gdbheap.history.sample import Event, Sample, Series
@@ -35,7 +35,8 @@ LEAST_LOOK_SECONDS = 0.1
 @dataclass(frozen=True)
 class Plan:
     """What is wanted: the file, seconds between samples, for how long (None: until it ends, or Ctrl-C), whether
-    processes are stopped for each sample and for how long at most, and seconds between snapshots (None: none)."""
+    processes are stopped for each sample and for how long at most, seconds between snapshots (None: none), and the
+    ``mode`` of all files."""
 
     path: str
     every: float
@@ -43,6 +44,7 @@ class Plan:
     stop: bool = False
     limit: float | None = None
     snapshot_every: float | None = None
+    mode: int = PRIVATE
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Recording:
             self.started = self.programs.start()
         out: SeriesFile | None = None
         try:
-            out = SeriesFile(self.plan.path, self._header())
+            out = SeriesFile(self.plan.path, self._header(), self.plan.mode)
             reason = self._rounds(out)
             return self._recorded(out, reason)
         except GdbheapError:
@@ -201,7 +203,7 @@ class Recording:
                 heap = Heap(process)
                 heap.disclosure.contents = False
                 look = take(heap)
-            file.write(path, look)
+            file.write(path, look, self.plan.mode)
         except GdbheapError as error:
             self.sampler.failed = True
             return self.sampler.event("failed", pid, reason=str(error))

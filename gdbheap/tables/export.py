@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from gdbheap.errors import Unsupported, UsageError
-from gdbheap.files import check_folder, check_writable, not_written, replacing, replacing_folder
+from gdbheap.files import (
+    PRIVATE,
+    check_folder,
+    check_writable,
+    make_folder,
+    not_written,
+    replacing,
+    replacing_folder,
+    temporary_folder,
+    working_folder,
+)
 from gdbheap.tables import files
 from gdbheap.tables.arrow import pyarrow
 from gdbheap.tables.declaration import SNAPSHOTS
@@ -58,53 +68,60 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
         raise UsageError("gdbheap export: --partition is for parquet and csv: a database is one file")
     if not is_url(path) and not parts:
         check_folder(path, files.is_ours)
+    elif not is_url(path) and os.path.isdir(path):
+        make_folder(path)
     elif not is_url(path):
-        above = os.path.dirname(os.path.abspath(path))
-        if not os.access(above, os.W_OK):
-            raise UsageError(f"{path} cannot be written: there is no folder {above} that may be written")
+        check_folder(path, files.is_ours)
 
 
-def export(looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = ()) -> Exported:
-    """Write each look, as it comes. Raises UsageError where that is not possible, Unsupported without a library."""
+def export(
+    looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = (), mode: int = PRIVATE
+) -> Exported:
+    """Write each look, as it comes, into files of ``mode``. Raises UsageError where that is not possible, Unsupported
+    without a library."""
     written, count = [], 0
     for look in looks:
         count += 1
-        written += _in_parts(look, path, form, parts) if parts or is_url(path) else _alone(look, path, form)
+        written += _in_parts(look, path, form, parts, mode) if parts or is_url(path) else _alone(look, path, form, mode)
     return Exported(path, form, count, written)
 
 
-def export_graph(source: Source, path: str) -> Exported:
+def export_graph(source: Source, path: str, mode: int = PRIVATE) -> Exported:
     """Write the graph of references as one file. Raises UsageError where that is not possible, Unsupported for a target
     that has none."""
     check_writable(path)
     found = source.gather((), True).graph
     if found is None:
         raise Unsupported(f"{source.name}: no graph of references is known of it")
-    with replacing(path) as beside, open(beside, "w", encoding="utf-8", errors="replace") as stream:
-        nodes = write_graph(stream, found)
+    with replacing(path, mode) as stream, io.TextIOWrapper(stream, encoding="utf-8", errors="replace") as text:
+        nodes = write_graph(text, found)
     name = os.path.basename(path)
     return Exported(path, "heapsnapshot", 1, [TableFile("graph", nodes, name, os.stat(path).st_size)])
 
 
-def _alone(look: Gathered, path: str, form: str) -> list[TableFile]:
-    with _as_files(path), replacing_folder(path, files.is_ours) as folder:
+def _alone(look: Gathered, path: str, form: str, mode: int) -> list[TableFile]:
+    with _as_files(path), replacing_folder(path, files.is_ours, mode) as folder:
         return _sized(folder, files.write(folder, form, look.let_go()))
 
 
-def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part]) -> list[TableFile]:
+def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], mode: int) -> list[TableFile]:
     values = values_of_parts(parts, look.identity)
-    # Beside their place, so that they need only be renamed; what is hidden is nobody's partition.
-    place = None if is_url(path) else path
-    with _as_files(path):
-        if place is not None:
-            os.makedirs(place, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".gdbheap-", dir=place) as folder:
-            written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values)))
-            # The row of the look comes last: whoever finds it finds the rest.
-            written.sort(key=lambda table: table.name == SNAPSHOTS)
-            places = {_destination(table, values): table for table in written}
-            put(path, {place: os.path.join(folder, table.file) for place, table in places.items()})
+    with _as_files(path), _working_folder(path, mode) as folder:
+        written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values)))
+        # The row of the look comes last: whoever finds it finds the rest.
+        written.sort(key=lambda table: table.name == SNAPSHOTS)
+        places = {_destination(table, values): table for table in written}
+        put(path, {place: os.path.join(folder, table.file) for place, table in places.items()}, mode)
     return [TableFile(table.name, table.rows, place, table.size) for place, table in places.items()]
+
+
+def _working_folder(path: str, mode: int) -> AbstractContextManager[str]:
+    """Return a folder beside the files' place, so that they need only be renamed; what is hidden is nobody's
+    partition."""
+    if is_url(path):
+        return temporary_folder()
+    make_folder(path, mode)
+    return working_folder(path)
 
 
 def _destination(table: TableFile, values: dict[str, str]) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line
-from gdbheap.files import check_writable, write_text
+from gdbheap.files import PRIVATE, check_writable, settle, working_folder, write_text
 from gdbheap.heap import Heap
 from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
@@ -42,7 +42,8 @@ GDB = ("gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "se
 class Actions:
     """``folder``: where files are written; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which; ``run``: a
     command and its arguments; ``run_limit``: seconds until it is ended; ``max_stop``: for how many seconds the process
-    is held at most, by the look and again by the core, None without end; ``document``: what --heap keeps of a heap."""
+    is held at most, by the look and again by the core, None without end; ``document``: what --heap keeps of a heap;
+    ``mode``: of all files."""
 
     folder: str
     snapshot: bool
@@ -53,6 +54,7 @@ class Actions:
     run_limit: float
     max_stop: float | None
     document: Callable[[Heap], str]
+    mode: int = PRIVATE
 
 
 @dataclass
@@ -142,10 +144,10 @@ def _look(
             # Files hold no contents.
             heap.disclosure.contents = False
             if actions.snapshot:
-                write(f"{base}.heap", take(heap, None, actions.blocks))
+                write(f"{base}.heap", take(heap, None, actions.blocks), actions.mode)
                 done.files["snapshot"] = f"{base}.heap"
             if actions.heap:
-                write_text(f"{base}.json", f"{actions.document(heap)}\n")
+                write_text(f"{base}.json", f"{actions.document(heap)}\n", actions.mode)
                 done.files["heap"] = f"{base}.json"
         done.held, done.partial = process.stopped_seconds, heap.partial
     except (Exception, KeyboardInterrupt) as error:
@@ -163,21 +165,20 @@ def _take_in(found: dict[str, Any] | None, is_whole: bool, done: Done) -> None:
 
 
 def _core(actions: Actions, pid: int, path: str, done: Done) -> None:
-    """A core as gdb writes it, if there is room on the disk."""
+    """Have gdb write a core into a folder of ours beside its place, if there is room on the disk."""
     try:
         was_stopped = _is_stopped(pid)
         _check_room(pid, actions.folder)
-        reason = _written_by_gdb(pid, path, actions.max_stop)
+        with working_folder(os.path.dirname(path)) as folder:
+            reason = _written_by_gdb(pid, os.path.join(folder, os.path.basename(path)), actions.max_stop)
+            _let_run(pid, was_stopped)
+            if reason is None:
+                settle(os.path.join(folder, os.path.basename(path)), path, actions.mode)
+                done.files["core"] = path
     except (GdbheapError, OSError) as error:
-        done.errors.append(f"no core was written: {one_line(error)}")
-        return
-    _let_run(pid, was_stopped)
-    if reason is None:
-        done.files["core"] = path
-        return
-    with suppress(OSError):
-        os.unlink(path)
-    done.errors.append(f"no core was written: {reason}")
+        reason = one_line(error)
+    if reason is not None:
+        done.errors.append(f"no core was written: {reason}")
 
 
 def _check_room(pid: int, folder: str) -> None:
