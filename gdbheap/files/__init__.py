@@ -1,7 +1,7 @@
 """Every file that gdbheap writes: one way to write, which neither follows nor replaces what others have planted.
 
 A new file gets a random name beside its place and mode 0600; it is renamed once it is whole. Its folder is held by a
-descriptor from the first check to the rename. docs/files.md has the rules for people.
+descriptor from the first check to the rename. docs/setup.md has the rules for people.
 """
 
 from gdbheap.files.new_file import NewFile, check_writable, replacing, settle, write_bytes, write_text

@@ -161,7 +161,7 @@ class _Walk:
             if not stat.S_ISLNK(status.st_mode):
                 raise NotADirectoryError(20, os.strerror(20))
             self._check_link(name, status)
-            self._take(name, os.readlink("", dir_fd=link))
+            self._take(name, os.readlink("", dir_fd=link), status.st_dev == os.stat("/proc").st_dev)
         finally:
             os.close(link)
 
@@ -177,9 +177,9 @@ class _Walk:
             owner = name_of_user(status.st_uid)
             raise refused(self._path, f"{name} is a link that belongs to {owner}: name the folder that it leads to")
 
-    def _take(self, name: str, target: str) -> None:
-        if not self._leads_to(name, target):
-            # The kernel's own links, such as /proc/PID/root, lead where their text does not: into another tree.
+    def _take(self, name: str, target: str, is_proc: bool) -> None:
+        if (is_proc and target.startswith("/")) or not self._leads_to(name, target):
+            # The kernel's own links, such as /proc/PID/root, lead where their text need not: into another tree.
             self._is_foreign = True
             self._go(os.open(name, STEP, dir_fd=self.number))
             return
