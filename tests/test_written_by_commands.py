@@ -7,7 +7,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from support.attackers import needs_root, place, planted
 from support.programs import GDBHEAP, PATIENCE, Running, c_program, gdbheap, running
 
-from gdbheap.commands.surface.options import Writing
+from gdbheap.commands.surface.options import Writing, file_mode
 from gdbheap.commands.surface.registry import COMMANDS
 
 VICTIM = b"what must not change\n"
@@ -36,43 +35,69 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-def lines_of(target: Running, out: Path) -> list[list[str]]:
-    """Return lines that write all that is written, into `out`; logs and series come before what reads them."""
-    pid, log, series = str(target.pid), str(out / "calls.log"), str(out / "series.csv")
-    trees = [f"--{kind}={out}/{kind}" for kind in ("folded", "svg", "speedscope", "pprof")]
-    return [
-        ["snapshot", pid, str(out / "a.heap"), "--blocks"],
-        ["report", pid, "-o", str(out / "report.html")],
-        ["heap", pid, *trees],
-        ["map", pid, f"--svg={out}/map.svg"],
-        ["export", pid, "-o", str(out / "csv"), "--format=csv"],
-        ["export", pid, "-o", str(out / "sqlite"), "--format=sqlite"],
-        ["export", pid, "-o", str(out / "parts"), "--format=csv", "--partition=host=a,pid"],
-        ["record", pid, "-o", series, "--every=10ms", "--duration=30ms", "--snapshot-every=10ms"],
-        ["trace", "-o", log, "--stacks=all", "--", sys.executable, "-c", "pass"],
-        ["stats", log, f"--svg={out}/stats.svg"],
-        ["stacks", log, f"--svg={out}/stacks.svg"],
-        ["watch", pid, "--rss=1K", "--heap", f"--output={out}", *(["--core"] if shutil.which("gdb") else [])],
+@pytest.fixture(scope="module")
+def given(target: Running, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a snapshot, a series and a log."""
+    found = tmp_path_factory.mktemp("given")
+    lines = [
+        ["snapshot", str(target.pid), f"{found}/given.heap"],
+        ["record", str(target.pid), "-o", f"{found}/given.csv", "--duration=30ms", "--every=10ms"],
+        ["trace", "-o", f"{found}/given.log", "--stacks=all", "--", "/bin/ls", "/"],
     ]
+    for line in lines:
+        done = gdbheap(*line)
+        assert done.returncode == 0, done.stderr
+    return found
 
 
+def line_of(kind: str, target: Running, out: Path) -> list[str]:
+    """Return a line that writes into `out`, where a log of calls lies."""
+    pid, log = str(target.pid), str(out / "given.log")
+    trees = [f"--{tree}={out}/{tree}" for tree in ("folded", "svg", "speedscope", "pprof")]
+    core = ["--core"] if shutil.which("gdb") else []
+    return {
+        "snapshot": ["snapshot", pid, str(out / "a.heap"), "--blocks"],
+        "report": ["report", pid, "-o", str(out / "report.html")],
+        "trees": ["heap", pid, *trees],
+        "map": ["map", pid, f"--svg={out}/map.svg"],
+        "csv": ["export", pid, "-o", str(out / "csv"), "--format=csv"],
+        "sqlite": ["export", pid, "-o", str(out / "sqlite"), "--format=sqlite"],
+        "parts": ["export", pid, "-o", str(out / "parts"), "--format=csv", "--partition=host=a,pid"],
+        "record": ["record", pid, f"-o{out}/b.csv", "--every=10ms", "--duration=30ms", "--snapshot-every=10ms"],
+        "trace": ["trace", "-o", str(out / "calls.log"), "--stacks=all", "--", "/bin/ls", "/"],
+        "stats": ["stats", log, f"--svg={out}/stats.svg"],
+        "stacks": ["stacks", log, f"--svg={out}/stacks.svg"],
+        "film": ["replay", log, f"--frames={out}/film", "--every=20"],
+        "watch": ["watch", pid, "--rss=1K", "--heap", f"--output={out}", *core],
+    }[kind]
+
+
+KINDS = ("snapshot", "report", "trees", "map", "csv", "sqlite", "parts", "record", "trace", "stats", "stacks", "film")
+
+
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("mode", [None, 0o640])
-def test_modes(mode: int | None, target: Running, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [*KINDS, "watch"])
+def test_modes(kind: str, mode: int | None, target: Running, given: Path, tmp_path: Path) -> None:
     """Every file has mode 600, whatever the umask, or the one that was asked for; folders go with them."""
+    out = tmp_path / "out"
+    shutil.copytree(given, out)
+    known = set(out.rglob("*"))
+    line = line_of(kind, target, out)
     before = os.umask(0)
     try:
-        for line in lines_of(target, tmp_path):
-            own = [*line[:1], f"--mode={mode:o}", *line[1:]] if mode else line
-            done = gdbheap(*own)
-            assert done.returncode == 0, (own, done.stderr)
+        done = gdbheap(*line[:1], *([f"--mode={mode:o}"] if mode else []), *line[1:])
     finally:
         os.umask(before)
-    found = {path: stat.S_IMODE(path.lstat().st_mode) for path in tmp_path.rglob("*")}
-    assert {kind for path, kind in found.items() if path.is_file()} == {mode or 0o600}, found
-    assert {kind for path, kind in found.items() if path.is_dir()} == {0o750 if mode else 0o700}, found
-    kinds = {path.suffix for path in found}
-    assert kinds >= {".heap", ".html", ".svg", ".csv", ".sqlite", ".log", ".json"}
-    assert (".core" in kinds) == bool(shutil.which("gdb")) and not [name for name in found if "gdbheap-" in name.name]
+    assert done.returncode == 0, done.stderr
+    found = {path: stat.S_IMODE(path.lstat().st_mode) for path in out.rglob("*") if path not in known}
+    assert found and all(
+        bits == ((0o750 if mode else 0o700) if path.is_dir() else mode or 0o600) for path, bits in found.items()
+    ), found
+    if kind == "watch":
+        assert {path.suffix for path in found} == {".heap", ".json", *([".core"] if shutil.which("gdb") else [])}
+    if kind in ("csv", "sqlite", "parts", "film"):
+        assert any(path.is_dir() for path in found)
 
 
 def test_mode_is_everywhere() -> None:
@@ -80,7 +105,9 @@ def test_mode_is_everywhere() -> None:
     has = {noun for noun, command in COMMANDS.items() if issubclass(command.options, Writing)}
     assert has == {noun for noun, command in COMMANDS.items() if command.writes}
     for text in ("777", "400", "060", "abc", "8", "1600", "0o600", ""):
-        assert gdbheap("snapshot", "1", "/nowhere", f"--mode={text}").returncode == 2
+        with pytest.raises(ValueError, match="no mode of a file"):
+            file_mode(text)
+    assert [file_mode(text) for text in ("600", "0644", "660")] == [0o600, 0o644, 0o660]
 
 
 @needs_root
@@ -93,22 +120,20 @@ def test_told_where(target: Running, tmp_path: Path) -> None:
 
 
 @needs_root
-def test_planted_for_commands(target: Running, shared: Path) -> None:
-    """Commands do as the parts that they are made of: one line, status 2, before the process is stopped."""
-    pid, victim = str(target.pid), shared / "victim"
-    for number, line in enumerate(lines_of(target, shared)):
-        if line[0] in ("watch", "stats", "stacks"):
-            continue
-        outs = [word for word in line if str(shared) in word]
-        paths = {word.partition("=")[2] if word.startswith("--") else word for word in outs}
-        for path in paths:
-            planted(lambda path=path: os.symlink(victim, path))  # type: ignore[misc]
-        done = gdbheap(*line)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1 and not done.stdout, (number, line, done.stderr)
-        for path in paths:
-            assert os.path.islink(path)
-            os.unlink(path)
-    assert victim.read_bytes() == VICTIM and os.listdir(shared) == ["victim"] and pid
+@pytest.mark.cases(3)
+@pytest.mark.parametrize("kind", KINDS)
+def test_planted_for_commands(kind: str, target: Running, given: Path, shared: Path) -> None:
+    """A planted link is refused with one line and status 2, and nothing changes where it leads."""
+    shutil.copy(given / "given.log", shared)
+    victim, line = shared / "victim", line_of(kind, target, shared)
+    known = set(os.listdir(shared))
+    named = [word[word.index(str(shared)) :] for word in line if str(shared) in word]
+    paths = [path for path in named if not path.endswith("given.log")]
+    planted(lambda: [os.symlink(victim, path) for path in paths])
+    done = gdbheap(*line)
+    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "") and "link" in done.stderr, done.stderr
+    assert all(os.path.islink(path) for path in paths) and victim.read_bytes() == VICTIM
+    assert set(os.listdir(shared)) == known | {os.path.basename(path) for path in paths}
 
 
 MAKING = "open,openat,openat2,creat,rename,renameat,renameat2,link,linkat,symlink,symlinkat,mkdir,mkdirat,truncate"
@@ -132,28 +157,13 @@ def line_for(noun: str, target: Running, out: Path) -> list[str] | None:
         "plot": [f"{out}/given.csv", "-o", f"{out}/p.svg"],
         "record": [pid, "-o", f"{out}/b.csv", "--duration=20ms", "--every=10ms"], "trim": [pid],
         "trace": ["-o", f"{out}/b.log", "--", "/bin/true"],
-        "watch": [pid, "--rss=1K", "--heap", "--core", f"--output={out}"],
+        "watch": [pid, "--rss=1K", "--heap", "--core", "--max-stop=90", f"--output={out}"],
         "growth": [pid, "--duration=0.2"], "catch": [pid, "malloc", "--size=1", "--duration=0.2"],
         "top": [pid, "--count=1"], "ps": [], "doctor": [pid], "processes": [pid], "shell": [pid],
-        "stacks": [f"{out}/given.log", *trees], "replay": [f"{out}/given.log", f"--frames={out}/film", "--every=5"],
+        "stacks": [f"{out}/given.log", *trees], "replay": [f"{out}/given.log"],
         "chunks": [pid, "--svg=" + f"{out}/c.svg"],
     }  # fmt: skip
     return [*noun.split(), *known.get(noun, [pid])]
-
-
-@pytest.fixture(scope="module")
-def given(target: Running, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a snapshot, a series and a log."""
-    found = tmp_path_factory.mktemp("given")
-    lines = [
-        ["snapshot", str(target.pid), f"{found}/given.heap"],
-        ["record", str(target.pid), "-o", f"{found}/given.csv", "--duration=30ms", "--every=10ms"],
-        ["trace", "-o", f"{found}/given.log", "--stacks=all", "--", "/bin/true"],
-    ]
-    for line in lines:
-        done = gdbheap(*line)
-        assert done.returncode == 0, done.stderr
-    return found
 
 
 @pytest.mark.cases(2)
@@ -193,6 +203,8 @@ def test_system_calls(noun: str, target: Running, given: Path, tmp_path: Path) -
     allowed = (str(out), str(home), str(temporary))
     wrong = [path for path in made if not path.startswith(allowed) and not ELSEWHERE.match(path)]
     assert not wrong, (line, wrong)
+    if noun in ("snapshot", "map", "report", "record", "trace", "export", "watch", "owners"):
+        assert done.returncode == 0 and [path for path in made if path.startswith(str(out))], done.stderr
     assert os.listdir(standing) == [] and not list(temporary.iterdir())
 
 
