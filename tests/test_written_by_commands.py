@@ -144,7 +144,7 @@ ELSEWHERE = re.compile(r"/proc/|/dev/(null|tty|pts/|ptmx|shm/)|.*/__pycache__(/|
 
 
 def line_for(noun: str, target: Running, out: Path) -> list[str] | None:
-    """Return a line that tries a command, and has it write what it can."""
+    """Return a line that tries a command, and has it write what it can (no core: gdb attaches to nothing under strace)."""
     pid, address = str(target.pid), None
     heap = [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if line.endswith("[heap]")]
     address = "0x" + heap[0].split("-")[0] if heap else "0x1000"
@@ -157,7 +157,7 @@ def line_for(noun: str, target: Running, out: Path) -> list[str] | None:
         "plot": [f"{out}/given.csv", "-o", f"{out}/p.svg"],
         "record": [pid, "-o", f"{out}/b.csv", "--duration=20ms", "--every=10ms"], "trim": [pid],
         "trace": ["-o", f"{out}/b.log", "--", "/bin/true"],
-        "watch": [pid, "--rss=1K", "--heap", "--core", "--max-stop=90", f"--output={out}"],
+        "watch": [pid, "--rss=1K", "--heap", f"--output={out}"],
         "growth": [pid, "--duration=0.2"], "catch": [pid, "malloc", "--size=1", "--duration=0.2"],
         "top": [pid, "--count=1"], "ps": [], "doctor": [pid], "processes": [pid], "shell": [pid],
         "stacks": [f"{out}/given.log", *trees], "replay": [f"{out}/given.log"],
