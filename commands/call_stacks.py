@@ -118,4 +118,5 @@ COMMAND = Command(
     sorts={"bytes": lambda stack: stack.bytes, "allocated": lambda stack: stack.allocated_bytes},
     top=10,
     listed="stacks",
+    writes=True,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import LOG
-from gdbheap.commands.surface.options import Common, number_or_all, process_of_log, valued
+from gdbheap.commands.surface.options import Writing, number_or_all, process_of_log, valued
 from gdbheap.commands.surface.progress import shown
 from gdbheap.files import check_writable, write_text
 from gdbheap.report.call_stats import render
@@ -21,7 +21,7 @@ __all__ = ["COMMAND"]
 
 
 @dataclass
-class Options(Common):
+class Options(Writing):
     """The options of gdbheap stats FILE."""
 
     process: int | None = process_of_log()
@@ -48,7 +48,7 @@ def _answer(path: str, options: Options) -> CallStats:
     if options.growth is not None:
         answer = replace(answer, growth=_growth(os.path.expanduser(path), answer.pid, options.growth or None))
     if options.svg is not None:
-        write_text(options.svg, picture(answer))
+        write_text(options.svg, picture(answer), options.mode)
     return answer
 
 

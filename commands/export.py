@@ -12,6 +12,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import SOURCES
 from gdbheap.commands.surface.options import (
     Several,
+    Writing,
     check_contents,
     check_csv_safe,
     csv_safe,
@@ -36,7 +37,7 @@ NAMES = [table.name for table in TABLES]
 
 
 @dataclass
-class Options(Several):
+class Options(Several, Writing):
     """The options of gdbheap export."""
 
     output: str = valued(
@@ -69,7 +70,7 @@ class Options(Several):
 
 def _answer(sources: Sequence[Source], options: Options) -> Exported:
     # Imported where it is needed: a command's start is mostly imports.
-    from gdbheap.tables.export import check, export, export_graph
+    from gdbheap.tables.export import Terms, check, export, export_graph
 
     path = options.output if is_url(options.output) else os.path.expanduser(options.output)
     if not path:
@@ -89,11 +90,11 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
             raise UsageError("gdbheap export: heapsnapshot is one file of one target: no --partition, no --tables")
         if not path.endswith(f".{HEAPSNAPSHOT}"):
             raise UsageError("gdbheap export: DevTools open only a file of that name: -o FILE.heapsnapshot")
-        return export_graph(sources[0], path)
+        return export_graph(sources[0], path, options.mode)
     check(path, options.format, options.partition)
     missed: list[str] = []
     looks = _gathered(sources, options, missed)
-    found = export(looks, path, options.format, options.partition, options.csv_safe)
+    found = export(looks, path, options.format, options.partition, Terms(options.mode, options.csv_safe))
     return dataclasses.replace(found, left_out=missed)
 
 

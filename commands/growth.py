@@ -102,4 +102,5 @@ COMMAND = Command(
     listed="stacks",
     sorts={"bytes": lambda row: row.bytes, "calls": lambda row: row.calls},
     top=5,
+    writes=True,
 )

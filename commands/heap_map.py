@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gdbheap.answers import heap_map
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, valued
+from gdbheap.commands.surface.options import Writing, valued
 from gdbheap.errors import one_line
 from gdbheap.files import write_text
 from gdbheap.heap import Heap
@@ -21,7 +21,7 @@ CELLS_OF_PICTURE = 8000
 
 
 @dataclass
-class Options(Common):
+class Options(Writing):
     """The options of heap map."""
 
     svg: str | None = valued(
@@ -36,7 +36,7 @@ def _answer(heap: Heap, options: Options) -> heap_map.HeapMap:
     if options.svg is None:
         return heap_map.heap_map(heap, options.cell)
     answer = heap_map.heap_map(heap, options.cell, CELLS_OF_PICTURE)
-    write_text(options.svg, picture(answer, _title(heap)))
+    write_text(options.svg, picture(answer, _title(heap)), options.mode)
     return answer
 
 

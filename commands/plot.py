@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import FILES
-from gdbheap.commands.surface.options import Common, valued
+from gdbheap.commands.surface.options import Writing, valued
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.history.curves import Plotted, curves_of, extents_of, largest
@@ -20,7 +20,7 @@ __all__ = ["COMMAND"]
 
 
 @dataclass
-class Options(Common):
+class Options(Writing):
     """The options of gdbheap plot."""
 
     file: str = valued("-o", "FILE", "where to write it: .svg, .png or .html", "", str, needed=True)
@@ -40,7 +40,7 @@ def _answer(files: tuple[str, ...], options: Options) -> Plotted:
     cut = [file for file, found in series.items() if found.cut]
     answer = Plotted(options.file, 0, extents, len(processes) - len(drawn), cut)
     data = picture(drawn, "png" if form == "png" else "svg")
-    write_bytes(options.file, data if form != "html" else page(data, extents, notes_of(answer)))
+    write_bytes(options.file, data if form != "html" else page(data, extents, notes_of(answer)), options.mode)
     return Plotted(options.file, os.stat(options.file).st_size, extents, answer.not_drawn, cut)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROGRAMS
-from gdbheap.commands.surface.options import Several, check_csv_safe, csv_safe, some_time, switch, valued
+from gdbheap.commands.surface.options import Several, Writing, check_csv_safe, csv_safe, some_time, switch, valued
+from gdbheap.commands.surface.progress import tell_folder
 from gdbheap.errors import UsageError
 from gdbheap.history.recording import Plan, Recorded, record
 from gdbheap.history.series import CSV, STANDARD_OUTPUT, form_of
@@ -19,7 +20,7 @@ LEAST_SECONDS = 0.001
 
 
 @dataclass
-class Options(Several):
+class Options(Several, Writing):
     """The options of gdbheap record."""
 
     file: str = valued(
@@ -50,8 +51,10 @@ def _answer(programs: Programs, options: Options) -> Recorded:
     check_csv_safe("gdbheap record", options.csv_safe, "-o FILE.csv and -o -", is_csv)
     if options.every < LEAST_SECONDS:
         raise UsageError("gdbheap record: --every is at least 1ms")
+    if options.snapshot_every is not None and options.file == STANDARD_OUTPUT:
+        tell_folder()
     times = (options.every, options.duration, options.stop, options.max_stop or None, options.snapshot_every)
-    return record(programs, Plan(options.file, *times, options.csv_safe))
+    return record(programs, Plan(options.file, *times, csv_safe=options.csv_safe, mode=options.mode))
 
 
 def _render(shown: Shown[Recorded, Options]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import FILES
-from gdbheap.commands.surface.options import Common, process_of_log, switch, valued, whole_number
+from gdbheap.commands.surface.options import Writing, process_of_log, switch, valued, whole_number
 from gdbheap.commands.surface.progress import shown, tell
 from gdbheap.errors import UsageError
 from gdbheap.report.numbers import parse_size
@@ -46,7 +46,7 @@ def _tunables(text: str) -> dict[str, str]:
 
 
 @dataclass
-class Options(Common):
+class Options(Writing):
     """The options of gdbheap replay."""
 
     process: int | None = process_of_log()
@@ -129,7 +129,7 @@ def _filmed(job: Job, setting: Setting, options: Options) -> Replayed:
     if not 0 < every or len(stops) >= MAX_FRAMES:
         raise UsageError(f"gdbheap replay: --every takes from {calls // MAX_FRAMES + 1:,} calls on: more are no film")
     # Of another allocator than glibc its memory may be all that is known.
-    film = Film(os.path.expanduser(options.frames or ""), options.mappings or setting.library is not None)
+    film = Film(os.path.expanduser(options.frames or ""), options.mappings or setting.library is not None, options.mode)
     film.prepare()
 
     def look(pid: int, call: int) -> bool:
@@ -241,4 +241,5 @@ COMMAND = Command(
     answer=_answer,
     render=_render,
     listed="",
+    writes=True,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Union
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import REPORTED
-from gdbheap.commands.surface.options import Several, check_contents, process_of_log, switch, valued
+from gdbheap.commands.surface.options import Several, Writing, check_contents, process_of_log, switch, valued
 from gdbheap.errors import NoTarget, Unsupported, UsageError, one_line
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.heap import Heap
@@ -27,7 +27,7 @@ Reported = Union[Heap, "tuple[Look, ...]", "Programs", str, "list[str]"]
 
 
 @dataclass
-class Options(Several):
+class Options(Several, Writing):
     """The options of gdbheap report."""
 
     file: str = valued("-o", "FILE", "where to write it: .html", "", os.path.expanduser, needed=True)
@@ -70,7 +70,7 @@ class _Made:
 
 def _answer(subject: Reported, options: Options) -> Page:
     made = _made(subject, options)
-    write_bytes(options.file, made.data)
+    write_bytes(options.file, made.data, options.mode)
     return Page(options.file, os.stat(options.file).st_size, made.about, made.missing, made.is_blind)
 
 

@@ -39,7 +39,7 @@ class Options(Filed):
 def _answer(heap: Heap, options: Options) -> Written:
     heap.disclosure.contents = options.with_contents
     look = take(heap, options.owners or None, options.blocks)
-    write(options.file, look)
+    write(options.file, look, options.mode)
     found = look.snapshot
     return Written(
         options.file,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import STARTED
-from gdbheap.commands.surface.options import Common, one_of, switch, valued, whole_number
+from gdbheap.commands.surface.options import Writing, one_of, switch, valued, whole_number
 from gdbheap.errors import UsageError
 from gdbheap.report.numbers import parse_size
 from gdbheap.report.trace import render, sentence
@@ -41,7 +41,7 @@ def _every(text: str) -> int:
 
 
 @dataclass
-class Options(Common):
+class Options(Writing):
     """The options of gdbheap trace."""
 
     file: str = valued("-o", "FILE", "where to write it", "", str, needed=True)
@@ -81,7 +81,7 @@ def _answer(command: tuple[str, ...], options: Options) -> Traced:
         return finish(path)
     if not command:
         raise UsageError("gdbheap trace: which command? It follows --")
-    found = trace(path, list(command), options.order, options.pymalloc, options.stacks)
+    found = trace(path, list(command), options.order, options.pymalloc, options.stacks, options.mode)
     if not options.json and sys.stderr is not None:
         # Standard output is the command's.
         print(f"gdbheap: {sentence(printable_record(found))}", file=sys.stderr)

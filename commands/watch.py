@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROCESSES
-from gdbheap.commands.surface.options import Several, number_or_all, switch, under_seccomp, user_name, valued
-from gdbheap.commands.surface.progress import tell
+from gdbheap.commands.surface.options import (
+    Several,
+    Writing,
+    number_or_all,
+    switch,
+    under_seccomp,
+    user_name,
+    valued,
+)
+from gdbheap.commands.surface.progress import tell, tell_folder
 from gdbheap.commands.surface.session import TargetInfo
 from gdbheap.errors import UsageError, one_line
 from gdbheap.report.json import document, text_of
@@ -95,7 +103,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 @dataclass
-class Options(Several):
+class Options(Several, Writing):
     """The options of gdbheap watch."""
 
     rss: int | None = valued("--rss", "SIZE", "act when its RSS is more than this", None, parse_size)
@@ -119,7 +127,7 @@ class Options(Several):
     )  # fmt: skip
     output: str = valued(
         "--output", "FOLDER", "where files are written, named by program, process id and time (the default is the"
-        " current folder)", ".", str,
+        " current folder; root is told which)", "", str,
     )  # fmt: skip
     no_snapshot: bool = switch("--no-snapshot", "take no snapshot, which is what is done unless this is given")
     blocks: bool = switch("--blocks", "have each block in the snapshot, as heap snapshot --blocks has")
@@ -176,11 +184,13 @@ class _Watch:
 
         self.options = options
         self.actions = Actions(
-            options.output, not options.no_snapshot, options.blocks, options.heap, options.core, options.run,
-            options.run_limit, options.max_stop or None, _heap_document,
+            options.output or ".", not options.no_snapshot, options.blocks, options.heap, options.core, options.run,
+            options.run_limit, options.max_stop or None, _heap_document, options.mode,
         )  # fmt: skip
         if options.acts:
             check(self.actions)
+            if not options.output:
+                tell_folder()
         self.bounds = Bounds(options.count or None, options.again)
         wanted = Wanted(
             options.rss, options.grows, options.at_oom, options.mark, options.within, options.on_memory_error,

@@ -10,7 +10,7 @@ import os
 import pwd
 from collections.abc import Mapping
 
-__all__ = ["clean", "find_program", "given", "home", "is_borrowed", "temporary_folder", "trusted"]
+__all__ = ["clean", "find_program", "given", "home", "is_borrowed", "trusted"]
 
 SAFE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HONOURED = frozenset(
@@ -19,7 +19,6 @@ HONOURED = frozenset(
 )
 # What begins one that counts; LC_ALL and its kind name a language.
 LOCALE = "LC_"
-TEMPORARY = "/tmp"
 # elf.h: the kernel says so of a program that got rights from its file (set-uid, capabilities).
 AT_SECURE, WORD = 23, 8
 _given: dict[str, str] | None = None
@@ -75,11 +74,6 @@ def home() -> str:
         return trusted("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
         return ""
-
-
-def temporary_folder() -> str | None:
-    """Return the folder that TMPDIR names, or where that does not count the usual one; None where it names none."""
-    return trusted("TMPDIR") or (TEMPORARY if is_borrowed() else None)
 
 
 def find_program(name: str) -> str | None:

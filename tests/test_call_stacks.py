@@ -205,7 +205,7 @@ def test_the_reference_reads_the_same(mean: int, rng: random.Random, tmp_path: P
     sizes = [call.size for call in call_log.calls_of(data) if call.kind != call_log.FREE and call.result]
     assert rows and (mean > 1 or [row.size for row in rows] == sizes)
     log = tmp_path / "calls.log"
-    log.with_name("calls.log.parts").mkdir()
+    log.with_name("calls.log.parts").mkdir(0o700)
     shutil.move(next(folder.iterdir()), log.with_name("calls.log.parts"))
     subprocess.run([str(GDBHEAP), "trace", "--finish", "-o", str(log)], check=True, stdout=subprocess.DEVNULL)
     process = read_log(str(log)).processes[0]

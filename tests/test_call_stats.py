@@ -38,7 +38,7 @@ def recorded(words: list[str], folder: Path) -> tuple[Path, dict[int, list[Call]
     """Run a program to its end; return its log, and the calls of each process as the plain reader has them."""
     log = folder / "calls.log"
     parts = Path(f"{log}.parts")
-    parts.mkdir()
+    parts.mkdir(0o700)
     subprocess.run(words, check=True, env={**os.environ, **recorder_environment(parts)}, stdout=subprocess.DEVNULL)
     files = call_log.files_of(parts)
     calls = {pid: list(call_log.calls_of(data)) for (pid, _began), data in files.items()}

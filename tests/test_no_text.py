@@ -194,7 +194,7 @@ def test_every_command_and_option_is_tried() -> None:
     """A new one is tried too, or is said to print nothing of memory."""
     assert set(LINES) | CALLING == set(COMMANDS) - {*SHELL_ONLY, *FOLLOWING, *PARTICULAR}
     # A log of calls has names of functions, and no contents.
-    apart = ("--yes", "--seccomp", "--calls")
+    apart = ("--yes", "--seccomp", "--calls", "--mode")
     for noun, lines in LINES.items():
         tried = " ".join(lines).replace("PICTURES", DRAWN)
         own = [option.name for option in COMMANDS[noun].own_options if option.name not in apart]

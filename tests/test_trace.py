@@ -172,7 +172,7 @@ def test_no_room(rng: random.Random, tmp_path: Path) -> None:
     table = Table(1, 60_000, 0, tmp_path / "table")
     words = table.words(rng)
     folder = tmp_path / "small"
-    folder.mkdir()
+    folder.mkdir(0o700)
     if subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=640K", "tmpfs", str(folder)], capture_output=True
     ).returncode:

@@ -82,7 +82,7 @@ def test_what_the_interpreter_counts(release: str, rng: random.Random, tmp_path:
     is, with the size that the interpreter says."""
     interpreter = interpreter_of_release(release).executable
     folder = tmp_path / "calls"
-    folder.mkdir()
+    folder.mkdir(0o700)
     environment = {**plain_environment(), **recorder_environment(folder), OF_PYTHON: "1"}
     words = [interpreter, "-S", "-c", PROGRAM, str(rng.randrange(1 << 30)), str(MARK), str(MOMENTS)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True)

@@ -88,7 +88,7 @@ def git(commits: int, seed: int) -> Run:
 
 
 def _make_repository(path: Path, commits: int, rng: random.Random) -> None:
-    path.mkdir()
+    path.mkdir(0o700)
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
     subprocess.run(["git", *identity, "init", "-q", str(path)], check=True)
     words = [f"{rng.getrandbits(60):x}" for _ in range(500)]
@@ -244,7 +244,7 @@ class Compared:
 
 def compare(run: Run, folder: Path, *options: str) -> Compared:
     """Run it alone, then under ``gdbheap trace``; a folder of its own."""
-    folder.mkdir()
+    folder.mkdir(0o700)
     alone, log = run([], folder), folder / "calls.log"
     traced = run([str(GDBHEAP), "trace", "-o", str(log), *options, "--"], folder)
     # The sentence is all that it says of itself: what is in the log is asked for again.

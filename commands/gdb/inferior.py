@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +17,8 @@ import gdb
 
 from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import RemoteProcess
-from gdbheap.environment import temporary_folder
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, UsageError, one_line
+from gdbheap.files import temporary_folder
 from gdbheap.target.core import Core
 from gdbheap.target.debuginfod import fetcher
 from gdbheap.target.machine import READ_TITLES, Machine, machine_of_gdb
@@ -219,9 +218,11 @@ def _send_packet(packet: bytes) -> bytes:
 
 def _remote_get(path: str, limit: int) -> bytes:
     """A file of the server through a copy in a temporary file. Raises OSError."""
-    with tempfile.NamedTemporaryFile(dir=temporary_folder()) as copy:
+    with temporary_folder() as folder:
+        copy = f"{folder}/copy"
         try:
-            gdb.execute(f"remote get {path} {copy.name}", to_string=True)
+            gdb.execute(f"remote get {path} {copy}", to_string=True)
         except gdb.error as error:
             raise OSError(0, one_line(error), path) from None
-        return copy.read(limit)
+        with open(copy, "rb") as stream:
+            return stream.read(limit)

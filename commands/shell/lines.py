@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -11,6 +10,7 @@ from types import ModuleType
 from typing import Protocol
 
 from gdbheap.errors import UsageError
+from gdbheap.files import PRIVATE, make_folder, open_to_append, open_to_read
 
 __all__ = ["Lines", "history_file", "opened_lines"]
 
@@ -130,25 +130,29 @@ def _remembered(readline: ModuleType, history: str | None) -> int:
     """Read the lines of earlier sessions; how many there are."""
     readline.set_history_length(MOST_LINES)
     if history is not None:
-        with suppress(OSError, ValueError):
-            if stat.S_ISREG(os.stat(history).st_mode):
-                readline.read_history_file(history)
+        with suppress(OSError, ValueError, UsageError), open_to_read(history) as stream:
+            readline.read_history_file(f"/proc/self/fd/{stream.fileno()}")
     return int(readline.get_current_history_length())
+
+
+def _is_at_home(history: str) -> bool:
+    """Return whether the folder that is there already is ours: root leaves no files in a user's home."""
+    folder = os.path.dirname(history)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return os.lstat(folder).st_uid in (0, os.geteuid())
 
 
 def _remember(readline: ModuleType, history: str | None, before: int) -> None:
     """Append the lines of this session, which another may do as well. Who cannot write has no history."""
     new = int(readline.get_current_history_length()) - before
-    if history is None or new <= 0:
+    if history is None or new <= 0 or not _is_at_home(history):
         return
-    with suppress(OSError, ValueError):
-        os.makedirs(os.path.dirname(history), mode=0o700, exist_ok=True)
-        descriptor = os.open(history, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    with suppress(OSError, ValueError, UsageError):
+        make_folder(os.path.dirname(history))
+        descriptor = open_to_append(history, make=True)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return
-            os.fchmod(descriptor, 0o600)
+            os.fchmod(descriptor, PRIVATE)
+            readline.append_history_file(min(new, MOST_LINES), f"/proc/self/fd/{descriptor}")
         finally:
             os.close(descriptor)
-        readline.append_history_file(min(new, MOST_LINES), history)
-        os.chmod(history, 0o600)

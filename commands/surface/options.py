@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from gdbheap.errors import UsageError
-from gdbheap.files import check_writable
+from gdbheap.files import PRIVATE, check_writable
 from gdbheap.python.disclosure import NO_TEXT, VARIABLE
 from gdbheap.report.numbers import parse_duration, parse_size
 
@@ -29,6 +29,7 @@ __all__ = [
     "Pictured",
     "Queried",
     "Several",
+    "Writing",
     "check_contents",
     "check_csv_safe",
     "csv_safe",
@@ -223,8 +224,25 @@ class Called(Common):
     function: str = ""
 
 
+def file_mode(text: str) -> int:
+    """Return the permissions of a file that their octal digits name. Raises ValueError."""
+    if len(text) not in (3, 4) or set(text) - set("01234567") or int(text, 8) & ~0o066 != PRIVATE:
+        raise ValueError(f"{text!r} is no mode of a file: 600, 640, 644, 660, 664 and the like")
+    return int(text, 8)
+
+
 @dataclass
-class Filed(Common):
+class Writing(Common):
+    """The options of a command that writes files."""
+
+    mode: int = valued(
+        "--mode", "MODE", "the permissions of what is written, as 640 (the default is 600: nobody else reads it)",
+        PRIVATE, file_mode,
+    )  # fmt: skip
+
+
+@dataclass
+class Filed(Writing):
     """The options of a command that writes a file, which follows its noun."""
 
     file: str = ""
@@ -236,7 +254,7 @@ class Filed(Common):
 
 
 @dataclass
-class Pictured(Common):
+class Pictured(Writing):
     """The options of a command whose answer is a tree of sizes, which can be drawn. ``printed``: the tree, once it is
     made, where it is printed in the answer's place."""
 

@@ -32,8 +32,8 @@ def draw(
     subject = subject or MEMORY
     for kind, path in options.pictures.items():
         if kind == PPROF:
-            write_bytes(path, pprof_of_tree(tree) if profile is None else profile())
+            write_bytes(path, pprof_of_tree(tree) if profile is None else profile(), options.mode)
         else:
-            write_stacks(kind, path, tree, title, subject)
+            write_stacks(kind, path, tree, title, subject, options.mode)
     if options.prints_tree and options.form is not None:
         options.printed = KINDS[options.form](tree, title, subject)

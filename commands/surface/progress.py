@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gdbheap.errors import one_line
 from gdbheap.report.style import terminal_text
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
 
-__all__ = ["Progress", "shown", "shown_for", "tell"]
+__all__ = ["Progress", "shown", "shown_for", "tell", "tell_folder"]
 
 QUIET_SECONDS = 1.0
 EVERY_SECONDS = 0.1
@@ -54,6 +55,12 @@ def tell(what: str, anyway: bool = False) -> None:
     """One line on standard error, if that is a terminal; ``anyway``: wherever it goes."""
     if sys.stderr is not None and (anyway or sys.stderr.isatty()):
         print(terminal_text(f"gdbheap: {what}", sys.stderr.encoding), file=sys.stderr, flush=True)
+
+
+def tell_folder() -> None:
+    """Say where files go that nobody named a folder for, if we are root: a name of this folder is easily mistaken."""
+    if os.geteuid() == 0:
+        tell(f"files are written to {one_line(os.getcwd())}", anyway=True)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from gdbheap.answers.records import from_json
 from gdbheap.documents import parsed
 from gdbheap.errors import UsageError, one_line
+from gdbheap.files import PRIVATE, NewFile, not_written, open_to_append, open_to_read
 
 __all__ = [
     "BY_LOCK",
@@ -100,19 +101,13 @@ class CallLog:
 class LogWriter:
     """Writes a log; after each call the file is one that can be read. Raises UsageError where it cannot be opened."""
 
-    def __init__(self, path: str, continued: int | None = None) -> None:
+    def __init__(self, path: str, continued: int | None = None, mode: int = PRIVATE) -> None:
         """``continued``: the bytes of a log that was cut off, to go on behind."""
-        try:
-            self._file: BinaryIO = open(path, "wb" if continued is None else "r+b")
-        except OSError as error:
-            raise UsageError(f"{one_line(path)}: {one_line(error.strerror or error)}") from None
         self.path = path
-        if continued is None:
-            self._file.write(MAGIC)
-        else:
-            self._file.seek(continued)
-            self._file.truncate()
-        self._file.flush()
+        try:
+            self._file = _begun(path, mode) if continued is None else _continued(path, continued)
+        except (OSError, ValueError) as error:
+            raise not_written(path, error) from None
 
     @property
     def size(self) -> int:
@@ -151,6 +146,22 @@ class LogWriter:
         self._file.flush()
 
 
+def _begun(path: str, mode: int) -> BinaryIO:
+    with NewFile(path, mode) as new:
+        file = open(os.dup(new.descriptor), "wb")
+        file.write(MAGIC)
+        file.flush()
+        new.put()
+        return file
+
+
+def _continued(path: str, size: int) -> BinaryIO:
+    file = open(open_to_append(path), "r+b")
+    file.seek(size)
+    file.truncate()
+    return file
+
+
 def is_call_log(path: str) -> bool:
     """Whether there is such a file, and it begins as a log does."""
     try:
@@ -166,7 +177,7 @@ def is_call_log(path: str) -> bool:
 def read_log(path: str) -> CallLog:
     """What is in a log, up to where it was cut off. Raises UsageError, with one line, for a file that is none."""
     try:
-        with open(path, "rb") as file:
+        with open_to_read(path) as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise UsageError(f"{one_line(path)}: it is no log of calls that gdbheap knows")
             log = CallLog(path, [])

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import stat
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -58,7 +60,7 @@ class RecorderFile:
     def __init__(self, path: str, taken: int = 0) -> None:
         """Raises OSError."""
         self.path, self.taken = path, taken
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._descriptor = _opened(path)
         self.started, self.is_lane = 0, False
         pid, _, began = os.path.basename(path).partition(".")[0].partition("-")
         self.pid, self.began = int(pid, 16), int(began, 16)
@@ -130,6 +132,16 @@ class RecorderFile:
         """Calls that could not be written down."""
         header = self._header
         return int(WORDS.unpack_from(header)[6]) if len(header) >= HEADER_BYTES else 0
+
+
+def _opened(path: str) -> int:
+    """Open a file that a recorder made in a folder of ours. Raises OSError for what somebody else put there."""
+    number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(number)
+        raise OSError(errno.EPERM, "it is no file that a recorder made", path)
+    return number
 
 
 def _texts(text: bytes) -> Iterator[str]:

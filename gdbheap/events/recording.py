@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from gdbheap.events.log import BY_LOCK, BY_TIME, CallLog, LogWriter, ProcessCall
 from gdbheap.events.preload import PRELOAD
 from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, ORDER, PARTS, SUFFIX, RecorderFile, recorder_library
 from gdbheap.events.stack_settings import STACKS_ENVIRONMENT, stack_settings
-from gdbheap.files import check_writable
+from gdbheap.files import PRIVATE, PrivateFolder, check_writable, is_stream, not_written, refused
 from gdbheap.target.programs import running
 from gdbheap.target.started import Started
 
@@ -69,14 +68,23 @@ class Traced:
     ok: bool = True
 
 
-def trace(path: str, command: list[str], order: str = BY_LOCK, of_python: bool = False, stacks: int = 0) -> Traced:
+def trace(
+    path: str,
+    command: list[str],
+    order: str = BY_LOCK,
+    of_python: bool = False,
+    stacks: int = 0,
+    mode: int = PRIVATE,
+) -> Traced:
     """Record a command's calls, and those of all that it starts; ``order``: BY_LOCK or BY_TIME; ``of_python``: those of
     Python's own allocator too; ``stacks``: every how many bytes on average a stack is recorded, 1: with each call, 0:
     none is. Raises UsageError, Unsupported before it is started; afterwards it goes on to its end whatever happens to
     the log."""
     library, parts = recorder_library(), path + PARTS
+    if is_stream(path):
+        raise refused(path, "calls are recorded in a regular file")
     check_writable(path)
-    _make_parts(parts)
+    folder = _make_parts(parts)
     began, preload = time.monotonic(), ":".join(filter(None, (library, os.environ.get(PRELOAD))))
     _adopt()
     try:
@@ -86,10 +94,10 @@ def trace(path: str, command: list[str], order: str = BY_LOCK, of_python: bool =
         if stacks:
             ours[STACKS_ENVIRONMENT] = stack_settings(stacks)
         started = Started(command, {**os.environ, **ours})
+        collecting = _Collecting(LogWriter(path, mode=mode), parts, folder, command=started.pid)
     except UsageError:
-        os.rmdir(parts)
+        folder.remove()
         raise
-    collecting = _Collecting(LogWriter(path), parts, command=started.pid)
     status = None
     try:
         status = _until_ended(collecting, started)
@@ -112,10 +120,9 @@ def trace(path: str, command: list[str], order: str = BY_LOCK, of_python: bool =
 def finish(path: str) -> Traced:
     """Put what a recording that was killed has left into its log. Raises UsageError."""
     parts = path + PARTS
-    if not os.path.isdir(parts):
-        raise UsageError(f"{one_line(path)}: nothing is left of its recording: {one_line(parts)} is no folder")
+    folder = _find_parts(path, parts)
     log = read_log(path) if os.path.exists(path) else None
-    collecting = _Collecting(LogWriter(path, None if log is None else log.size), parts, log)
+    collecting = _Collecting(LogWriter(path, None if log is None else log.size), parts, folder, log)
     collecting.take()
     left = collecting.running()
     if left:
@@ -124,15 +131,25 @@ def finish(path: str) -> Traced:
     return _traced(path, 0.0, None, collecting.failures)
 
 
-def _make_parts(parts: str) -> None:
+def _find_parts(path: str, parts: str) -> PrivateFolder:
     try:
-        os.mkdir(parts, 0o700)
+        return PrivateFolder(parts, False)
+    except (FileNotFoundError, NotADirectoryError):
+        reason = f"nothing is left of its recording: {one_line(parts)} is no folder"
+        raise UsageError(f"{one_line(path)}: {reason}") from None
+    except (OSError, ValueError) as error:
+        raise not_written(parts, error) from None
+
+
+def _make_parts(parts: str) -> PrivateFolder:
+    try:
+        return PrivateFolder(parts, True)
     except FileExistsError:
         raise UsageError(
             f"{one_line(parts)} is left of a recording that was killed: --finish puts it into its log, or remove it"
         ) from None
-    except OSError as error:
-        raise UsageError(f"{one_line(parts)}: {one_line(error.strerror or error)}") from None
+    except (OSError, ValueError) as error:
+        raise not_written(parts, error) from None
 
 
 def _adopt() -> None:
@@ -156,10 +173,12 @@ def _until_ended(collecting: _Collecting, started: Started) -> int | None:
 class _Collecting:
     """Brings stages into the log while they come."""
 
-    def __init__(self, writer: LogWriter, parts: str, log: CallLog | None = None, command: int = 0) -> None:
-        """``command``: the process whose status somebody else waits for."""
+    def __init__(
+        self, writer: LogWriter, parts: str, folder: PrivateFolder, log: CallLog | None = None, command: int = 0
+    ) -> None:
+        """``parts``: what the folder is called; ``command``: the process whose status somebody else waits for."""
         self._command = command
-        self._writer, self._parts = writer, parts
+        self._writer, self._parts, self._folder = writer, parts, folder
         self._files: dict[str, RecorderFile] = {}
         self._numbers: dict[str, int] = {}
         self._lost: dict[int, int] = {}
@@ -193,8 +212,8 @@ class _Collecting:
         return [] if self._failed else list(self._files.values())
 
     def _look(self) -> None:
-        for name in sorted(os.listdir(self._parts)):
-            path = os.path.join(self._parts, name)
+        for name in sorted(os.listdir(self._folder.inside)):
+            path = os.path.join(self._folder.inside, name)
             if not name.endswith(SUFFIX) or path in self._files:
                 continue
             file = RecorderFile(path)
@@ -252,8 +271,9 @@ class _Collecting:
             self._take(path, file, True)
         if not self._failed:
             self._writer.end(status)
-            shutil.rmtree(self._parts, ignore_errors=True)
+            self._folder.remove()
         self._writer.close()
+        self._folder.close()
 
 
 def _traced(path: str, seconds: float, status: int | None, failures: list[str]) -> Traced:

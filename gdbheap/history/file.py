@@ -18,7 +18,7 @@ from gdbheap import _native
 from gdbheap.answers.records import SCHEMA, from_json, to_json
 from gdbheap.documents import NODE_BYTES, is_time, parsed
 from gdbheap.errors import UsageError, one_line
-from gdbheap.files import replacing
+from gdbheap.files import PRIVATE, open_to_read, replacing
 from gdbheap.history.blocks import COLUMNS, HOLDERS, OFFSETS, WIDTHS, columns_of
 from gdbheap.history.snapshot import Look, Snapshot
 from gdbheap.target.room import copy_fits, room_for_copy
@@ -45,13 +45,13 @@ MAX_BLOCKS = 1 << 31
 COPIES = 3
 
 
-def write(path: str, look: Look) -> None:
-    """Raises UsageError where that is not possible."""
+def write(path: str, look: Look, mode: int = PRIVATE) -> None:
+    """Write a snapshot. Raises UsageError where that is not possible."""
     keys = {"format": FORMAT, "schema": SCHEMA, **to_json(look.snapshot)}
     text = json.dumps(keys, default=to_json, separators=(",", ":"))
     with (
-        replacing(path) as beside,
-        zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive,
+        replacing(path, mode) as stream,
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive,
     ):
         archive.writestr(ENTRY, text)
         for name in _columns_in(look.snapshot):
@@ -70,9 +70,9 @@ def _columns_in(snapshot: Snapshot) -> tuple[str, ...]:
 def is_snapshot(path: str) -> bool:
     """Whether a file begins as one."""
     try:
-        with open(path, "rb") as stream:
+        with open_to_read(path) as stream:
             return stream.read(len(MAGIC)) == MAGIC
-    except (OSError, ValueError):
+    except (OSError, ValueError, UsageError):
         return False
 
 
@@ -101,13 +101,20 @@ def _columns(path: str, snapshot: Snapshot) -> _native.BlockColumns:
         raise _refused(path, "it is damaged: it claims to have more blocks than any process")
     names = [f"{FOLDER}{name}" for name in _columns_in(snapshot)]
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _archive(path) as archive:
             entries = {name: _entry(path, archive, name) for name in names if not _is_left_out(archive, name)}
         _check_columns(path, entries, count)
         columns = _unpacked(path, entries)
         return columns_of(table, [columns.get(f"{FOLDER}{name}", b"") for name in (*COLUMNS, HOLDERS, OFFSETS)])
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise _refused(path, f"it is damaged: {error}") from None
+
+
+@contextmanager
+def _archive(path: str) -> Iterator[zipfile.ZipFile]:
+    """Open a file as what a snapshot is packed in. Raises OSError, BadZipFile, UsageError for what is no regular file."""
+    with open_to_read(path) as file, zipfile.ZipFile(file) as archive:
+        yield archive
 
 
 def _is_left_out(archive: zipfile.ZipFile, name: str) -> bool:
@@ -141,7 +148,7 @@ def _unpacked(path: str, entries: Mapping[str, zipfile.ZipInfo]) -> dict[str, by
 def _document(path: str) -> dict[str, Any]:
     content = None
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _archive(path) as archive:
             entry = _entry(path, archive, ENTRY)
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
@@ -183,7 +190,7 @@ def _contents(path: str, entry: zipfile.ZipInfo, is_over: threading.Event) -> by
     """What an entry holds, none of it after ``is_over``."""
     content = bytearray()
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(entry) as stream:
+        with _archive(path) as archive, archive.open(entry) as stream:
             # The checksum is compared where the end is met.
             while not is_over.is_set() and (piece := stream.read(PIECE)):
                 content += piece

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gdbheap import __version__
 from gdbheap.errors import GdbheapError, NoTarget
-from gdbheap.files import check_writable
+from gdbheap.files import PRIVATE, check_writable
 from gdbheap.heap import Heap
 from gdbheap.history import file
 from gdbheap.history.sample import Event, Sample, Series
@@ -36,7 +36,7 @@ LEAST_LOOK_SECONDS = 0.1
 class Plan:
     """What is wanted: the file, seconds between samples, for how long (None: until it ends, or Ctrl-C), whether
     processes are stopped for each sample and for how long at most, and seconds between snapshots (None: none).
-    ``csv_safe``: the file is CSV for a spreadsheet."""
+    ``csv_safe``: the file is CSV for a spreadsheet; ``mode``: that of all files."""
 
     path: str
     every: float
@@ -45,6 +45,7 @@ class Plan:
     limit: float | None = None
     snapshot_every: float | None = None
     csv_safe: bool = False
+    mode: int = PRIVATE
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class Recording:
             self.started = self.programs.start()
         out: SeriesFile | None = None
         try:
-            out = SeriesFile(self.plan.path, self._header(), self.plan.csv_safe)
+            out = SeriesFile(self.plan.path, self._header(), self.plan.csv_safe, self.plan.mode)
             reason = self._rounds(out)
             return self._recorded(out, reason)
         except GdbheapError:
@@ -203,7 +204,7 @@ class Recording:
                 heap = Heap(process)
                 heap.disclosure.contents = False
                 look = take(heap)
-            file.write(path, look)
+            file.write(path, look, self.plan.mode)
         except GdbheapError as error:
             self.sampler.failed = True
             return self.sampler.event("failed", pid, reason=str(error))

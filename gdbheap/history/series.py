@@ -11,11 +11,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, BinaryIO
 
 from gdbheap.answers.records import SCHEMA, from_json, to_json
 from gdbheap.documents import finite, is_time, parsed, whole
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, one_line
+from gdbheap.files import PRIVATE, NewFile, not_written, open_to_read
 from gdbheap.history.sample import (
     ArenaSample,
     ClassSample,
@@ -59,29 +60,37 @@ def form_of(path: str) -> str:
 
 
 class SeriesFile:
-    """A file that rows are added to. An older one is replaced when the first row is written. Raises UsageError where it
-    cannot be written at all, GdbheapError when it cannot any more."""
+    """A file that rows are added to; others can read it meanwhile. An older one is replaced when the first row is
+    written. Raises UsageError where it cannot be written at all, GdbheapError when it cannot any more."""
 
-    def __init__(self, path: str, series: Series, csv_safe: bool = False) -> None:
+    def __init__(self, path: str, series: Series, csv_safe: bool = False, mode: int = PRIVATE) -> None:
         self.path, self.form, self._is_safe = path, form_of(path), csv_safe
         self.rows = 0
         self.size = 0
-        self._closed = False
-        self._descriptor = self._open()
+        self._new = self._open(mode)
+        self._descriptor = self._new.descriptor
+        try:
+            self._begin(series)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, series: Series) -> None:
         header = {"kind": SERIES, "format": FORMAT, "schema": SCHEMA, **_about(series)}
         if self.form == CSV:
             self._write(_line(COLUMNS))
             header = _row_of_series(header)
         self._put(header)
-
-    def _open(self) -> int:
-        if self.path == STANDARD_OUTPUT:
-            return os.dup(1)
         try:
-            return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            self._new.put()
+        except OSError as error:
+            raise not_written(self.path, error) from None
+
+    def _open(self, mode: int) -> NewFile:
+        try:
+            return NewFile("/dev/stdout" if self.path == STANDARD_OUTPUT else self.path, mode)
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise UsageError(f"{one_line(self.path)} cannot be written: {reason}") from None
+            raise not_written(self.path, error) from None
 
     def add(self, row: Sample | Event) -> None:
         """Write a sample or an event."""
@@ -120,10 +129,8 @@ class SeriesFile:
 
     def close(self) -> None:
         """End it; harmless a second time."""
-        if not self._closed:
-            self._closed = True
-            with suppress(OSError):
-                os.close(self._descriptor)
+        with suppress(OSError):
+            self._new.close()
 
 
 def _line(cells: Iterable[object]) -> str:
@@ -272,14 +279,14 @@ def is_series(path: str) -> bool:
 def read(path: str) -> Series:
     """Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer."""
     try:
-        with open(path, "rb") as stream:
+        with open_to_read(path) as stream:
             return _read(path, stream)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{one_line(path)} cannot be read: {one_line(reason or error)}") from None
 
 
-def _read(path: str, stream: io.BufferedReader) -> Series:
+def _read(path: str, stream: BinaryIO) -> Series:
     lines = _Lines(stream)
     documents = _documents(path, lines)
     series = _header(path, next(documents, None))
@@ -312,7 +319,7 @@ def _check_time(seconds: float) -> None:
 class _Lines:
     """The whole lines of a file, with their numbers. ``cut``: there was a part of one after them."""
 
-    def __init__(self, stream: io.BufferedReader) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self.cut = False
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import UsageError, one_line
-from gdbheap.files import write_text
+from gdbheap.files import PRIVATE, make_folder, write_text
 from gdbheap.report.heap_map import shares
 from gdbheap.report.style import Style
 from gdbheap.report.svg import (
@@ -77,10 +77,11 @@ class Frame:
 @dataclass
 class Film:
     """Frames on their way into an empty folder. ``with_others``: also memory that is no allocator's. ``cell``: bytes of
-    a cell, which only grows."""
+    a cell, which only grows; ``mode``: of the files."""
 
     folder: str
     with_others: bool
+    mode: int = PRIVATE
     cell: int = 0
     frames: list[Frame] = field(default_factory=list)
     _alike: dict[Bytes, Bytes] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class Film:
     def prepare(self) -> None:
         """Make the folder. Raises UsageError where that is not possible, or it has files in it."""
         try:
-            os.makedirs(self.folder, exist_ok=True)
+            make_folder(self.folder, self.mode)
             left = os.listdir(self.folder)
         except OSError as error:
             raise UsageError(f"{one_line(self.folder)}: {one_line(error.strerror or error)}") from None
@@ -129,9 +130,9 @@ class Film:
             for stretch in frame.stretches:
                 by_place[bisect_right(starts, stretch.start) - 1].append(stretch)
             about = f"{title}, after call {frame.call:,} of {calls:,}"
-            write_text(os.path.join(self.folder, file), _picture(about, self.cell, places, by_place))
+            write_text(os.path.join(self.folder, file), _picture(about, self.cell, places, by_place), self.mode)
             shots.append(Shot(file, frame.call, drawn))
-        write_text(os.path.join(self.folder, PAGE), _page(title, calls, shots))
+        write_text(os.path.join(self.folder, PAGE), _page(title, calls, shots), self.mode)
         return shots
 
     def _settle(self) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timezone
 from html import escape
 from typing import Any
 
 from gdbheap.errors import Unsupported, one_line
+from gdbheap.files import temporary_folder
 from gdbheap.history.curves import Curve, ProcessCurves
 from gdbheap.report.numbers import size_text
 
@@ -34,6 +37,8 @@ STYLES = {"rss": "--", "system": "-", "in_use": "-", "pool_bytes": "-", "pool_us
 MARKS = {"snapshot": "v", "exec": "D", "failed": "x", "end": "|"}
 WIDTH, PANEL_HEIGHT, HEAD_HEIGHT, DOTS = 10.0, 3.6, 0.5, 120
 SHADE, MAX_LINES = 0.22, 7
+# Where matplotlib looks for settings and keeps its cache; the first one is the folder of both.
+SETTINGS = ("MPLCONFIGDIR", "MATPLOTLIBRC", "MPLBACKEND")
 MISSING = "drawing needs matplotlib, which is not installed beside gdbheap: pip install 'gdbheap[plot]'"
 
 
@@ -73,13 +78,35 @@ def picture(processes: Sequence[ProcessCurves], form: str) -> bytes:
 
 def _matplotlib() -> Any:
     try:
-        import matplotlib
-        import matplotlib.dates
-        import matplotlib.figure
-        import matplotlib.ticker
+        with _settings_of_ours():
+            import matplotlib
+            import matplotlib.dates
+            import matplotlib.figure
+            import matplotlib.ticker
     except ImportError:
         raise Unsupported(MISSING) from None
     return matplotlib
+
+
+@contextmanager
+def _settings_of_ours() -> Iterator[None]:
+    """Import matplotlib elsewhere: it evaluates a file matplotlibrc of the current folder, whoever put it there. Root
+    does without a user's settings, and leaves no cache in a user's home."""
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    kept = {name: os.environ.pop(name, None) for name in SETTINGS} if os.geteuid() == 0 else {}
+    try:
+        with temporary_folder() if kept else nullcontext() as folder:
+            os.chdir("/")
+            if folder is not None:
+                os.environ[SETTINGS[0]] = folder
+            yield
+    finally:
+        for name, value in kept.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        os.fchdir(here)
+        os.close(here)
 
 
 def _figure(matplotlib: Any, processes: Sequence[ProcessCurves]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.files import write_text
+from gdbheap.files import PRIVATE, write_text
 from gdbheap.report.flame import CALLS, Subject, flame_graph
 from gdbheap.report.weighted import folded, speedscope
 
@@ -21,6 +21,8 @@ KINDS: dict[str, Callable[[Sequence[Weighted], str, Subject], str]] = {
 }
 
 
-def write_stacks(kind: str, path: str, stacks: Sequence[Weighted], title: str, subject: Subject = CALLS) -> None:
+def write_stacks(
+    kind: str, path: str, stacks: Sequence[Weighted], title: str, subject: Subject = CALLS, mode: int = PRIVATE
+) -> None:
     """Write one of KINDS. ``subject``: what the stacks are of. Raises UsageError where that is not possible."""
-    write_text(path, KINDS[kind](stacks, title, subject))
+    write_text(path, KINDS[kind](stacks, title, subject), mode)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from gdbheap.errors import Unsupported, UsageError
-from gdbheap.files import check_folder, check_writable, not_written, replacing, replacing_folder
+from gdbheap.files import (
+    PRIVATE,
+    check_folder,
+    check_writable,
+    make_folder,
+    not_written,
+    replacing,
+    replacing_folder,
+    temporary_folder,
+    working_folder,
+)
 from gdbheap.tables import files
 from gdbheap.tables.arrow import pyarrow
 from gdbheap.tables.declaration import SNAPSHOTS
@@ -19,7 +29,15 @@ from gdbheap.tables.heapsnapshot import write_graph
 from gdbheap.tables.partitions import Part, check_columns, destination_of, is_url, put, values_of_parts
 from gdbheap.tables.source import Source
 
-__all__ = ["Exported", "TableFile", "check", "export", "export_graph"]
+__all__ = ["Exported", "TableFile", "Terms", "check", "export", "export_graph"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How files are written: their ``mode``, and whether CSV is for a spreadsheet (``csv_safe``)."""
+
+    mode: int = PRIVATE
+    csv_safe: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,59 +76,62 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
         raise UsageError("gdbheap export: --partition is for parquet and csv: a database is one file")
     if not is_url(path) and not parts:
         check_folder(path, files.is_ours)
+    elif not is_url(path) and os.path.isdir(path):
+        make_folder(path)
     elif not is_url(path):
-        above = os.path.dirname(os.path.abspath(path))
-        if not os.access(above, os.W_OK):
-            raise UsageError(f"{path} cannot be written: there is no folder {above} that may be written")
+        check_folder(path, files.is_ours)
 
 
 def export(
-    looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = (), csv_safe: bool = False
+    looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = (), terms: Terms = Terms()
 ) -> Exported:
-    """Write each look, as it comes; ``csv_safe``: as CSV for a spreadsheet. Raises UsageError where that is not
-    possible, Unsupported without a library."""
+    """Write each look, as it comes. Raises UsageError where that is not possible, Unsupported without a library."""
     written, count = [], 0
     for look in looks:
         count += 1
         if parts or is_url(path):
-            written += _in_parts(look, path, form, parts, csv_safe)
+            written += _in_parts(look, path, form, parts, terms)
         else:
-            written += _alone(look, path, form, csv_safe)
+            written += _alone(look, path, form, terms)
     return Exported(path, form, count, written)
 
 
-def export_graph(source: Source, path: str) -> Exported:
+def export_graph(source: Source, path: str, mode: int = PRIVATE) -> Exported:
     """Write the graph of references as one file. Raises UsageError where that is not possible, Unsupported for a target
     that has none."""
     check_writable(path)
     found = source.gather((), True).graph
     if found is None:
         raise Unsupported(f"{source.name}: no graph of references is known of it")
-    with replacing(path) as beside, open(beside, "w", encoding="utf-8", errors="replace") as stream:
-        nodes = write_graph(stream, found)
+    with replacing(path, mode) as stream, io.TextIOWrapper(stream, encoding="utf-8", errors="replace") as text:
+        nodes = write_graph(text, found)
     name = os.path.basename(path)
     return Exported(path, "heapsnapshot", 1, [TableFile("graph", nodes, name, os.stat(path).st_size)])
 
 
-def _alone(look: Gathered, path: str, form: str, csv_safe: bool) -> list[TableFile]:
-    with _as_files(path), replacing_folder(path, files.is_ours) as folder:
-        return _sized(folder, files.write(folder, form, look.let_go(), csv_safe=csv_safe))
+def _alone(look: Gathered, path: str, form: str, terms: Terms) -> list[TableFile]:
+    with _as_files(path), replacing_folder(path, files.is_ours, terms.mode) as folder:
+        return _sized(folder, files.write(folder, form, look.let_go(), csv_safe=terms.csv_safe))
 
 
-def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], csv_safe: bool) -> list[TableFile]:
+def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], terms: Terms) -> list[TableFile]:
     values = values_of_parts(parts, look.identity)
-    # Beside their place, so that they need only be renamed; what is hidden is nobody's partition.
-    place = None if is_url(path) else path
-    with _as_files(path):
-        if place is not None:
-            os.makedirs(place, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".gdbheap-", dir=place) as folder:
-            written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values), csv_safe))
-            # The row of the look comes last: whoever finds it finds the rest.
-            written.sort(key=lambda table: table.name == SNAPSHOTS)
-            places = {_destination(table, values): table for table in written}
-            put(path, {place: os.path.join(folder, table.file) for place, table in places.items()})
+    with _as_files(path), _working_folder(path, terms.mode) as folder:
+        written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values), terms.csv_safe))
+        # The row of the look comes last: whoever finds it finds the rest.
+        written.sort(key=lambda table: table.name == SNAPSHOTS)
+        places = {_destination(table, values): table for table in written}
+        put(path, {place: os.path.join(folder, table.file) for place, table in places.items()}, terms.mode)
     return [TableFile(table.name, table.rows, place, table.size) for place, table in places.items()]
+
+
+def _working_folder(path: str, mode: int) -> AbstractContextManager[str]:
+    """Return a folder beside the files' place, so that they need only be renamed; what is hidden is nobody's
+    partition."""
+    if is_url(path):
+        return temporary_folder()
+    make_folder(path, mode)
+    return working_folder(path)
 
 
 def _destination(table: TableFile, values: dict[str, str]) -> str:

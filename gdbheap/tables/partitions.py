@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gdbheap.errors import UsageError, one_line
-from gdbheap.files import not_written
+from gdbheap.files import not_written, settle
 from gdbheap.tables.declaration import SNAPSHOTS, TABLES
 
 __all__ = ["Part", "destination_of", "is_url", "parse_partition", "put", "values_of_parts"]
@@ -93,16 +93,14 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def put(folder: str, files: Mapping[str, str]) -> None:
+def put(folder: str, files: Mapping[str, str], mode: int) -> None:
     """Put written files, by their destinations below ``folder``, in their places, in that order: nobody finds half of
-    one. Raises UsageError, Unsupported."""
+    one. ``mode``: theirs, where they are no objects at a URL. Raises UsageError, Unsupported."""
     if is_url(folder):
         _upload(folder, files)
         return
     for destination, path in files.items():
-        final = os.path.join(folder, destination)
-        os.makedirs(os.path.dirname(final), exist_ok=True)
-        os.replace(path, final)
+        settle(path, os.path.join(folder, destination), mode, make=True)
 
 
 def _names(system: Any) -> Sequence[str]:

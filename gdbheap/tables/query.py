@@ -174,7 +174,8 @@ def _open(database: Any, folder: str, name: str) -> bool:
         if os.path.isfile(path):
             _view(database, name, f"read_{form}({_quoted(_plain_path(path))}{more})")
             return True
-    found = sorted(glob.iglob(os.path.join(glob.escape(folder), name, "**", f"*.{PARQUET}"), recursive=True))
+    pattern = os.path.join(glob.escape(folder), name, "**", f"*.{PARQUET}")
+    found = sorted(filter(os.path.isfile, glob.iglob(pattern, recursive=True)))
     if found:
         listed = ", ".join(map(_quoted, map(_plain_path, found)))
         _view(database, name, f"read_parquet([{listed}], hive_partitioning = true, union_by_name = true)")

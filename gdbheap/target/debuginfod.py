@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from gdbheap.environment import find_program, home, trusted
+from gdbheap.errors import UsageError
+from gdbheap.files import make_folder, replacing
 
 URLS, CACHE = "DEBUGINFOD_URLS", "DEBUGINFOD_CACHE_PATH"
 TOOL = "debuginfod-find"
@@ -105,7 +106,7 @@ def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
         if left <= 0:
             return None
         request = urllib.request.Request(f"{url.rstrip('/')}/buildid/{build_id}/executable")
-        with suppress(urllib.error.URLError, http.client.HTTPException, OSError, ValueError):
+        with suppress(urllib.error.URLError, http.client.HTTPException, OSError, ValueError, UsageError):
             with urllib.request.urlopen(request, timeout=left) as answer:
                 return _keep(answer.read1, build_id, end)
     return None
@@ -114,22 +115,12 @@ def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
 def _keep(read: Callable[[int], bytes], build_id: str, end: float) -> str | None:
     """Write what comes to the cache, whole or not at all."""
     folder = os.path.join(_folder(), build_id)
-    os.makedirs(folder, exist_ok=True)
+    make_folder(folder)
     path, size = os.path.join(folder, KINDS[0]), 0
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{KINDS[0]}.", delete=False) as file:
-        try:
-            while True:
-                piece = read(PIECE)
-                size += len(piece)
-                if size > LARGEST or time.monotonic() > end:
-                    raise OSError("too large, or too slow")
-                if not piece:
-                    break
-                file.write(piece)
-            file.flush()
-            os.replace(file.name, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(file.name)
-            raise
+    with replacing(path) as file:
+        while piece := read(PIECE):
+            size += len(piece)
+            if size > LARGEST or time.monotonic() > end:
+                raise OSError("too large, or too slow")
+            file.write(piece)
     return path

@@ -19,7 +19,7 @@ from typing import Any
 
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line
-from gdbheap.files import check_writable, write_text
+from gdbheap.files import PRIVATE, check_writable, settle, working_folder, write_text
 from gdbheap.heap import Heap
 from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
@@ -52,7 +52,8 @@ WRITE = "if 1\ngcore {}\nquit 0\nend\nquit 1\n"
 class Actions:
     """``folder``: where files are written; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which; ``run``: a
     command and its arguments; ``run_limit``: seconds until it is ended; ``max_stop``: for how many seconds the process
-    is held at most, by the look and again by the core, None without end; ``document``: what --heap keeps of a heap."""
+    is held at most, by the look and again by the core, None without end; ``document``: what --heap keeps of a heap;
+    ``mode``: of all files."""
 
     folder: str
     snapshot: bool
@@ -63,6 +64,7 @@ class Actions:
     run_limit: float
     max_stop: float | None
     document: Callable[[Heap], str]
+    mode: int = PRIVATE
 
 
 @dataclass
@@ -152,10 +154,10 @@ def _look(
             # Files hold no contents.
             heap.disclosure.contents = False
             if actions.snapshot:
-                write(f"{base}.heap", take(heap, None, actions.blocks))
+                write(f"{base}.heap", take(heap, None, actions.blocks), actions.mode)
                 done.files["snapshot"] = f"{base}.heap"
             if actions.heap:
-                write_text(f"{base}.json", f"{actions.document(heap)}\n")
+                write_text(f"{base}.json", f"{actions.document(heap)}\n", actions.mode)
                 done.files["heap"] = f"{base}.json"
         done.held, done.partial = process.stopped_seconds, heap.partial
     except (Exception, KeyboardInterrupt) as error:
@@ -172,22 +174,22 @@ def _take_in(found: dict[str, Any] | None, is_whole: bool, done: Done) -> None:
     done.held, done.partial = found["held"], found["partial"]
 
 
-def _core(actions: Actions, folder: ProcessFolder, path: str, done: Done) -> None:
-    """A core as gdb writes it, if there is room on the disk."""
+def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> None:
+    """Have gdb write a core into a folder of ours beside its place, if there is room on the disk."""
     try:
-        was_stopped = _is_stopped(folder)
-        _check_room(folder, actions.folder)
-        reason = _written_by_gdb(folder, path, actions.max_stop)
+        was_stopped = _is_stopped(process)
+        _check_room(process, actions.folder)
+        with working_folder(os.path.dirname(path)) as folder:
+            beside = os.path.join(folder, os.path.basename(path))
+            reason = _written_by_gdb(process, beside, actions.max_stop)
+            _let_run(process, was_stopped)
+            if reason is None:
+                settle(beside, path, actions.mode)
+                done.files["core"] = path
     except (GdbheapError, OSError) as error:
-        done.errors.append(f"no core was written: {one_line(error)}")
-        return
-    _let_run(folder, was_stopped)
-    if reason is None:
-        done.files["core"] = path
-        return
-    with suppress(OSError):
-        os.unlink(path)
-    done.errors.append(f"no core was written: {reason}")
+        reason = one_line(error)
+    if reason is not None:
+        done.errors.append(f"no core was written: {reason}")
 
 
 def _check_room(process: ProcessFolder, folder: str) -> None:

@@ -56,7 +56,7 @@ class Kills:
         way = rng.choice(self.ways)
         self.number += 1
         place = self.folder / f"kill{self.number}"
-        place.mkdir()
+        place.mkdir(0o700)
         table = Table(rng.choice([1, 2, 4]), CALLS, rng.choice([0, 2]), place / "table")
         kill = {ALONE: self._alone, TRACED: self._traced, COLLECTOR: self._collector}[way]
         harm = kill(table, place, rng)

@@ -24,7 +24,7 @@ def recorder_environment(folder: Path, preload: str = "") -> dict[str, str]:
 def recorded(command: list[str], log: Path, environment: dict[str, str] | None = None) -> Iterator[Running]:
     """Yield a program that rests; `log` has its calls after `finished`."""
     parts = Path(f"{log}.parts")
-    parts.mkdir()
+    parts.mkdir(0o700)
     with running(command, log.parent, {**recorder_environment(parts), **(environment or {})}) as target:
         yield target
 

@@ -11,7 +11,10 @@ use gdbheap_calls::STAGE;
 
 /// Programs that close "all" descriptors mostly begin with the low ones.
 const DESCRIPTOR: c_int = 900;
-pub(crate) const MAX_PATH: usize = 4096;
+const MAX_PATH: usize = 4096;
+const SUFFIX: &[u8] = b".calls";
+/// Of a name: two numbers, a dash, the suffix, and a zero byte.
+const NAME: usize = 33 + SUFFIX.len() + 1;
 const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
 
 /// Of the program, whatever becomes of its environment: the folder. A forked child needs it.
@@ -30,7 +33,7 @@ pub(crate) fn learn_folder() {
             return;
         }
         let length = libc::strlen(found);
-        if length + 64 < MAX_PATH {
+        if length < MAX_PATH {
             copy_nonoverlapping(found as *const u8, PATH.0.get() as *mut u8, length);
             PATH_LENGTH.store(length, Ordering::Relaxed);
         }
@@ -42,29 +45,23 @@ pub(crate) fn has_folder() -> bool {
     PATH_LENGTH.load(Ordering::Relaxed) != 0
 }
 
-/// The file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits.
-pub(crate) fn open(owned: &mut Owned, flags: c_int) -> c_int {
-    let (pid, began) = (owned.pid, owned.began);
-    // Not on the program's stack, which may be small.
-    let path = &mut owned.path;
-    let mut length = PATH_LENGTH.load(Ordering::Relaxed);
-    // SAFETY: it was written once, before its length.
-    path[..length].copy_from_slice(unsafe { &(&*PATH.0.get())[..length] });
-    let mut push = |bytes: &[u8]| {
-        path[length..length + bytes.len()].copy_from_slice(bytes);
-        length += bytes.len();
-    };
-    push(b"/");
-    push(&hexadecimal(pid.into()));
-    push(b"-");
-    push(&hexadecimal(began));
-    push(b".calls\0");
-    // SAFETY: the path ends with a zero byte. Descriptors that are given back are our own.
+/// Opens the file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits. Only a new one may be made (O_EXCL); one
+/// that is there already must be regular, of its user, and have one name, as it must in a folder that somebody else could have
+/// put in the place of ours once that was gone.
+pub(crate) fn open(owned: &Owned, flags: c_int) -> c_int {
+    let Some(folder) = open_folder() else { return -1 };
+    let name = name_of(owned);
+    let flags = flags | libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    // SAFETY: the name ends with a zero byte. Descriptors that are given back are our own.
     unsafe {
-        let made =
-            libc::open(path.as_ptr() as *const _, libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | flags, 0o600);
+        let made = libc::openat(folder, name.as_ptr() as *const _, flags, 0o600);
+        close_quietly(folder);
         if made < 0 {
             return made;
+        }
+        if flags & libc::O_EXCL == 0 && !is_own_file(made) {
+            libc::close(made);
+            return -1;
         }
         let moved = libc::fcntl(made, libc::F_DUPFD_CLOEXEC, DESCRIPTOR);
         if moved < 0 {
@@ -73,6 +70,61 @@ pub(crate) fn open(owned: &mut Owned, flags: c_int) -> c_int {
         libc::close(made);
         moved
     }
+}
+
+/// The folder, where it is one that only this user writes to, and no link.
+fn open_folder() -> Option<c_int> {
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the path was written once, into zeros.
+    let folder = unsafe { libc::open(PATH.0.get() as *const _, flags) };
+    if folder < 0 {
+        return None;
+    }
+    let is_ours =
+        status(folder).is_some_and(|found| is_own(&found) && found.st_mode & (libc::S_IWGRP | libc::S_IWOTH) == 0);
+    if is_ours {
+        return Some(folder);
+    }
+    // SAFETY: our own.
+    unsafe {
+        libc::close(folder);
+        *libc::__errno_location() = libc::EPERM;
+    }
+    None
+}
+
+/// Closes a descriptor of ours; what was said of an error before stays.
+unsafe fn close_quietly(descriptor: c_int) {
+    let kept = *libc::__errno_location();
+    libc::close(descriptor);
+    *libc::__errno_location() = kept;
+}
+
+fn is_own_file(descriptor: c_int) -> bool {
+    status(descriptor)
+        .is_some_and(|found| is_own(&found) && found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_nlink == 1)
+}
+
+fn is_own(found: &libc::stat) -> bool {
+    // SAFETY: it cannot fail.
+    found.st_uid == unsafe { libc::geteuid() }
+}
+
+fn status(descriptor: c_int) -> Option<libc::stat> {
+    // SAFETY: zero bytes are a valid one, and the kernel fills in what it is given.
+    unsafe {
+        let mut found: libc::stat = core::mem::zeroed();
+        (libc::fstat(descriptor, &mut found) == 0).then_some(found)
+    }
+}
+
+fn name_of(owned: &Owned) -> [u8; NAME] {
+    let mut name = [0; NAME];
+    name[..16].copy_from_slice(&hexadecimal(owned.pid.into()));
+    name[16] = b'-';
+    name[17..33].copy_from_slice(&hexadecimal(owned.began));
+    name[33..NAME - 1].copy_from_slice(SUFFIX);
+    name
 }
 
 fn hexadecimal(number: u64) -> [u8; 16] {
@@ -153,11 +205,7 @@ fn is_ours(owned: &Owned) -> bool {
 
 /// Whether somebody still wants to read the file: whoever collects it removes it at the end.
 fn is_wanted(owned: &Owned) -> bool {
-    // SAFETY: zero bytes are a valid one, and the kernel fills in what it is given.
-    unsafe {
-        let mut found: libc::stat = core::mem::zeroed();
-        libc::fstat(owned.descriptor, &mut found) == 0 && found.st_nlink > 0
-    }
+    status(owned.descriptor).is_some_and(|found| found.st_nlink > 0)
 }
 
 /// Room in the file, and its mapping, which a forked child does not get. Without room in the file system a mapping would be

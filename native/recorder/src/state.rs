@@ -1,6 +1,5 @@
 //! All that changes while calls are recorded: in memory that a forked child finds empty, so that it begins a file of its own.
 
-use crate::file::MAX_PATH;
 use crate::stacks::Stacks;
 use crate::system;
 use core::cell::UnsafeCell;
@@ -61,8 +60,6 @@ pub(crate) struct Own {
     pub(crate) countdown: u64,
     pub(crate) random: u64,
     pub(crate) stacks: *mut Stacks,
-    /// Of the file, while it is opened.
-    pub(crate) path: [u8; MAX_PATH],
     /// The threads whose calls are written here, and how many can be.
     threads: *mut Thread,
     count: usize,

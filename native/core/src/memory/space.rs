@@ -12,7 +12,7 @@ use crate::memory::gate::Gate;
 use crate::memory::pages::{Pages, PRESENT, SWAPPED};
 use crate::work::{Task, Watcher};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -298,7 +298,9 @@ impl Space {
         if segments.windows(2).any(|pair| pair[0].end > pair[1].start) {
             return Err(Error::invalid("segments overlap"));
         }
-        let opened: std::io::Result<Vec<File>> = files.iter().map(File::open).collect();
+        // A pipe that was put in a file's place is not waited for.
+        let open = |path: &String| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let opened: std::io::Result<Vec<File>> = files.iter().map(open).collect();
         let (copy, uncopied) = (OnceLock::new(), OnceLock::new());
         Ok(Space { machine, segments, files: opened?, origin, read: AtomicU64::new(0), copy, uncopied })
     }

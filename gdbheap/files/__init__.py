@@ -1,0 +1,39 @@
+"""Every file that gdbheap writes: one way to write, which neither follows nor replaces what others have planted.
+
+A new file gets a random name beside its place and mode 0600; it is renamed once it is whole. Its folder is held by a
+descriptor from the first check to the rename. docs/setup.md has the rules for people.
+"""
+
+from gdbheap.files.new_file import NewFile, check_writable, replacing, settle, write_bytes, write_text
+from gdbheap.files.new_folder import (
+    PrivateFolder,
+    check_folder,
+    make_folder,
+    replacing_folder,
+    temporary_folder,
+    working_folder,
+)
+from gdbheap.files.opening import open_to_append, open_to_read
+from gdbheap.files.refusing import PRIVATE, not_written, refused
+from gdbheap.files.special import is_stream
+
+__all__ = [
+    "PRIVATE",
+    "NewFile",
+    "PrivateFolder",
+    "check_folder",
+    "check_writable",
+    "is_stream",
+    "make_folder",
+    "not_written",
+    "open_to_append",
+    "open_to_read",
+    "refused",
+    "replacing",
+    "replacing_folder",
+    "settle",
+    "temporary_folder",
+    "working_folder",
+    "write_bytes",
+    "write_text",
+]

@@ -1,0 +1,207 @@
+"""A file that is new: written under a random name, and renamed once it is whole or has its beginning."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import BinaryIO
+
+from gdbheap.errors import one_line
+from gdbheap.files.folders import HeldFolder, hold, random_name
+from gdbheap.files.refusing import PRIVATE, name_of_user, not_written, refused
+from gdbheap.files.special import duplicate, is_special, open_special, own_descriptor, why_not_special
+
+__all__ = ["NewFile", "check_writable", "replacing", "settle", "write_bytes", "write_text"]
+
+NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Somebody may make a file of that name again and again, and remove it.
+ROUNDS = 100
+
+
+class NewFile:
+    """A file on its way to ``path``; ``descriptor``: it is written through that. Where ``path`` is one of our own
+    descriptors, a device or a pipe, that itself is written to.
+
+    Raises UsageError where it may not be written, OSError, ValueError."""
+
+    def __init__(self, path: str, mode: int = PRIVATE) -> None:
+        self.path = path
+        self._mode, self._beside = mode, ""
+        number = own_descriptor(path)
+        self._folder: HeldFolder | None = None
+        if number is not None:
+            self.descriptor = duplicate(path, number)
+            return
+        self._folder, self._name = _held(path)
+        try:
+            self.descriptor = self._opened(self._folder)
+        except BaseException:
+            self._folder.close()
+            raise
+
+    def _opened(self, folder: HeldFolder) -> int:
+        status = _checked(self.path, folder, self._name)
+        if status is not None and is_special(status):
+            return open_special(self.path, folder, self._name, status)
+        beside = random_name()
+        number = os.open(beside, NEW, PRIVATE, dir_fd=folder.number)
+        self._beside = beside
+        return number
+
+    def __enter__(self) -> NewFile:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def put(self) -> None:
+        """Give it its name. Raises UsageError, OSError."""
+        if self._folder is not None and self._beside:
+            os.fsync(self.descriptor)
+            _place(self.path, self._beside, self._folder.number, self._folder, self._name)
+            self._beside = ""
+            _open_to_others(self.descriptor, self._mode)
+            self._folder.sync()
+
+    def close(self) -> None:
+        """Close it, and remove what has no name yet; harmless a second time."""
+        number, self.descriptor = self.descriptor, -1
+        if number >= 0:
+            os.close(number)
+        if self._folder is not None and self._folder.number >= 0:
+            with suppress(OSError):
+                if self._beside:
+                    os.unlink(self._beside, dir_fd=self._folder.number)
+            self._folder.close()
+
+
+def _held(path: str) -> tuple[HeldFolder, str]:
+    """Hold the folder of a file; the name in it. Raises UsageError, OSError, ValueError."""
+    folder, name = os.path.split(path)
+    if name in ("", ".", ".."):
+        raise refused(path, "it is a folder" if path else "it has no name")
+    return hold(path, folder or "."), name
+
+
+def _open_to_others(number: int, mode: int) -> None:
+    if mode != PRIVATE:
+        os.fchmod(number, mode)
+
+
+def _checked(path: str, folder: HeldFolder, name: str) -> os.stat_result | None:
+    """Return what lies there. Raises UsageError where it is neither replaced nor written to."""
+    status = folder.status(name)
+    reason = None if status is None else _why_not(folder, name, status)
+    if reason:
+        raise refused(path, reason)
+    return status
+
+
+def _why_not(folder: HeldFolder, name: str, status: os.stat_result) -> str | None:
+    if stat.S_ISDIR(status.st_mode):
+        return "it is a folder"
+    if is_special(status):
+        return why_not_special(status)
+    if stat.S_ISLNK(status.st_mode):
+        return "it is a link: name where it leads, or remove it"
+    if folder.is_shared and status.st_uid != os.geteuid():
+        return f"it belongs to {name_of_user(status.st_uid)}: choose another name"
+    if folder.is_shared and status.st_nlink != 1:
+        return "it has another name elsewhere (a hard link): choose another name"
+    return None
+
+
+def _place(path: str, beside: str, source: int, folder: HeldFolder, name: str) -> None:
+    """Rename it; where others may plant names, what comes in between is not replaced."""
+    for _ in range(ROUNDS):
+        status = _checked(path, folder, name)
+        if status is not None and is_special(status):
+            raise refused(path, "it became a device or a pipe meanwhile")
+        if status is None and folder.is_shared:
+            try:
+                _link(beside, source, folder, name)
+            except FileExistsError:
+                continue
+        else:
+            os.rename(beside, name, src_dir_fd=source, dst_dir_fd=folder.number)
+        return
+    raise refused(path, "somebody else makes files of that name")
+
+
+def _link(beside: str, source: int, folder: HeldFolder, name: str) -> None:
+    """Rename, but never over a file. Raises FileExistsError, OSError."""
+    try:
+        os.link(beside, name, src_dir_fd=source, dst_dir_fd=folder.number, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Not every file system has hard links.
+        os.rename(beside, name, src_dir_fd=source, dst_dir_fd=folder.number)
+        return
+    os.unlink(beside, dir_fd=source)
+
+
+def check_writable(path: str) -> None:
+    """Check before something that takes time. Raises UsageError where ``path`` cannot be written."""
+    try:
+        number = own_descriptor(path)
+        if number is not None:
+            os.close(duplicate(path, number))
+            return
+        folder, name = _held(path)
+        with folder:
+            status = _checked(path, folder, name)
+            if not (status is not None and is_special(status)) and not folder.is_writable:
+                raise PermissionError
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        above = one_line(os.path.dirname(path) or ".")
+        raise refused(path, f"there is no folder {above} that may be written") from None
+    except (OSError, ValueError) as error:
+        raise not_written(path, error) from None
+
+
+@contextmanager
+def replacing(path: str, mode: int = PRIVATE) -> Iterator[BinaryIO]:
+    """Give a stream to write to in this block, whose file then takes the place of ``path``. Raises UsageError where it
+    may not, and for an OSError or a ValueError of the block."""
+    try:
+        with NewFile(path, mode) as new:
+            with open(new.descriptor, "wb", closefd=False) as stream:
+                yield stream
+            new.put()
+    except (OSError, ValueError) as error:
+        raise not_written(path, error) from None
+
+
+def settle(source: str, path: str, mode: int = PRIVATE, make: bool = False) -> None:
+    """Move a file out of a folder that only we write to, with the rules of a new one. ``make``: folders on the way that
+    are missing are made. Raises UsageError."""
+    name = os.path.basename(path)
+    try:
+        number = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        inside = os.open(os.path.dirname(source), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(number)
+            with hold(path, os.path.dirname(path) or ".", mode if make else None) as folder:
+                _place(path, os.path.basename(source), inside, folder, name)
+                os.fchmod(number, mode)
+                folder.sync()
+        finally:
+            os.close(number)
+            os.close(inside)
+    except (OSError, ValueError) as error:
+        raise not_written(path, error) from None
+
+
+def write_bytes(path: str, data: bytes, mode: int = PRIVATE) -> None:
+    """Write a file whole, or not at all. Raises UsageError where that is not possible."""
+    with replacing(path, mode) as stream:
+        stream.write(data)
+
+
+def write_text(path: str, text: str, mode: int = PRIVATE) -> None:
+    """Write a text whole, in UTF-8, or not at all. Raises UsageError where that is not possible."""
+    write_bytes(path, text.encode("utf-8"), mode)

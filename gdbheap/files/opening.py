@@ -1,0 +1,54 @@
+"""Files that are there already: one that lines are added to, and one that somebody gave us to read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import BinaryIO
+
+from gdbheap.errors import UsageError, one_line
+from gdbheap.files.folders import hold
+from gdbheap.files.refusing import PRIVATE, name_of_user, refused
+from gdbheap.files.special import own_descriptor
+
+__all__ = ["open_to_append", "open_to_read"]
+
+
+def open_to_append(path: str, make: bool = False) -> int:
+    """Return a descriptor that reads and writes a file of ours, at its beginning; without ``make`` it must be there.
+    Raises UsageError for one that is a link, no regular file, another's, or has two names; OSError, ValueError."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if make else 0)
+    folder, name = os.path.split(path)
+    with hold(path, folder or ".") as held:
+        status = held.status(name)
+        if status is not None and (reason := _why_not(status)):
+            raise refused(path, reason)
+        number = os.open(name, flags, PRIVATE, dir_fd=held.number)
+    reason = _why_not(os.fstat(number))
+    if reason:
+        os.close(number)
+        raise refused(path, reason)
+    return number
+
+
+def _why_not(status: os.stat_result) -> str | None:
+    if not stat.S_ISREG(status.st_mode):
+        return "it is a link" if stat.S_ISLNK(status.st_mode) else "it is no regular file"
+    if status.st_uid != os.geteuid():
+        return f"it belongs to {name_of_user(status.st_uid)}"
+    return None if status.st_nlink == 1 else "it has another name elsewhere (a hard link)"
+
+
+def open_to_read(path: str) -> BinaryIO:
+    """Open a regular file, or a pipe that we were started with (``<(…)`` of a shell). A pipe by name would wait for a
+    writer: it is refused, as devices and folders are. Raises UsageError, OSError, ValueError."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(number).st_mode
+        if not stat.S_ISREG(mode) and not (stat.S_ISFIFO(mode) and own_descriptor(path) is not None):
+            raise UsageError(f"{one_line(path)} cannot be read: it is no regular file")
+        os.set_blocking(number, True)
+        return open(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise

@@ -1,0 +1,32 @@
+"""Reasons for which a file is not written, as one line."""
+
+from __future__ import annotations
+
+from gdbheap.errors import UsageError, one_line
+
+__all__ = ["PRIVATE", "name_of_user", "not_written", "refused"]
+
+PRIVATE = 0o600
+"""The mode of every file for which nobody asked for another one."""
+
+
+def refused(path: str, reason: str) -> UsageError:
+    """Return the error for a file that may not be written."""
+    return UsageError(f"{one_line(path)} cannot be written: {one_line(reason)}")
+
+
+def not_written(path: str, error: OSError | ValueError) -> UsageError:
+    """Return the error for a file that the system did not write."""
+    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return refused(path, reason)
+
+
+def name_of_user(uid: int) -> str:
+    """Return the name of a user; "uid 1234" for one without a name."""
+    # Imported where it is needed: few starts refuse something.
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
