@@ -17,6 +17,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -362,8 +363,12 @@ def test_interrupted(tmp_path: Path) -> None:
 
 def _is_unpacking(pid: int, folder: Path) -> bool:
     """Whether a process has a file in that folder open, which has no name."""
-    opened = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
-    return any(path.startswith(str(folder)) for path in opened)
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        # It may have been closed by now.
+        with suppress(FileNotFoundError):
+            if os.readlink(f"/proc/{pid}/fd/{number}").startswith(str(folder)):
+                return True
+    return False
 
 
 # Files of the target.
