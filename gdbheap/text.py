@@ -4,7 +4,6 @@ Nothing is imported here that a short command does not need."""
 
 from __future__ import annotations
 
-import json
 from operator import is_
 
 TYPE_CHECKING = False
@@ -115,6 +114,8 @@ _CHANGES: dict[type, Callable[[Any], Any]] = {
 
 def json_text(content: object, default: Callable[[Any], Any] | None = None, separators: Any = None) -> str:
     """Return ``content`` as JSON of printable ASCII alone; json.dumps leaves DEL as it is."""
+    import json
+
     return json.dumps(content, default=default, separators=separators).replace("\x7f", "\\u007f")
 
 
