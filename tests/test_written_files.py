@@ -154,6 +154,7 @@ def test_links_on_the_way(writer: str, shared: Path) -> None:
         assert os.listdir(private) == ["out.csv"]
 
 
+@pytest.mark.cases(4)
 @needs_root
 @pytest.mark.parametrize("who", ["nobody", "sudo's user"])
 @pytest.mark.parametrize("writer", ["bytes", "series", "moved", "folder"])
@@ -458,6 +459,7 @@ def test_recorder_refuses_folders(mode: int, owner: int, linked: bool, tmp_path:
 # What is read.
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     "line", [["info", "F"], ["diff", "F", "F"], ["report", "F", "-o", "r.html"], ["plot", "F", "-o", "p.svg"],
              ["stacks", "F"], ["replay", "F"], ["export", "F", "-o", "out"], ["diff", "F", "PID"]],
@@ -514,3 +516,27 @@ def test_limit(tmp_path: Path) -> None:
     done = subprocess.run(words, preexec_fn=small, capture_output=True, text=True, cwd="/", timeout=PATIENCE)
     assert done.returncode == 1 and "UsageError" in done.stderr and path.read_text() == "older"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@needs_root
+def test_swapped_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sudo's user puts a folder of his, with a hard link in it, in the place of a new one: no mode changes."""
+    monkeypatch.setenv("SUDO_UID", str(STRANGER))
+    with place(0o755, STRANGER) as home:
+        victim = home / "victim"
+        victim.write_bytes(VICTIM)
+        victim.chmod(0o600)
+        make = os.mkdir
+
+        def swapped(name: str, mode: int, dir_fd: int) -> None:
+            make(name, mode, dir_fd=dir_fd)
+            os.rename(home / name, home / "away")
+            planted(lambda: make(home / name, 0o777))
+            os.link(victim, home / name / "one")
+
+        monkeypatch.setattr(os, "mkdir", swapped)
+        with pytest.raises(UsageError, match="another user put a folder"):
+            with files.replacing_folder(str(home / "out"), lambda _name: True, 0o644) as inside:
+                Path(inside, "two").write_bytes(b"new")
+        monkeypatch.undo()
+        assert stat.S_IMODE(victim.stat().st_mode) == 0o600 and victim.read_bytes() == VICTIM

@@ -8,6 +8,7 @@ from gdbheap.files.new_file import NewFile, check_writable, replacing, settle, w
 from gdbheap.files.new_folder import (
     PrivateFolder,
     check_folder,
+    check_place,
     make_folder,
     replacing_folder,
     temporary_folder,
@@ -22,6 +23,7 @@ __all__ = [
     "NewFile",
     "PrivateFolder",
     "check_folder",
+    "check_place",
     "check_writable",
     "is_stream",
     "make_folder",

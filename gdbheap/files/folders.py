@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -66,8 +67,11 @@ class HeldFolder:
         """Make a folder in it, of exactly this mode, and hold that. Raises OSError."""
         os.mkdir(name, 0o700, dir_fd=self.number)
         made = self.find(name)
-        # Whoever swaps the new folder for one of his own gets nothing from us: it is not ours then.
-        if mode != 0o700 and os.fstat(made.number).st_uid == os.geteuid():
+        # Sudo's user may swap the new folder for one of his own.
+        if self.is_swappable and os.fstat(made.number).st_uid != os.geteuid():
+            made.close()
+            raise PermissionError(errno.EPERM, "another user put a folder in the place of a new one", name)
+        if mode != 0o700:
             os.chmod(f"/proc/self/fd/{made.number}", mode)
         return made
 
@@ -159,7 +163,7 @@ class _Walk:
         try:
             status = os.fstat(link)
             if not stat.S_ISLNK(status.st_mode):
-                raise NotADirectoryError(20, os.strerror(20))
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             self._check_link(name, status)
             self._take(name, os.readlink("", dir_fd=link), status.st_dev == os.stat("/proc").st_dev)
         finally:
@@ -169,7 +173,7 @@ class _Walk:
         """Raise for a link that others may have planted, as the kernel's fs.protected_symlinks does in /tmp."""
         self._links += 1
         if self._links > MAX_LINKS:
-            raise OSError(40, os.strerror(40))
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if self._is_foreign:
             raise refused(self._path, f"{name} is a link in another process's file system: name where it leads")
         is_own = kind_of_folder(self.number, os.fstat(self.number)) == OWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -16,6 +17,7 @@ from gdbheap.files.refusing import PRIVATE, name_of_user, not_written, refused
 __all__ = [
     "PrivateFolder",
     "check_folder",
+    "check_place",
     "make_folder",
     "replacing_folder",
     "temporary_folder",
@@ -116,6 +118,9 @@ def _settle(folder: HeldFolder, mode: int) -> None:
     for entry in os.listdir(f"/proc/self/fd/{folder.number}"):
         number = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.number)
         try:
+            status = os.fstat(number)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+                raise PermissionError(errno.EPERM, "a new folder has something else than new files in it", entry)
             os.fchmod(number, mode)
             os.fsync(number)
         finally:
@@ -131,6 +136,19 @@ def _exchange(
     if _check(path, parent, name, is_ours):
         os.rename(name, older, src_dir_fd=parent.number, dst_dir_fd=parent.number)
     os.rename(beside, name, src_dir_fd=parent.number, dst_dir_fd=parent.number)
+
+
+def check_place(folder: str) -> None:
+    """Check a folder, which is there, before something that takes time. Raises UsageError where no files can be written
+    into it."""
+    try:
+        with hold(folder, folder) as held:
+            if not held.is_writable:
+                raise PermissionError
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        raise refused(folder, f"there is no folder {one_line(folder)} that may be written") from None
+    except (OSError, ValueError) as error:
+        raise not_written(folder, error) from None
 
 
 def make_folder(path: str, mode: int = PRIVATE) -> None:
@@ -201,4 +219,4 @@ def _safe_place() -> str:
                     return place
         except (UsageError, OSError, ValueError):
             continue
-    raise FileNotFoundError(2, f"there is no folder for temporary files: none of {', '.join(WHERE)} is safe")
+    raise FileNotFoundError(errno.ENOENT, f"there is no folder for temporary files: none of {', '.join(WHERE)} is safe")

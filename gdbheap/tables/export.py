@@ -13,6 +13,7 @@ from gdbheap.errors import Unsupported, UsageError
 from gdbheap.files import (
     PRIVATE,
     check_folder,
+    check_place,
     check_writable,
     make_folder,
     not_written,
@@ -77,7 +78,7 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
     if not is_url(path) and not parts:
         check_folder(path, files.is_ours)
     elif not is_url(path) and os.path.isdir(path):
-        make_folder(path)
+        check_place(path)
     elif not is_url(path):
         check_folder(path, files.is_ours)
 

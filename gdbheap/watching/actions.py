@@ -19,7 +19,7 @@ from typing import Any
 
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line
-from gdbheap.files import PRIVATE, check_writable, settle, working_folder, write_text
+from gdbheap.files import PRIVATE, check_place, settle, working_folder, write_text
 from gdbheap.heap import Heap
 from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
@@ -82,7 +82,7 @@ class Done:
 
 def check(actions: Actions) -> None:
     """Before waiting. Raises UsageError for what could not be done when the moment comes."""
-    check_writable(os.path.join(actions.folder, "snapshot"))
+    check_place(actions.folder)
     if actions.core and find_program(GDB[0]) is None:
         raise UsageError("--core needs gdb, which writes it: install gdb")
     if actions.run and shutil.which(actions.run[0]) is None:
