@@ -6,14 +6,13 @@ The line runs gdbheap/loader/start.py by its full path. gdb 11 and later read th
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from gdbheap.commands.shell.acting import as_user
 from gdbheap.errors import GdbheapError, NotPermitted, UsageError, one_line
+from gdbheap.files import write_bytes
 from gdbheap.loader import FOLDER, START
 
 __all__ = ["gdbinit", "install", "remove"]
@@ -30,7 +29,6 @@ LINE = (
 )
 ROOT = 0
 NEW_MODE, LARGEST = 0o644, 1 << 20
-WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def gdbinit(environment: Mapping[str, str]) -> Path:
@@ -161,26 +159,8 @@ def _write(path: Path, text: str) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else NEW_MODE
-        _replace(target, text.encode("utf-8", "surrogateescape"), mode)
+        write_bytes(str(target), text.encode("utf-8", "surrogateescape"), mode)
+    except UsageError as error:
+        raise GdbheapError(error) from error
     except OSError as error:
         raise GdbheapError(f"cannot write {one_line(path)}: {error.strerror}") from error
-
-
-def _replace(path: Path, data: bytes, mode: int) -> None:
-    """Write a new file under a name that nobody knows before, in the folder as it is now, then rename it. Raises
-    OSError."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fresh = f".gdbheap-{secrets.token_hex(8)}"
-    try:
-        with open(os.open(fresh, WRITING, 0o600, dir_fd=folder), "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fchmod(stream.fileno(), mode)
-            os.fsync(stream.fileno())
-        os.rename(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(fresh, dir_fd=folder)
-        raise
-    finally:
-        os.close(folder)

@@ -112,7 +112,7 @@ def _columns(path: str, snapshot: Snapshot) -> _native.BlockColumns:
 
 @contextmanager
 def _archive(path: str) -> Iterator[zipfile.ZipFile]:
-    """Open a file as what a snapshot is packed in. Raises OSError, BadZipFile, UsageError for what is no regular file."""
+    """Open the zip of a snapshot. Raises OSError, BadZipFile, UsageError for what is no regular file."""
     with open_to_read(path) as file, zipfile.ZipFile(file) as archive:
         yield archive
 
