@@ -28,14 +28,18 @@ class Options(Queried):
         "what blocks retain, also of a process with more than 2,000,000 blocks; a query that names edges has it",
     )
 
+    def check(self) -> None:
+        """Raise UsageError for options that exclude each other."""
+        super().check()
+        if self.csv and self.json:
+            raise UsageError("gdbheap sql: --csv and --json exclude each other")
+        check_csv_safe("gdbheap sql", self.csv_safe, "--csv", self.csv)
+
 
 def _answer(source: Source, options: Options) -> Answered:
     # Imported where it is needed: a command's start is mostly imports.
     from gdbheap.tables.query import query
 
-    if options.csv and options.json:
-        raise UsageError("gdbheap sql: --csv and --json exclude each other")
-    check_csv_safe("gdbheap sql", options.csv_safe, "--csv", options.csv)
     return query(source, options.query, options.edges or None)
 
 

@@ -38,11 +38,14 @@ class Options(Common):
     )
     seccomp: bool = under_seccomp()
 
+    def check(self) -> None:
+        """Raise UsageError for options that exclude each other."""
+        super().check()
+        if self.yes and self.dry_run:
+            raise UsageError("heap trim: --yes and --dry-run exclude each other")
+
 
 def _wants_call(options: Options) -> bool:
-    """Whether malloc_trim() is to be called. Raises UsageError when both were asked for."""
-    if options.yes and options.dry_run:
-        raise UsageError("heap trim: --yes and --dry-run exclude each other")
     return options.yes
 
 
