@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from gdbheap.commands.surface.needs import CALLED, FOLLOWED, STARTED
+from gdbheap.commands.surface.registry import COMMANDS
+
 ROOT = Path(__file__).resolve().parent.parent
 WORD = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]{4,}(?![0-9A-Za-z])")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
@@ -91,3 +94,17 @@ def test_no_merge_is_left_open(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"^(<<<<<<<|=======|>>>>>>>)", text, re.MULTILINE)
     assert text.count("| command | the question") <= 1
+
+
+def test_commands_that_do_more_than_read() -> None:
+    """One table has each command that calls, patches or starts something, and no other but those of its options."""
+    text = (ROOT / "docs" / "safety.md").read_text(encoding="utf-8")
+    section = text.split("## Commands that do more than read\n")[1].split("\n## ")[0]
+    first_cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| ")][2:]
+    named = {noun for cell in first_cells for noun in re.findall(r"`(?:heap|gdbheap) ([a-z-]+)", cell)}
+    changing = (FOLLOWED, CALLED, STARTED)
+    acting = {noun for noun, command in COMMANDS.items() if command.call or command.needs in changing}
+    assert named == acting | {"watch"}
+    assert any("--clone" in cell for cell in first_cells)
+    for option in ("--core", "--on-memory-error"):
+        assert any(option in cell for cell in first_cells) and option in {o.name for o in COMMANDS["watch"].all_options}
