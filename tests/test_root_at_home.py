@@ -261,6 +261,7 @@ def test_who_is_another(variables: dict[str, str], expected: bool, monkeypatch: 
 READERS = {
     "events/recording.py": "what a command is started with",
     "events/settings.py": "what the replayer is started with",
+    "report/plot.py": "which settings matplotlib is imported without",
     "target/refusal.py": "which kind of container this is",
     "target/debuginfod.py": "what the client is started with, once trusted() has named servers",
     "watching/actions.py": "what --run is started with",

@@ -304,7 +304,7 @@ def _programs(line: Line) -> Programs:
     options = line.options
     if not isinstance(options, Several):
         return Programs(named, command=line.started)
-    options.check_user(line.called)
+    options.check_user(line.called, bool(named))
     return Programs(named, options.children, options.name, options.cgroup, line.started, user=options.user)
 
 
@@ -423,7 +423,7 @@ def _about_sources(line: Line) -> Result:
     for word in line.words:
         _check_noun(word)
         named.append(_found(line, word))
-    options.check_user(line.called)
+    options.check_user(line.called, any(not isinstance(target, (str, Stored)) for target in named))
     if options.children or options.name is not None or options.cgroup is not None:
         from gdbheap.target.programs import Programs
 

@@ -313,7 +313,9 @@ class Queried(Common):
 
 
 def regular_expression(text: str) -> re.Pattern[str]:
-    """A regular expression. Raises ValueError."""
+    """A regular expression that does not match everything. Raises ValueError."""
+    if not text:
+        raise ValueError("an empty expression means every process")
     try:
         return re.compile(text)
     except re.error as error:
@@ -352,14 +354,14 @@ class Several(Common):
         " its folder in /sys/fs/cgroup", None, str,
     )  # fmt: skip
     user: int | None = valued(
-        "--user", "USER", "of what --name and --cgroup mean, only processes that this user (a name or a uid) started,"
-        " by the real user id: anybody may give a process a name", None, user_id,
+        "--user", "USER", "only processes that this user (a name or a uid) started, of what --name and --cgroup mean;"
+        " anybody may give a process a name", None, user_id,
     )  # fmt: skip
 
-    def check_user(self, called: str) -> None:
-        """Raises UsageError for a user without anything to choose from."""
-        if self.user is not None and self.name is None and self.cgroup is None:
-            raise UsageError(f"{called}: --user chooses from what --name or --cgroup means: give one of them")
+    def check_user(self, called: str, named: bool) -> None:
+        """Raise UsageError for a user without anything to choose from. ``named``: processes are named by their ids."""
+        if self.user is not None and (named or (self.name is None and self.cgroup is None)):
+            raise UsageError(f"{called}: --user chooses from what --name or --cgroup means: give one of them, and no ids")
 
 
 def some_time(text: str) -> float:

@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import BinaryIO
 
-from gdbheap.errors import one_line
 from gdbheap.files.folders import HeldFolder, hold, random_name
-from gdbheap.files.refusing import PRIVATE, name_of_user, not_written, refused
+from gdbheap.files.refusing import PRIVATE, name_of_user, no_place, not_written, refused
 from gdbheap.files.special import duplicate, is_special, open_special, own_descriptor, why_not_special
 
 __all__ = ["NewFile", "check_writable", "replacing", "settle", "write_bytes", "write_text"]
@@ -145,7 +144,7 @@ def _link(beside: str, source: int, folder: HeldFolder, name: str) -> None:
 
 
 def check_writable(path: str) -> None:
-    """Check before something that takes time. Raises UsageError where ``path`` cannot be written."""
+    """Check before something that takes time. Raises UsageError, NotPermitted where ``path`` cannot be written."""
     try:
         number = own_descriptor(path)
         if number is not None:
@@ -156,9 +155,8 @@ def check_writable(path: str) -> None:
             status = _checked(path, folder, name)
             if not (status is not None and is_special(status)) and not folder.is_writable:
                 raise PermissionError
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        above = one_line(os.path.dirname(path) or ".")
-        raise refused(path, f"there is no folder {above} that may be written") from None
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise no_place(path, os.path.dirname(path), error) from None
     except (OSError, ValueError) as error:
         raise not_written(path, error) from None
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files.folders import HeldFolder, folder_mode, hold, random_name
-from gdbheap.files.refusing import PRIVATE, name_of_user, not_written, refused
+from gdbheap.files.refusing import PRIVATE, name_of_user, no_place, not_written, refused
 
 __all__ = [
     "PrivateFolder",
@@ -37,9 +37,8 @@ def check_folder(path: str, is_ours: Callable[[str], bool]) -> None:
             if not parent.is_writable:
                 raise PermissionError
             _check(path, parent, name, is_ours)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        reason = f"there is no folder {one_line(above or '.')} that may be written"
-        raise refused(path, reason) from None
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise no_place(path, above, error) from None
     except (OSError, ValueError) as error:
         raise not_written(path, error) from None
 
@@ -145,8 +144,8 @@ def check_place(folder: str) -> None:
         with hold(folder, folder) as held:
             if not held.is_writable:
                 raise PermissionError
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        raise refused(folder, f"there is no folder {one_line(folder)} that may be written") from None
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise no_place(folder, folder, error) from None
     except (OSError, ValueError) as error:
         raise not_written(folder, error) from None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from gdbheap.errors import UsageError, one_line
+import os
 
-__all__ = ["PRIVATE", "name_of_user", "not_written", "refused"]
+from gdbheap.errors import GdbheapError, NotPermitted, UsageError, one_line
+
+__all__ = ["PRIVATE", "name_of_user", "no_place", "not_written", "refused"]
 
 PRIVATE = 0o600
 """The mode of every file for which nobody asked for another one."""
@@ -19,6 +21,16 @@ def not_written(path: str, error: OSError | ValueError) -> UsageError:
     """Return the error for a file that the system did not write."""
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
     return refused(path, reason)
+
+
+def no_place(path: str, folder: str, error: OSError) -> GdbheapError:
+    """Return the error for a file whose folder is not there, is none, or may not be written to."""
+    folder = one_line(folder or ".")
+    if isinstance(error, PermissionError):
+        return NotPermitted(f"{one_line(path)} cannot be written: user {os.geteuid()} may not write into {folder}")
+    if isinstance(error, FileNotFoundError):
+        return refused(path, f"there is no folder {folder}")
+    return refused(path, f"{folder} is no folder")
 
 
 def name_of_user(uid: int) -> str:

@@ -139,8 +139,8 @@ def _is_taken(name: str) -> bool:
 def _look_here() -> None:
     """Warn of a file that gdb would run for ``-x gdbheap``, in one line."""
     if os.path.isfile("gdbheap") and not os.path.samefile("gdbheap", SCRIPT):
-        words = "gdbheap: '-x gdbheap' runs the file 'gdbheap' of this folder; 'gdb -p PID -ex heap' never does.\n"
-        gdb.write(words, gdb.STDERR)
+        words = "the current folder has a file 'gdbheap', which 'gdb -x gdbheap' would run; 'heap' does not run it"
+        gdb.write("gdbheap: " + words + "\n", gdb.STDERR)
 
 
 def _let_gdb_look() -> None:

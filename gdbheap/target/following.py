@@ -203,6 +203,8 @@ def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Pla
     pid = running.pid
     try:
         status = running.folder.status()
+        # Refused where the memory is.
+        running.folder.read("maps", 1)
     except OSError as error:
         raise refusal.explain(running.folder, error) from None
     if status.get("Seccomp", "0") != "0" and not seccomp:

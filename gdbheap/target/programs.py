@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError
+from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError, one_line
 from gdbheap.target import refusal
 from gdbheap.target.procfs import (
     ENDED,
@@ -246,8 +246,8 @@ def folders(cgroup: str) -> list[Path]:
     """The folders of a control group: as it is mounted (``/sys/fs/cgroup/…``), or as ``/proc/PID/cgroup`` names it,
     then in each hierarchy that has it. Raises UsageError, NoTarget, NotPermitted."""
     path = os.path.normpath(f"/{cgroup.strip('/')}")
-    if not cgroup.strip("/"):
-        raise UsageError("--cgroup=/ is every process: name a control group")
+    if path == "/":
+        raise UsageError(f"--cgroup={one_line(cgroup)} is every process: name a control group")
     inside = path == CGROUPS or path.startswith(f"{CGROUPS}/")
     places = [Path(path)] if inside else [Path(f"{root}{path}") for root in _hierarchies()]
     found = [place for place in places if (place / MEMBERS).is_file()]

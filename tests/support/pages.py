@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from gdbheap.text import printable
 from support.programs import gdbheap
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -123,8 +124,7 @@ def same_rows(table: PageTable, rows: Sequence[dict[str, Any]], keys: Sequence[s
         for key in keys:
             value = row[key]
             if isinstance(value, str):
-                words = " ".join(value.split())
-                clean = "".join(character if character.isprintable() else "?" for character in words)
+                clean = printable(value)
                 assert shown[key] == clean or (shown[key].endswith("…") and clean.startswith(shown[key][:-1])), key
             else:
                 assert shown[key] == value, (key, row)
