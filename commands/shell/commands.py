@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from gdbheap.commands.shell.streams import complain
 from gdbheap.commands.shell.subjects import answer, extra_options, meant, own_words
 from gdbheap.commands.surface.declaration import GDB, AnyCommand
+from gdbheap.commands.surface.options import Writing
 from gdbheap.commands.surface.parser import wants_help
 from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
@@ -37,7 +39,11 @@ def _known(noun: str) -> str:
 def _answer(command: AnyCommand, words: list[str]) -> tuple[str, int]:
     answered = answer(command, words)
     style = style_for(sys.stdout, answered.options.exact, answered.info.rss, answered.info.private)
-    return present(answered, style), status_of(answered)
+    text = present(answered, style)
+    if isinstance(answered.options, Writing) and answered.options.takes_output:
+        complain(text)
+        text = ""
+    return text, status_of(answered)
 
 
 def _noun(words: Sequence[str]) -> tuple[str, list[str]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from gdbheap.errors import UsageError
-from gdbheap.files import PRIVATE, check_writable
+from gdbheap.files import PRIVATE, check_writable, own_descriptor
 from gdbheap.python.disclosure import NO_TEXT, VARIABLE
 from gdbheap.report.numbers import parse_duration, parse_size
 
@@ -54,6 +54,7 @@ __all__ = [
 Value = TypeVar("Value")
 OPTION = "option"
 MAX_SECONDS = 1e6
+STDOUT, STANDARD_OUTPUT = 1, "/dev/stdout"
 MIB = 1 << 20
 PPROF = "pprof"
 PICTURES = ("folded", "svg", "speedscope", PPROF)
@@ -240,15 +241,24 @@ class Writing(Common):
         PRIVATE, file_mode,
     )  # fmt: skip
 
+    @property
+    def takes_output(self) -> bool:
+        """Return whether the file goes to standard output, so that nothing else may."""
+        return own_descriptor(getattr(self, "file", "")) == STDOUT
+
 
 @dataclass
 class Filed(Writing):
-    """The options of a command that writes a file, which follows its noun."""
+    """The options of a command that writes a file, which follows its noun; "-" is standard output."""
 
     file: str = ""
 
     def check(self) -> None:
         """Raises UsageError where the file cannot be written."""
+        if self.file == "-":
+            self.file = STANDARD_OUTPUT
+        if self.json and self.takes_output:
+            raise UsageError(f"--json and {self.file} both want standard output")
         if self.file:
             check_writable(self.file)
 
@@ -361,7 +371,7 @@ class Several(Common):
     def check_user(self, called: str, named: bool) -> None:
         """Raise UsageError for a user without anything to choose from. ``named``: processes are named by their ids."""
         if self.user is not None and (named or (self.name is None and self.cgroup is None)):
-            raise UsageError(f"{called}: --user chooses from what --name or --cgroup means: give one of them, and no ids")
+            raise UsageError(f"{called}: --user needs --name or --cgroup, from which it chooses, and no ids")
 
 
 def some_time(text: str) -> float:

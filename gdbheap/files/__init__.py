@@ -16,7 +16,7 @@ from gdbheap.files.new_folder import (
 )
 from gdbheap.files.opening import open_to_append, open_to_read
 from gdbheap.files.refusing import PRIVATE, not_written, refused
-from gdbheap.files.special import is_stream
+from gdbheap.files.special import is_stream, own_descriptor
 
 __all__ = [
     "PRIVATE",
@@ -30,6 +30,7 @@ __all__ = [
     "not_written",
     "open_to_append",
     "open_to_read",
+    "own_descriptor",
     "refused",
     "replacing",
     "replacing_folder",
