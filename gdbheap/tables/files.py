@@ -24,7 +24,7 @@ FORMATS = (PARQUET, CSV, SQLITE)
 DATABASE = "heap.sqlite"
 COMPRESSION = "zstd"
 # Types and roles of blocks are few.
-TEXTS_KEPT = 4096
+TEXTS_KEPT = 4000
 # Rows of a statement: SQLite before 3.32 binds at most 999 values, and no table has more than 20 columns.
 TOGETHER = 48
 SQL_TYPES = {INTEGER: "INTEGER", TEXT: "TEXT", REAL: "REAL", FLAG: "INTEGER"}
