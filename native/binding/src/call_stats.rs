@@ -120,7 +120,13 @@ impl From<events::Stats> for CallStats {
 /// stage that is larger than any; one that is damaged ends it.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, progress=None))]
-pub fn call_stats(py: Python<'_>, path: &str, frames: Frames, room: u64, progress: Option<Report>) -> PyResult<CallStats> {
+pub fn call_stats(
+    py: Python<'_>,
+    path: &str,
+    frames: Frames,
+    room: u64,
+    progress: Option<Report>,
+) -> PyResult<CallStats> {
     let (file, frames, room) = (File::open(path)?, frames_of(frames), events::Room::new(room));
     let stages = events::Stages { file: &file, frames: &frames, room: &room };
     Ok(watched(py, progress, |watcher| events::stats(watcher, &stages))?.into())

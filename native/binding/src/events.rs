@@ -186,8 +186,10 @@ pub fn plan_calls(
     let plan = plan.map(|plan| File::options().write(true).open(plan)).transpose()?;
     let (frames, room) = (frames_of(frames), Room::new(room));
     let elders: Vec<(Vec<Frame>, u64)> = parents.into_iter().map(|(frames, fork)| (frames_of(frames), fork)).collect();
-    let parents: Vec<Parent<'_>> =
-        elders.iter().map(|(frames, fork)| Parent { stages: Stages { file: &file, frames, room: &room }, fork: *fork }).collect();
+    let parents: Vec<Parent<'_>> = elders
+        .iter()
+        .map(|(frames, fork)| Parent { stages: Stages { file: &file, frames, room: &room }, fork: *fork })
+        .collect();
     let stages = Stages { file: &file, frames: &frames, room: &room };
     let plan = plan.as_ref().map(|file| PlanFile { file, most });
     Ok(watched(py, progress, |watcher| events::plan(watcher, &parents, &stages, plan, mappings))?.into())

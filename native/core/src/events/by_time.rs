@@ -166,8 +166,7 @@ pub(super) fn show(
     waiting.sort_unstable();
     let mut waiting = waiting.into_iter().peekable();
     let (open, order, moving) = (Vec::new(), BinaryHeap::new(), HashMap::new());
-    let mut course =
-        Course { room, open, order, moving, thread: 0, is_whole: true, read: 0, is_wanted: true, visit };
+    let mut course = Course { room, open, order, moving, thread: 0, is_whole: true, read: 0, is_wanted: true, visit };
     let mut attended = 0;
     while course.is_wanted {
         let first = course.order.peek().map_or(u64::MAX, |Reverse((tick, _))| *tick);
@@ -241,14 +240,20 @@ mod tests {
             }
             let (mut found, mut current) = (Vec::new(), 0);
             let unpack = |number: usize| Ok(Some(stages[number].clone()));
-            let whole = show(&ticks, &Room::new(1 << 30), || Ok(()), unpack, |event, _| {
-                match event {
-                    Event::Switch { thread } => current = thread,
-                    Event::Malloc { size, .. } => found.push((current, size)),
-                    _ => {}
-                }
-                true
-            });
+            let whole = show(
+                &ticks,
+                &Room::new(1 << 30),
+                || Ok(()),
+                unpack,
+                |event, _| {
+                    match event {
+                        Event::Switch { thread } => current = thread,
+                        Event::Malloc { size, .. } => found.push((current, size)),
+                        _ => {}
+                    }
+                    true
+                },
+            );
             assert!(whole.unwrap());
             assert_eq!(found, wanted, "seed {seed}");
         }
@@ -266,10 +271,16 @@ mod tests {
         let stages = [mover, stage_of(&[second, tick(7), given])];
         let mut found = Vec::new();
         let unpack = |number: usize| Ok(Some(stages[number].clone()));
-        let whole = show(&[1, 7], &Room::new(1 << 30), || Ok(()), unpack, |event, _| {
-            found.push(event);
-            true
-        });
+        let whole = show(
+            &[1, 7],
+            &Room::new(1 << 30),
+            || Ok(()),
+            unpack,
+            |event, _| {
+                found.push(event);
+                true
+            },
+        );
         assert!(whole.unwrap());
         let switch = |thread| Event::Switch { thread };
         assert_eq!(found, [first, given, second, switch(1), moved, switch(2), given, switch(1), freed]);

@@ -38,12 +38,7 @@ const READ_WRITE: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
 
 impl<'a> Mappings<'a> {
     pub(super) fn new(room: &'a Room) -> Mappings<'a> {
-        Mappings {
-            pieces: BTreeMap::new(),
-            claim: Claim::new(room),
-            counts: List::new(room),
-            free: List::new(room),
-        }
+        Mappings { pieces: BTreeMap::new(), claim: Claim::new(room), counts: List::new(room), free: List::new(room) }
     }
 
     /// The most that there were at once.
