@@ -19,6 +19,7 @@ from trace_cost import GDBHEAP, LOOP, compiled, middle
 from gdbheap import _native
 from gdbheap.events.log import read_log
 from gdbheap.events.stats import call_stats
+from gdbheap.target.room import room_for_copy
 
 MANY = r"""
 #include <stdlib.h>
@@ -39,6 +40,7 @@ READ = "zstd -dc"
 ALONE = """
 import re, sys
 from gdbheap.events.stats import call_stats
+from gdbheap.target.room import room_for_copy
 call_stats(sys.argv[1], None)
 print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 """
@@ -91,8 +93,8 @@ def _print(log: Path, rounds: int) -> None:
     frames, packed = read_log(str(log)).chosen(None).frames, stages(log)
     ways: dict[str, Callable[[], object]] = {
         READ: lambda: subprocess.run(["zstd", "-dc", str(packed)], check=True, stdout=subprocess.DEVNULL),
-        "stats": lambda: _native.call_stats(str(log), frames),
-        "plan": lambda: _native.plan_calls(str(log), frames),
+        "stats": lambda: _native.call_stats(str(log), frames, room_for_copy()),
+        "plan": lambda: _native.plan_calls(str(log), frames, room_for_copy()),
     }
     times: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(rounds):

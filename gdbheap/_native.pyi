@@ -2579,10 +2579,11 @@ class Tcmalloc:
 
 Store = Pools | Mimalloc | Jemalloc | Tcmalloc | Mallocng | Oldmalloc | Chunks | Mapped | Claimed
 
-def call_stats(path: str, frames: Frames, progress: Report | None = None) -> CallStats: ...
+def call_stats(path: str, frames: Frames, room: int, progress: Report | None = None) -> CallStats: ...
 def live_stacks(
     path: str,
     frames: Frames,
+    room: int,
     mean: int,
     moments: Sequence[int],
     rest: Sequence[bytes] = ...,
@@ -2596,7 +2597,9 @@ def waiting_stage(header: bytes) -> bytes: ...
 def plan_calls(
     path: str,
     frames: Frames,
+    room: int,
     plan: str | None = None,
+    most: int = ...,
     mappings: bool = False,
     parents: Sequence[tuple[Frames, int]] = ...,
     progress: Report | None = None,

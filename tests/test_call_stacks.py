@@ -142,7 +142,7 @@ def test_stacks_are_those_of_backtrace(libraries: list[Path], tmp_path: Path) ->
         wanted = {block: places for block, pid, places in rows if pid == process.who.pid}
         if not wanted:
             continue
-        found = _native.live_stacks(str(log), process.frames, 1, [LAST], [], list(wanted))
+        found = _native.live_stacks(str(log), process.frames, 1 << 30, 1, [LAST], [], list(wanted))
         for maker in found.makers:
             if maker.address != maker.wanted:
                 continue
@@ -180,7 +180,7 @@ def test_python_frames_are_those_of_traceback(release: str, tmp_path: Path) -> N
     lines = traced(log, "1", python.executable, SOURCES / "python_sites.py").splitlines()
     rows = {row[0]: row[2] for row in map(json.loads, lines)}
     process = max(read_log(str(log)).processes, key=lambda process: len(process.frames))
-    found = _native.live_stacks(str(log), process.frames, 1, [LAST], [], list(rows))
+    found = _native.live_stacks(str(log), process.frames, 1 << 30, 1, [LAST], [], list(rows))
     assert sorted(maker.wanted for maker in found.makers) == sorted(rows) and len(rows) > 50
     namer = Namer(found)
     assert namer.releases == [release]
@@ -210,7 +210,7 @@ def test_the_reference_reads_the_same(mean: int, rng: random.Random, tmp_path: P
     subprocess.run([str(GDBHEAP), "trace", "--finish", "-o", str(log)], check=True, stdout=subprocess.DEVNULL)
     process = read_log(str(log)).processes[0]
     last = {row.result: row for row in rows}
-    found = _native.live_stacks(str(log), process.frames, mean, [LAST], [], list(last))
+    found = _native.live_stacks(str(log), process.frames, 1 << 30, mean, [LAST], [], list(last))
     assert found.makers and sum(share.allocated_blocks > 0 for share in found.moments[0].shares) == len(found.stacks)
     for maker in found.makers:
         if maker.wanted == maker.address:

@@ -12,6 +12,7 @@ from gdbheap.events.call_stacks import Namer
 from gdbheap.events.replay import Job, Progress, planned
 from gdbheap.events.replayer import Grown, Replayer
 from gdbheap.events.settings import Setting, recorded_setting
+from gdbheap.target.room import room_for_copy
 
 __all__ = ["Growth", "growths"]
 
@@ -90,7 +91,7 @@ def _stacks(path: str, job: Job, calls: list[int]) -> dict[int, list[StackFrame]
         return {}
     # The replay's calls begin with those of the parents, which have logs of their own.
     asked = [call - before for call in calls if call > before]
-    found = _native.live_stacks(path, process.frames, process.who.stacks, [], asked=asked)
+    found = _native.live_stacks(path, process.frames, room_for_copy(), process.who.stacks, [], asked=asked)
     namer = Namer(found)
     return {caller.call + before: list(namer.frames(caller.stack)) for caller in found.callers}
 

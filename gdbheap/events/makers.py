@@ -10,6 +10,7 @@ from gdbheap.errors import UsageError, one_line
 from gdbheap.events.call_stacks import Namer
 from gdbheap.events.log import BY_TIME, ProcessCalls, read_log
 from gdbheap.events.recorder import RecorderFile, parts_path
+from gdbheap.target.room import room_for_copy
 
 __all__ = ["maker", "makers"]
 
@@ -32,13 +33,10 @@ def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Ma
         rest = _rest(path, process)
         if len(_process(path, pid).frames) == len(process.frames):
             break
-    found = _native.live_stacks(path, process.frames, process.who.stacks, [LAST], rest, list(addresses))
+    mean, room = process.who.stacks, room_for_copy()
+    found = _native.live_stacks(path, process.frames, room, mean, [LAST], rest, list(addresses))
     namer = Namer(found)
-    made: dict[int, Made] = {}
-    # The smallest that holds an address is its block: others were freed by calls that are not in the log.
-    for one in sorted(found.makers, key=lambda one: -one.size):
-        made[one.wanted] = Made(one.address, one.size, list(namer.frames(one.stack)))
-    return made
+    return {one.wanted: Made(one.address, one.size, list(namer.frames(one.stack))) for one in found.makers}
 
 
 def _process(path: str, pid: int | None) -> ProcessCalls:

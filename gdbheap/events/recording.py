@@ -16,6 +16,7 @@ from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, ORDER, PARTS, SUFFIX
 from gdbheap.events.stack_settings import STACKS_ENVIRONMENT, stack_settings
 from gdbheap.files import PRIVATE, PrivateFolder, check_writable, is_stream, not_written, refused
 from gdbheap.target.programs import running
+from gdbheap.target.room import room_for_copy
 from gdbheap.target.started import Started
 
 __all__ = ["Traced", "TracedProcess", "finish", "trace"]
@@ -278,7 +279,7 @@ class _Collecting:
 
 def _traced(path: str, seconds: float, status: int | None, failures: list[str]) -> Traced:
     log = read_log(path)
-    plans = [_native.plan_calls(path, process.frames) for process in log.processes]
+    plans = [_native.plan_calls(path, process.frames, room_for_copy()) for process in log.processes]
     processes = [_summed(process, plan) for process, plan in zip(log.processes, plans)]
     calls = sum(process.calls for process in processes)
     if not calls:

@@ -14,6 +14,7 @@ from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, exhausted, one_l
 from gdbheap.events.log import CallLog, Frames, ProcessCalls, read_log
 from gdbheap.events.replayer import Ended, Moment, Replayer
 from gdbheap.events.settings import Setting
+from gdbheap.target.room import disk_left, room_for_copy
 
 __all__ = ["Filmed", "Gaps", "Job", "Replayed", "Run", "planned", "run"]
 
@@ -146,9 +147,10 @@ def planned(
     process = log.chosen(pid)
     with tempfile.TemporaryFile(prefix="gdbheap-plan-") as file:
         try:
-            plan, parents = f"/proc/self/fd/{file.fileno()}", _parents(log, process)
+            plan, room, most = f"/proc/self/fd/{file.fileno()}", room_for_copy(), disk_left(file.fileno())
+            parents = _parents(log, process)
             with shown or nullcontext() as progress:
-                content = _native.plan_calls(path, process.frames, plan, mappings, parents, progress)
+                content = _native.plan_calls(path, process.frames, room, plan, most, mappings, parents, progress)
         except OSError as error:
             if error.errno in EXHAUSTED:
                 raise exhausted(error) from None

@@ -9,6 +9,7 @@ from typing import ClassVar
 from gdbheap import _native
 from gdbheap.events.growths import Growth
 from gdbheap.events.log import read_log
+from gdbheap.target.room import room_for_copy
 
 __all__ = [
     "LIFETIME_ERROR",
@@ -224,7 +225,7 @@ def call_stats(path: str, pid: int | None, progress: Callable[[int, int], None] 
     a file that is none, or has no such process."""
     log = read_log(path)
     process = log.chosen(pid)
-    found = _native.call_stats(path, process.frames, progress)
+    found = _native.call_stats(path, process.frames, room_for_copy(), progress)
     who, kinds = process.who, found.kinds
     counts = CallCounts(
         found.calls, kinds.malloc, kinds.calloc, kinds.realloc, kinds.memalign, kinds.free, kinds.mmap, kinds.munmap,

@@ -14,6 +14,7 @@ __all__ = [
     "CGROUPS",
     "UNLIMITED",
     "copy_fits",
+    "disk_left",
     "group_folders",
     "group_limit",
     "memory_left",
@@ -23,6 +24,8 @@ __all__ = [
 
 CGROUPS = "/sys/fs/cgroup"
 UNLIMITED = 1 << 62
+# Of a disk this much, or a twentieth of a smaller one, is left to others.
+SPARED, SPARED_PART = 256 << 20, 20
 
 
 def copy_fits(size: int) -> bool:
@@ -33,6 +36,13 @@ def copy_fits(size: int) -> bool:
 def room_for_copy() -> int:
     """Half of the bytes that this process could still have."""
     return min(memory_left("self"), _address_space_left()) // 2
+
+
+def disk_left(descriptor: int) -> int:
+    """Return the bytes that we may still write on the file system of an open file."""
+    room = os.statvfs(descriptor)
+    spared = min(SPARED, room.f_blocks * room.f_frsize // SPARED_PART)
+    return max(0, room.f_bavail * room.f_frsize - spared)
 
 
 def memory_left(process: int | str) -> int:

@@ -24,13 +24,12 @@ from gdbheap import _native
 from gdbheap.environment import trusted
 from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, one_line
 from gdbheap.target import image
+from gdbheap.target.room import disk_left
 
 PIECE = 1 << 20
 HOLE = 4 << 10
 XZ_MEMORY = 256 << 20
 CHECKED_EVERY = 64 << 20
-# Of a file system that is left to others: a twentieth, or this if that is less.
-SPARED, SPARED_PART = 256 << 20, 20
 MEGA = 1 << 20
 # Program headers follow the header of a core, whoever writes it; there are at most 2**20.
 MAX_TABLE_END = 64 << 20
@@ -241,9 +240,7 @@ class _Kept:
 
     def _check_room(self) -> None:
         self._checked = self.size
-        room = os.statvfs(self.stream.fileno())
-        spared = min(SPARED, room.f_blocks * room.f_frsize // SPARED_PART)
-        if room.f_bavail * room.f_frsize <= spared:
+        if not disk_left(self.stream.fileno()):
             raise self._no_room("the rest of the disk is left to others")
 
     def _no_room(self, cause: str) -> GdbheapError:

@@ -116,12 +116,18 @@ impl From<events::Stats> for CallStats {
     }
 }
 
-/// What a process's calls add up to. Raises OSError, and ValueError for a
+/// What a process's calls add up to. `room`: bytes of memory that may be taken. Raises OSError, MemoryError, and ValueError for a
 /// stage that is larger than any; one that is damaged ends it.
 #[pyfunction]
-#[pyo3(signature = (path, frames, progress=None))]
-pub fn call_stats(py: Python<'_>, path: &str, frames: Frames, progress: Option<Report>) -> PyResult<CallStats> {
-    let (file, frames) = (File::open(path)?, frames_of(frames));
-    let stages = events::Stages { file: &file, frames: &frames };
+#[pyo3(signature = (path, frames, room, progress=None))]
+pub fn call_stats(
+    py: Python<'_>,
+    path: &str,
+    frames: Frames,
+    room: u64,
+    progress: Option<Report>,
+) -> PyResult<CallStats> {
+    let (file, frames, room) = (File::open(path)?, frames_of(frames), events::Room::new(room));
+    let stages = events::Stages { file: &file, frames: &frames, room: &room };
     Ok(watched(py, progress, |watcher| events::stats(watcher, &stages))?.into())
 }

@@ -2,7 +2,7 @@
 
 use crate::rows::{all, answers};
 use crate::watch::{raised, watched, Report};
-use gdbheap_core::events::{self, header, Frame, Parent, Plan, Stages};
+use gdbheap_core::events::{self, header, Frame, Parent, Plan, PlanFile, Room, Stages};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
@@ -64,7 +64,7 @@ answers! {
         allocated_blocks: f64,
     }
 
-    /// A block in use at the end that holds the address that was asked for.
+    /// The smallest block in use at the end that holds the address that was asked for.
     struct BlockMaker of events::Maker { wanted: u64, address: u64, size: u64, stack: u32 }
 
     /// The stack of a call that was asked for.
@@ -112,15 +112,17 @@ impl From<events::LiveStacks> for LiveStacks {
 
 /// What was in use after each of the calls `moments` (from 1, ascending; one beyond the last is the end), by stacks.
 /// `rest`: stages of the process that are not in the log yet; `mean`: every how many bytes a stack
-/// was taken; `wanted`: addresses whose blocks at the end are looked for; `asked`: calls (ascending) whose stacks are. Raises
-/// OSError, and ValueError for a stage that is larger than any; one that is damaged ends it.
+/// was taken; `wanted`: addresses whose blocks at the end are looked for; `asked`: calls (ascending) whose stacks are;
+/// `room`: bytes of memory that may be taken. Raises OSError, MemoryError, and ValueError for a stage that is larger than any; one
+/// that is damaged ends it.
 #[pyfunction]
-#[pyo3(signature = (path, frames, mean, moments, rest=vec![], wanted=vec![], asked=vec![], progress=None))]
+#[pyo3(signature = (path, frames, room, mean, moments, rest=vec![], wanted=vec![], asked=vec![], progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn live_stacks(
     py: Python<'_>,
     path: &str,
     frames: Frames,
+    room: u64,
     mean: u64,
     moments: Vec<u64>,
     rest: Vec<Vec<u8>>,
@@ -129,8 +131,8 @@ pub fn live_stacks(
     progress: Option<Report>,
 ) -> PyResult<LiveStacks> {
     let file = File::open(path)?;
-    let frames = frames_of(frames);
-    let stages = Stages { file: &file, frames: &frames };
+    let (frames, room) = (frames_of(frames), Room::new(room));
+    let stages = Stages { file: &file, frames: &frames, room: &room };
     let found =
         watched(py, progress, |watcher| events::live_stacks(watcher, &stages, &rest, mean, &moments, &wanted, &asked))?;
     Ok(found.into())
@@ -164,24 +166,31 @@ pub fn waiting_stage<'py>(py: Python<'py>, header: &[u8]) -> Bound<'py, PyBytes>
 
 /// Writes the plan of a process's calls into an empty file, `plan`; without one it only says what would be in it.
 /// `mappings`: the program's own are repeated too. `parents`: processes that it was forked from, the eldest first: their frames,
-/// and the number of the fork. Raises OSError, and ValueError for a stage that is larger than any; one that is damaged ends it.
+/// and the number of the fork; `room`: bytes of memory that may be taken; `most`: bytes that the plan may have. Raises OSError,
+/// MemoryError, and ValueError for a stage that is larger than any; one that is damaged ends it.
 #[pyfunction]
-#[pyo3(signature = (path, frames, plan=None, mappings=false, parents=vec![], progress=None))]
+#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (path, frames, room, plan=None, most=0, mappings=false, parents=vec![], progress=None))]
 pub fn plan_calls(
     py: Python<'_>,
     path: &str,
     frames: Frames,
+    room: u64,
     plan: Option<&str>,
+    most: u64,
     mappings: bool,
     parents: Vec<(Frames, u64)>,
     progress: Option<Report>,
 ) -> PyResult<ReplayPlan> {
     let file = File::open(path)?;
     let plan = plan.map(|plan| File::options().write(true).open(plan)).transpose()?;
-    let frames = frames_of(frames);
+    let (frames, room) = (frames_of(frames), Room::new(room));
     let elders: Vec<(Vec<Frame>, u64)> = parents.into_iter().map(|(frames, fork)| (frames_of(frames), fork)).collect();
-    let parents: Vec<Parent<'_>> =
-        elders.iter().map(|(frames, fork)| Parent { stages: Stages { file: &file, frames }, fork: *fork }).collect();
-    let stages = Stages { file: &file, frames: &frames };
-    Ok(watched(py, progress, |watcher| events::plan(watcher, &parents, &stages, plan.as_ref(), mappings))?.into())
+    let parents: Vec<Parent<'_>> = elders
+        .iter()
+        .map(|(frames, fork)| Parent { stages: Stages { file: &file, frames, room: &room }, fork: *fork })
+        .collect();
+    let stages = Stages { file: &file, frames: &frames, room: &room };
+    let plan = plan.as_ref().map(|file| PlanFile { file, most });
+    Ok(watched(py, progress, |watcher| events::plan(watcher, &parents, &stages, plan, mappings))?.into())
 }

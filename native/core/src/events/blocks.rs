@@ -1,17 +1,11 @@
 //! Blocks in use, by their address.
 
-use crate::by_address::ByAddress;
+use super::room::{AddressTable, Room, Table};
 
 /// So many tables: one that grows has its old and its new entries at once, which is little of the whole.
 const TABLES: usize = 32;
 
-pub(super) struct Blocks<V>([ByAddress<V>; TABLES]);
-
-impl<V> Default for Blocks<V> {
-    fn default() -> Blocks<V> {
-        Blocks(std::array::from_fn(|_| ByAddress::default()))
-    }
-}
+pub(super) struct Blocks<'a, V>([AddressTable<'a, V>; TABLES]);
 
 /// Other bits than those that a table finds its entry by.
 #[inline(always)]
@@ -19,8 +13,12 @@ fn table_of(address: u64) -> usize {
     ((address >> 4) ^ (address >> 11) ^ (address >> 20)) as usize % TABLES
 }
 
-impl<V> Blocks<V> {
-    /// Returns what was there.
+impl<'a, V> Blocks<'a, V> {
+    pub(super) fn new(room: &'a Room) -> Blocks<'a, V> {
+        Blocks(std::array::from_fn(|_| Table::new(room)))
+    }
+
+    /// Returns what was there; nothing is put in where there is no room.
     #[inline(always)]
     pub(super) fn insert(&mut self, address: u64, block: V) -> Option<V> {
         self.0[table_of(address)].insert(address, block)
@@ -42,10 +40,10 @@ impl<V> Blocks<V> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.iter().map(ByAddress::len).sum()
+        self.0.iter().map(|table| table.len()).sum()
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
-        self.0.iter().flat_map(ByAddress::values)
+        self.0.iter().flat_map(|table| table.values())
     }
 }

@@ -1,14 +1,20 @@
 //! Stages of several threads as one course of events: each call has its time.
 
+use super::room::{Claim, Room};
 use crate::error::Result;
 use gdbheap_calls::{Event, Last, Reader};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 
+/// Events that are read before somebody looks whether the work is to go on: those of a few stages.
+const UNWATCHED: u64 = 1 << 20;
+
 /// A stage that was read up to some place.
-struct Open {
+struct Open<'a> {
     stage: Vec<u8>,
+    /// Of its memory.
+    _claim: Claim<'a>,
     at: usize,
     last: Last,
     /// Whose calls come next there.
@@ -20,9 +26,21 @@ struct Open {
     is_whole: bool,
 }
 
-impl Open {
-    fn new(stage: Vec<u8>) -> Open {
-        Open { stage, at: 0, last: Last::default(), thread: 0, next: None, content: 0..0, is_whole: true }
+impl<'a> Open<'a> {
+    /// None where there is no room for it.
+    fn new(stage: Vec<u8>, room: &'a Room) -> Option<Open<'a>> {
+        let mut claim = Claim::new(room);
+        let fits = claim.take(stage.capacity() as u64);
+        fits.then_some(Open {
+            stage,
+            _claim: claim,
+            at: 0,
+            last: Last::default(),
+            thread: 0,
+            next: None,
+            content: 0..0,
+            is_whole: true,
+        })
     }
 
     fn read(&mut self) -> Option<Event> {
@@ -40,26 +58,29 @@ impl Open {
 }
 
 /// Stages that overlap in time, which are read side by side.
-struct Course<V> {
-    open: Vec<Option<Open>>,
+struct Course<'a, V> {
+    room: &'a Room,
+    open: Vec<Option<Open<'a>>>,
     /// When the next call of each was made.
     order: BinaryHeap<Reverse<(u64, usize)>>,
     /// Calls of realloc that are being made, by the block that each gives back in its middle, and where they are next.
     moving: HashMap<u64, usize>,
     thread: u32,
     is_whole: bool,
+    /// Events that were read.
+    read: u64,
     /// Whether `visit` wants more.
     is_wanted: bool,
     visit: V,
 }
 
-impl<V: FnMut(Event, &[u8]) -> bool> Course<V> {
+impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
     fn begin(&mut self, stage: Vec<u8>, tick: u64) {
         let place = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
             self.open.push(None);
             self.open.len() - 1
         });
-        self.open[place] = Some(Open::new(stage));
+        self.open[place] = Open::new(stage, self.room);
         self.order.push(Reverse((tick, place)));
     }
 
@@ -80,6 +101,7 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<V> {
     fn follow(&mut self, place: usize, until: u64) -> Option<u64> {
         while self.is_wanted {
             let stage = self.open[place].as_mut()?;
+            self.read += 1;
             let kept = stage.next.take();
             let event = match kept {
                 Some(event) => event,
@@ -132,9 +154,11 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<V> {
 }
 
 /// Shows the events of stages whose first calls were made at these ticks, as long as `visit` wants more; `unpack` gives a stage,
-/// None where it is damaged. Returns whether all were whole.
+/// None where it is damaged; `attend` says whether the work is to go on. Returns whether all were whole.
 pub(super) fn show(
     ticks: &[u64],
+    room: &Room,
+    mut attend: impl FnMut() -> Result<()>,
     mut unpack: impl FnMut(usize) -> Result<Option<Vec<u8>>>,
     visit: impl FnMut(Event, &[u8]) -> bool,
 ) -> Result<bool> {
@@ -142,15 +166,21 @@ pub(super) fn show(
     waiting.sort_unstable();
     let mut waiting = waiting.into_iter().peekable();
     let (open, order, moving) = (Vec::new(), BinaryHeap::new(), HashMap::new());
-    let mut course = Course { open, order, moving, thread: 0, is_whole: true, is_wanted: true, visit };
+    let mut course = Course { room, open, order, moving, thread: 0, is_whole: true, read: 0, is_wanted: true, visit };
+    let mut attended = 0;
     while course.is_wanted {
         let first = course.order.peek().map_or(u64::MAX, |Reverse((tick, _))| *tick);
         if let Some((tick, number)) = waiting.next_if(|(tick, _)| *tick <= first) {
+            attend()?;
             match unpack(number)? {
                 Some(stage) => course.begin(stage, tick),
                 None => course.is_whole = false,
             }
             continue;
+        }
+        if course.read - attended >= UNWATCHED {
+            attend()?;
+            attended = course.read;
         }
         let Some(Reverse((_, place))) = course.order.pop() else { break };
         let others = course.order.peek().map_or(u64::MAX, |Reverse((tick, _))| *tick);
@@ -163,6 +193,7 @@ pub(super) fn show(
             }
         }
     }
+    attend()?;
     Ok(course.is_whole)
 }
 
@@ -209,14 +240,20 @@ mod tests {
             }
             let (mut found, mut current) = (Vec::new(), 0);
             let unpack = |number: usize| Ok(Some(stages[number].clone()));
-            let whole = show(&ticks, unpack, |event, _| {
-                match event {
-                    Event::Switch { thread } => current = thread,
-                    Event::Malloc { size, .. } => found.push((current, size)),
-                    _ => {}
-                }
-                true
-            });
+            let whole = show(
+                &ticks,
+                &Room::new(1 << 30),
+                || Ok(()),
+                unpack,
+                |event, _| {
+                    match event {
+                        Event::Switch { thread } => current = thread,
+                        Event::Malloc { size, .. } => found.push((current, size)),
+                        _ => {}
+                    }
+                    true
+                },
+            );
             assert!(whole.unwrap());
             assert_eq!(found, wanted, "seed {seed}");
         }
@@ -234,10 +271,16 @@ mod tests {
         let stages = [mover, stage_of(&[second, tick(7), given])];
         let mut found = Vec::new();
         let unpack = |number: usize| Ok(Some(stages[number].clone()));
-        let whole = show(&[1, 7], unpack, |event, _| {
-            found.push(event);
-            true
-        });
+        let whole = show(
+            &[1, 7],
+            &Room::new(1 << 30),
+            || Ok(()),
+            unpack,
+            |event, _| {
+                found.push(event);
+                true
+            },
+        );
         assert!(whole.unwrap());
         let switch = |thread| Event::Switch { thread };
         assert_eq!(found, [first, given, second, switch(1), moved, switch(2), given, switch(1), freed]);

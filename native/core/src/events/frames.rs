@@ -1,12 +1,14 @@
 //! A log keeps each stage as a frame that is compressed by itself.
 
 use super::by_time;
+use super::room::Room;
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::signals::SignalsHeld;
 use crate::work::{Progress, Watcher};
 use gdbheap_calls::waiting::from_words;
 use gdbheap_calls::{encode, header, Event, Last, Reader, MAX_EVENT, STAGE};
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{sync_channel, SyncSender};
@@ -67,10 +69,11 @@ pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
     stage
 }
 
-/// The stages of one process.
+/// The stages of one process; `room`: the memory that may be taken for what they claim.
 pub struct Stages<'a> {
     pub file: &'a File,
     pub frames: &'a [Frame],
+    pub room: &'a Room,
 }
 
 /// Stages that may wait for whoever is shown their events.
@@ -93,18 +96,10 @@ impl Stages<'_> {
 
     /// The same, as long as `visit` wants more.
     pub fn show_while(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8]) -> bool) -> Result<bool> {
-        let total = self.frames.iter().map(|frame| frame.size).sum();
-        let mut done = 0;
-        let ticks: Vec<u64> = self.frames.iter().map(|frame| frame.tick).collect();
-        if ticks.iter().any(|tick| *tick != 0) {
-            let unpack = |number: usize| {
-                watcher.attend(Some(Progress { done, total }))?;
-                let stage = self.unpack(&self.frames[number], &mut Vec::new())?;
-                done += self.frames[number].size;
-                Ok(stage.map(|stage| stage.events))
-            };
-            return by_time::show(&ticks, unpack, visit);
+        if self.frames.iter().any(|frame| frame.tick != 0) {
+            return self.show_by_time(watcher, visit);
         }
+        let (total, mut done) = (self.bytes(), 0);
         std::thread::scope(|scope| {
             let (send, receive) = sync_channel(AHEAD);
             let held = SignalsHeld::new();
@@ -112,6 +107,7 @@ impl Stages<'_> {
             drop(held);
             for stage in receive {
                 watcher.attend(Some(Progress { done, total }))?;
+                self.room.check()?;
                 let Some(Unpacked { events, size }) = stage? else { return Ok(false) };
                 let mut reader = Reader::new(&events);
                 loop {
@@ -124,8 +120,30 @@ impl Stages<'_> {
                 }
                 done += size;
             }
+            self.room.check()?;
             Ok(true)
         })
+    }
+
+    fn show_by_time(&self, watcher: &dyn Watcher, visit: impl FnMut(Event, &[u8]) -> bool) -> Result<bool> {
+        let (total, done) = (self.bytes(), Cell::new(0));
+        let attend = || {
+            watcher.attend(Some(Progress { done: done.get(), total }))?;
+            self.room.check()
+        };
+        let unpack = |number: usize| {
+            let frame: &Frame = &self.frames[number];
+            let stage = self.unpack(frame, &mut Vec::new())?;
+            done.set(done.get() + frame.size);
+            Ok(stage.map(|stage| stage.events))
+        };
+        let ticks: Vec<u64> = self.frames.iter().map(|frame| frame.tick).collect();
+        by_time::show(&ticks, self.room, attend, unpack, visit)
+    }
+
+    /// Of all frames.
+    fn bytes(&self) -> u64 {
+        self.frames.iter().map(|frame| frame.size).sum()
     }
 
     /// Sends each stage, None for one that is damaged, until nobody listens.

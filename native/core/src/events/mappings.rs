@@ -1,5 +1,6 @@
 //! The program's own mappings: which part of which one lies where.
 
+use super::room::{Claim, List, Room};
 use crate::machine::SMALLEST_PAGE;
 use gdbheap_plan::other;
 use std::collections::BTreeMap;
@@ -21,18 +22,25 @@ struct Piece {
     origin: u64,
 }
 
+/// Bytes of a piece in the tree, and of what is said when it goes.
+const PIECE: u64 = 160;
+
 /// Private memory of no file; others are not repeated.
-#[derive(Default)]
-pub(super) struct Mappings {
+pub(super) struct Mappings<'a> {
     pieces: BTreeMap<u64, Piece>,
+    claim: Claim<'a>,
     /// Pieces of each place, and the places without any.
-    counts: Vec<u64>,
-    free: Vec<u64>,
+    counts: List<'a, u64>,
+    free: List<'a, u64>,
 }
 
 const READ_WRITE: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
 
-impl Mappings {
+impl<'a> Mappings<'a> {
+    pub(super) fn new(room: &'a Room) -> Mappings<'a> {
+        Mappings { pieces: BTreeMap::new(), claim: Claim::new(room), counts: List::new(room), free: List::new(room) }
+    }
+
     /// The most that there were at once.
     pub(super) fn places(&self) -> u64 {
         self.counts.len() as u64
@@ -44,8 +52,8 @@ impl Mappings {
         let wanted = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let Some(end) = address.checked_add(size).filter(|end| *end > address) else { return parts };
         if flags as i32 & wanted == wanted {
-            let place = self.take_place();
-            self.pieces.insert(address, Piece { end, place, origin: address });
+            let Some(place) = self.take_place() else { return parts };
+            self.put(address, Piece { end, place, origin: address });
             // What is only set aside is touched by nobody.
             let is_reserved = flags as i32 & libc::MAP_NORESERVE != 0;
             let protection = if is_reserved { protection & !(libc::PROT_WRITE as u32) } else { protection };
@@ -71,9 +79,9 @@ impl Mappings {
             return None;
         }
         self.pieces.remove(&start);
+        self.claim.give_back(PIECE);
         for (start, end) in [(start, from), (to, piece.end)] {
-            if start < end {
-                self.pieces.insert(start, Piece { end, ..piece });
+            if start < end && self.put(start, Piece { end, ..piece }) {
                 self.counts[piece.place as usize] += 1;
             }
         }
@@ -93,13 +101,22 @@ impl Mappings {
         parts
     }
 
-    fn take_place(&mut self) -> u64 {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.counts.push(0);
-            self.counts.len() as u64 - 1
-        });
+    /// Returns whether there was room for it.
+    fn put(&mut self, start: u64, piece: Piece) -> bool {
+        let fits = self.claim.take(PIECE);
+        if fits {
+            self.pieces.insert(start, piece);
+        }
+        fits
+    }
+
+    fn take_place(&mut self) -> Option<u64> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => self.counts.push(0).then(|| self.counts.len() as u64 - 1)?,
+        };
         self.counts[place as usize] = 1;
-        place
+        Some(place)
     }
 }
 
@@ -135,7 +152,8 @@ mod tests {
     fn pages_are_those_of_the_program() {
         for seed in 1..200u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mut mappings = Mappings::default();
+            let room = Room::new(1 << 20);
+            let mut mappings = Mappings::new(&room);
             let (mut model, mut places) = (vec![false; 4 * PAGES as usize], HashMap::new());
             for _ in 0..200 {
                 let (start, count) = (random(&mut state) % PAGES, 1 + random(&mut state) % 16);

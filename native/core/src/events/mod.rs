@@ -7,6 +7,7 @@ mod frames;
 mod mappings;
 mod plan;
 mod python_blocks;
+mod room;
 mod stacks;
 mod stats;
 #[cfg(test)]
@@ -14,7 +15,8 @@ mod testing;
 
 pub use frames::{first_tick, pack, waiting_stage, Frame, Stages};
 pub use gdbheap_calls::{header, STAGE};
-pub use plan::{plan, Parent, Plan};
+pub use plan::{plan, Parent, Plan, PlanFile};
 pub use python_blocks::PythonCalls;
+pub use room::Room;
 pub use stacks::{live_stacks, CallStack, Caller, Code, LiveStacks, LoadedObject, Maker, Share, StackMoment};
 pub use stats::{stats, Calls, InUse, Lives, Moment, Point, Resized, SizeRow, Span, Stats};

@@ -6,7 +6,7 @@ use super::blocks::Blocks;
 use super::frames::Stages;
 use super::mappings::{Mappings, Part};
 use super::python_blocks::{PythonBlocks, PythonCalls};
-use crate::by_address::ByAddress;
+use super::room::{AddressTable, List, Room, Table};
 use crate::error::{Error, Result};
 use crate::work::Watcher;
 use gdbheap_calls::Event;
@@ -52,9 +52,17 @@ pub struct Parent<'a> {
     pub fork: u64,
 }
 
+/// The empty file that becomes a plan, and the most bytes that it may have.
+#[derive(Clone, Copy)]
+pub struct PlanFile<'a> {
+    pub file: &'a File,
+    pub most: u64,
+}
+
 /// Steps on their way into the file, if there is one.
 struct Out<'a> {
-    file: Option<&'a File>,
+    file: Option<PlanFile<'a>>,
+    room: &'a Room,
     waiting: Vec<u8>,
     written: u64,
     steps: u64,
@@ -83,13 +91,23 @@ impl Out<'_> {
     fn write(&mut self) {
         if self.failure.is_none() {
             self.failure = self.write_at(&self.waiting, HEADER as u64 + self.written).err();
+            // What follows would be read for nothing.
+            if self.failure.is_some() {
+                self.room.exceed();
+            }
         }
         self.written += self.waiting.len() as u64;
         self.waiting.clear();
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-        self.file.map_or(Ok(()), |file| file.write_all_at(bytes, offset))
+        match self.file {
+            Some(PlanFile { most, .. }) if offset.saturating_add(bytes.len() as u64) > most => {
+                Err(std::io::Error::from_raw_os_error(libc::ENOSPC))
+            }
+            Some(PlanFile { file, .. }) => file.write_all_at(bytes, offset),
+            None => Ok(()),
+        }
     }
 }
 
@@ -107,17 +125,18 @@ pub fn plan(
     watcher: &dyn Watcher,
     parents: &[Parent<'_>],
     stages: &Stages<'_>,
-    file: Option<&File>,
+    file: Option<PlanFile<'_>>,
     mappings: bool,
 ) -> Result<Plan> {
-    let mut planner = Planner::new(file, mappings);
+    let mut planner = Planner::new(stages.room, file, mappings);
     for parent in parents {
         if !planner.inherit(watcher, parent)? {
-            planner = Planner::new(file, mappings);
+            planner = Planner::new(stages.room, file, mappings);
         }
     }
     planner.plan.inherited = planner.plan.calls;
-    let whole = stages.show(watcher, |event| planner.add(event))?;
+    let shown = stages.show(watcher, |event| planner.add(event));
+    let whole = planner.unless_failed(shown)?;
     planner.finish(whole)
 }
 
@@ -125,38 +144,38 @@ pub fn plan(
 struct Planner<'a> {
     out: Out<'a>,
     plan: Plan,
-    places: Blocks<u64>,
-    free_places: Vec<u64>,
+    places: Blocks<'a, u64>,
+    free_places: List<'a, u64>,
     /// Bytes asked for, by place.
-    sizes: Vec<u64>,
-    threads: ByAddress<Thread>,
+    sizes: List<'a, u64>,
+    threads: AddressTable<'a, Thread>,
     /// Those that a forked child does not have, and that had ended before.
-    gone: Vec<Thread>,
-    python: PythonBlocks,
+    gone: List<'a, Thread>,
+    python: PythonBlocks<'a>,
     /// The log's number of the thread whose events follow, and the index of the one whose calls the plan makes.
     current: u64,
     planned: Option<u64>,
     has_called_since_end: bool,
-    mappings: Option<Mappings>,
+    mappings: Option<Mappings<'a>>,
     /// The break's heap lies below all mappings, and its first page has a block sooner or later.
     lowest: u64,
 }
 
 impl<'a> Planner<'a> {
-    fn new(file: Option<&'a File>, mappings: bool) -> Planner<'a> {
+    fn new(room: &'a Room, file: Option<PlanFile<'a>>, mappings: bool) -> Planner<'a> {
         Planner {
-            out: Out { file, waiting: Vec::with_capacity(PIECE + 64), written: 0, steps: 0, failure: None },
+            out: Out { file, room, waiting: Vec::with_capacity(PIECE + 64), written: 0, steps: 0, failure: None },
             plan: Plan::default(),
-            places: Default::default(),
-            free_places: Vec::new(),
-            sizes: Vec::new(),
-            threads: Default::default(),
-            gone: Vec::new(),
-            python: Default::default(),
+            places: Blocks::new(room),
+            free_places: List::new(room),
+            sizes: List::new(room),
+            threads: Table::new(room),
+            gone: List::new(room),
+            python: PythonBlocks::new(room),
             current: 0,
             planned: None,
             has_called_since_end: false,
-            mappings: mappings.then(Mappings::default),
+            mappings: mappings.then(|| Mappings::new(room)),
             lowest: u64::MAX,
         }
     }
@@ -164,15 +183,21 @@ impl<'a> Planner<'a> {
     /// All that a parent did until it forked; whether its log has the fork.
     fn inherit(&mut self, watcher: &dyn Watcher, parent: &Parent<'_>) -> Result<bool> {
         let mut is_there = false;
-        parent.stages.show_while(watcher, |event, _| {
+        let shown = parent.stages.show_while(watcher, |event, _| {
             is_there |= event == Event::Fork { number: parent.fork };
             self.add(event);
             !is_there
-        })?;
+        });
+        self.unless_failed(shown)?;
         if is_there {
             self.become_child();
         }
         Ok(is_there)
+    }
+
+    /// What came of showing events; raises what the file system said before.
+    fn unless_failed(&mut self, shown: Result<bool>) -> Result<bool> {
+        self.out.failure.take().map_or(shown, |failure| Err(Error::Io(failure)))
     }
 
     /// The child has one thread, the one that forked, which is its number 1. The memory of the others stays as it is.
@@ -181,7 +206,9 @@ impl<'a> Planner<'a> {
         let was_planned = self.planned == Some(self.current);
         let forked = self.threads.remove(&self.current);
         let others = self.threads.drain().map(|(_, thread)| thread);
-        self.gone.extend(others.filter(|thread| thread.end.is_some()));
+        for thread in others.filter(|thread| thread.end.is_some()) {
+            self.gone.push(thread);
+        }
         self.planned = (was_planned && forked.is_some()).then_some(FIRST);
         if let Some(thread) = forked {
             self.threads.insert(FIRST, thread);
@@ -251,15 +278,16 @@ impl<'a> Planner<'a> {
     #[inline(always)]
     fn become_current(&mut self) {
         if self.planned != Some(self.current) {
-            let index = self.thread(self.current).index;
+            let Some(index) = self.thread(self.current).map(|thread| thread.index) else { return };
             self.out.step(kind::THREAD, index, 0);
             self.planned = Some(self.current);
         }
     }
 
-    fn thread(&mut self, number: u64) -> &mut Thread {
+    /// None where there is no room for one more.
+    fn thread(&mut self, number: u64) -> Option<&mut Thread> {
         let next = &mut self.plan.threads;
-        self.threads.entry(number).or_insert_with(|| {
+        self.threads.get_or_insert(number, || {
             *next += 1;
             Thread { index: *next - 1, has_ended: false, end: None }
         })
@@ -283,7 +311,7 @@ impl<'a> Planner<'a> {
     }
 
     fn end(&mut self) {
-        let thread = self.thread(self.current);
+        let Some(thread) = self.thread(self.current) else { return };
         let is_first = thread.index == 0;
         thread.has_ended = true;
         self.plan.main_ended |= is_first;
@@ -298,12 +326,13 @@ impl<'a> Planner<'a> {
         if result == 0 {
             return self.fail(kind, 0, size);
         }
-        let place = self.take_place(result, size);
-        self.out.step(kind, place, size);
+        if let Some(place) = self.take_place(result, size) {
+            self.out.step(kind, place, size);
+        }
     }
 
     fn align(&mut self, alignment: u64, size: u64, result: u64) {
-        let place = (result != 0).then(|| self.take_place(result, size));
+        let place = if result == 0 { None } else { self.take_place(result, size) };
         self.out.step(kind::ALIGNMENT, 0, alignment);
         match place {
             Some(place) => self.out.step(kind::MEMALIGN, place, size),
@@ -318,21 +347,19 @@ impl<'a> Planner<'a> {
         self.out.step(kind, place, size);
     }
 
+    /// None where there is no room for one more.
     #[inline(always)]
-    fn take_place(&mut self, address: u64, size: u64) -> u64 {
+    fn take_place(&mut self, address: u64, size: u64) -> Option<u64> {
         let place = match self.free_places.pop() {
             Some(place) => place,
-            None => {
-                self.sizes.push(0);
-                self.sizes.len() as u64 - 1
-            }
+            None => self.sizes.push(0).then(|| self.sizes.len() as u64 - 1)?,
         };
         if let Some(before) = self.places.insert(address, place) {
             self.free_unseen(before);
         }
         self.lowest = self.lowest.min(address);
         self.resized(place, size);
-        place
+        Some(place)
     }
 
     /// The block was there already: something freed it that is not in the log. It has to go before the new one comes.
@@ -346,7 +373,7 @@ impl<'a> Planner<'a> {
 
     #[inline(always)]
     fn leave_place(&mut self, place: u64) {
-        self.plan.live_bytes -= self.sizes[place as usize];
+        self.plan.live_bytes = self.plan.live_bytes.saturating_sub(self.sizes[place as usize]);
         self.sizes[place as usize] = 0;
         self.free_places.push(place);
     }
@@ -354,7 +381,7 @@ impl<'a> Planner<'a> {
     #[inline(always)]
     fn resized(&mut self, place: u64, size: u64) {
         let known = &mut self.sizes[place as usize];
-        self.plan.live_bytes = (self.plan.live_bytes - *known).saturating_add(size);
+        self.plan.live_bytes = self.plan.live_bytes.saturating_sub(*known).saturating_add(size);
         *known = size;
         if self.plan.live_bytes > self.plan.peak_bytes {
             (self.plan.peak_bytes, self.plan.peak_call) = (self.plan.live_bytes, self.plan.calls);
@@ -426,7 +453,7 @@ impl<'a> Planner<'a> {
         if let Some(failure) = self.out.failure.take() {
             return Err(Error::Io(failure));
         }
-        for thread in self.threads.values().chain(&self.gone) {
+        for thread in self.threads.values().chain(self.gone.iter()) {
             let Some(at) = thread.end else { continue };
             if thread.index >= PLACE_LIMIT {
                 return Err(Error::Overflow("more threads than a plan can have"));
@@ -570,7 +597,8 @@ mod tests {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let (events, live) = program(&mut state, 2000);
             let file = unnamed();
-            let mut planner = Planner::new(Some(&file), false);
+            let room = Room::new(u64::MAX);
+            let mut planner = Planner::new(&room, Some(PlanFile { file: &file, most: u64::MAX }), false);
             events.iter().for_each(|event| planner.add(*event));
             let plan = planner.finish(true).unwrap();
             let mut bytes = vec![0; plan.bytes as usize];
@@ -595,7 +623,8 @@ mod tests {
     #[test]
     fn a_child_goes_on_where_its_parent_forked() {
         let file = unnamed();
-        let mut planner = Planner::new(Some(&file), false);
+        let room = Room::new(u64::MAX);
+        let mut planner = Planner::new(&room, Some(PlanFile { file: &file, most: u64::MAX }), false);
         let malloc = |result| Event::Malloc { size: 8, result };
         for event in [
             Event::Thread { thread: 1, tid: 1 },
@@ -635,7 +664,8 @@ mod tests {
     #[test]
     fn a_thread_ends_after_its_last_call() {
         let file = unnamed();
-        let mut planner = Planner::new(Some(&file), false);
+        let room = Room::new(u64::MAX);
+        let mut planner = Planner::new(&room, Some(PlanFile { file: &file, most: u64::MAX }), false);
         let call = Event::Malloc { size: 8, result: 0x1000 };
         let free = Event::Free { address: 0 };
         for event in [

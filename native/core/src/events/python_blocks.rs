@@ -1,6 +1,6 @@
 //! What Python's own allocator was asked for.
 
-use crate::by_address::ByAddress;
+use super::room::{AddressTable, Room, Table};
 use gdbheap_calls::Event;
 
 /// Calls of Python's allocator (malloc, calloc, realloc and free of objects and of its other memory), and of what they have in
@@ -15,13 +15,16 @@ pub struct PythonCalls {
     pub peak_bytes: u64,
 }
 
-#[derive(Default)]
-pub(super) struct PythonBlocks {
+pub(super) struct PythonBlocks<'a> {
     pub(super) calls: PythonCalls,
-    sizes: ByAddress<u64>,
+    sizes: AddressTable<'a, u64>,
 }
 
-impl PythonBlocks {
+impl<'a> PythonBlocks<'a> {
+    pub(super) fn new(room: &'a Room) -> PythonBlocks<'a> {
+        PythonBlocks { calls: PythonCalls::default(), sizes: Table::new(room) }
+    }
+
     /// The next event of a log; others than Python's change nothing.
     pub(super) fn add(&mut self, event: Event) {
         match event {
@@ -44,13 +47,13 @@ impl PythonBlocks {
     fn allocate(&mut self, address: u64, size: u64) {
         if address != 0 {
             let before = self.sizes.insert(address, size).unwrap_or(0);
-            self.calls.live_bytes = (self.calls.live_bytes - before).saturating_add(size);
+            self.calls.live_bytes = self.calls.live_bytes.saturating_sub(before).saturating_add(size);
         }
     }
 
     fn release(&mut self, address: u64) {
         match self.sizes.remove(&address) {
-            Some(size) => self.calls.live_bytes -= size,
+            Some(size) => self.calls.live_bytes = self.calls.live_bytes.saturating_sub(size),
             None => self.calls.unknown += u64::from(address != 0),
         }
     }

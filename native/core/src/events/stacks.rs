@@ -3,7 +3,8 @@
 //! What is kept while a log is read: the blocks in use that have a stack, and the stacks that differ.
 
 use super::frames::Stages;
-use crate::by_address::ByAddress;
+use super::room::{AddressTable, Claim, Room, Table};
+use crate::by_address::{Addresses, ByAddress};
 use crate::error::Result;
 use crate::work::Watcher;
 use gdbheap_calls::part::{flag, Content};
@@ -12,7 +13,13 @@ use std::collections::HashMap;
 
 /// Nobody's: an address that no object holds, a code object that is not in the log.
 const NOBODY: u64 = u32::MAX as u64;
-const MAX_FRAMES: u64 = 5000;
+/// Of a stack, twice as many as are recorded: with more, a short event that keeps the frames of the one before would cost much.
+const MAX_FRAMES: u64 = 1024;
+/// Bytes, here and in the answer that is made of them for a person, of a stack, of what two stacks have in common (a frame, a code
+/// object, a loaded object), and of each byte that is said of these.
+const STACK: u64 = 2 << 10;
+const NAMED: u64 = 1 << 10;
+const TEXT: u64 = 8;
 
 /// A loaded object: `[start, end)`, what is added to the addresses it was linked at, its build-id (maybe empty), its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +74,8 @@ pub struct StackMoment {
     pub sampled_blocks: u64,
 }
 
-/// A block in use at the end that holds an address which was asked for.
+/// The smallest block in use at the end that holds an address which was asked for: others were freed by calls that are not in
+/// the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Maker {
     pub wanted: u64,
@@ -109,7 +117,7 @@ pub fn live_stacks(
     wanted: &[u64],
     asked: &[u64],
 ) -> Result<LiveStacks> {
-    let mut following = Following { mean, moments, asked, ..Following::default() };
+    let mut following = Following { mean, moments, asked, ..Following::new(stages.room) };
     let mut failed = false;
     let mut visit = |event, content: &[u8]| failed |= following.take(event, content).is_err();
     let mut whole = stages.show_all(watcher, &mut visit)?;
@@ -122,6 +130,8 @@ pub fn live_stacks(
                 Err(_) => whole = false,
             }
         }
+        watcher.check()?;
+        stages.room.check()?;
     }
     Ok(following.finish(whole && !failed, wanted))
 }
@@ -132,25 +142,28 @@ struct Block {
     stack: u32,
 }
 
-#[derive(Default)]
 struct Following<'a> {
+    /// Of what is found.
+    claim: Claim<'a>,
     mean: u64,
     moments: &'a [u64],
     asked: &'a [u64],
     /// Of the call that is being looked at.
     taken: Option<u32>,
     found: LiveStacks,
-    live: ByAddress<Block>,
+    live: AddressTable<'a, Block>,
     shares: Vec<Share>,
     sampled: u64,
     /// The thread whose events follow, what was its last one, and those of others.
     thread: u32,
     last: Last,
-    others: HashMap<u32, Last>,
-    /// What is loaded now, by its start; where Python's code objects are now.
+    others: AddressTable<'a, Last>,
+    /// What is loaded now, by its start: parts of the address space that do not overlap; where Python's code objects are now.
     loaded: Vec<(u64, u64, u32)>,
     codes: ByAddress<u32>,
     known: HashMap<Vec<u64>, u32>,
+    /// The frames of all stacks, each as one number.
+    places: Addresses,
 }
 
 /// Of a thread.
@@ -163,11 +176,32 @@ struct Last {
     python: Vec<(u64, i64, bool)>,
 }
 
-impl Following<'_> {
+impl<'a> Following<'a> {
+    fn new(room: &'a Room) -> Following<'a> {
+        Following {
+            claim: Claim::new(room),
+            mean: 0,
+            moments: &[],
+            asked: &[],
+            taken: None,
+            found: LiveStacks::default(),
+            live: Table::new(room),
+            shares: Vec::new(),
+            sampled: 0,
+            thread: 0,
+            last: Last::default(),
+            others: Table::new(room),
+            loaded: Vec::new(),
+            codes: ByAddress::default(),
+            known: HashMap::new(),
+            places: Addresses::default(),
+        }
+    }
+
     fn switch(&mut self, thread: u32) {
         if thread != self.thread {
-            let last = self.others.remove(&thread).unwrap_or_default();
-            self.others.insert(self.thread, std::mem::replace(&mut self.last, last));
+            let last = self.others.remove(&thread.into()).unwrap_or_default();
+            self.others.insert(self.thread.into(), std::mem::replace(&mut self.last, last));
             self.thread = thread;
         }
     }
@@ -264,18 +298,22 @@ impl Following<'_> {
     }
 
     fn loaded(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
+        self.claim_named(content)?;
         let mut content = Content(content);
         let (start, end, bias) = (content.number()?, content.number()?, content.number()?);
         let object =
             LoadedObject { start, end, bias, build_id: content.bytes()?.to_vec(), path: content.bytes()?.to_vec() };
-        self.loaded.retain(|one| one.1 <= start || one.0 >= end);
-        let place = self.loaded.partition_point(|one| one.0 < start);
-        self.loaded.insert(place, (start, end, self.found.objects.len() as u32));
+        if start < end {
+            let first = self.loaded.partition_point(|one| one.1 <= start);
+            let behind = self.loaded.partition_point(|one| one.0 < end);
+            self.loaded.splice(first..behind, [(start, end, self.found.objects.len() as u32)]);
+        }
         self.found.objects.push(object);
         Ok(())
     }
 
     fn code(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
+        self.claim_named(content)?;
         let mut content = Content(content);
         let (address, release, first_line) = (content.number()?, content.number()?, content.number()?);
         let mut text = || Ok((content.number()?, content.bytes()?.to_vec()));
@@ -286,23 +324,18 @@ impl Following<'_> {
         Ok(())
     }
 
+    /// Takes room for what has a name.
+    fn claim_named(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
+        self.claim.take(NAMED + TEXT * content.len() as u64).then_some(()).ok_or(Damaged)
+    }
+
     /// The number of a stack.
     fn stack(&mut self, content: &[u8]) -> std::result::Result<u32, Damaged> {
-        let mut content = Content(content);
-        let flags = content.number()?;
-        let mut last = 0u64;
-        let new = kept_and_new(&mut content, &mut self.last.native)?;
-        for _ in 0..new {
-            last = last.wrapping_add(content.signed()? as u64);
-            self.last.native.push(last);
-        }
-        last = 0;
-        let new = kept_and_new(&mut content, &mut self.last.python)?;
-        for _ in 0..new {
-            last = last.wrapping_add(content.signed()? as u64);
-            let word = content.signed()?;
-            self.last.python.push((last, word >> 1, word & 1 != 0));
-        }
+        let before = self.last.bytes();
+        let read = self.read_stack(&mut Content(content));
+        self.claim.take(self.last.bytes() - before);
+        read?;
+        let flags = Content(content).number()?;
         let mut key = vec![flags, self.last.native.len() as u64];
         for address in &self.last.native {
             key.extend([self.object_at(*address), *address]);
@@ -315,10 +348,40 @@ impl Following<'_> {
             return Ok(*number);
         }
         let number = self.found.stacks.len() as u32;
+        self.claim_stack(&key)?;
         self.found.stacks.push(readable(&key));
         self.shares.push(Share { stack: number, ..Share::default() });
         self.known.insert(key, number);
         Ok(number)
+    }
+
+    /// The frames that follow, in place of those that the thread's stack before had.
+    fn read_stack(&mut self, content: &mut Content) -> std::result::Result<(), Damaged> {
+        let _flags = content.number()?;
+        let mut last = 0u64;
+        let new = kept_and_new(content, &mut self.last.native)?;
+        for _ in 0..new {
+            last = last.wrapping_add(content.signed()? as u64);
+            self.last.native.push(last);
+        }
+        last = 0;
+        let new = kept_and_new(content, &mut self.last.python)?;
+        for _ in 0..new {
+            last = last.wrapping_add(content.signed()? as u64);
+            let word = content.signed()?;
+            self.last.python.push((last, word >> 1, word & 1 != 0));
+        }
+        Ok(())
+    }
+
+    /// Takes room for a stack that is new, with the frames that no other has.
+    fn claim_stack(&mut self, key: &[u64]) -> std::result::Result<(), Damaged> {
+        let (natives, pythons) = key[2..].split_at(2 * key[1] as usize);
+        let frames = natives.chunks_exact(2).chain(pythons.chunks_exact(3));
+        let new = frames.filter(|frame| self.places.insert(frame[0].rotate_left(40) ^ frame[1])).count() as u64;
+        // The key, the stack that is made of it, a copy of that, and what Python has of it.
+        let bytes = STACK + 4 * 8 * key.len() as u64 + new * NAMED;
+        self.claim.take(bytes).then_some(()).ok_or(Damaged)
     }
 
     fn object_at(&self, address: u64) -> u64 {
@@ -333,25 +396,33 @@ impl Following<'_> {
         while !self.moments.is_empty() {
             self.keep_moment();
         }
+        let mut makers: Vec<Option<Maker>> = vec![None; wanted.len()];
         for (address, block) in self.live.iter().filter(|_| !wanted.is_empty()) {
-            let holds = |one: &&u64| **one == *address || one.checked_sub(*address).is_some_and(|at| at < block.size);
-            self.found.makers.extend(wanted.iter().filter(holds).map(|one| Maker {
-                wanted: *one,
-                address: *address,
-                size: block.size,
-                stack: block.stack,
-            }));
+            for (one, maker) in wanted.iter().zip(&mut makers) {
+                let holds = one == address || one.checked_sub(*address).is_some_and(|at| at < block.size);
+                if holds && maker.is_none_or(|other| block.size < other.size) {
+                    *maker = Some(Maker { wanted: *one, address: *address, size: block.size, stack: block.stack });
+                }
+            }
         }
+        self.found.makers = makers.into_iter().flatten().collect();
         self.found.makers.sort_by_key(|maker| maker.wanted);
         self.found.whole = whole;
         self.found
     }
 }
 
+impl Last {
+    /// Of its frames.
+    fn bytes(&self) -> u64 {
+        (self.native.capacity() * size_of::<u64>() + self.python.capacity() * size_of::<(u64, i64, bool)>()) as u64
+    }
+}
+
 /// Leaves the outermost frames that a stack has in common with the one before; how many others it has.
 fn kept_and_new<T>(content: &mut Content, frames: &mut Vec<T>) -> std::result::Result<u64, Damaged> {
     let (kept, new) = (content.number()?, content.number()?);
-    if kept > frames.len() as u64 || new > MAX_FRAMES {
+    if kept > frames.len() as u64 || new > MAX_FRAMES - kept.min(MAX_FRAMES) {
         return Err(Damaged);
     }
     frames.truncate(kept as usize);
@@ -396,7 +467,8 @@ mod tests {
     fn stacks_are_read_as_they_were_written() {
         for seed in 1..50u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mut following = Following { mean: 1, moments: &[1], ..Following::default() };
+            let room = Room::new(1 << 30);
+            let mut following = Following { mean: 1, moments: &[1], ..Following::new(&room) };
             let (mut before, mut room): (Vec<u64>, Vec<u8>) = (Vec::new(), vec![0; 1 << 12]);
             for _ in 0..100 {
                 let kept = random(&mut state) as usize % (before.len() + 1);
@@ -432,7 +504,8 @@ mod tests {
     #[test]
     fn damaged_content_is_refused() {
         let mut state = 0x9e37_79b9_7f4a_7c15;
-        let mut following = Following { mean: 1000, moments: &[], ..Following::default() };
+        let room = Room::new(1 << 30);
+        let mut following = Following { mean: 1000, moments: &[], ..Following::new(&room) };
         for _ in 0..20_000 {
             let size = random(&mut state) % 40;
             let bytes: Vec<u8> = (0..size).map(|_| (random(&mut state) % 6) as u8 * 43).collect();

@@ -10,7 +10,7 @@ mod sizes;
 
 use super::blocks::Blocks;
 use super::frames::Stages;
-use crate::by_address::ByAddress;
+use super::room::{AddressTable, Room, Table};
 use crate::error::Result;
 use crate::work::Watcher;
 use curve::Curve;
@@ -103,7 +103,7 @@ pub struct Stats {
 
 /// What recorded calls add up to. Raises an error for a stage that is larger than any; one that is damaged ends it.
 pub fn stats(watcher: &dyn Watcher, stages: &Stages<'_>) -> Result<Stats> {
-    let mut counter = Counter::new();
+    let mut counter = Counter::new(stages.room);
     let whole = stages.show(watcher, |event| counter.add(event))?;
     Ok(counter.finish(whole))
 }
@@ -116,15 +116,15 @@ struct Block {
     nanoseconds: u64,
 }
 
-struct Counter {
+struct Counter<'a> {
     found: Stats,
-    blocks: Blocks<Block>,
+    blocks: Blocks<'a, Block>,
     /// The block that was given last, and by which call.
     given: (u64, u64),
     /// The call that was the current thread's last, if it allocated, else 0; and those of the others, as they left.
     fresh: u64,
     current: u64,
-    threads: ByAddress<u64>,
+    threads: AddressTable<'a, u64>,
     /// The first time that the log says, and the last, from there.
     began: Option<u64>,
     now: u64,
@@ -139,8 +139,8 @@ struct Counter {
     in_nanoseconds: Histogram,
 }
 
-impl Counter {
-    fn new() -> Counter {
+impl<'a> Counter<'a> {
+    fn new(room: &'a Room) -> Counter<'a> {
         Counter {
             found: Stats {
                 calls: 0,
@@ -170,11 +170,11 @@ impl Counter {
                 by_time: Vec::new(),
                 whole: false,
             },
-            blocks: Default::default(),
+            blocks: Blocks::new(room),
             given: (0, 0),
             fresh: 0,
             current: 0,
-            threads: Default::default(),
+            threads: Table::new(room),
             began: None,
             now: 0,
             most_bytes: 0,
@@ -240,7 +240,7 @@ impl Counter {
         if let Some(fresh) = self.threads.get_mut(&self.current) {
             *fresh = self.fresh;
         }
-        self.fresh = *self.threads.entry(thread).or_insert(0);
+        self.fresh = self.threads.get_or_insert(thread, || 0).map_or(0, |fresh| *fresh);
         self.current = thread;
     }
 

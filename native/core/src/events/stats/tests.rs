@@ -1,7 +1,8 @@
 use super::*;
 
 fn counted(events: &[Event]) -> Stats {
-    let mut counter = Counter::new();
+    let room = Room::new(u64::MAX);
+    let mut counter = Counter::new(&room);
     events.iter().for_each(|event| counter.add(*event));
     counter.finish(true)
 }

@@ -1,0 +1,213 @@
+"""Logs of calls that claim more than there is memory for: each is forty bytes a stage, and ends in one line."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from support.programs import gdbheap
+
+from gdbheap import _native
+from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter, Recorded, read_log
+from gdbheap.events.makers import makers
+
+ADDRESS_SPACE = 256 << 20
+STAGE = 256 << 10
+GRID = 1 << 24
+MALLOC, PYTHON_MALLOC, SWITCH, FREE, TICK = b"\x21", b"\xee\x08", b"\xc0", b"\x40", b"\xf2"
+STACK, CODE, LOADED, MMAP = 0xEB, 0xEC, 0xED, b"\xe5"
+EXHAUSTED = "there is not enough memory"
+
+
+def number(value: int) -> bytes:
+    """Return a number as docs/calls.md says."""
+    parts = []
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def numbers(*values: int) -> bytes:
+    """Return several of them."""
+    return b"".join(map(number, values))
+
+
+def signed(value: int) -> bytes:
+    """Return a number that may be negative."""
+    return number(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def part(kind: int, content: bytes) -> bytes:
+    """Return an event that says more than a few numbers."""
+    size = len(content)
+    return bytes([kind, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14]) + content
+
+
+def blocks(place: int, call: bytes = MALLOC) -> bytes:
+    """Return a stage of 130,000 blocks, each 16 bytes behind the one before."""
+    first = call + b"\x01" + number(place * GRID)
+    following = call + b"\x0a"
+    return first + following * ((STAGE - len(first) - 8) // len(following))
+
+
+def filled(events: Iterable[bytes]) -> bytes:
+    """Return a stage of these events."""
+    stage = bytearray()
+    for event in events:
+        if len(stage) + len(event) > STAGE:
+            break
+        stage += event
+    return bytes(stage)
+
+
+def threads(place: int) -> bytes:
+    """Return a stage of calls, each of another thread."""
+    return filled(SWITCH + number(place * 50_000 + thread) + FREE + b"\x00" for thread in range(50_000))
+
+
+def stacks(place: int) -> bytes:
+    """Return a stage of deep stacks, of which each event says one frame."""
+    return filled(
+        part(STACK, numbers(0, min(depth, 900), 1) + signed(place * GRID + depth) + numbers(0, 0))
+        + MALLOC + b"\x01" + number(place * GRID + 16 * depth)
+        for depth in range(9_000)
+    )  # fmt: skip
+
+
+def objects(place: int) -> bytes:
+    """Return a stage of loaded objects."""
+    starts = (place * GRID + 4096 * number_ for number_ in range(20_000))
+    return filled(part(LOADED, numbers(start, start + 4096, 0, 0, 0)) for start in starts)
+
+
+def codes(place: int) -> bytes:
+    """Return a stage of code objects."""
+    rows = (numbers(place * GRID + 16 * number_, 0x30B, 1, 1, 0, 1, 0, 0) for number_ in range(20_000))
+    return filled(part(CODE, row) for row in rows)
+
+
+def mappings(place: int) -> bytes:
+    """Return a stage of mappings of a page each."""
+    starts = (place * 4 * GRID + 8192 * number_ for number_ in range(8_000))
+    return filled(MMAP + numbers(4096, 3, 0x22, start) for start in starts)
+
+
+def log(path: Path, stages: Iterable[bytes], stack: int = 0, order: str = BY_LOCK) -> str:
+    """Write a log of one process as anybody can."""
+    writer = LogWriter(str(path))
+    writer.process(0, Recorded(1234, 1, "/bin/true", "/lib/libc.so.6", ["true"], {}, None, order, stack))
+    for lane, stage in enumerate(stages):
+        packed = _native.pack_stage(stage)[0]
+        writer.stage(0, packed) if order == BY_LOCK else writer.timed_stage(0, packed, 1, lane)
+    writer.process_end(0, 0)
+    writer.end(0)
+    writer.close()
+    return str(path)
+
+
+def limited() -> None:
+    """Limit a child's address space; no core is written."""
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def refused(path: str, words: list[str]) -> None:
+    """Assert that the command says in one line that there is no memory for the log."""
+    done = gdbheap(words[0], path, *words[1:], preexec_fn=limited)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr[-2000:]
+    assert EXHAUSTED in done.stderr, done.stderr
+
+
+def test_blocks_that_explode(rng: random.Random, tmp_path: Path) -> None:
+    """Blocks of malloc, in a log of some KiB."""
+    path = log(tmp_path / "bomb.calls", map(blocks, rng.sample(range(1, 1 << 20), 30)))
+    assert os.path.getsize(path) < 5_000
+    refused(path, ["stats"])
+    refused(path, ["replay"])
+
+
+def test_blocks_of_python_that_explode(rng: random.Random, tmp_path: Path) -> None:
+    """Blocks of Python's own allocator, which a plan counts."""
+    places = rng.sample(range(1, 1 << 20), 60)
+    path = log(tmp_path / "bomb.calls", (blocks(place, PYTHON_MALLOC) for place in places))
+    assert os.path.getsize(path) < 10_000
+    refused(path, ["replay"])
+
+
+def test_stages_at_one_time(tmp_path: Path) -> None:
+    """Stages that overlap in time, as many as there are threads, which are open at once."""
+    path = log(tmp_path / "bomb.calls", [TICK + b"\x02" + blocks(1)] * 800, order=BY_TIME)
+    refused(path, ["stats"])
+    refused(path, ["replay"])
+
+
+@pytest.mark.parametrize("table", [threads, stacks, objects, codes], ids=lambda table: table.__name__)
+def test_tables_that_explode(table: Callable[[int], bytes], tmp_path: Path) -> None:
+    """Threads, stacks, loaded objects, code objects: what a log has besides blocks."""
+    count = {threads: 24, stacks: 1, objects: 6, codes: 6}[table]
+    path = log(tmp_path / "bomb.calls", [blocks(1)[:20], *map(table, range(count))], stack=1)
+    refused(path, ["stacks"])
+
+
+def test_mappings_that_explode(tmp_path: Path) -> None:
+    """Mappings of the program's own, which a replay repeats."""
+    path = log(tmp_path / "bomb.calls", map(mappings, range(1, 5)))
+    with pytest.raises(MemoryError):
+        _native.plan_calls(path, _frames(path), 1 << 20, None, 0, True)
+    assert _native.plan_calls(path, _frames(path), 16 << 20, None, 0, True).mappings == 4 * 8_000
+
+
+def test_a_plan_leaves_the_disk_to_others(tmp_path: Path) -> None:
+    """A plan that is larger than it may be is not written on."""
+    path = log(tmp_path / "bomb.calls", map(blocks, range(1, 4)))
+    plan, most, frames = tmp_path / "plan", 1 << 20, _frames(path)
+    plan.touch()
+    with pytest.raises(OSError, match="No space"):
+        _native.plan_calls(path, frames, 1 << 40, str(plan), most)
+    assert plan.stat().st_size <= most
+    assert _native.plan_calls(path, frames, 1 << 40).calls > 3 * 130_000
+
+
+def test_what_there_is_room_for(rng: random.Random, tmp_path: Path) -> None:
+    """Room is given back: as much as was claimed once is enough for blocks that come and go."""
+    stage, freed = blocks(1), FREE + b"\x01" + number(GRID) + (FREE + b"\x0a") * 130_000
+    times = rng.randrange(2, 6)
+    path = log(tmp_path / "calls", [stage, freed] * times)
+    found = _native.call_stats(path, _frames(path), 16 << 20)
+    assert found.whole and found.most.in_use.blocks == found.blocks // times > 120_000
+    with pytest.raises(MemoryError):
+        _native.call_stats(path, _frames(path), 4 << 20)
+
+
+def test_blocks_that_hold_each_other(tmp_path: Path) -> None:
+    """Blocks that all hold the addresses which are looked for are one maker each: the smallest."""
+    stack = part(STACK, numbers(0, 0, 1) + signed(GRID) + numbers(0, 0))
+    calls = (stack + b"\x20" + number((1 << 40) - place) + b"\x01" + number(place) for place in range(16, 8_000, 8))
+    path = log(tmp_path / "calls", [filled(calls)], stack=1)
+    found = makers(path, 1234, [9_000, 10_000])
+    assert [one.address for one in found.values()] == [7_992, 7_992]
+
+
+def test_somebody_listens(tmp_path: Path) -> None:
+    """Ctrl-C is heard while stages are read that are all open: a few times after the last of them was unpacked."""
+    path = log(tmp_path / "calls", [TICK + b"\x02" + blocks(1)] * 20, order=BY_TIME)
+    heard: list[bool] = []
+    _native.call_stats(path, _frames(path), 1 << 30, lambda done, total: heard.append(done == total))
+    assert sum(heard) >= 3, heard
+
+    def interrupt(done: int, total: int) -> None:
+        if done == total:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        _native.call_stats(path, _frames(path), 1 << 30, interrupt)
+
+
+def _frames(path: str) -> list[tuple[int, int, int]]:
+    return read_log(path).processes[0].frames
