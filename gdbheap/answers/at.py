@@ -178,7 +178,7 @@ def _in_mappings(heap: Heap, block: Block | None) -> Block | None:
     """The block with the number of mappings that it lies in."""
     if block is None:
         return None
-    at, count = block.end - block.size, 0
+    at, count = block.address, 0
     while at < block.end and (mapping := heap.target.mappings.find(at)) is not None:
         at, count = mapping.end, count + 1
     return replace(block, mappings=max(count, 1))
