@@ -41,14 +41,15 @@ COMMAND = Command(
     of thing that changed: the lines of the ledger (they add up to the difference of RSS), types, block sizes, what
     objects retain, arenas, holes that are new or gone with what pins them, and findings. Looks at one process are
     recognised by the machine's start, the process's id and its start; then arenas, holes and objects are told apart
-    by their addresses, otherwise objects by their paths, and holes are not compared. With three looks or more a
+    by their addresses, otherwise objects by their paths, and holes are not compared. Of objects that retain the same
+    the innermost one is named. With three looks or more a
     table says what rose from each to the next, and how fast; and where the control group has a limit, or --limit
     says one, when RSS reaches it.
 
     In JSON all differences are the last look less the first. looks is a list of {time, target, rss}; ledger a list
     of {id, parent, name, resident, virtual, looks}, types of {type, count, bytes, buffers, looks}, sizes of
     {allocator, size, count, bytes}, arenas of {index, address, state, system, in_use, top}, owners of {address,
-    type, path, state, retained, looks}, holes of {address, size, resident, allocator, state, pins}, findings of
+    type, path, state, retained, looks, chain}, holes of {address, size, resident, allocator, state, pins}, findings of
     {id, state, bytes}; state is new, gone or changed, and looks has a number of bytes for each look. trend is a
     list of {kind, name, looks, rate}, rate in bytes a second; seconds_left counts from the last look to the limit.
     blocks, where both looks have them, is a list of {type, size, kept, new, gone, addresses, holders}, else null: a

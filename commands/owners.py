@@ -55,8 +55,8 @@ COMMAND = Command(
     text="""Each block in use is in one row. In a program with Python the rows are packages (their modules, classes and
     functions, and what only leads from there), variables that have much with all that they lead to, each by its path,
     frames that run, data of libraries, the interpreter itself, and what nothing leads to; of two holders that lead to a
-    block the one with the shorter chain has it. What has less than a fiftieth of what is in use is part of its package,
-    and small packages are one row.
+    block the one with the shorter chain has it. A file that was loaded as several modules is one row. What has less
+    than a fiftieth of what is in use is part of its package, and small packages are one row.
 
     In a program without Python a row is the blocks of one kind to which the shortest chains lead from one global (by
     its symbol, or its section where the program has no symbols), one thread's data or stack, or other memory.
@@ -65,15 +65,16 @@ COMMAND = Command(
     --by=block is a row for each large block: its size, the Python object that it is or belongs to, and the path from a
     root to that object: as Python where there is an expression, else in words. Without Python the path leads over the
     offsets of the words that lead from block to block. In JSON blocks are owners; holders are groups: {root, kind,
-    what, count, bytes, path, parts, array}, where array is {what, shape, dtype, bytes, columns} of a variable that is a
-    DataFrame, a table or an array, else null.
+    what, count, bytes, path, parts, array, absent}, where array is {what, shape, dtype, bytes, columns} of a variable
+    that is a DataFrame, a table or an array, else null. absent, of all rows, is what is not resident of large blocks,
+    which the program never wrote to or the kernel swapped out: shares of RSS are of what is left.
 
     --by=array is a row for each DataFrame, Series and Index of pandas and polars, pyarrow Table, RecordBatch,
     ChunkedArray and Array, numpy array, and torch tensor, with the columns below it: bytes as memory_usage(),
     estimated_size() and nbytes count them, of a tensor its storage's, wherever they lie, also in memory of Arrow's own
     allocator. What only shows memory of a row before, as a view does, has no row. What cannot be proven is left out; a
     warning counts it. In JSON that is arrays, a list of {what, type, name, shape, dtype, bytes, deep, shared, address,
-    data, base, views, path, columns, device, nbytes}, columns a list of {what, name, dtype, shape, bytes, deep,
+    data, base, views, path, columns, device, nbytes, absent}, columns a list of {what, name, dtype, shape, bytes, deep,
     address}: deep is memory_usage(deep=True), shared what rows before have too, views how many arrays show it; device
     and nbytes are a tensor's, else null. bytes over all has no byte twice.
 

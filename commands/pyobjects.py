@@ -136,7 +136,8 @@ COMMAND = Command(
     text="""A row for each type: how many objects, the bytes of their own blocks with all headers, and the buffers that
     they own (a dict's keys, a list's items, a set's table). Blocks to which no known field points belong to the
     object, the library or the thread that points to them (in JSON: reached, roots). The order is by objects and
-    buffers together unless --sort says otherwise. The totals are those of all types, also when --top cuts the list.
+    buffers together unless --sort says otherwise. Shares of RSS leave out what is not resident of large blocks (in
+    JSON: absent). The totals are those of all types, also when --top cuts the list.
     Below the table are the largest unidentified blocks in use, with what their bytes look like: zeros, text, pointers,
     data, or a C++ object of a class (in JSON: unknown, a list of {address, size, looks}, at most 10,000 or as many as
     --top says).

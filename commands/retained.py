@@ -45,9 +45,15 @@ COMMAND = Command(
     noun="retained",
     question="Which objects would free the most if they went?",
     text="""What an object retains is its own block and all blocks that nothing else reaches: what would be free
-    without it. Left out are modules and their dicts, which --by=module lists, objects that another one of their type
-    keeps, as in a linked list, and those that retain no more than themselves. The path is Python where there is an
-    expression, else it is in words; in JSON these are path, which may be null, and chain.
+    without it. An object is folded only into one that has a row: into the object that keeps it, where both are of one
+    type, as in a linked list, where both retain the same to a hundredth, or where it retains only itself. Modules and
+    their dicts have no rows, so nothing is folded into them; --by=module lists them. A file that was loaded as several
+    modules has a row, and so have the data of a library. The path is the first in its row that source code can write:
+    Python where there is an expression, else words; in JSON these are path, which may be null, and chain. same is a
+    list of {address, type, path, chain}: the objects below it that retain the same, outermost first.
+
+    Shares of RSS leave out what is not resident of large blocks (in JSON: absent); a share is unknown where more than
+    RSS is left.
 
     By type it is what would be free if all objects of the type went, with what several of them hold together; by
     module, if the module and its dict did. A word that may be left over, on a stack or in the interpreter's own

@@ -604,14 +604,17 @@ def test_ledger_of_unknown_residency(rng: random.Random) -> None:
     assert set(column(text, "resident")) == {"?"} and "%RSS" not in text and "not known" in text
 
 
+USED = Block(0x1000, 64, "used", "glibc", 0, None, 0x1030)
+
+
 @pytest.mark.parametrize(
     ("block", "found", "owner", "words"),
     [
         (None, None, None, "0x1010 is in stack of thread 7."),
-        (Block(0x1000, 64, "tcache", "glibc", 0, "tcache of 64"), None, None, "free (tcache of 64)"),
-        (Block(0x1000, 64, "used", "glibc", 0, None), Object(0x1000, "m.T", 64, "<T>"), None, "object of type m.T"),
-        (Block(0x1000, 64, "used", "glibc", 0, None), None, Owner(9, "list", "items"), "an object of type list owns"),
-        (Block(0x1000, 64, "used", "glibc", 0, None), None, Owner(None, None, "unknown (text)"), "unknown (text)"),
+        (Block(0x1000, 64, "tcache", "glibc", 0, "tcache of 64", 0x1030), None, None, "free (tcache of 64)"),
+        (USED, Object(0x1000, "m.T", 64, "<T>"), None, "object of type m.T"),
+        (USED, None, Owner(9, "list", "items"), "an object of type list owns"),
+        (USED, None, Owner(None, None, "unknown (text)"), "unknown (text)"),
     ],
 )
 def test_at(block: Block | None, found: Object | None, owner: Owner | None, words: str) -> None:

@@ -78,7 +78,7 @@ class Block:
     allocator: str
     arena: int | None
     list: str | None
-    end: int = 0
+    end: int
     mappings: int = 1
     asked: int | None = None
 

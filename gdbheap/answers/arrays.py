@@ -7,8 +7,8 @@ those of them that rows before it have. The rows' bytes without ``shared`` add u
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gdbheap.answers.ways import ways
@@ -69,7 +69,8 @@ class ArrayRow:
     ``shared``: bytes that are in a row before too; ``views``: other arrays that show its memory; ``name``: a Series'
     or an Index' own; ``base``: the type of the object that an array has its memory from; ``path``: as Python or in
     words, None where no root leads to it. Of a tensor: ``device``, and ``nbytes`` of its own items, where ``bytes`` are
-    those of its storage in this memory."""
+    those of its storage in this memory. ``absent``: bytes of its memory that are not resident: they were never written
+    to, or were swapped out."""
 
     what: str
     type: str
@@ -87,6 +88,7 @@ class ArrayRow:
     columns: list[ArrayColumn] = field(default_factory=list)
     device: str | None = None
     nbytes: int | None = None
+    absent: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class Arrays:
     rows: list[ArrayRow]
     count: int
     bytes: int
+    absent: int = 0
 
 
 @dataclass(frozen=True)
@@ -272,8 +275,19 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
     shown = found[:top]
     paths = ways(heap, [row.frame.address for row in shown])
     deep = _Deep(survey.frames)
-    rows = [_row(survey, deep, row, paths.get(row.frame.address)) for row in shown]
-    return Arrays(rows, len(found), total)
+    rows = [
+        replace(_row(survey, deep, row, paths.get(row.frame.address)), absent=_absent(heap, row.frame.spans))
+        for row in shown
+    ]
+    return Arrays(rows, len(found), total, _absent(heap, (span for row in found for span in row.frame.spans)))
+
+
+def _absent(heap: Heap, spans: Iterable[tuple[int, int]]) -> int:
+    """Return how many bytes of these ranges are not resident; 0 where residency is not known."""
+    pages = heap.target.pages
+    if pages is None:
+        return 0
+    return sum(end - start - pages.count(start, end).resident for start, end in joined(sorted(spans)))
 
 
 def _note_unread(heap: Heap, survey: _Survey) -> None:

@@ -118,7 +118,7 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
 def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int]:
     """Where an array may begin that has a value in the block, or in the mapping: the kernel divides what was one."""
     if block is not None:
-        return block.address, block.end or block.address + block.size
+        return block.address, block.end
     start = mapping.start
     while (before := heap.target.mappings.find(start - 1)) is not None:
         start = before.start
@@ -151,7 +151,7 @@ def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referre
     """What the words of a block lead to; of an object's those from its own address on."""
     heaps = _native.Heaps(heap.target.space, heap.walked.stores)
     start = block.address if held is None else held.address
-    found = heaps.led_to(start, block.end or block.address + block.size, MAX_REFERRED)
+    found = heaps.led_to(start, block.end, MAX_REFERRED)
     used = [row for row in found.rows if (inner := heap.block_at(row[0])) is not None and inner.state == "used"]
     what = describe_blocks(heap, used)
     rows = [Referred(address, size, str(what[address])) for address, size in used]
@@ -178,7 +178,7 @@ def _in_mappings(heap: Heap, block: Block | None) -> Block | None:
     """The block with the number of mappings that it lies in."""
     if block is None:
         return None
-    at, count = block.end - block.size, 0
+    at, count = block.address, 0
     while at < block.end and (mapping := heap.target.mappings.find(at)) is not None:
         at, count = mapping.end, count + 1
     return replace(block, mappings=max(count, 1))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gdbheap.answers.retained import MIN_BYTES_TOGETHER, top_objects
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
+from gdbheap.python.homes import modules, namespaces
+from gdbheap.python.references import BY_OTHERS
 
 __all__ = ["Dominated", "DominatorTree", "dominator_tree"]
 
@@ -33,14 +37,15 @@ class DominatorTree:
 
 
 def dominator_tree(heap: Heap, most: int = MAX_OBJECTS) -> DominatorTree:
-    """The objects that retain the most, and all above them. Raises NotAPython, or Unsupported."""
+    """Return what has rows in ``heap retained``, down to where the bytes part, modules, libraries, and all above them.
+    Raises NotAPython, or Unsupported."""
     references = heap.references
     graph = references.graph
     above: dict[int, int | None] = {}
-    for row in graph.top_retained(most, set(), set()):
+    for number in _largest(heap, most):
         upper: int | None = None
         # Of a long chain the ends are enough: what lies between is one step.
-        for node in graph.dominator_chain(row.id, MAX_DEPTH // 2):
+        for node in graph.dominator_chain(number, MAX_DEPTH // 2):
             above.setdefault(node, upper)
             upper = node
     nodes = list(above)
@@ -49,7 +54,8 @@ def dominator_tree(heap: Heap, most: int = MAX_OBJECTS) -> DominatorTree:
     for node, upper in above.items():
         below[upper] = below.get(upper, 0) + retained[node]
     places = {node: place for place, node in enumerate(nodes)}
-    names = [_name(heap, node) for node in references.nodes(nodes)]
+    known = dict(_module_names(heap))
+    names = [known.get(node.id) or _name(heap, node) for node in references.nodes(nodes)]
     rows = [
         Dominated(
             name,
@@ -68,15 +74,44 @@ def heap_bytes(heap: Heap) -> int:
     return sum(size * count for size, count in sizes)
 
 
+def _largest(heap: Heap, most: int) -> list[int]:
+    """Return the nodes of the first rows, each where its bytes part, and of modules and libraries that retain as
+    much."""
+    graph = heap.references.graph
+    rows = top_objects(heap, most)
+    ends = graph.innermost_equal([row.id for row in rows])
+    if not heap.is_python:
+        return ends
+    references = heap.object_references
+    others = [names.id for _module, names in namespaces(references)]
+    others += [number for number, root in enumerate(references.roots, references.first_root) if root.phase == BY_OTHERS]
+    least = rows[-1].bytes if len(rows) >= most else MIN_BYTES_TOGETHER
+    return [*ends, *(number for number, size in zip(others, graph.retained(others)) if size >= least)]
+
+
+def _module_names(heap: Heap) -> Iterator[tuple[int, str]]:
+    """Return the names of modules by their nodes, and those of their dicts."""
+    if heap.is_python:
+        for module, names, name in modules(heap.object_references):
+            yield module.id, f"module {name}"
+            yield names.id, f"module {name}.__dict__"
+
+
 def _name(heap: Heap, node: Node) -> str:
+    """Return what a node is, of an object with what its holder calls it."""
     if node.root is not None:
         return node.root.name
     if not node.type:
         return node.kind if node.kind != "unknown" else "block"
     try:
         if heap.is_python:
-            return heap.objects.names.name(node.type)
+            return f"{heap.objects.names.name(node.type)} {_last_edge(heap, node)}".strip()
         found = heap.known_kinds
         return "block" if found is None else found.name_of(node.type)
     except (GdbheapError, KeyError):
         return "block"
+
+
+def _last_edge(heap: Heap, node: Node) -> str:
+    steps = heap.object_paths.path(heap.references.graph.chain(node.id)).steps
+    return steps[-1].edge if steps else ""

@@ -10,7 +10,7 @@ from gdbheap.answers.retained import MODULE, Kept
 from gdbheap.answers.ways import alike
 from gdbheap.heap import Heap
 from gdbheap.python.homes import modules
-from gdbheap.python.paths import OWN_DICT
+from gdbheap.python.paths import is_own_dict
 from gdbheap.python.references import References
 
 __all__ = ["Holder", "holders"]
@@ -45,10 +45,11 @@ def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
 
 def _objects(references: References, owners: Sequence[Kept]) -> Iterator[tuple[Holder, int]]:
     """Without the dicts of instances: the instance holds what is in them."""
-    shapes = [(row.type, None if row.path is None else alike(row.path)) for row in owners]
+    rows = [one for row in owners for one in (row, *row.inner)]
+    shapes = [(row.type, None if row.path is None else alike(row.path)) for row in rows]
     counts = Counter(shapes)
-    for row, shape in zip(owners, shapes):
-        is_item = row.path is not None and (counts[shape] > MAX_ALIKE or row.path.endswith(OWN_DICT))
+    for row, shape in zip(rows, shapes):
+        is_item = row.path is not None and (counts[shape] > MAX_ALIKE or is_own_dict(row.path))
         node = None if row.address is None or is_item else references.graph.find(row.address)
         if node is not None:
             yield Holder(row.type, row.path or row.chain), node

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from gdbheap.answers.absent import absent_blocks, absent_by
 from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
 from gdbheap.answers.shared_out import Part, Shape, share_out
 from gdbheap.answers.ways import in_words
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
-from gdbheap.graph.paths import Paths, group_name
+from gdbheap.graph.paths import BlockPaths, Paths, group_name
 from gdbheap.graph.roots import GLOBAL, MEMORY, THREAD, BlockRoot
 from gdbheap.heap import Heap
 
@@ -17,7 +18,8 @@ from gdbheap.heap import Heap
 @dataclass(frozen=True)
 class Held:
     """A used block: its first byte, its size with its header, what it is (an object's type, ``buffer`` or ``block``),
-    the object that owns it or None, and how that is reached: ``path`` as Python or None, ``chain`` in words."""
+    the object that owns it or None, and how that is reached: ``path`` as Python or None, ``chain`` in words;
+    ``absent``: of its bytes, those that are not resident."""
 
     address: int
     size: int
@@ -26,6 +28,7 @@ class Held:
     type: str | None
     path: str | None
     chain: str
+    absent: int = 0
 
 
 HOLDER, BLOCK, ARRAY, TYPE = "holder", "block", "array", "type"
@@ -39,9 +42,10 @@ class HeldTogether:
     """Blocks to which the shortest chains lead from one ``root``. Of a program with Python it is what they are shared
     out to (shared_out.SharedOut has the words of ``kind``), ``what`` is the kind that has most of the bytes, ``path``
     leads to a variable, ``parts`` are the largest kinds, and ``array`` says which DataFrame, table or array the
-    variable is, None where it is none. Without Python the root is a global with its object, a thread's stack or data,
-    or other memory, and the blocks are of one kind, ``what``: their type, or their size. Root and kind are None where
-    blocks are put together whatever leads to them, and where nothing does."""
+    variable is, None where it is none. ``absent``: of ``bytes``, those of large blocks that are not resident: they were
+    never written to, or were swapped out. Without Python the root is a global with its object, a thread's stack or
+    data, or other memory, and the blocks are of one kind, ``what``: their type, or their size. Root and kind are None
+    where blocks are put together whatever leads to them, and where nothing does."""
 
     root: str | None
     kind: str | None
@@ -51,19 +55,22 @@ class HeldTogether:
     path: str | None = None
     parts: list[Part] = field(default_factory=list)
     array: Shape | None = None
+    absent: int = 0
 
 
 @dataclass(frozen=True)
 class Owners:
     """The answer of ``heap owners``, largest first; ``count`` and ``bytes`` are over all that are large enough, and, in
     ``groups`` of a program without Python, that a root leads to; bytes of ``arrays`` are those of their values, none
-    of them twice, wherever these lie. At most one of the lists has rows."""
+    of them twice, wherever these lie. At most one of the lists has rows. ``absent``: of the bytes of groups, or of
+    arrays, those that are not resident."""
 
     owners: list[Held]
     count: int
     bytes: int
     groups: list[HeldTogether] = field(default_factory=list)
     arrays: list[ArrayRow] = field(default_factory=list)
+    absent: int = 0
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
@@ -75,7 +82,7 @@ def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -
         return _shared_out(heap, top)
     if by == ARRAY:
         listed = arrays(heap, minimum or 0, top)
-        return Owners([], listed.count, listed.bytes, [], listed.rows)
+        return Owners([], listed.count, listed.bytes, [], listed.rows, listed.absent)
     if by != BLOCK:
         return _grouped(heap, minimum or 0, top, by)
     minimum = MIN_BLOCK_BYTES if minimum is None else minimum
@@ -83,7 +90,9 @@ def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -
     found = references.graph.largest(minimum, top)
     paths = heap.paths
     nodes = references.nodes([row.id for row in found.rows])
-    return Owners([_held(paths, node) for node in nodes], found.count, found.bytes)
+    absent = absent_by(heap, lambda number: number)
+    rows = [replace(_held(paths, node), absent=absent[node.id]) for node in nodes]
+    return Owners(rows, found.count, found.bytes)
 
 
 def _held(paths: Paths, node: Node) -> Held:
@@ -98,15 +107,20 @@ def _held(paths: Paths, node: Node) -> Held:
 
 
 def _shared_out(heap: Heap, top: int | None) -> Owners:
-    rows = share_out(heap.object_paths, frames_of(heap))
+    rows = share_out(heap.object_paths, frames_of(heap), absent_blocks(heap))
     groups = [
         HeldTogether(
             row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts,
-            row.array,
+            row.array, row.absent,
         )
         for row in rows
     ]  # fmt: skip
-    return Owners([], sum(row.count for row in groups), sum(row.bytes for row in groups), groups[:top])
+    return _together(groups, top)
+
+
+def _together(groups: list[HeldTogether], top: int | None) -> Owners:
+    count, size, absent = (sum(getattr(row, name) for row in groups) for name in ("count", "bytes", "absent"))
+    return Owners([], count, size, groups[:top], absent=absent)
 
 
 def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
@@ -124,7 +138,18 @@ def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
         total = sums.setdefault((None, None, what) if by == TYPE else (root.name, root.kind, what), [0, 0])
         total[0] += row.group.count
         total[1] += row.group.bytes
-    groups = [HeldTogether(*key, count, size) for key, (count, size) in sums.items()]
+    absent = absent_by(heap, lambda number: _key_of(paths, number, by))
+    groups = [HeldTogether(*key, count, size, absent=absent[key]) for key, (count, size) in sums.items()]
     groups.sort(key=lambda row: (-row.bytes, row.root or "", row.what or ""))
-    count, size = sum(row.count for row in groups), sum(row.bytes for row in groups)
-    return Owners([], count, size, groups[:top])
+    return _together(groups, top)
+
+
+def _key_of(paths: BlockPaths, number: int, by: str) -> tuple[str | None, str | None, str | None] | None:
+    """Return the row of a block: its root, the kind of that, and what the block is."""
+    references = paths.references
+    node, chain = references.node(number), references.graph.chain(number)
+    root = references.node(chain[0]).root if chain else None
+    if not isinstance(root, BlockRoot):
+        return None
+    what = paths.type_name(node)
+    return (None, None, what) if by == TYPE else (root.name, root.kind, what)

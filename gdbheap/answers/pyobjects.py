@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Optional
 
 from gdbheap import _native
-from gdbheap.answers.describing import looks
+from gdbheap.answers.absent import absent_blocks
+from gdbheap.answers.describing import describe_blocks, looks
 from gdbheap.heap import MAX_UNIDENTIFIED, Heap
 from gdbheap.python.owned import REACHED
 
@@ -16,7 +19,8 @@ from gdbheap.python.owned import REACHED
 class TypeRow:
     """One type: live objects, the bytes of their own blocks (headers included), and of the blocks that they own.
 
-    ``reached``: of the buffers, those that no known field names but to which pointers lead from the objects.
+    ``reached``: of the buffers, those that no known field names but to which pointers lead from the objects;
+    ``absent``: of all, bytes of large blocks that are not resident: never written to, or swapped out.
     """
 
     type: str
@@ -24,6 +28,7 @@ class TypeRow:
     bytes: int
     buffers: int
     reached: int
+    absent: int = 0
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Count:
     bytes: int
     buffers: int
     reached: int
+    absent: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,9 @@ class PyObjects:
 
 OF_PYTHON = ("pools", "pages", "claimed")
 CLAIMED = "claimed"
+TOTALS = ("count", "bytes", "buffers", "reached", "absent")
+# Less than this that is not resident is not shared out to types: that costs a second pass over the heap.
+MIN_ABSENT_BYTES = 1 << 20
 
 
 def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFIED) -> PyObjects:
@@ -105,10 +114,11 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
         for place, value in enumerate((live.count, live.bytes, sum(buffers.bytes for buffers in owned), reached)):
             row[place] += value
         idle = [idle[0] + freed.count, idle[1] + freed.bytes]
-    types = [TypeRow(name, *row) for name, row in sums.items() if row[0] or row[2]]
+    absent = _absent(heap)
+    types = [replace(TypeRow(name, *row), absent=absent[name]) for name, row in sums.items() if row[0] or row[2]]
     types = [row for row in types if pattern is None or fnmatchcase(row.type, pattern)]
     types.sort(key=lambda row: (-(row.bytes + row.buffers), row.type))
-    total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers", "reached")))
+    total = Count(*(sum(getattr(row, name) for row in types) for name in TOTALS))
     used = _sum(store.used for store in census.stores)
     unclassified = _sum(store.unclassified for store in census.stores if store.name in OF_PYTHON)
     other = _sum(store.unclassified for store in census.stores if store.name not in OF_PYTHON)
@@ -129,6 +139,16 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
         unknown,
         elsewhere,
     )
+
+
+def _absent(heap: Heap) -> Counter[str | None]:
+    """Return how many bytes of the blocks of each type are not resident."""
+    blocks, found = list(absent_blocks(heap)), Counter[Optional[str]]()
+    if sum(block.bytes for block in blocks) >= MIN_ABSENT_BYTES:
+        what = describe_blocks(heap, [(block.address, block.bytes) for block in blocks])
+        for block in blocks:
+            found[what[block.address].kind.type] += block.bytes
+    return found
 
 
 def _sum(tallies: Iterable[_native.Tally]) -> Tally:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from gdbheap._native import NodeBytes
+from gdbheap.answers.absent import absent_by, absent_under
 from gdbheap.answers.ways import MAX_PATHS, alike, in_a_line, in_words
 from gdbheap.answers.why import find_node
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
-from gdbheap.graph.paths import BlockPaths, Paths, group_name
+from gdbheap.graph.paths import BlockPaths, Path, Paths, group_name
 from gdbheap.graph.roots import GLOBAL, THREAD, BlockRoot
 from gdbheap.heap import Heap
-from gdbheap.python.homes import modules, namespaces
-from gdbheap.python.paths import OWN_DICT, ObjectPaths
-from gdbheap.python.references import References
+from gdbheap.python.homes import modules, modules_of_files, namespaces
+from gdbheap.python.paths import MEMORY, ObjectPaths, is_own_dict
+from gdbheap.python.references import BY_OTHERS, References
 
 OBJECT, TYPE, MODULE = "object", "type", "module"
 # What is told apart: with Python, and without.
@@ -27,6 +29,22 @@ MIN_COUNT_TOGETHER, MIN_BYTES_TOGETHER, MAX_TOGETHER = 10, 64 << 10, 1000
 # that hold as many of the examples: what holds one of them is no holder of all.
 MAX_EXAMPLES, MAX_PATHS_OF_EXAMPLE, MAX_HOLDERS, MIN_AGREEING = 12, 8, 5, 2
 MAX_BUFFERS = 8
+# Of a chain of objects that retain the same so many at each end have names.
+MAX_OF_CHAIN = 8
+LOCAL = "local variable "
+# Rows without an address whose ``chain`` is a name.
+NAMED_BY_WORDS = (MEMORY, MODULE)
+
+
+@dataclass(frozen=True)
+class EqualObject:
+    """An object that retains what the object of its row does, all but a hundredth: its address, its type, and how it is
+    reached, as Python or None (``path``) and in words (``chain``)."""
+
+    address: int
+    type: str
+    path: str | None
+    chain: str
 
 
 @dataclass(frozen=True)
@@ -36,7 +54,10 @@ class Kept:
     their own blocks; ``retained``: what would be free without all of them. Without Python a block stands for an
     object. Among objects, a row without an address is objects of one type that several others hold, which none of
     these retains: ``holders`` are the paths of those that hold several of the examples, ``path`` is of an example and
-    of at least half of them, ``chain`` of that example alone."""
+    of at least half of them, ``chain`` of that example alone; or the data of a library, or the modules of one file, as
+    ``chain`` says. ``same``: below the object, a chain of which each retains what the one above it does, the outermost
+    first; those above it have no name that source code can write. ``absent``: of ``retained``, bytes of large blocks
+    that are not resident: they were never written to, or were swapped out."""
 
     address: int | None
     type: str
@@ -46,6 +67,20 @@ class Kept:
     path: str | None = None
     chain: str | None = None
     holders: list[str] = field(default_factory=list)
+    same: list[EqualObject] = field(default_factory=list)
+    absent: int = 0
+
+    @property
+    def inner(self) -> list[Kept]:
+        """Return the objects of ``same`` as rows."""
+        return [Kept(one.address, one.type, 1, self.bytes, self.retained, one.path, one.chain) for one in self.same]
+
+    @property
+    def innermost(self) -> Kept:
+        """Return the last of the chain that has a name in Python, or the last of all where none has."""
+        rows = [self, *self.inner]
+        named = [row for row in rows if row.path is not None and not is_own_dict(row.path)]
+        return named[-1] if named else rows[-1]
 
 
 @dataclass(frozen=True)
@@ -79,7 +114,29 @@ def retained(heap: Heap, by: str, top: int | None) -> Retained:
     if by not in known:
         which = "a program with Python" if heap.is_python else "a program without Python"
         raise UsageError(f"heap retained: --by={by} is not for {which}: {', '.join(known)} are")
-    return Retained(sorted(known[by](top), key=lambda row: (-row.retained, row.type, row.address or 0))[:top])
+    rows = sorted(known[by](top), key=lambda row: (-row.retained, row.type, row.address or 0))[:top]
+    return Retained(_with_absent(heap, rows, by))
+
+
+def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
+    """Return the rows with what is not resident of what they retain."""
+    references, paths = heap.references, heap.paths
+    if by == TYPE:
+        found = absent_under(heap, lambda number: paths.type_name(references.node(number)))
+        return [replace(row, absent=found[row.type]) for row in rows]
+    if by in (GLOBAL, THREAD):
+        of_roots = absent_under(heap, lambda number: _root_name(references.node(number), by))
+        return [replace(row, absent=of_roots[row.type]) for row in rows]
+    numbers = {references.graph.find(row.address): row.address for row in rows if row.address is not None}
+    of_objects = absent_under(heap, numbers.get)
+    return [replace(row, absent=of_objects[row.address] if row.address is not None else 0) for row in rows]
+
+
+def _root_name(node: Node, kind: str) -> str | None:
+    root = node.root
+    if not isinstance(root, BlockRoot) or root.kind != kind:
+        return None
+    return root.name if kind == GLOBAL else root.owner or root.name
 
 
 def retained_set(heap: Heap, address: int) -> Retained:
@@ -90,11 +147,17 @@ def retained_set(heap: Heap, address: int) -> Retained:
         Kept(None, group_name(paths, group), group.count, group.bytes, group.bytes)
         for group in heap.references.graph.kept_by(node.id)
     ]
-    return Retained(rows, node.address)
+    graph = heap.references.graph
+
+    def kept(number: int) -> str | None:
+        return paths.type_name(heap.references.node(number)) if node.id in graph.dominator_chain(number) else None
+
+    absent = absent_by(heap, kept)
+    return Retained([replace(row, absent=absent[row.type]) for row in rows], node.address)
 
 
 def _blocks(paths: BlockPaths, top: int | None) -> list[Kept]:
-    found = paths.references.graph.top_blocks(top)
+    found = paths.references.graph.top_blocks(top, MIN_BYTES_TOGETHER)
     nodes = paths.references.nodes([kept.id for kept in found])
     return [
         Kept(node.address, paths.type_name(node), 1, node.size, kept.bytes, None, _chain(paths, node, place))
@@ -119,7 +182,7 @@ def _roots(paths: BlockPaths, kind: str) -> list[Kept]:
     sets: dict[str, list[int]] = defaultdict(list)
     for number, root in enumerate(references.roots, references.first_root):
         if isinstance(root, BlockRoot) and root.kind == kind:
-            sets[root.name if kind == GLOBAL else root.owner or root.name].append(number)
+            sets[_root_name(references.node(number), kind) or root.name].append(number)
     # Nothing leads to a root: what a root alone retains is what its name does.
     single = {name: numbers[0] for name, numbers in sets.items() if len(numbers) == 1}
     sizes = dict(zip(single, references.graph.retained(list(single.values()))))
@@ -129,27 +192,106 @@ def _roots(paths: BlockPaths, kind: str) -> list[Kept]:
 
 
 def _objects(paths: ObjectPaths, top: int | None) -> list[Kept]:
-    """Without modules and their dicts, which ``_modules`` is about. An instance's dict is a part of the instance: the
-    dicts in it are no nested ones."""
-    references = paths.references
-    without = _of_modules(references)
-    found = references.graph.top_retained(top, without, set())
-    own = {kept.id for kept in found[:MAX_PATHS] if _is_own_dict(paths, kept.id)}
-    if own:
-        found = references.graph.top_retained(top, without, own)
-    nodes = references.nodes([kept.id for kept in found])
+    """Return the rows of objects, of data of libraries, of modules of one file, and of what several hold.
+
+    Modules and their dicts have no rows (``_modules`` is about them), so that nothing is folded into them."""
+    without = _of_modules(paths.references)
+    found = _top(paths, without, top)
+    nodes = paths.references.nodes([kept.id for kept in found])
+    named = _Chains(paths, [node.id for node in nodes[:MAX_PATHS]])
     single = [
-        Kept(
-            node.address,
-            paths.type_name(node),
-            1,
-            node.size,
-            kept.bytes,
-            *(_way(paths, node) if place < MAX_PATHS else ()),
-        )
+        named.row(place, node, kept.bytes)
+        if place < MAX_PATHS
+        else Kept(node.address, paths.type_name(node), 1, node.size, kept.bytes)
         for place, (node, kept) in enumerate(zip(nodes, found))
     ]
-    return single + _several(paths, without, top)
+    return single + _libraries(paths, single) + _several(paths, without, top) + _same_file(paths)
+
+
+def _top(paths: ObjectPaths, without: set[int], top: int | None) -> list[NodeBytes]:
+    """Return the objects that have rows. An instance's dict is a part of the instance: the dicts in it are no nested
+    ones."""
+    graph = paths.references.graph
+    found = graph.top_retained(top, without, without, MIN_BYTES_TOGETHER)
+    own = {kept.id for kept in found[:MAX_PATHS] if _is_own_dict(paths, kept.id)}
+    return graph.top_retained(top, without, without | own, MIN_BYTES_TOGETHER) if own else found
+
+
+def top_objects(heap: Heap, top: int) -> list[NodeBytes]:
+    """Return the objects, or blocks, of the first rows of ``heap retained``."""
+    if not heap.is_python:
+        return heap.references.graph.top_retained(top, set(), set(), MIN_BYTES_TOGETHER)
+    return _top(heap.object_paths, _of_modules(heap.object_references), top)
+
+
+class _Chains:
+    """The objects that retain what the head of their row does, and the name of each row."""
+
+    def __init__(self, paths: ObjectPaths, heads: list[int]) -> None:
+        self._paths, self._graph = paths, paths.references.graph
+        self._ends = self._graph.innermost_equal(heads)
+
+    def row(self, place: int, head: Node, retained: int) -> Kept:
+        """Return the row of the chain at ``place``, under the first name that source code can write."""
+        chain = [(node, self._path(node)) for node in self._members(head, self._ends[place])]
+        first = next((at for at, (_node, path) in enumerate(chain) if _is_written(path)), 0)
+        (node, path), below = chain[first], chain[first + 1 :]
+        name, words = self._paths.type_name(node), in_words(path)
+        same = [
+            EqualObject(one.address, self._paths.type_name(one), way.expression, in_words(way)) for one, way in below
+        ]
+        return Kept(node.address, name, 1, node.size, retained, path.expression, words, same=same)
+
+    def _members(self, head: Node, end: int) -> list[Node]:
+        """Return the objects from a head to its end; of a long chain those at both ends."""
+        if end == head.id:
+            return [head]
+        chain = self._graph.dominator_chain(end)
+        chain = chain[chain.index(head.id) :]
+        nodes = self._paths.references.nodes([*chain[:MAX_OF_CHAIN], *chain[MAX_OF_CHAIN:][-MAX_OF_CHAIN:]])
+        return [node for node in nodes if node.kind == OBJECT]
+
+    def _path(self, node: Node) -> Path:
+        return self._paths.path(self._graph.chain(node.id))
+
+
+def _is_written(path: Path) -> bool:
+    """Whether source code can write the name: an expression that is no dict of an object, or a local variable."""
+    if path.expression is not None:
+        return not is_own_dict(path.expression)
+    return bool(path.steps) and LOCAL in path.steps[-1].edge
+
+
+def _libraries(paths: ObjectPaths, rows: list[Kept]) -> list[Kept]:
+    """Return a row for each library whose data keep blocks that no object in ``rows`` retains."""
+    references, graph = paths.references, paths.references.graph
+    below: dict[int, int] = defaultdict(int)
+    for row in rows:
+        number = None if row.address is None else graph.find(row.address)
+        above = [] if number is None else graph.dominator_chain(number, 1)
+        if above:
+            below[above[0]] += row.retained
+    roots = {
+        number: root for number, root in enumerate(references.roots, references.first_root) if root.phase == BY_OTHERS
+    }
+    sizes = dict(zip(roots, graph.retained(list(roots))))
+    return [
+        Kept(None, MEMORY, 1, 0, sizes[number], None, f"data of {root.name}")
+        for number, root in roots.items()
+        if sizes[number] - below[number] >= max(MIN_BYTES_TOGETHER, sizes[number] // 2)
+    ]
+
+
+def _same_file(paths: ObjectPaths) -> list[Kept]:
+    """Return a row for each file that was loaded as several modules."""
+    found = modules_of_files(paths.references, modules(paths.references))
+    sets = [[node.id for module, names, _name in rows for node in (module, names)] for rows in found.values()]
+    sizes = paths.references.graph.retained_together(sets)
+    return [
+        Kept(None, MODULE, len(rows), sum(row[0].size for row in rows), size, None, f"modules of {file}")
+        for (file, rows), size in zip(found.items(), sizes)
+        if size >= MIN_BYTES_TOGETHER
+    ]
 
 
 def _several(paths: ObjectPaths, without: set[int], top: int | None) -> list[Kept]:
@@ -217,7 +359,7 @@ def _is_own_dict(paths: ObjectPaths, number: int) -> bool:
     if paths.type_name(node) != "dict":
         return False
     expression = paths.path(paths.references.graph.chain(number)).expression
-    return expression is not None and expression.endswith(OWN_DICT)
+    return expression is not None and is_own_dict(expression)
 
 
 def _way(paths: ObjectPaths, node: Node) -> tuple[str | None, str]:

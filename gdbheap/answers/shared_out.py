@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gdbheap._native import Branch, Grouped
+from gdbheap.answers.absent import AbsentBlock
 from gdbheap.answers.ways import alike, in_words
 from gdbheap.graph.paths import Paths, group_name
 from gdbheap.python.columns import COLUMN, Column
 from gdbheap.python.frames import Frames
-from gdbheap.python.homes import FRAME, INTERPRETER_ITSELF, LIBRARY, PACKAGE, STANDARD, THREAD, Home, Homes
+from gdbheap.python.homes import FRAME, INTERPRETER_ITSELF, LIBRARY, ONE_FILE, PACKAGE, STANDARD, THREAD, Home, Homes
 from gdbheap.python.paths import OWN_DICT, ObjectPaths
 from gdbheap.python.references import PythonRoot
 
@@ -26,11 +27,13 @@ MAX_VARIABLES = 1000
 # Of what there may be many of: those without a row of their own are put together.
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
+MIN_OF_LIST = 8
 BUFFER, IDLE, HOLDS = "buffer", "idle", " holds it"
 NAMES = {
     PACKAGE: "package {}",
     STANDARD: "the standard library",
     FRAME: "{}",
+    ONE_FILE: "{}",
     LIBRARY: "data of {}",
     THREAD: "words on stacks, in registers and of threads",
     INTERPRETER_ITSELF: "Python itself",
@@ -73,10 +76,11 @@ class Shape:
 
 @dataclass(frozen=True)
 class SharedOut:
-    """What one holder has. ``kind``: package, standard library, interpreter, variable, frame, library, thread, or
-    nobody. ``name``: of a variable its path as Python, or in words; ``path``: as Python or None. ``parts``: the largest
-    first, at most MAX_PARTS; of a row that stands for several, each of those. ``array``: what the variable is, None
-    where it is no frame or the row is of several variables."""
+    """What one holder has. ``kind``: package, modules (of one file), standard library, interpreter, variable, frame,
+    library, thread, or nobody. ``name``: of a variable its path as Python, or in words; ``path``: as Python or None.
+    ``parts``: the largest first, at most MAX_PARTS; of a row that stands for several, each of those. ``array``: what
+    the variable is, None where it is no frame or the row is of several variables. ``absent``: of ``bytes``, those of
+    large blocks that are not resident."""
 
     kind: str
     name: str
@@ -85,15 +89,16 @@ class SharedOut:
     bytes: int
     parts: list[Part]
     array: Shape | None = None
+    absent: int = 0
 
 
-def share_out(paths: ObjectPaths, frames: Frames | None = None) -> list[SharedOut]:
+def share_out(paths: ObjectPaths, frames: Frames | None = None, absent: Iterable[AbsentBlock] = ()) -> list[SharedOut]:
     """All used blocks of a program with Python, those who hold most first; the rows add up to what is in use.
 
     A module, a class and a function count for the package that they were written in, and so does what only leads from
     there; a variable that has much with all that it leads to has a row of its own. Of two that lead to a block the one
-    with the shorter chain has it. ``frames``: tells DataFrames, tables and arrays, which are not divided further.
-    Raises Unsupported."""
+    with the shorter chain has it. ``frames``: tells DataFrames, tables and arrays, which are not divided further;
+    ``absent``: blocks that are not all resident. Raises Unsupported."""
     graph = paths.references.graph
     homes = Homes(paths.references)
     labels: dict[Home, int] = {}
@@ -119,8 +124,22 @@ def share_out(paths: ObjectPaths, frames: Frames | None = None) -> list[SharedOu
         is_free = share.group.kind == IDLE
         home = Home(INTERPRETER_ITSELF, "") if is_free else by_label.get(share.label, Home(NOBODY, ""))
         groups.setdefault(home, []).append(share.group)
-    rows = [replace(_row(paths, home, ways.get(home), own), array=found.get(home)) for home, own in groups.items()]
+    missing = _absent(paths, {node: by_label[label] for node, label in seeds.items()}, absent)
+    rows = [
+        replace(_row(paths, home, ways.get(home), own), array=found.get(home), absent=missing[home])
+        for home, own in groups.items()
+    ]
     return sorted(_folded(rows, minimum), key=lambda row: (-row.bytes, row.name))
+
+
+def _absent(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[AbsentBlock]) -> Counter[Home]:
+    """Return how many bytes of what each home has are not resident."""
+    graph, found = paths.references.graph, Counter[Home]()
+    for block in blocks:
+        number = graph.find(block.address)
+        above = reversed([] if number is None else graph.chain(number))
+        found[next((homes[node] for node in above if node in homes), Home(NOBODY, ""))] += block.bytes
+    return found
 
 
 def _shape(paths: ObjectPaths, frames: Frames | None, number: int) -> Shape | None:
@@ -159,7 +178,7 @@ def _variables(
             home = homes.seeds.get(holder)
             if home is not None and home.kind in (LIBRARY, THREAD, INTERPRETER_ITSELF):
                 continue
-            found = _first_frame(paths, frames, branch)
+            found = _first_frame(paths, frames, branch) or _first_of_list(paths, branch)
             end, words, path = _deepest(paths, branch) if found is None else _named(paths, found)
             if path is None and holder in in_python:
                 # A part that only C code can name stays a part.
@@ -177,6 +196,13 @@ def _first_frame(paths: ObjectPaths, frames: Frames | None, branch: Branch) -> i
     """The first node of a branch's way that is a frame."""
     nodes = paths.references.nodes(list(dict.fromkeys([branch.id, *branch.way]))) if frames is not None else []
     return next((node.id for node in nodes if frames is not None and node.type and frames.what(node.type)), None)
+
+
+def _first_of_list(paths: ObjectPaths, branch: Branch) -> int | None:
+    """Return the first node of a linked list on a branch's way: so many objects of its type follow it."""
+    nodes = [node for node in paths.references.nodes(branch.way) if node.type]
+    counts = Counter(node.type for node in nodes)
+    return next((node.id for node in nodes if counts[node.type] >= MIN_OF_LIST), None)
 
 
 def _named(paths: ObjectPaths, number: int) -> tuple[int, str, str | None]:
@@ -219,7 +245,8 @@ def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:
         more = ", …" if len(found) > NAMED else ""
         count, size = sum(row.count for row in found), sum(row.bytes for row in found)
         parts = [Part(row.name, row.count, row.bytes) for row in found]
-        yield SharedOut(kind, f"{len(found)} other {MANY[kind]}: {first}{more}", None, count, size, parts)
+        name, absent = f"{len(found)} other {MANY[kind]}: {first}{more}", sum(row.absent for row in found)
+        yield SharedOut(kind, name, None, count, size, parts, absent=absent)
 
 
 def _row(paths: Paths, home: Home, path: str | None, groups: Iterable[Grouped]) -> SharedOut:

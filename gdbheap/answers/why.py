@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.absent import absent_under
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import STEPS_AT_EACH_END, Step
@@ -35,7 +36,8 @@ class Why:
     long; of more than a few hundred steps the first and the last hundred. ``certain``: whether all of it is known.
     ``expression``: the chain as Python, or None. ``dominators``: the objects without any one of which it would be free,
     the outermost first, itself last; of many those at both ends; ``dominator_count``: all of them, with the buffers
-    between those that are named. ``retained``: bytes that only it keeps.
+    between those that are named. ``retained``: bytes that only it keeps, of which ``absent`` bytes of large
+    blocks are not resident.
     ``lacking``: bytes of the program's memory that a core which is cut short lacks. ``made``: the recorded call that
     gave its block, if that was looked for and has a stack.
     """
@@ -51,6 +53,7 @@ class Why:
     retained: int
     lacking: int
     made: Made | None = None
+    absent: int = 0
 
 
 def why(heap: Heap, address: int) -> Why:
@@ -65,7 +68,8 @@ def why(heap: Heap, address: int) -> Why:
     holders, count = _dominators(heap, node) if numbers else ([], 0)
     (own,) = references.graph.retained([node.id])
     found = path.steps, path.length, path.expression, certain, holders, count, own, heap.target.lacking
-    return Why(node.address, paths.type_name(node), *found)
+    absent = absent_under(heap, lambda number: number if number == node.id else None)[node.id]
+    return Why(node.address, paths.type_name(node), *found, absent=absent)
 
 
 def _dominators(heap: Heap, node: Node) -> tuple[list[Holder], int]:

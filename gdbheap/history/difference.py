@@ -15,7 +15,7 @@ from gdbheap.answers.arenas import Arena
 from gdbheap.answers.holes import Hole
 from gdbheap.answers.ledger import Line
 from gdbheap.answers.pyobjects import TypeRow
-from gdbheap.answers.retained import Kept
+from gdbheap.answers.retained import NAMED_BY_WORDS, Kept
 from gdbheap.history.blocks import BlockChange, changed_blocks
 from gdbheap.history.snapshot import MAX_OWNERS, Look, Snapshot
 
@@ -89,7 +89,8 @@ class ArenaChange:
 
 @dataclass(frozen=True)
 class OwnerChange:
-    """An object that is among those that retain the most in the first or the last look: bytes that it retains more."""
+    """An object that is among those that retain the most in the first or the last look, of several that retain the same
+    the innermost: bytes that it retains more. ``chain``: how it is reached, in words."""
 
     address: int | None
     type: str
@@ -97,6 +98,7 @@ class OwnerChange:
     state: str
     retained: int
     looks: list[int]
+    chain: str | None = None
 
 
 @dataclass(frozen=True)
@@ -261,27 +263,45 @@ def _arenas(first: Snapshot, last: Snapshot, same: bool) -> list[ArenaChange]:
 
 
 def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
-    """Of two processes those that have a path. Only the largest of a look are known: one without a row in the first
-    look counts as if it had been the smallest of those there, so that no row says more than what was gained."""
-    # An object of one process may have another path in each look: with keys, and without contents.
-    places = Counter((row.address, row.type) for look in looks for row in look.owners or [] if same)
+    """Return what changed of what objects retain; of two processes of those that have a path.
 
-    def key(row: Kept) -> Hashable:
-        is_met_again = places[row.address, row.type] > 1
-        return (row.address if is_met_again or row.path is None else row.path, row.type)
-
-    tables = [_keyed([row for row in look.owners or [] if same or row.path is not None], key) for look in looks]
+    Only the largest of a look are known: one without a row in a look counts as if it had been the smallest of those
+    there, so that no row says more than what was gained. One that is in another's row there retains what that does,
+    and has no row of its own where that is so in the last look."""
     if any(look.owners is None for look in looks):
         return []
+    key = _owner_key(looks, same)
+    rows = [[row for row in look.owners or [] if same or row.path is not None] for look in looks]
+    tables = [_keyed(own, key) for own in rows]
+    inner = [{key(one): one for row in own for one in row.inner} for own in rows]
     bounds = [_bound(look.owners or []) for look in looks]
     changes = []
     for row, _old, _new, state in _states(tables[0], tables[-1]):
-        found = [table.get(key(row)) for table in tables]
+        name = key(row)
+        if name in inner[-1] and name not in tables[-1]:
+            continue
+        found = [table.get(name) or others.get(name) for table, others in zip(tables, inner)]
         of_looks = [min(bound, row.retained) if one is None else one.retained for one, bound in zip(found, bounds)]
         if of_looks[0] != of_looks[-1]:
-            more = of_looks[-1] - of_looks[0]
-            changes.append(OwnerChange(row.address, row.type, row.path, state, more, of_looks))
+            state = CHANGED if found[0] is not None and found[-1] is not None else state
+            more, shown = of_looks[-1] - of_looks[0], row.innermost
+            changes.append(OwnerChange(shown.address, shown.type, shown.path, state, more, of_looks, shown.chain))
     return sorted(changes, key=lambda change: -change.retained)
+
+
+def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashable]:
+    """Return what tells owners apart: an object of one process may have another path in each look, with keys and
+    without contents. What has neither address nor path is told by its words where these are a name."""
+    met = [one for look in looks for row in look.owners or [] if same for one in (row, *row.inner)]
+    places = Counter((row.address, row.type) for row in met)
+
+    def key(row: Kept) -> Hashable:
+        if row.address is None and row.path is None:
+            return (row.chain if row.type in NAMED_BY_WORDS else None, row.type)
+        is_met_again = places[row.address, row.type] > 1
+        return (row.address if is_met_again or row.path is None else row.path, row.type)
+
+    return key
 
 
 def _bound(rows: Sequence[Kept]) -> int:

@@ -6,6 +6,7 @@ import shlex
 
 from gdbheap.answers.findings.finding import MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS, Finding
 from gdbheap.answers.findings.growing import Growing
+from gdbheap.answers.summary import Summary
 from gdbheap.history.difference import Difference, OwnerChange
 from gdbheap.history.snapshot import Snapshot
 
@@ -17,10 +18,12 @@ MIN_SHARE_OF_GROWTH = 0.5
 
 def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> Finding | None:
     """The finding, where what came is worth one. ``path``: the earlier look's file, for a line to paste."""
-    if earlier.ledger.summary is None or now.ledger.summary is None or not found.same_process:
+    first, last = earlier.ledger.summary, now.ledger.summary
+    if first is None or last is None or not found.same_process:
         return None
-    more = now.ledger.summary.used - earlier.ledger.summary.used
-    if more < MIN_FINDING_BYTES or 100 * more < MIN_PERCENT_OF_RSS * (now.ledger.rss.bytes or 0):
+    more = last.used - first.used
+    resident = min(more, _resident(first, last, more))
+    if resident < MIN_FINDING_BYTES or 100 * resident < MIN_PERCENT_OF_RSS * (now.ledger.rss.bytes or 0):
         return None
     kind = max(found.types, key=lambda row: row.together, default=None)
     block = max(found.sizes, key=lambda row: row.bytes, default=None)
@@ -41,6 +44,13 @@ def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> F
     )
     where = now.target.get("core") or now.target.get("pid")
     return Finding("growing", more, figures, [f"gdbheap diff {shlex.quote(path)} {shlex.quote(str(where))}"])
+
+
+def _resident(earlier: Summary, now: Summary, unknown: int) -> int:
+    """Return how many more bytes in use are resident; ``unknown`` where a look does not say."""
+    if earlier.used_resident is None or now.used_resident is None:
+        return unknown
+    return now.used_resident - earlier.used_resident
 
 
 def _owner(found: Difference, more: int) -> OwnerChange | None:

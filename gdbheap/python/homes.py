@@ -3,7 +3,7 @@ were written in, frames of their threads, static data of its library."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -19,20 +19,24 @@ __all__ = [
     "FRAME",
     "INTERPRETER_ITSELF",
     "LIBRARY",
+    "ONE_FILE",
     "PACKAGE",
     "STANDARD",
     "THREAD",
     "Home",
     "Homes",
     "modules",
+    "modules_of_files",
     "namespaces",
 ]
 
 # What a home is.
-PACKAGE, STANDARD, FRAME, LIBRARY, THREAD, INTERPRETER_ITSELF = (
-    "package", "standard library", "frame", "library", "thread", "interpreter",
+PACKAGE, STANDARD, FRAME, LIBRARY, THREAD, INTERPRETER_ITSELF, ONE_FILE = (
+    "package", "standard library", "frame", "library", "thread", "interpreter", "modules",
 )  # fmt: skip
 MAX_NAME_LENGTH = 200
+# A file that was loaded as so many modules is one holder.
+MIN_OF_FILE = 4
 MAX_PATH_LENGTH = 4000
 BUILTINS = ("builtins", "__builtin__")
 # Modules that are part of the interpreter, under the names that they had when it started.
@@ -85,17 +89,22 @@ class Homes:
             yield number, self._home_of_root(root)
 
     def _known_packages(self, found: list[tuple[Node, Node, str]]) -> dict[str, Home]:
-        """By the names of packages: what lies where ``os`` does is the standard library, and so is what has no file."""
+        """By the names of packages: what lies where ``os`` does is the standard library, and so is what has no file but
+        was imported."""
         files = {
             name: _text(self._references, names, "__file__", MAX_PATH_LENGTH)
             for _module, names, name in found
             if "." not in name
         }
         base = (files.get("os") or "").rpartition("/")[0]
+        made = {name for _module, names, name in found if _is_made(self._references, names)}
         homes = {}
         for name, file in files.items():
-            own = not file or (base and file.startswith(f"{base}/") and not any(part in file for part in INSTALLED))
+            own = name not in made if not file else base and _is_below(file, base)
             homes[name] = Home(STANDARD, "") if own and name != "__main__" else Home(PACKAGE, name)
+        for file, rows in modules_of_files(self._references, found).items():
+            home = Home(ONE_FILE, f"{len(rows):,} modules of {file}")
+            homes |= {name: home for _module, _names, name in rows if name in files and homes[name].kind == PACKAGE}
         return homes | {name: Home(INTERPRETER_ITSELF, "") for name in BUILTINS}
 
     def _home(self, module: str, is_static: bool = False) -> Home:
@@ -157,6 +166,32 @@ def namespaces(references: References) -> Iterator[tuple[Node, Node]]:
             node = references.find(space.word(module.address + place))
             if node is not None:
                 yield module, node
+
+
+def modules_of_files(
+    references: References, found: Iterable[tuple[Node, Node, str]]
+) -> dict[str, list[tuple[Node, Node, str]]]:
+    """Return those of the modules whose file was loaded as MIN_OF_FILE of them or more, by that file."""
+    by_file: dict[str, list[tuple[Node, Node, str]]] = {}
+    for module, names, name in found:
+        file = _text(references, names, "__file__", MAX_PATH_LENGTH)
+        if file:
+            by_file.setdefault(file, []).append((module, names, name))
+    return {file: rows for file, rows in by_file.items() if len(rows) >= MIN_OF_FILE}
+
+
+def _is_below(file: str, base: str) -> bool:
+    """Return whether a file is the standard library's, which lies below ``base``."""
+    return file.startswith(f"{base}/") and not any(part in file for part in INSTALLED)
+
+
+def _is_made(references: References, names: Node) -> bool:
+    """Return whether a program made a module itself, so that it has no spec. Python 2 does not tell."""
+    objects = references.objects
+    with suppress(Fault, Unsupported):
+        spec = dict_lookup(objects.target.space, objects.release, names.address, "__spec__", set())
+        return spec is not None and objects.type_at(spec) == "NoneType"
+    return False
 
 
 def _text(references: References, names: Node, key: str, limit: int) -> str | None:

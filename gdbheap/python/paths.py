@@ -17,6 +17,8 @@ PORTION = 512
 MAX_RUN = 30
 FRAME, MEMORY = "frame", "memory"
 OWN_DICT = ".__dict__"
+# A class shows its dict through a proxy.
+DICT_OF_CLASS = "__import__('gc').get_referents({})[0]"
 # As Python 3 and 2 write it.
 _KEY = re.compile(r"\A\[(?:'([A-Za-z_]\w*)'|str\(b'([A-Za-z_]\w*)'\))\]\Z")
 
@@ -138,6 +140,12 @@ class ObjectPaths:
         return key is not None and not self.edges.shadowed(kind, key)
 
 
+def is_own_dict(expression: str) -> bool:
+    """Return whether an expression is the dict of an instance or of a class, which is a part of that."""
+    start, end = DICT_OF_CLASS.split("{}")
+    return expression.endswith(OWN_DICT) or (expression.startswith(start) and expression.endswith(end))
+
+
 def _where(root: PythonRoot) -> str:
     """Whose ``sys.modules``: nothing for the main interpreter's."""
     return f" in interpreter {root.interpreter}" if root.interpreter else ""
@@ -239,8 +247,7 @@ class _Prefix:
                 text = run.expression.replace("{}", text, 1)
         last = self.runs[-1]
         if last.of_class and last.edges[-1].text == OWN_DICT:
-            # A class shows its dict through a proxy.
-            return f"__import__('gc').get_referents({text})[0]"
+            return DICT_OF_CLASS.format(text)
         return f"{text}{OWN_DICT}" if self.place else text
 
 

@@ -38,12 +38,12 @@ def column_text(column: Wide, style: Style) -> str:
     return f"column {one_line(column.name or '?', NAME_LENGTH)} {column.dtype}{size}"
 
 
-def render_arrays(rows: Sequence[ArrayRow], count: int, size: int, style: Style) -> str:
+def render_arrays(rows: Sequence[ArrayRow], count: int, size: int, absent: int, style: Style) -> str:
     """A row for each, and one for each of its largest columns below it."""
     shown = [cells for row in rows for cells in (_row(row, style), *_columns(row, style))]
     told = (
         f"{counted(count, 'DataFrame, table or array', 'DataFrames, tables and arrays')} with {style.bytes(size)} of "
-        f"values{style.of_rss(size)}; what several show is counted once."
+        f"values{style.of_rss(size, absent)}; what several show is counted once."
     )
     return join(table(ARRAYS, shown, style), style.filled(told))
 
@@ -63,7 +63,7 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
         notes.append(f"{style.bytes(row.deep)} with objects")
     more = f" ({', '.join(notes)})" if notes else ""
     return [
-        *_sizes(row.bytes, style), TIMES.join(f"{size:,}" for size in row.shape), address_text(row.address),
+        *_sizes(row.bytes, style, row.absent), TIMES.join(f"{size:,}" for size in row.shape), address_text(row.address),
         f"{row.what}{name}", row.dtype or "", f"{row.path or '(nothing leads to it)'}{more}",
     ]  # fmt: skip
 
@@ -99,8 +99,8 @@ def _column(column: ArrayColumn, style: Style) -> list[str]:
     return [*_sizes(column.bytes, style), "", place, f"  {column.what}{name}", column.dtype, deep]
 
 
-def _sizes(size: int | None, style: Style) -> list[str]:
-    return ["?", ""] if size is None else [style.size(size), style.share(size)]
+def _sizes(size: int | None, style: Style, absent: int = 0) -> list[str]:
+    return ["?", ""] if size is None else [style.size(size), style.share(size, absent)]
 
 
 def in_array_text(found: InArray, style: Style) -> str:

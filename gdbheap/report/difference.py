@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 from gdbheap.history.blocks import BlockChange
-from gdbheap.history.difference import GONE, NEW, Difference
+from gdbheap.history.difference import GONE, NEW, Difference, OwnerChange
 from gdbheap.report.numbers import address_text, arena_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
-__all__ = ["heading", "holder_text", "limit_sentence", "render"]
+__all__ = ["heading", "holder_text", "limit_sentence", "owner_text", "render"]
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 MAX_SECONDS_LEFT = 365 * DAY
@@ -193,11 +193,16 @@ def _owners(answer: Difference, top: int | None, style: Style) -> str:
             *_looks(row.looks, style),
             address_text(row.address),
             row.type,
-            row.path or "-",
+            owner_text(row),
         ]
         for row in answer.owners[:top]
     ]
     return _table(columns, rows, len(answer.owners), style)
+
+
+def owner_text(row: OwnerChange) -> str:
+    """Return how an object is reached."""
+    return row.path or row.chain or "-"
 
 
 def _arenas(answer: Difference, top: int | None, style: Style) -> str:

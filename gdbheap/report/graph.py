@@ -54,7 +54,7 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
         return style.filled("Nothing retains more than its own block.")
     if by == "object":
         rows = [
-            [style.size(row.retained), style.share(row.retained), style.size(row.bytes),
+            [style.size(row.retained), style.share(row.retained, row.absent), style.size(row.bytes),
              "" if row.address is None else address_text(row.address),
              row.type if row.address is not None else f"{row.count:,} x {row.type}",
              held_at(row)]
@@ -62,25 +62,37 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
         ]  # fmt: skip
         return table(RETAINED, rows, style)
     grouped = [
-        [style.size(row.retained), style.share(row.retained), style.size(row.bytes), count_text(row.count), row.type]
+        [style.size(row.retained), style.share(row.retained, row.absent), style.size(row.bytes),
+         count_text(row.count), row.type]
         for row in answer.rows
-    ]
+    ]  # fmt: skip
     return table(GROUPED, grouped, style)
 
 
 def held_at(row: Kept) -> str:
-    """The way to an object, or the holders of several."""
-    way = row.path or row.chain or ""
-    if row.address is not None:
-        return way
-    return " and ".join(row.holders) or f"many places, such as {way}"
+    """Return the way to an object and on to the innermost one that retains the same, or the holders of several."""
+    way, inner = row.path or row.chain or "", row.innermost
+    if row.same:
+        return f"{way}: all in {_rest(row, inner)}"
+    is_named = row.address is not None or row.count == 1 or row.type == "module"
+    return way if is_named else " and ".join(row.holders) or f"many places, such as {way}"
+
+
+def _rest(row: Kept, inner: Kept) -> str:
+    """Return the rest of the way to the innermost object of a row, or what is in it where that has no name."""
+    way, to_inner = (row.path, inner.path) if row.path and inner.path else (row.chain or "", inner.chain or "")
+    rest = to_inner[len(way) :].strip() if to_inner.startswith(way) else to_inner
+    return f"{rest} ({inner.type})" if rest else f"its {row.same[-1].type}"
 
 
 def _retained_set(answer: Retained, address: int, style: Style) -> str:
-    rows = [[count_text(row.count), style.size(row.bytes), style.share(row.bytes), row.type] for row in answer.rows]
-    count, size = (sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes"))
+    rows = [
+        [count_text(row.count), style.size(row.bytes), style.share(row.bytes, row.absent), row.type]
+        for row in answer.rows
+    ]
+    count, size, absent = (sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes", "absent"))
     told = f"Without the block at {address_text(address)} these would be free:"
-    total = [count_text(count), style.size(size), style.share(size), "total"]
+    total = [count_text(count), style.size(size), style.share(size, absent), "total"]
     return join(style.filled(told), table(RETAINED_SET, rows, style, total))
 
 
@@ -181,7 +193,7 @@ def _together(group: Sequence[Head], style: Style) -> list[str]:
 def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
     """A row a block, a row a group, or a row an array."""
     if answer.arrays:
-        return render_arrays(answer.arrays, answer.count, answer.bytes, style)
+        return render_arrays(answer.arrays, answer.count, answer.bytes, answer.absent, style)
     if not answer.count:
         return style.filled(
             "No DataFrame, table or array is that large." if by_array else "No used block is that large."
@@ -189,7 +201,7 @@ def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
     if answer.groups:
         return _held_together(answer, style)
     rows = [
-        [address_text(row.address), style.size(row.size), style.share(row.size), row.what, row.type or "",
+        [address_text(row.address), style.size(row.size), style.share(row.size, row.absent), row.what, row.type or "",
          row.path or row.chain]
         for row in answer.owners
     ]  # fmt: skip
@@ -202,24 +214,26 @@ def _held_together(answer: Owners, style: Style) -> str:
     if any(row.parts for row in answer.groups):
         return _shared_out(answer, style)
     rows = [
-        [count_text(row.count), style.size(row.bytes), style.share(row.bytes), row.what or "", row.root or ""]
+        [count_text(row.count), style.size(row.bytes), style.share(row.bytes, row.absent), row.what or "",
+         row.root or ""]
         for row in answer.groups
-    ]
+    ]  # fmt: skip
     blocks = counted(answer.count, "block is", "blocks are")
-    told = f"{blocks} held so, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
+    told = f"{blocks} held so, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes, answer.absent)}."
     return join(table(TOGETHER, rows, style), style.filled(told))
 
 
 def _shared_out(answer: Owners, style: Style) -> str:
     rows = [
-        [style.size(row.bytes), style.share(row.bytes), count_text(row.count), _holder(row),
+        [style.size(row.bytes), style.share(row.bytes, row.absent), count_text(row.count), _holder(row),
          _most(row, style)]
         for row in answer.groups
     ]  # fmt: skip
-    count, size = left_over(answer, answer.groups, ("count", "bytes"))
+    count, size, absent = left_over(answer, answer.groups, ("count", "bytes", "absent"))
     if size:
-        rows.append([style.size(size), style.share(size), count_text(count), "(more)", ""])
-    total = [style.size(answer.bytes), style.share(answer.bytes), count_text(answer.count), "in use", ""]
+        rows.append([style.size(size), style.share(size, absent), count_text(count), "(more)", ""])
+    share = style.share(answer.bytes, answer.absent)
+    total = [style.size(answer.bytes), share, count_text(answer.count), "in use", ""]
     return table(SHARED_OUT, rows, style, total)
 
 

@@ -61,7 +61,7 @@ def _row(line: Line, depth: int, style: Style) -> list[str]:
     return [
         name,
         style.size(line.resident),
-        style.share(line.resident),
+        style.share_of_resident(line.resident),
         style.size(line.whole) if line.state in FREE else "",
         style.size(line.swapped),
         style.size(line.virtual),
@@ -80,7 +80,12 @@ def _total(lines: list[Line], style: Style) -> list[str]:
     swapped = _sum([line.swapped for line in roots])
     virtual = sum(line.virtual for line in roots)
     free = _sum([line.whole for line in lines if line.state in FREE and line.id.count(".") == 1])
-    return ["total", style.size(resident), style.share(resident), *map(style.size, (free, swapped, virtual))]
+    return [
+        "total",
+        style.size(resident),
+        style.share_of_resident(resident),
+        *map(style.size, (free, swapped, virtual)),
+    ]
 
 
 def headline(answer: Ledger, style: Style) -> str:
@@ -110,7 +115,7 @@ def _largest(lines: list[Line], style: Style) -> str:
     if not leaves:
         return ""
     most = max(leaves, key=lambda line: line.resident or 0)
-    return f" The largest part is {most.name}: {style.bytes(most.resident)}{style.of_rss(most.resident)}."
+    return f" The largest part is {most.name}: {style.bytes(most.resident)}{style.resident_of_rss(most.resident)}."
 
 
 def no_findings(answer: Ledger) -> str:
@@ -128,7 +133,7 @@ def _findings(answer: Ledger, style: Style) -> str:
         return style.filled(no_findings(answer))
     lines = [style.heading(FIRST + LAST * any(finding.doubtful for finding in findings))]
     for number, finding in enumerate(findings, 1):
-        worth = f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
+        worth = f"{number}. {style.bytes(finding.bytes)}{style.resident_of_rss(finding.bytes)}"
         text = style.filled(f"{worth}: {text_of(finding)}.")
         # Where a narrow terminal breaks it in two it stays plain.
         is_whole = text.startswith(worth)

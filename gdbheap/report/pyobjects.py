@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gdbheap.answers.pyobjects import Tally
 from gdbheap.report.numbers import address_text, count_text
 from gdbheap.report.style import Style
-from gdbheap.report.tables import SHARE, Column, join, table
+from gdbheap.report.tables import SHARE, Column, join, left_over, table
 
 if TYPE_CHECKING:
     from gdbheap.answers.pyobjects import PyObjects, TypeRow
@@ -29,7 +29,8 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
     rows = [_row(row, style) for row in answer.types]
     if cut:
         rows.append(_rest(answer, cut, style))
-    total = _cells(answer.total.count, answer.total.bytes, answer.total.buffers, "total", style)
+    whole = answer.total
+    total = _cells(whole.count, whole.bytes, whole.buffers, "total", style, whole.absent)
     told = [_sentence(answer, style)] if some else sentences(answer, style)
     parts = [table(COLUMNS, rows, style, total), *map(style.filled, told)]
     return join(*parts, "" if some else _unknown(answer, style))
@@ -40,29 +41,28 @@ def sentences(answer: PyObjects, style: Style) -> list[str]:
     return [_sentence(answer, style), _elsewhere(answer, style), _beside(answer, style)]
 
 
-def _cells(count: int, size: int, buffers: int, name: str, style: Style) -> list[str]:
+def _cells(count: int, size: int, buffers: int, name: str, style: Style, absent: int) -> list[str]:
     both = size + buffers
     sizes = [style.size(size), style.size(buffers), style.size(both)]
-    return [count_text(count), *sizes, style.share(both), name]
+    return [count_text(count), *sizes, style.share(both, absent), name]
 
 
 def _row(row: TypeRow, style: Style) -> list[str]:
-    return _cells(row.count, row.bytes, row.buffers, row.type, style)
+    return _cells(row.count, row.bytes, row.buffers, row.type, style, row.absent)
 
 
 def _rest(answer: PyObjects, cut: int, style: Style) -> list[str]:
-    count = answer.total.count - sum(row.count for row in answer.types)
-    size = answer.total.bytes - sum(row.bytes for row in answer.types)
-    buffers = answer.total.buffers - sum(row.buffers for row in answer.types)
-    return _cells(count, size, buffers, f"({cut:,} more types)", style)
+    count, size, buffers, absent = left_over(answer.total, answer.types, ("count", "bytes", "buffers", "absent"))
+    return _cells(count, size, buffers, f"({cut:,} more types)", style, absent)
 
 
 def _sentence(answer: PyObjects, style: Style) -> str:
     total = answer.total
     both = total.bytes + total.buffers
+    together = f"{style.bytes(both)} together{style.of_rss(both, total.absent)}"
     start = (
         f"{total.count:,} objects hold {style.bytes(total.bytes)} themselves and own {style.bytes(total.buffers)} of "
-        f"buffers (a dict's keys, a list's items, a set's table): {style.bytes(both)} together{style.of_rss(both)}."
+        f"buffers (a dict's keys, a list's items, a set's table): {together}."
     )
     if total.reached:
         start += f" {style.bytes(total.reached)} of the buffers were found by following pointers in structures of C."

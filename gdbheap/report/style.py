@@ -66,14 +66,26 @@ class Style:
         """A size for a sentence: an exact one gets its unit, which a table's title says instead."""
         return f"{self.size(size)} bytes" if self.exact and size is not None else self.size(size)
 
-    def share(self, size: int | None) -> str:
-        """``size`` in percent of RSS, for a cell."""
+    def share(self, size: int | None, absent: int = 0) -> str:
+        """Return a size of blocks in percent of RSS, for a cell: without ``absent`` bytes, which are not resident, and
+        unknown where more is left than is resident."""
+        return self.share_of_resident(size - absent if self._is_share(size, absent) and size is not None else None)
+
+    def share_of_resident(self, size: int | None) -> str:
+        """Return resident bytes in percent of RSS, for a cell."""
         return share_text(size, self.rss)
 
-    def of_rss(self, size: int | None) -> str:
-        """ " (12.3 % of RSS)" for a sentence; nothing when either is not known."""
+    def of_rss(self, size: int | None, absent: int = 0) -> str:
+        """Return " (12.3 % of RSS)" of a size of blocks, for a sentence; nothing where ``share`` is unknown."""
+        return self.resident_of_rss(size - absent) if self._is_share(size, absent) and size is not None else ""
+
+    def resident_of_rss(self, size: int | None) -> str:
+        """Return " (12.3 % of RSS)" of resident bytes, for a sentence; nothing when either is not known."""
         whole = "private memory" if self.private else "RSS"
-        return f" ({self.share(size)} % of {whole})" if self.rss and size is not None else ""
+        return f" ({self.share_of_resident(size)} % of {whole})" if self.rss and size is not None else ""
+
+    def _is_share(self, size: int | None, absent: int) -> bool:
+        return self.rss is not None and size is not None and size - absent <= self.rss
 
     def filled(self, text: str) -> str:
         """A sentence, broken into lines where the terminal ends; on one line when there is no terminal."""

@@ -33,7 +33,7 @@ def _way(answer: Why, style: Style) -> str:
     name = f"{address_text(answer.address)} ({answer.type})"
     if not answer.chain:
         return style.filled(_not_led_to(answer, name, style))
-    told = [f"{name} retains {style.bytes(answer.retained)}{style.of_rss(answer.retained)}."]
+    told = [f"{name} retains {style.bytes(answer.retained)}{style.of_rss(answer.retained, answer.absent)}."]
     if answer.expression:
         told.append(f"As Python: {answer.expression}")
     if not answer.certain:

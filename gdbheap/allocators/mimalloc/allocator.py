@@ -107,7 +107,9 @@ class MimallocAllocator(StoreAllocator):
     def find(self, address: int) -> Block | None:
         """The block of a page, with the list it is on."""
         found = self.store.find(self.target.space, address)
-        return None if found is None else Block(found.address, found.size, found.state, self.name, None, found.list)
+        if found is None:
+            return None
+        return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
 
     def own_part(self, address: int) -> str | None:
         """What a segment has beside blocks, and what is reserved."""

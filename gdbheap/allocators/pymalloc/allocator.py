@@ -86,7 +86,7 @@ class PymallocAllocator(StoreAllocator):
         row = self.store.find(self.target.space, address)
         if row is None:
             return None
-        return Block(row.address, row.size, row.state, self.name, self._arena_at(address), None)
+        return Block(row.address, row.size, row.state, self.name, self._arena_at(address), None, row.address + row.size)
 
     def _arena_at(self, address: int) -> int | None:
         size = self.pymalloc.arena_size or 0

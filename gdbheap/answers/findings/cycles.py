@@ -30,7 +30,7 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     found = references.graph.unreachable(0, counted=True)
     rows = [(row.type_address, row.count, row.bytes + row.buffers) for row in found if row.type_address]
-    size = sum(row[2] for row in rows)
+    size = sum(row[2] for row in rows) - evidence.absent_unreached(references)
     if not evidence.worth(size):
         return []
     return [Finding("cycles", size, _figures(evidence, rows))]

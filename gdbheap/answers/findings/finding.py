@@ -14,13 +14,15 @@ from typing import Any, ClassVar, Union
 from gdbheap.allocators.allocator import LedgerLine, State
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import Trim
+from gdbheap.answers.absent import absent_blocks
 from gdbheap.answers.findings.thresholds import DEFAULT_THRESHOLD
 from gdbheap.answers.partition import Sums, ledger_lines, total
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.blocks import BlockReferences
+from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
 from gdbheap.python.census import Estimate, Objects
-from gdbheap.python.references import References
+from gdbheap.python.references import NOT_REACHED, References
 from gdbheap.target.ranges import Ranges, subtract
 
 # The graph is drawn for at most this many blocks, more where a finding is likely: a quarter of a second, or half.
@@ -195,6 +197,14 @@ class Evidence:
             return heap.block_references if few and not heap.is_python else None
         except GdbheapError:
             return None
+
+    def absent_unreached(self, references: Nodes) -> int:
+        """Return how many bytes of the blocks that nothing reaches are not resident: they are worth no finding."""
+        graph, heap = references.graph, self.heap
+        found = [(block, graph.find(block.address)) for block in absent_blocks(heap)]
+        known = [(block, number) for block, number in found if number is not None]
+        phases = graph.phases([number for _block, number in known])
+        return sum(block.bytes for (block, _number), phase in zip(known, phases) if phase == NOT_REACHED)
 
     def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
         """(address, size) of the ``most`` largest blocks in use of ``least`` bytes or more, whoever handed them out."""

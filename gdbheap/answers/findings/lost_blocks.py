@@ -25,7 +25,7 @@ def find(evidence: Evidence) -> list[Finding]:
     if references is None or evidence.heap.target.lacking:
         return []
     rows = [row for row in references.graph.unreachable(0) if not row.by_stray]
-    size = sum(row.bytes for row in rows)
+    size = sum(row.bytes for row in rows) - evidence.absent_unreached(references)
     if not evidence.worth(size):
         return []
     heads = references.graph.lost_heads(1)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gdbheap import _native
+from gdbheap.answers.absent import absent_under
 from gdbheap.answers.findings.container_age import Age, age_of, is_shared
 from gdbheap.answers.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
 from gdbheap.errors import Fault
@@ -180,4 +181,6 @@ def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | 
     if references is None or node is None:
         return least, None
     path = evidence.heap.object_paths.path(references.graph.chain(node.id)).expression
-    return max(least, references.graph.retained([node.id])[0]), path
+    (retained,) = references.graph.retained([node.id])
+    absent = absent_under(evidence.heap, lambda number: number if number == node.id else None)[node.id]
+    return max(least, retained) - absent, path

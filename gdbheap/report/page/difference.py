@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.report.difference import heading, holder_text, limit_sentence
+from gdbheap.report.difference import heading, holder_text, limit_sentence, owner_text
 from gdbheap.report.numbers import arena_text, size_text
 from gdbheap.report.page.html import ADDRESS, COUNT, SIGNED, SIZE, Column, Section, TableRow, paragraph, safe, table
 from gdbheap.report.page.ledger import ledger_section
@@ -141,7 +141,7 @@ def _blocks(answer: Difference, most: int) -> str:
 
 
 def _owners(answer: Difference, most: int) -> str:
-    rows = [(row.type, row.address, row.retained, row.state, row.path, *row.looks) for row in answer.owners]
+    rows = [(row.type, row.address, row.retained, row.state, owner_text(row), *row.looks) for row in answer.owners]
     return table("changed-owners-table", "What objects retain", _with_looks(OWNERS, answer), rows, most)
 
 

@@ -312,18 +312,25 @@ impl Graph {
         Ok(NodesRetained(watched(py, None, |watcher| self.0.retained_of_all(watcher))?))
     }
 
-    /// The objects that retain most, first the most; those in `without`, those that retain no more than
-    /// their own block, and the inner ones of nested objects of one type are left out, unless the outer one is in `open`.
-    #[pyo3(signature = (top, without, open))]
+    /// The objects that retain most, first the most, without those in `without`. One of the same type as the object that keeps
+    /// it (unless that is in `open`), that retains as much, or only its own block, is folded into that one where it has a row;
+    /// others that retain their own block alone have rows from `least` bytes on.
+    #[pyo3(signature = (top, without, open, least))]
     fn top_retained(
         &self,
         py: Python<'_>,
         top: Option<usize>,
         without: HashSet<u32>,
         open: HashSet<u32>,
+        least: u64,
     ) -> PyResult<Vec<NodeBytes>> {
-        let found = watched(py, None, |watcher| self.0.top_retained(watcher, top, &without, &open))?;
+        let found = watched(py, None, |watcher| self.0.top_retained(watcher, top, &without, &open, least))?;
         Ok(found.into_iter().map(node_bytes).collect())
+    }
+
+    /// From each of `ids` the innermost object of the chain below it in which each retains what the one above it does.
+    fn innermost_equal(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u32>> {
+        watched(py, None, |watcher| self.0.innermost_equal(watcher, &ids))
     }
 
     /// Of each type what would be free if all objects of the type went. Of more than `top` types those that retain most, and others that retain as much.
@@ -410,10 +417,11 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.kept_by_several(watcher, &without, large))?))
     }
 
-    /// The blocks that retain most, without the inner ones of nested blocks of one type, or of one size.
-    #[pyo3(signature = (top))]
-    fn top_blocks(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<NodeBytes>> {
-        Ok(watched(py, None, |watcher| self.0.top_blocks(watcher, top))?.into_iter().map(node_bytes).collect())
+    /// The blocks that retain most. One of the same type, or size, as the block that keeps it, that retains as much, or only
+    /// itself, is folded into that one; others that retain themselves alone have rows from `least` bytes on.
+    #[pyo3(signature = (top, least))]
+    fn top_blocks(&self, py: Python<'_>, top: Option<usize>, least: u64) -> PyResult<Vec<NodeBytes>> {
+        Ok(watched(py, None, |watcher| self.0.top_blocks(watcher, top, least))?.into_iter().map(node_bytes).collect())
     }
 
     /// The nodes to which a node leads, each once, the largest first.

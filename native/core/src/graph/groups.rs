@@ -3,8 +3,8 @@
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND};
 use super::together::{self, Together};
-use super::tree::NOBODY;
-use super::whole::Graph;
+use super::tree::{NOBODY, NOT_REACHED};
+use super::whole::{is_equal, Graph};
 use crate::error::Result;
 use crate::work::Watcher;
 use std::cmp::Reverse;
@@ -109,18 +109,22 @@ impl Graph {
         Ok(rows)
     }
 
-    /// The blocks that retain most, `(id, bytes)`, first the most, without those that retain no more than themselves, and
-    /// without the inner ones of nested blocks of one type, or of one size where that is not known.
-    pub fn top_blocks(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<(u32, u64)>> {
-        let found = self.dominators(watcher)?;
+    /// The blocks that retain most, `(id, bytes)`, first the most. A block has no row of its own where another one dominates
+    /// it and both are of one type, or of one size where that is not known, or retain the same, or the inner one retains
+    /// itself alone. What retains itself alone and is dominated by no block has a row from `least` bytes on.
+    pub fn top_blocks(&self, watcher: &dyn Watcher, top: Option<usize>, least: u64) -> Result<Vec<(u32, u64)>> {
+        let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let sizes = self.sizes();
         let key = |id: u32| self.key(id, sizes[id as usize]);
-        let is_inner = |id: u32| {
-            let above = found.above[id as usize];
-            above != NOBODY && above < self.ids.first_static && key(above) == key(id)
+        let has_row = |id: u32| {
+            let (above, retained) = (found.above[id as usize], found.retained[id as usize]);
+            let retains = retained > sizes[id as usize];
+            if above >= self.ids.first_static {
+                return retains || retained >= least && tree.phases[id as usize] != NOT_REACHED;
+            }
+            retains && key(above) != key(id) && !is_equal(retained, found.retained[above as usize])
         };
-        let retains = |id: &u32| found.retained[*id as usize] > sizes[*id as usize];
-        let wanted = (0..self.ids.first_static).filter(|id| retains(id) && !is_inner(*id));
+        let wanted = (0..self.ids.first_static).filter(|id| has_row(*id));
         let mut rows: Vec<(u32, u64)> = wanted.map(|id| (id, found.retained[id as usize])).collect();
         let order = |row: &(u32, u64)| (Reverse(row.1), row.0);
         if let Some(top) = top.filter(|top| *top < rows.len()) {

@@ -19,6 +19,14 @@ use crate::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
+/// So many blocks of no type may lie between two objects of which one keeps the other.
+const MAX_BETWEEN: usize = 16;
+
+/// Whether an object retains all but a hundredth of what the one above it does.
+pub(super) fn is_equal(retained: u64, of_above: u64) -> bool {
+    u128::from(retained) * 100 >= u128::from(of_above) * 99
+}
+
 /// The references between all blocks of one target.
 pub struct Graph {
     pub(super) heaps: SharedHeaps,
@@ -278,25 +286,42 @@ impl Graph {
         Ok(holders)
     }
 
-    /// The objects that retain most, `(id, bytes)`, first the most; those in `without`, those that retain no more than
-    /// their own block, and the inner ones of nested objects of one type are left out, unless the outer one is in `open`.
+    /// The objects that retain most, `(id, bytes)`, first the most. An object has no row of its own where the nearest
+    /// object that dominates it has one, or is folded itself, and both are of one type (unless the outer one is in
+    /// `open`), or both retain the same, or the inner one retains its own block alone. Nothing is folded into those in
+    /// `without`, which have no rows. What retains its own block alone and is folded into nothing has a row from
+    /// `least` bytes on.
     pub fn top_retained(
         &self,
         watcher: &dyn Watcher,
         top: Option<usize>,
         without: &HashSet<u32>,
         open: &HashSet<u32>,
+        least: u64,
     ) -> Result<Vec<(u32, u64)>> {
-        let found = self.dominators(watcher)?;
+        let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let blocks = self.blocks();
-        let is_inner = |id: u32| {
-            let mut above = found.above[id as usize];
-            while above != tree::NOBODY && self.kinds[above as usize] & BUFFER != 0 {
-                above = found.above[above as usize];
-            }
-            above != tree::NOBODY && self.kinds[above as usize] == self.kinds[id as usize] && !open.contains(&above)
+        let above_of = |id: u32| self.object_above(found, id).filter(|above| !without.contains(above));
+        let equal_above = |id: u32| {
+            let above = above_of(id)?;
+            is_equal(found.retained[id as usize], found.retained[above as usize]).then_some(above)
         };
-        let wanted = |id: &u32| is_object(self.kinds[*id as usize]) && !is_inner(*id) && !without.contains(id);
+        // What is folded is a part of the object whose row it is in: the dicts in an instance's dict are no nested ones.
+        let head_of =
+            |id: u32| std::iter::successors(Some(id), |id| equal_above(*id)).take(MAX_BETWEEN).last().unwrap_or(id);
+        let is_nested = |id: u32, above: u32| {
+            let head = head_of(above);
+            self.kinds[head as usize] == self.kinds[id as usize] && !open.contains(&head)
+        };
+        let has_row = |id: u32| {
+            let is_leaf = || found.retained[id as usize] <= blocks.node(id).size();
+            match above_of(id) {
+                None if is_leaf() => found.retained[id as usize] >= least && tree.phases[id as usize] != NOT_REACHED,
+                None => true,
+                Some(above) => equal_above(id).is_none() && !is_nested(id, above) && !is_leaf(),
+            }
+        };
+        let wanted = |id: &u32| is_object(self.kinds[*id as usize]) && !without.contains(id) && has_row(*id);
         let ids = (0..self.ids.first_static).filter(wanted);
         let mut rows: Vec<(u32, u64)> = ids.map(|id| (id, found.retained[id as usize])).collect();
         let order = |row: &(u32, u64)| (std::cmp::Reverse(row.1), row.0);
@@ -304,9 +329,36 @@ impl Graph {
             rows.select_nth_unstable_by_key(top, order);
             rows.truncate(top);
         }
-        rows.retain(|(id, retained)| *retained > blocks.node(*id).size());
         rows.sort_unstable_by_key(order);
         Ok(rows)
+    }
+
+    /// The nearest object that dominates a node; None where a root, a static type or a long way of other blocks comes
+    /// first.
+    fn object_above(&self, found: &Dominators, id: u32) -> Option<u32> {
+        let up = std::iter::successors(Some(id), |id| {
+            let above = found.above[*id as usize];
+            (above < self.ids.first_static).then_some(above)
+        });
+        up.skip(1).take(MAX_BETWEEN).find(|above| is_object(self.kinds[*above as usize]))
+    }
+
+    /// From each of `ids` the innermost object of the chain below it in which each retains what the one above it does.
+    pub fn innermost_equal(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u32>> {
+        let found = self.dominators(watcher)?;
+        let sizes = ids.iter().map(|id| Ok(found.retained[self.check(*id)? as usize])).collect::<Result<Vec<_>>>()?;
+        let least = sizes.into_iter().min().unwrap_or(u64::MAX) / 2;
+        let mut below = HashMap::new();
+        for id in (0..self.ids.first_static).filter(|id| found.retained[*id as usize] >= least.max(1)) {
+            let above = is_object(self.kinds[id as usize]).then(|| self.object_above(found, id)).flatten();
+            if let Some(above) =
+                above.filter(|above| is_equal(found.retained[id as usize], found.retained[*above as usize]))
+            {
+                below.insert(above, id);
+            }
+        }
+        let last = |id: &u32| std::iter::successors(Some(*id), |id| below.get(id).copied()).last().unwrap_or(*id);
+        Ok(ids.iter().map(last).collect())
     }
 
     /// What would be free if all objects of a type went, for each type. Of more than `top` types those that retain most,

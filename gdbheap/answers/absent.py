@@ -1,0 +1,65 @@
+"""Bytes of blocks in use that are not resident: the program never wrote to them, or the kernel swapped them out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from typing import NamedTuple, TypeVar
+
+from gdbheap.heap import Heap
+
+__all__ = ["AbsentBlock", "absent_blocks", "absent_by", "absent_under"]
+
+# Smaller blocks share their pages; of each allocator so many of the largest are asked for.
+MIN_BYTES, MOST = 16 << 10, 50_000
+MAX_HEADER = 32
+# Of a long chain of dominators so many at each end are looked at.
+MAX_OF_CHAIN = 1000
+
+K = TypeVar("K", bound=Hashable)
+
+
+class AbsentBlock(NamedTuple):
+    """A block in use, by the program's pointer, and how many of its bytes are not resident."""
+
+    address: int
+    bytes: int
+
+
+def absent_blocks(heap: Heap) -> Iterator[AbsentBlock]:
+    """Yield the blocks with bytes that are not resident; none where residency is not known."""
+    pages = heap.target.pages
+    if pages is None or heap.target.refusal is not None:
+        return
+    for allocator in heap.allocators:
+        for address, size in allocator.largest_used(MIN_BYTES, MOST):
+            # What a header takes of the size is not known before the block is looked for, which costs more.
+            if pages.count(address, address + size - MAX_HEADER).resident >= size - MAX_HEADER:
+                continue
+            block = allocator.find(address)
+            end = address + size - MAX_HEADER if block is None else block.end
+            yield AbsentBlock(address, end - address - pages.count(address, end).resident)
+
+
+def absent_by(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
+    """Return how many bytes of each row are not resident; ``row_of`` tells the row of a block by its node in the
+    graph, None for one that is in none."""
+    graph, found = heap.references.graph, Counter[K]()
+    for block in absent_blocks(heap):
+        number = graph.find(block.address)
+        row = None if number is None else row_of(number)
+        if row is not None:
+            found[row] += block.bytes
+    return found
+
+
+def absent_under(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
+    """Return how many bytes that each row retains are not resident; ``row_of`` tells the row of a node, None for one
+    that has none."""
+    graph, found = heap.references.graph, Counter[K]()
+    for block in absent_blocks(heap):
+        number = graph.find(block.address)
+        chain = [] if number is None else graph.dominator_chain(number, MAX_OF_CHAIN)
+        for row in {row for node in chain if (row := row_of(node)) is not None}:
+            found[row] += block.bytes
+    return found

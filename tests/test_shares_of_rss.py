@@ -1,0 +1,97 @@
+"""Shares of RSS are of what is resident: memory that a program has and never wrote to is none of it, and no finding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.library import heap_of
+from support.programs import c_program, interpreter_of_release, running
+
+from gdbheap.answers.ledger import ledger
+from gdbheap.answers.owners import BLOCK, HOLDER, owners
+from gdbheap.answers.pyobjects import pyobjects
+from gdbheap.answers.retained import OBJECT, retained
+from gdbheap.answers.retained import TYPE as OF_TYPE
+from gdbheap.answers.unreachable import unreachable
+from gdbheap.answers.why import why
+from gdbheap.graph.roots import GLOBAL
+from gdbheap.heap import Heap
+from gdbheap.report import why as why_report
+from gdbheap.report.graph import render_owners, render_retained, render_unreachable
+from gdbheap.report.pyobjects import render as render_types
+from gdbheap.report.style import Style
+
+LARGE, WRITTEN = 256 << 20, 12 << 20
+# bytes() of a number asks calloc(), which leaves a large block to the kernel.
+PYTHON = f"import os; planted = bytes({LARGE}); written = os.urandom({WRITTEN}); os.read(0, 1)"
+WITHIN = 1 << 20
+
+
+def shares(text: str) -> list[float]:
+    """Return the cells below %RSS, and the numbers before "% of RSS"."""
+    found = [float(number) for number in re.findall(r"(\d+\.\d) % of RSS", text)]
+    lines = text.splitlines()
+    for start, line in enumerate(lines):
+        place = line.find("%RSS")
+        for row in lines[start + 1 :] if place >= 0 else []:
+            cell = row[: place + len("%RSS")].split(" ")[-1] if row.strip() else ""
+            found += [float(cell)] if re.fullmatch(r"\d+\.\d", cell) else []
+    return found
+
+
+OF_PYTHON: dict[str, Callable[[Heap, Style], str]] = {
+    "owners": lambda heap, style: render_owners(owners(heap, None, 20), style),
+    "owners --by=block": lambda heap, style: render_owners(owners(heap, None, 20, BLOCK), style),
+    "retained": lambda heap, style: render_retained(retained(heap, OBJECT, 20), style, OBJECT),
+    "retained --by=type": lambda heap, style: render_retained(retained(heap, OF_TYPE, 20), style, OF_TYPE),
+    "retained --by=module": lambda heap, style: render_retained(retained(heap, "module", 20), style, "module"),
+    "pyobjects": lambda heap, style: render_types(pyobjects(heap), style, 0, False),
+}
+OF_C: dict[str, Callable[[Heap, Style], str]] = {
+    "owners": lambda heap, style: render_owners(owners(heap, None, 20), style),
+    "owners --by=type": lambda heap, style: render_owners(owners(heap, None, 20, OF_TYPE), style),
+    "retained": lambda heap, style: render_retained(retained(heap, OBJECT, 20), style, OBJECT),
+    "retained --by=global": lambda heap, style: render_retained(retained(heap, GLOBAL, 20), style, GLOBAL),
+    "unreachable": lambda heap, style: render_unreachable(unreachable(heap), style, 0),
+}
+
+
+def check(heap: Heap, answers: dict[str, Callable[[Heap, Style], str]]) -> None:
+    """Assert that no share is above 100 %, that there are some, and that no finding is of untouched memory."""
+    style = Style(rss=heap.target.rss.bytes)
+    for name, answer in answers.items():
+        text = answer(heap, style)
+        assert all(share <= 100 for share in shares(text)), (name, text)
+        assert shares(text) or name == "unreachable", (name, text)
+    found = [finding for finding in ledger(heap, detail=True).findings if finding.bytes > LARGE // 2]
+    assert not found, found
+
+
+def test_of_python(tmp_path: Path) -> None:
+    """A bytes of zeros that was never read has next to nothing of RSS, in each answer."""
+    command = [interpreter_of_release("3.11").executable, "-c", PYTHON]
+    with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
+        check(heap, OF_PYTHON)
+        row: Any
+        for row in (owners(heap, None, 1, HOLDER).groups[0], retained(heap, OBJECT, 1).rows[0]):
+            assert abs(row.absent - LARGE) < WITHIN, row
+        (of_bytes,) = (row for row in pyobjects(heap).types if row.type == "bytes")
+        assert abs(of_bytes.absent - LARGE) < WITHIN
+        address = retained(heap, OBJECT, 1).rows[0].address
+        assert address is not None
+        text = why_report.render(why(heap, address), Style(rss=heap.target.rss.bytes))
+        assert shares(text) and max(shares(text)) < 10, text
+
+
+def test_of_c(tmp_path: Path) -> None:
+    """The same without Python; blocks that were written to half count half."""
+    with running(c_program("untouched"), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        check(heap, OF_C)
+        rows = owners(heap, None, None).groups
+        assert sum(row.absent for row in rows if row.root is not None) == pytest.approx(LARGE + (200 << 15), abs=WITHIN)
+        whole = sum(row.bytes - row.absent for row in rows)
+        assert whole <= (heap.target.rss.bytes or 0)
