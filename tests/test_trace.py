@@ -16,7 +16,7 @@ from harm.recorded import Kills
 from reference import call_log
 from reference.call_log import FREE, REALLOC
 from support.call_tables import Row, Table, by_thread, first_missing, recorded
-from support.programs import GDBHEAP, SOURCES, build, gdbheap
+from support.programs import GDBHEAP, PATIENCE, SOURCES, build, gdbheap
 
 from gdbheap.events.log import BY_LOCK, BY_TIME
 
@@ -186,3 +186,12 @@ def test_no_room(rng: random.Random, tmp_path: Path) -> None:
         subprocess.run(["umount", str(folder)], check=True)
     assert lost > 0 and len(row.calls) <= len(calls) + lost <= len(row.calls) + 100
     assert first_missing(Row(row.pid, row.tid, row.calls[: len(calls) - 100]), calls) is None
+
+
+def test_header_that_lies(tmp_path: Path) -> None:
+    """A program that writes into its recorder's header makes the log no longer than what was recorded."""
+    log = tmp_path / "calls"
+    words = [str(GDBHEAP), "trace", "-o", str(log), "--", str(build("claims")), str(1 << 40)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done
+    assert 0 < log.stat().st_size < 1 << 20

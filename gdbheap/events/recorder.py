@@ -111,6 +111,9 @@ class RecorderFile:
         while self.taken < current + is_last:
             is_current = self.taken == current
             offset, size = _native.place_of_stage(self.taken, is_current)
+            if not self._has_data(offset, size):
+                # The program may have written to the header.
+                break
             yield _native.pack_stage(os.pread(self._descriptor, size, offset))
             self.taken += 1
             if not is_current:
@@ -125,8 +128,21 @@ class RecorderFile:
         if len(header) < HEADER_BYTES:
             return []
         begun = WORDS.unpack_from(header)[5]
-        places = [_native.place_of_stage(number, number == begun - 1) for number in range(self.taken, begun)]
-        return [os.pread(self._descriptor, size, offset) for offset, size in places]
+        found = []
+        for number in range(self.taken, begun):
+            offset, size = _native.place_of_stage(number, number == begun - 1)
+            if not self._has_data(offset, size):
+                break
+            found.append(os.pread(self._descriptor, size, offset))
+        return found
+
+    def _has_data(self, offset: int, size: int) -> bool:
+        """Return whether anything was written to these bytes of the file."""
+        try:
+            return os.lseek(self._descriptor, offset, os.SEEK_DATA) < offset + size
+        except OSError as error:
+            # ENXIO: the rest of the file is a hole, or the file ends before. Not every file system knows holes.
+            return error.errno != errno.ENXIO
 
     def lost(self) -> int:
         """Calls that could not be written down."""
