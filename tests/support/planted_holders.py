@@ -45,7 +45,7 @@ OF_PACKAGES = {"numpy_array": "numpy", "numpy_over_bytes": "numpy", "arrow_array
 ROWS = 20
 _INCLUDE = "import sysconfig; print(sysconfig.get_config_var('INCLUDEPY'))"
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-planted-")
-_CELL = re.compile(r'<td(?: class="n" data-v="(\d+)")?>(.*?)</td>')
+_CELL = re.compile(r'<td(?: class="n" data-v="(\d*)")?>(.*?)</td>')
 
 
 @dataclass(frozen=True)
