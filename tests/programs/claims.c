@@ -4,18 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGES = 5 };
+/* The word of the header that counts them; no honest program of this size has begun a hundred. */
+enum { BEGUN = 5, MANY = 100 };
+
+static void allocate(void) {
+    for (int i = 0; i < 1000; i++) {
+        char *volatile block = malloc(i + 1);
+        free(block);
+    }
+}
 
 int main(int count, char **words) {
     (void)count;
-    for (int i = 0; i < 1000; i++) free(malloc(i + 1));
+    allocate();
     char line[4096];
-    uint64_t found = 0, start, end;
+    uint64_t start, end;
+    volatile uint64_t *header = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
-    while (!found && fgets(line, sizeof line, maps))
-        if (strstr(line, ".calls") && sscanf(line, "%lx-%lx", &start, &end) == 2) found = start;
+    while (!header && fgets(line, sizeof line, maps))
+        if (strstr(line, ".calls") && sscanf(line, "%lx-%lx", &start, &end) == 2 && ((uint64_t *)start)[BEGUN] < MANY)
+            header = (uint64_t *)start;
     fclose(maps);
-    if (!found) return 3;
-    ((volatile uint64_t *)found)[STAGES] = strtoull(words[1], 0, 0);
+    if (!header) return 3;
+    header[BEGUN] = strtoull(words[1], 0, 0);
+    allocate();
     return 0;
 }
