@@ -74,7 +74,7 @@ def test_a_planted_file_is_not_run(way: str, planted: Path, target: Running, env
     done = gdb(["-p", str(target.pid), "-batch", *load, "-ex", "heap arenas --json"], environment, planted)
     assert done.returncode == 0 and EVIL not in done.stdout, done.stderr
     assert [document["command"] for document in documents(done)] == ["heap arenas"]
-    assert len(own_lines(done)) == 1 and "this folder" in own_lines(done)[0]
+    assert len(own_lines(done)) == 1 and "current folder" in own_lines(done)[0]
 
 
 def test_no_warning_without_a_file(tmp_path: Path, environment: dict[str, str]) -> None:
