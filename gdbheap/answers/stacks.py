@@ -10,10 +10,11 @@ from io import BytesIO
 from typing import BinaryIO
 
 from gdbheap.errors import Fault, GdbheapError, NotAPython, one_line
+from gdbheap.files import open_regular
 from gdbheap.layout.facts import Facts
 from gdbheap.python.call_stacks import CallStacks, PythonStack, RawFrame
 from gdbheap.python.interpreter import Interpreter
-from gdbheap.target.elf import LoadedObject, load_bias, open_regular, read_segments
+from gdbheap.target.elf import LoadedObject, load_bias, read_segments
 from gdbheap.target.functions import Functions
 from gdbheap.target.machine import Machine
 from gdbheap.target.procfs import Named

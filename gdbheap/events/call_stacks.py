@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Union
@@ -12,10 +13,11 @@ from gdbheap import _native
 from gdbheap.answers.stacks import EVALUATORS, NO_OBJECT, PYTHON, NativeFrame, StackFrame, merge
 from gdbheap.errors import UsageError
 from gdbheap.events.log import read_log
+from gdbheap.files import open_regular
 from gdbheap.layout.cpython import Release
 from gdbheap.layout.tables import table
 from gdbheap.python.lines import line_of
-from gdbheap.target.elf import ElfFiles, open_regular
+from gdbheap.target.elf import ElfFiles
 from gdbheap.target.functions import Functions
 from gdbheap.target.room import room_for_copy
 
@@ -220,8 +222,9 @@ class Namer:
         file = self._files.get(path)
         if file is None or (file.build_id or "") != build_id:
             return Functions(None, build_id or None)
-        with open_regular(path) as stream:
+        with suppress(OSError), open_regular(path) as stream:
             return Functions(stream, build_id or None)
+        return Functions(None, build_id or None)
 
     def _python(self, number: int, offset: int) -> StackFrame:
         if (number, offset) not in self._pythons:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from gdbheap.answers.records import from_json
 from gdbheap.documents import parsed
 from gdbheap.errors import UsageError, one_line
-from gdbheap.files import PRIVATE, NewFile, not_written, open_to_append, open_to_read
+from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_append, open_to_read
 
 __all__ = [
     "BY_LOCK",
@@ -168,7 +168,7 @@ def is_call_log(path: str) -> bool:
         # A pipe would wait for somebody to write.
         if not os.path.isfile(path):
             return False
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return file.read(len(MAGIC)) == MAGIC
     except (OSError, ValueError):
         return False

@@ -14,7 +14,7 @@ from gdbheap.files.new_folder import (
     temporary_folder,
     working_folder,
 )
-from gdbheap.files.opening import open_to_append, open_to_read
+from gdbheap.files.opening import open_regular, open_to_append, open_to_read, regular_descriptor
 from gdbheap.files.refusing import PRIVATE, not_written, refused
 from gdbheap.files.special import is_stream, own_descriptor
 
@@ -28,10 +28,12 @@ __all__ = [
     "is_stream",
     "make_folder",
     "not_written",
+    "open_regular",
     "open_to_append",
     "open_to_read",
     "own_descriptor",
     "refused",
+    "regular_descriptor",
     "replacing",
     "replacing_folder",
     "settle",

@@ -1,7 +1,9 @@
-"""Files that are there already: one that lines are added to, and one that somebody gave us to read."""
+"""Files that are there already: one that lines are added to, one that somebody gave us to read, and one that a target
+names."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import BinaryIO
@@ -11,7 +13,7 @@ from gdbheap.files.folders import hold
 from gdbheap.files.refusing import PRIVATE, name_of_user, refused
 from gdbheap.files.special import own_descriptor
 
-__all__ = ["open_to_append", "open_to_read"]
+__all__ = ["open_regular", "open_to_append", "open_to_read", "regular_descriptor"]
 
 
 def open_to_append(path: str, make: bool = False) -> int:
@@ -42,13 +44,39 @@ def _why_not(status: os.stat_result) -> str | None:
 def open_to_read(path: str) -> BinaryIO:
     """Open a regular file, or a pipe that we were started with (``<(…)`` of a shell). A pipe by name would wait for a
     writer: it is refused, as devices and folders are. Raises UsageError, OSError, ValueError."""
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    held = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        mode = os.fstat(number).st_mode
+        mode = os.fstat(held).st_mode
         if not stat.S_ISREG(mode) and not (stat.S_ISFIFO(mode) and own_descriptor(path) is not None):
             raise UsageError(f"{one_line(path)} cannot be read: it is no regular file")
-        os.set_blocking(number, True)
-        return open(number, "rb")
-    except BaseException:
-        os.close(number)
-        raise
+        number = _reopened(held, path)
+    finally:
+        os.close(held)
+    os.set_blocking(number, True)
+    return open(number, "rb")
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open a regular file that a target or a core names. Raises OSError, ValueError."""
+    return open(regular_descriptor(path), "rb")
+
+
+def regular_descriptor(path: str) -> int:
+    """Return a descriptor that reads a regular file. Raises OSError, ValueError; nothing else is opened, because to
+    open a device does something, and a pipe's writer goes on once it is opened."""
+    held = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(held).st_mode):
+            raise OSError(f"{one_line(path)} is not a regular file")
+        return _reopened(held, path)
+    finally:
+        os.close(held)
+
+
+def _reopened(held: int, path: str) -> int:
+    """Return a descriptor that reads the very file that is held by O_PATH, whatever ``path`` has become since."""
+    try:
+        return os.open(f"/proc/self/fd/{held}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except BlockingIOError:
+        # EAGAIN would be told as a lack of threads.
+        raise OSError(errno.EBUSY, "another process has a lease on it", path) from None

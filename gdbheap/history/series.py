@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from gdbheap.answers.records import SCHEMA, from_json, to_json
 from gdbheap.documents import finite, is_time, parsed, whole
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, one_line
-from gdbheap.files import PRIVATE, NewFile, not_written, open_to_read
+from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_read
 from gdbheap.history.sample import (
     ArenaSample,
     ClassSample,
@@ -268,7 +268,7 @@ def is_series(path: str) -> bool:
         # A pipe would wait for somebody to write.
         if not os.path.isfile(path):
             return False
-        with open(path, "rb") as stream:
+        with open_regular(path) as stream:
             first = next(_documents(path, _Lines(stream)), None)
     except (OSError, ValueError, UsageError):
         return False

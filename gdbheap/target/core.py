@@ -16,14 +16,17 @@ import io
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import BinaryIO, NamedTuple
 
-from gdbheap._native import PRESENT, Pages, Space
+from gdbheap._native import PRESENT, Descriptor, Pages, Space
 from gdbheap.errors import NoTarget, NotPermitted, Unsupported, UsageError, one_line
+from gdbheap.files import open_regular, regular_descriptor
 from gdbheap.target import debuginfod, image
 from gdbheap.target.core_files import CoreFiles, Places
-from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, open_regular, read_at
+from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, read_at
+from gdbheap.target.held_files import HeldFiles
 from gdbheap.target.image import Segment
 from gdbheap.target.link_map import mapped_files, program_path
 from gdbheap.target.machine import READ_TITLES, Machine, machine_of
@@ -231,16 +234,16 @@ class Core(Target):
 
     def _add_files(self, rows: list[SegmentRow]) -> None:
         """Add what the core left out of text and read-only data, from the files that are the same."""
-        paths = [self._own_path]
+        files = HeldFiles()
         stored = {part.start: part.stored for part in self._parts}
         for owner in self.objects:
-            if owner.elf is not None and owner.elf.has_contents:
-                size = os.stat(owner.elf.path).st_size
-                found = list(_left_out(self.machine, owner, stored, len(paths), size))
-                rows = rows + found
-                paths += [owner.elf.path] if found else []
-        if len(paths) > 1:
-            self.space = Space.for_core(self.machine, sorted(rows), paths)
+            if owner.elf is None or not owner.elf.has_contents or files.is_full:
+                continue
+            with suppress(OSError):
+                file = Descriptor(regular_descriptor(owner.elf.path))
+                size = os.fstat(file.number).st_size
+                rows = rows + list(_left_out(self.machine, owner, stored, 1 + files.add(file), size))
+        self.space = Space.for_core(self.machine, sorted(rows), [self._own_path, *files.paths])
 
     def _check_exe(self, exe: str) -> None:
         file = self._files.get(exe)

@@ -8,15 +8,14 @@ is bounded; a header that does not fit the mappings around it is no object.
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+from gdbheap.files import open_regular
 from gdbheap.target import image
 from gdbheap.target.machine import READ_TITLES, Machine, machine_of
 from gdbheap.target.mappings import Mapping, Mappings
@@ -31,6 +30,7 @@ NOTE_LIMIT = 64 * 1024
 SYMBOL_BYTES_LIMIT = 256 << 20
 DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
+NAMES_RATIO = 2
 HEADERS_LIMIT = 4 << 20
 
 SYMBOL = struct.Struct("<IBBHQQ")
@@ -370,15 +370,6 @@ def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: lis
     return joined(sorted(ranges))
 
 
-def open_regular(path: str) -> BinaryIO:
-    """Open a regular file for reading; raises OSError for anything else (a FIFO would block, a device may act)."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path} is not a regular file")
-    return os.fdopen(descriptor, "rb")
-
-
 def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
     """At most ``size`` bytes of a file from ``offset``, fewer where it ends; a seek far beyond would be an error."""
     rest = stream.seek(0, os.SEEK_END) - offset
@@ -389,69 +380,110 @@ def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
 
 
 def read_symbols(stream: BinaryIO) -> SymbolTable:
-    """The symbols of an ELF file through pyelftools' sections; the tables themselves are unpacked in bulk.
+    """The symbols of an ELF file, as far as its tables are whole.
 
     Undefined and absolute symbols are left out. Where a name occurs more
     than once a global one wins, then the first.
     """
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
     table = SymbolTable()
-    try:
-        for name, symbols, names in symbol_sections(ELFFile(stream), stream):
-            _add_symbols(table, symbols, names, name == ".dynsym")
-    except (ELFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, struct.error):
-        return table
+    with suppress(ValueError, OSError):
+        for name, symbols, names in SectionTable(stream).symbols():
+            _add_symbols(table, symbols, Names(names), name == ".dynsym")
     return table
 
 
 def read_sections(stream: BinaryIO) -> list[tuple[str, int, int]]:
     """(name, address as linked, size) of the sections of an ELF file that are mapped and not thread-local."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.constants import SH_FLAGS
-    from elftools.elf.elffile import ELFFile
-
     found: list[tuple[str, int, int]] = []
-    with suppress(ELFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, struct.error):
-        for section in islice(ELFFile(stream).iter_sections(), SECTION_LIMIT):
-            flags, size = section["sh_flags"], section["sh_size"]
-            if flags & SH_FLAGS.SHF_ALLOC and not flags & SH_FLAGS.SHF_TLS and size:
-                found.append((section.name, section["sh_addr"], size))
+    with suppress(ValueError, OSError):
+        for name, section in SectionTable(stream).named():
+            if section.flags & image.SHF_ALLOC and not section.flags & image.SHF_TLS and section.size:
+                found.append((name, section.address, section.size))
     return found
 
 
-def symbol_sections(elf: Any, stream: BinaryIO) -> Iterator[tuple[str, bytes, bytes]]:
-    """(section's name, symbols, names) of ``.symtab`` and ``.dynsym``. Raises what pyelftools raises."""
-    for name in (".symtab", ".dynsym"):
-        section = elf.get_section_by_name(name)
-        if section is not None:
-            names = elf.get_section(section["sh_link"])
-            yield name, section_data(section, stream), section_data(names, stream)
+class Names:
+    """The names in a table of strings, each cut out once. Linkers let names share their ends; a table whose names
+    become more than NAMES_RATIO times its size is no linker's."""
+
+    def __init__(self, table: bytes) -> None:
+        self._table, self._left = table, NAMES_RATIO * len(table)
+        self._known: dict[int, str] = {}
+
+    def at(self, offset: int) -> str:
+        """The name that begins there. Raises ValueError where the names become too many."""
+        name = self._known.get(offset)
+        if name is None:
+            name = self._known[offset] = name_at(self._table, offset)
+            self._left -= len(name)
+            if self._left < 0:
+                raise ValueError("the names are larger than their table")
+        return name
 
 
-def section_data(section: Any, stream: BinaryIO) -> bytes:
-    """The bytes of a section in the file, bounded; none for one that has none there (a separate debug file)."""
-    if section["sh_type"] == "SHT_NOBITS":
-        return b""
-    return read_at(stream, section["sh_offset"], min(section["sh_size"], SYMBOL_BYTES_LIMIT))
+def name_at(names: bytes, offset: int) -> str:
+    """The name that begins there in a table of strings, at most NAME_LIMIT bytes of it."""
+    return names[offset : offset + NAME_LIMIT].partition(b"\0")[0].decode("utf-8", "replace")
 
 
-def _name(names: bytes, offset: int) -> str:
-    return names[offset : names.find(b"\0", offset, offset + NAME_LIMIT)].decode("utf-8", "replace")
+class SectionTable:
+    """The section headers of an ELF file, at most SECTION_LIMIT."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """Raises ValueError for a file that is none, or has more, or whose table is cut off; OSError."""
+        self._stream = stream
+        header = image.parse_header(read_at(stream, 0, image.HEADER_SIZE))
+        if header is None or not header.shoff:
+            raise ValueError("no ELF file, or one without sections")
+        first = image.parse_sections(read_at(stream, header.shoff, image.SECTION_SIZE))
+        # What does not fit into 16 bits is in the first section.
+        count = header.shnum or sum(section.size for section in first)
+        names = sum(section.link for section in first) if header.names == image.SHN_XINDEX else header.names
+        if count > SECTION_LIMIT:
+            raise ValueError("too many sections")
+        self._sections = image.parse_sections(read_at(stream, header.shoff, count * image.SECTION_SIZE))
+        if len(self._sections) < count:
+            raise ValueError("the table of sections is cut off")
+        self._names = self._bytes_of(names, HEADERS_LIMIT)
+
+    def named(self) -> Iterator[tuple[str, image.Section]]:
+        """(name, section) of each. Raises ValueError where the names become too many."""
+        names = Names(self._names)
+        return ((names.at(section.name), section) for section in self._sections)
+
+    def symbols(self) -> Iterator[tuple[str, bytes, bytes]]:
+        """(section's name, symbols, names) of ``.symtab`` and ``.dynsym``."""
+        for name in (".symtab", ".dynsym"):
+            section = self._find(name)
+            if section is not None:
+                yield name, self.contents(name), self._bytes_of(section.link, SYMBOL_BYTES_LIMIT)
+
+    def contents(self, name: str) -> bytes:
+        """The bytes of a section, bounded; none for one that has none there (a separate debug file) or is missing."""
+        section = self._find(name)
+        return b"" if section is None else self._bytes_of(self._sections.index(section), SYMBOL_BYTES_LIMIT)
+
+    def _find(self, name: str) -> image.Section | None:
+        wanted = name.encode() + b"\0"
+        return next((one for one in self._sections if self._names.startswith(wanted, one.name)), None)
+
+    def _bytes_of(self, number: int, limit: int) -> bytes:
+        if number >= len(self._sections) or self._sections[number].type == image.SHT_NOBITS:
+            return b""
+        return read_at(self._stream, self._sections[number].offset, min(self._sections[number].size, limit))
 
 
-def _add_symbols(table: SymbolTable, symbols: bytes, names: bytes, dynamic: bool) -> None:
+def _add_symbols(table: SymbolTable, symbols: bytes, names: Names, dynamic: bool) -> None:
     local: dict[str, tuple[int, int]] = {}
     whole = len(symbols) - len(symbols) % SYMBOL.size
     for offset, info, _other, section, value, size in SYMBOL.iter_unpack(symbols[:whole]):
         if section == 0 or section == 0xFFF1:
             continue
         if info & 15 == _THREAD_LOCAL:
-            table.thread_local.append((value, size, _name(names, offset)))
+            table.thread_local.append((value, size, names.at(offset)))
         if not value or info & 15 not in _ADDRESS_TYPES:
             continue
-        name = _name(names, offset)
+        name = names.at(offset)
         chosen = table.values if info >> 4 in _GLOBAL_BINDINGS else local
         chosen.setdefault(name, (value, size))
         if dynamic:

@@ -6,7 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.target.elf import LoadedObject, open_regular
+from gdbheap.files import open_regular
+from gdbheap.target.elf import LoadedObject
 from gdbheap.target.functions import Functions
 from gdbheap.target.target import Target, Thread
 from gdbheap.target.unwind_tables import DWARF, modules_of

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import lzma
 import re
-import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from gdbheap import _native
-from gdbheap.target.elf import NAME_LIMIT, SYMBOL, SYMBOL_BYTES_LIMIT, open_regular, section_data, symbol_sections
+from gdbheap.files import open_regular
+from gdbheap.target.elf import SYMBOL, SYMBOL_BYTES_LIMIT, SectionTable, name_at
 
 DEBUG_FILES = "/usr/lib/debug/.build-id/{}/{}.debug"
 # STT_FUNC, STT_GNU_IFUNC.
@@ -29,6 +29,8 @@ UNPACKED_RATIO = 32
 XZ_MEMORY = 64 << 20
 # A function that lies around others, as assembler has them, begins at most so many symbols before.
 MAX_AROUND = 8
+# A linker that folds equal functions leaves many names for one address: so many before and after one are compared.
+MAX_ALIASES = 256
 _COLD = re.compile(r"\.cold(\.\d+)?$")
 
 
@@ -75,19 +77,13 @@ class Functions:
     def _best(self, place: int) -> str:
         """Of the names for one address the plainest: ``read`` rather than ``__libc_read``."""
         value = self._symbols[place].value
-        first = place
-        while first > 0 and self._symbols[first - 1].value == value:
-            first -= 1
-        names = []
-        while first < len(self._symbols) and self._symbols[first].value == value:
-            names.append(self._name(self._symbols[first]))
-            first += 1
+        first = max(bisect_left(self._starts, value), place - MAX_ALIASES)
+        end = min(bisect_right(self._starts, value), place + MAX_ALIASES)
+        names = [self._name(symbol) for symbol in self._symbols[first:end]]
         return readable(min(names, key=lambda name: (len(name) - len(name.lstrip("_")), len(name), name)))
 
     def _name(self, symbol: _Symbol) -> str:
-        names = self._names[symbol.table]
-        end = names.find(b"\0", symbol.name, symbol.name + NAME_LIMIT)
-        return names[symbol.name : end if end >= 0 else symbol.name + NAME_LIMIT].decode("utf-8", "replace")
+        return name_at(self._names[symbol.table], symbol.name)
 
 
 @lru_cache(maxsize=10_000)
@@ -109,18 +105,13 @@ def _functions(symbols: bytes, table: int) -> Iterator[_Symbol]:
 
 def _tables(stream: BinaryIO, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
     """(symbols, names) of each table of symbols; a file that was packed in another one has no third in it."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
     found: list[tuple[bytes, bytes]] = []
-    errors = (ELFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, struct.error)
-    with suppress(*errors, lzma.LZMAError, MemoryError):
-        elf: Any = ELFFile(stream)
-        for _name, symbols, names in symbol_sections(elf, stream):
-            found.append((symbols, names))
-        small = None if is_unpacked else elf.get_section_by_name(".gnu_debugdata")
-        if small is not None:
-            found += _tables(BytesIO(_unpacked(section_data(small, stream))), is_unpacked=True)
+    with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):
+        sections = SectionTable(stream)
+        found += [(symbols, names) for _name, symbols, names in sections.symbols()]
+        small = b"" if is_unpacked else sections.contents(".gnu_debugdata")
+        if small:
+            found += _tables(BytesIO(_unpacked(small)), is_unpacked=True)
     return found
 
 

@@ -1,10 +1,9 @@
 """ELF headers, program headers and notes from bytes, wherever the bytes came from.
 
-pyelftools reads ELF *files* (``elf.ElfFile``). It wants a whole one: it follows section headers and offsets to the end
-of the file, and its notes read as many bytes as they say of themselves. In memory there are no section headers, and a
-core may be cut anywhere, have 65,535 program headers or more, and lie about every size. So these three structures
-are read here, in bulk and within bounds. Only 64-bit little-endian images are followed further than their header.
-Layouts: elf(5).
+pyelftools follows section headers, names and offsets to the end of the file, and its notes read as many bytes as they
+say of themselves. In memory there are no section headers, a core may be cut anywhere, have 65,535 program headers or
+more, and each file of another may lie about every size. So these structures are read here, in bulk and within bounds.
+Only 64-bit little-endian images are followed further than their header. Layouts: elf(5).
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ MACHINE_X86_64 = 62
 PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_PHDR, PT_TLS = 1, 2, 4, 6, 7
 PT_GNU_RELRO = 0x6474E552
 PF_X, PF_W, PF_R = 1, 2, 4
-PN_XNUM = 0xFFFF
-SHT_NOBITS, SHF_EXECINSTR = 8, 4
+PN_XNUM = SHN_XINDEX = 0xFFFF
+SHT_NOBITS, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS = 8, 2, 4, 1 << 10
 NT_GNU_BUILD_ID = 3
 BUILD_ID_LIMIT = 64
 
@@ -48,6 +47,7 @@ class Header(NamedTuple):
     phentsize: int = 0
     phnum: int = 0
     shnum: int = 0
+    names: int = 0
 
     @property
     def bits(self) -> str:
@@ -82,6 +82,21 @@ class Segment(NamedTuple):
         return "".join(letter if self.flags & bit else "-" for bit, letter in bits) + "p"
 
 
+class Section(NamedTuple):
+    """One section header; ``name`` is where the name is in its table, ``offset`` in the file, sizes in bytes."""
+
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry_size: int
+
+
 class Note(NamedTuple):
     """One note: owner (``GNU``, ``CORE``), type number, contents."""
 
@@ -100,14 +115,20 @@ def parse_header(data: bytes) -> Header | None:
         return Header(data[4], data[5], elf_type, machine)
     if len(data) < HEADER_SIZE:
         return None
-    entry, phoff, shoff, _flags, _size, phentsize, phnum, _shentsize, shnum, _names = _HEADER_64.unpack_from(data, 24)
-    return Header(data[4], data[5], elf_type, machine, entry, phoff, shoff, phentsize, phnum, shnum)
+    entry, phoff, shoff, _flags, _size, phentsize, phnum, _shentsize, shnum, names = _HEADER_64.unpack_from(data, 24)
+    return Header(data[4], data[5], elf_type, machine, entry, phoff, shoff, phentsize, phnum, shnum, names)
 
 
 def parse_segments(table: bytes) -> list[Segment]:
     """The program headers in ``table``; a last one that is cut short is left out."""
     whole = len(table) - len(table) % SEGMENT_SIZE
     return [Segment(*fields) for fields in _SEGMENT_64.iter_unpack(table[:whole])]
+
+
+def parse_sections(table: bytes) -> list[Section]:
+    """The section headers in ``table``; a last one that is cut short is left out."""
+    whole = len(table) - len(table) % SECTION_SIZE
+    return [Section(*fields) for fields in _SECTION_64.iter_unpack(table[:whole])]
 
 
 def extended_segment_count(section: bytes) -> int | None:
@@ -119,9 +140,7 @@ def extended_segment_count(section: bytes) -> int | None:
 
 def has_code(sections: bytes) -> bool:
     """Whether a table of section headers is that of a file with its code: one of symbols for a debugger has none."""
-    whole = len(sections) - len(sections) % SECTION_SIZE
-    rows = _SECTION_64.iter_unpack(sections[:whole])
-    return not any(kind == SHT_NOBITS and flags & SHF_EXECINSTR for _name, kind, flags, *_rest in rows)
+    return not any(one.type == SHT_NOBITS and one.flags & SHF_EXECINSTR for one in parse_sections(sections))
 
 
 def iter_notes(data: bytes, align: int = 4) -> Iterator[Note]:

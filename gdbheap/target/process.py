@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from gdbheap._native import Frozen, Pages, Room, Space, Stop, ThreadState
+from gdbheap._native import Descriptor, Frozen, Pages, Room, Space, Stop, ThreadState
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, NotPermitted, one_line
+from gdbheap.files import regular_descriptor
 from gdbheap.target import holding, procfs, refusal, room
 from gdbheap.target.elf import ElfFiles, find_objects
+from gdbheap.target.held_files import HeldFiles
 from gdbheap.target.identity import identify
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.procfs import Named, ProcessFolder
@@ -27,7 +28,6 @@ from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE = 0, 1, 2, 3
-FILE_LIMIT = 400
 SPARE_BYTES = 16 << 20
 # Shared memory of at most this size is copied too; half of what is spare is for it.
 MAX_SHARED_COPY = SPARE_BYTES // 2
@@ -335,22 +335,20 @@ def thread_of(found: Registers | ThreadState, name: str) -> Thread:
     return Thread(found.tid, *pointers, name, registers=found.general)
 
 
-class MappedFiles:
-    """The files behind private mappings, each once, and no more than may be open at a time."""
+class MappedFiles(HeldFiles):
+    """The files behind private mappings, each once."""
 
     def __init__(self, folder: ProcessFolder) -> None:
-        self.paths: list[str] = []
+        super().__init__()
         self._folder = folder
         self._indexes: dict[tuple[str, int, str], int] = {}
-        self._limit = min(FILE_LIMIT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 
     def index(self, mapping: Mapping) -> int:
         """Index in ``paths`` of the file behind a mapping; -1 when it cannot be opened."""
         key = (mapping.device, mapping.inode, mapping.path)
         if key not in self._indexes:
-            path = mapped_file(self._folder, mapping) if len(self.paths) < self._limit else None
-            self._indexes[key] = -1 if path is None else len(self.paths)
-            self.paths.extend([] if path is None else [path])
+            file = None if self.is_full else mapped_file(self._folder, mapping)
+            self._indexes[key] = -1 if file is None else self.add(file)
         return self._indexes[key]
 
 
@@ -411,16 +409,16 @@ def map_file(folder: ProcessFolder, mapping: Mapping) -> str:
     return folder.path(f"map_files/{mapping.start:x}-{mapping.end:x}")
 
 
-def mapped_file(folder: ProcessFolder, mapping: Mapping) -> str | None:
-    """A path that opens the very file behind a private mapping, None when there is none.
-
-    Only regular files: opening a device may do something.
-    """
-    exact = map_file(folder, mapping)
+def mapped_file(folder: ProcessFolder, mapping: Mapping) -> Descriptor | None:
+    """The very file behind a private mapping, open; None where it is no regular one, or cannot be opened."""
     with suppress(OSError):
-        if stat.S_ISREG(os.stat(exact).st_mode) and os.access(exact, os.R_OK):
-            return exact
-    return next((path for path in seen_paths(folder, mapping.path) if _is_same(path, mapping)), None)
+        return Descriptor(regular_descriptor(map_file(folder, mapping)))
+    for path in seen_paths(folder, mapping.path):
+        with suppress(OSError, ValueError):
+            file = Descriptor(regular_descriptor(path))
+            if _is_of(os.fstat(file.number), mapping):
+                return file
+    return None
 
 
 def _is_same(path: str, mapping: Mapping) -> bool:
@@ -429,9 +427,12 @@ def _is_same(path: str, mapping: Mapping) -> bool:
         found = os.stat(path)
     except (OSError, ValueError):
         return False
+    return _is_of(found, mapping) and stat.S_ISREG(found.st_mode) and os.access(path, os.R_OK)
+
+
+def _is_of(found: os.stat_result, mapping: Mapping) -> bool:
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
-    same = (device, found.st_ino) == (mapping.device, mapping.inode)
-    return same and stat.S_ISREG(found.st_mode) and os.access(path, os.R_OK)
+    return (device, found.st_ino) == (mapping.device, mapping.inode)
 
 
 def _quiet_tasks(folder: ProcessFolder) -> list[int]:

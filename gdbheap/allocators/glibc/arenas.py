@@ -25,6 +25,7 @@ from gdbheap.allocators.glibc.locate import (
     read_state,
 )
 from gdbheap.errors import Fault
+from gdbheap.files import open_regular
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import Ranges, joined
@@ -512,7 +513,7 @@ def _version(libc: LoadedObject) -> str | None:
     if libc.file is None:
         return None
     try:
-        with open(libc.file, "rb") as stream:
+        with open_regular(libc.file) as stream:
             text = stream.read(64 << 20)
     except OSError:
         return None

@@ -1,0 +1,34 @@
+"""Files of others that a Space reads, held open while it opens them."""
+
+from __future__ import annotations
+
+import resource
+
+from gdbheap._native import Descriptor
+
+FILE_LIMIT = 400
+
+
+class HeldFiles:
+    """Files for a Space to open, no more than may be open at a time. They are held until it has opened them, so that
+    nobody puts another file in their places."""
+
+    def __init__(self) -> None:
+        self._held: list[Descriptor] = []
+        # The Space has each a second time.
+        self._limit = min(FILE_LIMIT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 2 // 5)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further file may be held."""
+        return len(self._held) >= self._limit
+
+    def add(self, file: Descriptor) -> int:
+        """Hold a file; return its index in ``paths``."""
+        self._held.append(file)
+        return len(self._held) - 1
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths that lead to the files while they are held."""
+        return [f"/proc/self/fd/{file.number}" for file in self._held]
