@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gdbheap.errors import Unsupported, UsageError, one_line
+from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
 from gdbheap.tables.arrow import MISSING, reader_of
 from gdbheap.tables.batches import Batches, small
 from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, Table, table_of
@@ -19,6 +19,7 @@ from gdbheap.tables.files import CSV, DATABASE, PARQUET
 from gdbheap.tables.gathered import ALL
 from gdbheap.tables.source import Source
 from gdbheap.tables.stored import StoredTables
+from gdbheap.target.room import room_for_copy
 
 __all__ = ["Answered", "QueryColumn", "query"]
 
@@ -31,6 +32,8 @@ LISTING = re.compile(
     r"\bshow\s+(all\s+)?tables\b|\binformation_schema\b|\bduckdb_(tables|views|columns)\b|^\s*describe\W*$", re.I
 )
 UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
+# Bytes of memory that DuckDB gets at least; those of a small value in an answer.
+LEAST, CELL = 64 << 20, 64
 # Folders of partitions that are inside of one another, at most.
 DEPTH = 32
 AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
@@ -55,7 +58,8 @@ class Answered:
 def query(source: Source, text: str, graph: bool | None = None) -> Answered:
     """The answer of one query. Raises UsageError for one that is wrong, Unsupported where a library is missing."""
     duckdb = _duckdb()
-    with closing(duckdb.connect(":memory:", config=BEFORE)) as database:
+    room = max(LEAST, room_for_copy())
+    with closing(duckdb.connect(":memory:", config={**BEFORE, "memory_limit": f"{room}B"})) as database:
         database.execute("SET python_enable_replacements = false")
         named = _named(database, duckdb, text)
         if not named and LISTING.search(text):
@@ -69,7 +73,7 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
             _refuse_missing(named - found.tables.keys(), "this snapshot")
         for setting in AFTER:
             database.execute(setting)
-        return _ask(database, duckdb, text)
+        return _ask(database, duckdb, text, room // 2)
 
 
 def _list(database: Any, source: Source) -> None:
@@ -114,13 +118,34 @@ def _named(database: Any, duckdb: Any, text: str) -> set[str]:
         return words
 
 
-def _ask(database: Any, duckdb: Any, text: str) -> Answered:
+def _ask(database: Any, duckdb: Any, text: str, room: int) -> Answered:
     found = _checked(duckdb, lambda: database.execute(text))
     if found.description is None:
         return Answered([], [])
     columns = [QueryColumn(name, str(kind)) for name, kind, *_rest in found.description]
-    rows = _checked(duckdb, found.fetchall)
-    return Answered(columns, [[_plain(value) for value in row] for row in rows])
+    return Answered(columns, _rows(lambda: _checked(duckdb, found.fetchone), room))
+
+
+def _rows(fetch: Callable[[], Any], room: int) -> list[list[Any]]:
+    """Return all rows. Raises GdbheapError where they take more than so many bytes."""
+    rows: list[list[Any]] = []
+    size = 0
+    # One by one: a file may claim a long text for each of many rows.
+    while (row := fetch()) is not None:
+        rows.append([_plain(value) for value in row])
+        size += sum(map(_size, rows[-1]))
+        if size > room:
+            raise GdbheapError(f"gdbheap sql: there is memory for {len(rows):,} rows, and there are more: add LIMIT")
+    return rows
+
+
+def _size(value: Any) -> int:
+    """Tell about how many bytes a value takes, until it is shown."""
+    if isinstance(value, list):
+        return CELL + sum(map(_size, value))
+    if isinstance(value, dict):
+        return CELL + sum(len(name) + _size(item) for name, item in value.items())
+    return CELL + (len(value) if isinstance(value, str) else 0)
 
 
 def _checked(duckdb: Any, ask: Callable[[], Any]) -> Any:
@@ -153,7 +178,7 @@ def _plain(value: Any) -> Any:
 def _fill(database: Any, table: Table, batches: Batches) -> None:
     rows = reader_of(table, batches)
     database.register("gathered", rows)
-    database.execute(f'CREATE TABLE "{table.name}" AS SELECT * FROM gathered')
+    _checked(_duckdb(), lambda: database.execute(f'CREATE TABLE "{table.name}" AS SELECT * FROM gathered'))
     database.unregister("gathered")
 
 
