@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import glob
 import math
 import os
 import re
-import sqlite3
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from gdbheap.errors import Unsupported, UsageError, one_line
+from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
 from gdbheap.tables.arrow import MISSING, reader_of
-from gdbheap.tables.batches import AT_ONCE, Batch, Batches, small
+from gdbheap.tables.batches import Batches, small
 from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, Table, table_of
 from gdbheap.tables.files import CSV, DATABASE, PARQUET
 from gdbheap.tables.gathered import ALL
 from gdbheap.tables.source import Source
+from gdbheap.tables.stored import StoredTables
+from gdbheap.target.room import room_for_copy
 
 __all__ = ["Answered", "QueryColumn", "query"]
 
@@ -31,6 +32,10 @@ LISTING = re.compile(
     r"\bshow\s+(all\s+)?tables\b|\binformation_schema\b|\bduckdb_(tables|views|columns)\b|^\s*describe\W*$", re.I
 )
 UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
+# Bytes of memory that DuckDB gets at least; those of a small value in an answer.
+LEAST, CELL = 64 << 20, 64
+# Folders of partitions that are inside of one another, at most.
+DEPTH = 32
 AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
 
 
@@ -53,7 +58,8 @@ class Answered:
 def query(source: Source, text: str, graph: bool | None = None) -> Answered:
     """The answer of one query. Raises UsageError for one that is wrong, Unsupported where a library is missing."""
     duckdb = _duckdb()
-    with closing(duckdb.connect(":memory:", config=BEFORE)) as database:
+    room = max(LEAST, room_for_copy())
+    with closing(duckdb.connect(":memory:", config={**BEFORE, "memory_limit": f"{room}B"})) as database:
         database.execute("SET python_enable_replacements = false")
         named = _named(database, duckdb, text)
         if not named and LISTING.search(text):
@@ -67,16 +73,17 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
             _refuse_missing(named - found.tables.keys(), "this snapshot")
         for setting in AFTER:
             database.execute(setting)
-        return _ask(database, duckdb, text)
+        return _ask(database, duckdb, text, room // 2)
 
 
 def _list(database: Any, source: Source) -> None:
     """The tables that there are: of what is quickly read with their rows, of a process or a core without."""
     found = source.gather(ALL, None).tables if source.is_kept else {}
+    if source.folder is not None:
+        _open_all(database, source.folder, [table.name for table in TABLES])
+        return
     for table in TABLES:
-        if source.folder is not None:
-            _open(database, source.folder, table.name)
-        elif table.name in found or not source.is_kept:
+        if table.name in found or not source.is_kept:
             _fill(database, table, found.get(table.name, small(table, [])))
 
 
@@ -111,13 +118,34 @@ def _named(database: Any, duckdb: Any, text: str) -> set[str]:
         return words
 
 
-def _ask(database: Any, duckdb: Any, text: str) -> Answered:
+def _ask(database: Any, duckdb: Any, text: str, room: int) -> Answered:
     found = _checked(duckdb, lambda: database.execute(text))
     if found.description is None:
         return Answered([], [])
     columns = [QueryColumn(name, str(kind)) for name, kind, *_rest in found.description]
-    rows = _checked(duckdb, found.fetchall)
-    return Answered(columns, [[_plain(value) for value in row] for row in rows])
+    return Answered(columns, _rows(lambda: _checked(duckdb, found.fetchone), room))
+
+
+def _rows(fetch: Callable[[], Any], room: int) -> list[list[Any]]:
+    """Return all rows. Raises GdbheapError where they take more than so many bytes."""
+    rows: list[list[Any]] = []
+    size = 0
+    # One by one: a file may claim a long text for each of many rows.
+    while (row := fetch()) is not None:
+        rows.append([_plain(value) for value in row])
+        size += sum(map(_size, rows[-1]))
+        if size > room:
+            raise GdbheapError(f"gdbheap sql: there is memory for {len(rows):,} rows, and there are more: add LIMIT")
+    return rows
+
+
+def _size(value: Any) -> int:
+    """Tell about how many bytes a value takes, until it is shown."""
+    if isinstance(value, list):
+        return CELL + sum(map(_size, value))
+    if isinstance(value, dict):
+        return CELL + sum(len(name) + _size(item) for name, item in value.items())
+    return CELL + (len(value) if isinstance(value, str) else 0)
 
 
 def _checked(duckdb: Any, ask: Callable[[], Any]) -> Any:
@@ -150,14 +178,13 @@ def _plain(value: Any) -> Any:
 def _fill(database: Any, table: Table, batches: Batches) -> None:
     rows = reader_of(table, batches)
     database.register("gathered", rows)
-    database.execute(f'CREATE TABLE "{table.name}" AS SELECT * FROM gathered')
+    _checked(_duckdb(), lambda: database.execute(f'CREATE TABLE "{table.name}" AS SELECT * FROM gathered'))
     database.unregister("gathered")
 
 
 def _open_folder(database: Any, folder: str, named: Collection[str]) -> None:
     """Views of the files that an export wrote. Raises UsageError for tables that are not there."""
-    opened = {name for name in named if _open(database, folder, name)}
-    _refuse_missing(set(named) - opened, one_line(folder))
+    _refuse_missing(set(named) - _open_all(database, folder, named), one_line(folder))
     database.execute(f"SET allowed_directories = [{_quoted(os.path.join(folder, ''))}]")
 
 
@@ -166,7 +193,12 @@ def _refuse_missing(names: Collection[str], where: str) -> None:
         raise UsageError(f"gdbheap sql: {where} has no table {', '.join(sorted(names))}")
 
 
-def _open(database: Any, folder: str, name: str) -> bool:
+def _open_all(database: Any, folder: str, names: Collection[str]) -> set[str]:
+    with StoredTables(os.path.join(folder, DATABASE)) as stored:
+        return {name for name in names if _open(database, folder, name, stored)}
+
+
+def _open(database: Any, folder: str, name: str, stored: StoredTables) -> bool:
     table = table_of(name)
     types = "{" + ", ".join(f"{_quoted(one.name)}: {_quoted(TYPES[one.kind])}" for one in table.columns) + "}"
     for form, more in ((PARQUET, ""), (CSV, f", header = true, auto_detect = false, columns = {types}")):
@@ -174,14 +206,37 @@ def _open(database: Any, folder: str, name: str) -> bool:
         if os.path.isfile(path):
             _view(database, name, f"read_{form}({_quoted(_plain_path(path))}{more})")
             return True
-    pattern = os.path.join(glob.escape(folder), name, "**", f"*.{PARQUET}")
-    found = sorted(filter(os.path.isfile, glob.iglob(pattern, recursive=True)))
+    found = sorted(_parts(os.path.join(folder, name)))
     if found:
         listed = ", ".join(map(_quoted, map(_plain_path, found)))
         _view(database, name, f"read_parquet([{listed}], hive_partitioning = true, union_by_name = true)")
         return True
-    path = os.path.join(folder, DATABASE)
-    return os.path.isfile(path) and _copy(database, path, table)
+    return os.path.isfile(os.path.join(folder, DATABASE)) and _copy(database, stored, table)
+
+
+def _parts(folder: str, depth: int = 0) -> Iterator[str]:
+    """Find the files of partitions. A link may lead anywhere: none is followed."""
+    if depth > DEPTH or os.path.islink(folder) or not os.path.isdir(folder):
+        return
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _parts(entry.path, depth + 1)
+            elif entry.name.endswith(f".{PARQUET}") and entry.is_file(follow_symlinks=False):
+                yield entry.path
+
+
+def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
+    """DuckDB would have to fetch what reads SQLite."""
+    found = stored.batches(table)
+    if found is None:
+        return False
+    _fill(database, table, small(table, []))
+    for batch in found:
+        database.register("gathered", reader_of(table, partial(iter, [batch])))
+        _checked(_duckdb(), lambda: database.execute(f'INSERT INTO "{table.name}" SELECT * FROM gathered'))
+        database.unregister("gathered")
+    return True
 
 
 def _plain_path(path: str) -> str:
@@ -201,32 +256,3 @@ def _view(database: Any, name: str, reader: str) -> None:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _copy(database: Any, path: str, table: Table) -> bool:
-    """DuckDB would have to fetch what reads SQLite."""
-    try:
-        with closing(sqlite3.connect(f"file:{_uri(path)}?mode=ro", uri=True, check_same_thread=False)) as stored:
-            if not stored.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table.name,)).fetchone():
-                return False
-            _fill(database, table, lambda: _stored(stored, table))
-    except (sqlite3.Error, ValueError, TypeError) as error:
-        raise UsageError(f"{one_line(path)}: {one_line(error)}") from None
-    return True
-
-
-def _uri(path: str) -> str:
-    from urllib.parse import quote
-
-    return quote(os.path.abspath(path))
-
-
-def _stored(stored: sqlite3.Connection, table: Table) -> Iterator[Batch]:
-    names = ", ".join(f'"{column.name}"' for column in table.columns)
-    rows = stored.execute(f'SELECT {names} FROM "{table.name}"')
-    while found := rows.fetchmany(AT_ONCE):
-        columns = [list(column) for column in zip(*found)]
-        for place, column in enumerate(table.columns):
-            if column.kind == FLAG:
-                columns[place] = [None if value is None else bool(value) for value in columns[place]]
-        yield Batch(len(found), columns)

@@ -1,0 +1,224 @@
+"""``gdbheap sql`` on folders that somebody else changed to harm who asks: nothing is made beside what was exported, no
+query of another's runs, no link is followed, and each answer or refusal is one that ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import struct
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.attackers import STRANGER
+from support.programs import gdbheap
+
+from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.tables.batches import small
+from gdbheap.tables.declaration import table_of
+from gdbheap.tables.files import DATABASE, PARQUET, SQLITE, write
+from gdbheap.tables.gathered import Gathered
+from gdbheap.tables.query import query
+from gdbheap.tables.source import Source
+
+duckdb = pytest.importorskip("duckdb", reason="the extra gdbheap[sql] is not installed")
+pytest.importorskip("pyarrow", reason="the extra gdbheap[sql] is not installed")
+
+TYPES = table_of("types")
+NAMES = ", ".join(TYPES.names)
+SUM = "SELECT count(*), sum(bytes) FROM types"
+PAGE = 512
+NUMBERS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT "
+
+
+def exported(folder: Path, form: str = SQLITE, rows: int = 3, name: str = "str") -> Path:
+    """Write a table of types, each of 7 bytes; return its file."""
+    folder.mkdir(exist_ok=True)
+    values = {"type": name, "bytes": 7}
+    write(str(folder), form, [("types", small(TYPES, [[values.get(name, 1) for name in TYPES.names]] * rows))])
+    return folder / (DATABASE if form == SQLITE else f"types.{form}")
+
+
+def source_of(folder: Path) -> Source:
+    """Return what is asked for the tables in a folder."""
+
+    def gather(*_: object) -> Gathered:
+        raise AssertionError("a folder is not gathered")
+
+    return Source("", gather, str(folder))
+
+
+def changed(path: Path, *statements: str) -> None:
+    """Change a database."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def seen(folder: Path) -> list[tuple[str, int, int]]:
+    """Return the names in a folder, their owners, and the times of their last change."""
+    return [(str(path), path.lstat().st_uid, path.lstat().st_mtime_ns) for path in (folder, *sorted(folder.iterdir()))]
+
+
+def test_nothing_beside(tmp_path: Path) -> None:
+    """A database with a log of another user's is read, and no file comes beside it, not even for a moment."""
+    database = exported(tmp_path / "tables")
+    changed(database, "PRAGMA journal_mode = WAL")
+    if os.geteuid() == 0:
+        for path in (database, database.parent):
+            os.chown(path, STRANGER, STRANGER)
+    before = seen(database.parent)
+    done = gdbheap("sql", str(database.parent), SUM, "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["rows"] == [[3, 21]], done.stderr
+    assert seen(database.parent) == before
+
+
+@pytest.mark.parametrize("end", ["-journal", "-wal", "-shm"])
+def test_planted_beside(end: str, tmp_path: Path) -> None:
+    """A pipe in the place of a journal is not waited for."""
+    database = exported(tmp_path / "tables")
+    if end != "-journal":
+        changed(database, "PRAGMA journal_mode = WAL")
+    os.mkfifo(f"{database}{end}")
+    done = gdbheap("sql", str(database.parent), SUM, "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["rows"] == [[3, 21]], done.stderr
+
+
+def _view(values: Callable[[str], str]) -> list[str]:
+    cells = ", ".join(f'{values(name)} AS "{name}"' for name in TYPES.names)
+    return ["DROP TABLE types", f"CREATE VIEW types AS {NUMBERS}{cells} FROM c"]
+
+
+def _again(columns: str, kind: str = "TABLE types") -> list[str]:
+    return ["DROP TABLE types", f"CREATE {kind} ({columns})"]
+
+
+def _declared(more: str) -> str:
+    return ", ".join(f'"{name}" {"TEXT" if name == "type" else "INTEGER"}{more}' for name in TYPES.names)
+
+
+HOSTILE = {
+    "endless": _view(lambda name: "'a'" if name == "type" else "x"),
+    "large": _view(lambda name: "printf('%.*c', 20000000, 'x')" if name == "type" else "x"),
+    "virtual": _again(NAMES, "VIRTUAL TABLE types USING fts3"),
+    "generated": _again(f"{_declared('')}, also TEXT AS (hex(zeroblob(1000)))"),
+    "default": _again(_declared(" DEFAULT 1")),
+    "fewer": _again('"type" TEXT'),
+    "other types": _again(_declared("").replace("INTEGER", "TEXT")),
+    "blob": ["UPDATE types SET bytes = x'00ff'"],
+    "text": ["UPDATE types SET bytes = 'many'"],
+    "nothing": [*_again(_declared("")), "INSERT INTO types DEFAULT VALUES"],
+}
+
+
+@pytest.mark.parametrize("kind", sorted(HOSTILE))
+def test_not_ours(kind: str, tmp_path: Path) -> None:
+    """What no export wrote is refused in one line, before any of it runs."""
+    database = exported(tmp_path / "tables")
+    try:
+        changed(database, *HOSTILE[kind])
+    except sqlite3.OperationalError as error:
+        pytest.skip(f"this SQLite cannot make one: {error}")
+    reason = f"{database}: types is not a table that gdbheap wrote"
+    if kind == "endless":
+        done = gdbheap("sql", str(database.parent), SUM)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"gdbheap: {reason}\n")
+        return
+    with pytest.raises(UsageError) as error:
+        query(source_of(database.parent), SUM)
+    assert str(error.value) == reason
+
+
+def test_damaged_texts(tmp_path: Path) -> None:
+    """A text in no encoding, and one that is longer than any, are refused in one line."""
+    database = exported(tmp_path / "tables")
+    for value in ("CAST(x'ff' AS TEXT)", "printf('%.*c', 2000000, 'x')"):
+        changed(database, f"UPDATE types SET type = {value}")
+        with pytest.raises(UsageError, match=DATABASE) as error:
+            query(source_of(database.parent), SUM)
+        assert "\n" not in str(error.value)
+
+
+def _circling(database: Path, levels: int) -> None:
+    """Have each page of a table's tree lead to the next one many times, so that its rows come again and again."""
+    changed(database, f"PRAGMA page_size = {PAGE}", "PRAGMA journal_mode = DELETE", "VACUUM")
+    with closing(sqlite3.connect(database)) as opened:
+        (root,) = opened.execute("SELECT rootpage FROM sqlite_master").fetchone()
+    pages = bytearray(database.read_bytes())
+    count = len(pages) // PAGE
+    kept = pages[(root - 1) * PAGE : root * PAGE]
+    assert kept[0] == 5
+    (leaf,) = struct.unpack_from(">I", kept, 8)
+    while pages[(leaf - 1) * PAGE] == 5:
+        (leaf,) = struct.unpack_from(">I", pages, (leaf - 1) * PAGE + 8)
+    for level in range(levels):
+        following = count + level + 1 if level < levels - 1 else leaf
+        page = bytearray(kept)
+        struct.pack_into(">I", page, 8, following)
+        for cell in struct.unpack_from(f">{struct.unpack_from('>H', kept, 3)[0]}H", kept, 12):
+            struct.pack_into(">I", page, cell, following)
+        start = (root - 1 if level == 0 else count + level - 1) * PAGE
+        pages[start : start + PAGE] = page
+    struct.pack_into(">I", pages, 28, len(pages) // PAGE)
+    database.write_bytes(pages)
+
+
+def test_circles(tmp_path: Path) -> None:
+    """A tree of pages that has no end is refused, once it has more than fits into the file."""
+    database = exported(tmp_path / "tables", rows=400)
+    _circling(database, 12)
+    done = gdbheap("sql", str(database.parent), SUM)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "types is not a table that gdbheap wrote" in done.stderr
+
+
+def test_no_room_for_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says so, and nothing is left."""
+    database = exported(tmp_path / "tables")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("gdbheap.tables.stored.disk_left", lambda _descriptor: 10)
+    with pytest.raises(GdbheapError, match="set TMPDIR to a folder with more"):
+        query(source_of(database.parent), SUM)
+    assert list(tmp_path.iterdir()) == [database.parent]
+
+
+@pytest.mark.parametrize("link", ["types", "types/pid=1", "types/pid=1/data.parquet"])
+def test_links(link: str, tmp_path: Path) -> None:
+    """Whatever of a partition is a link leads nowhere."""
+    elsewhere = exported(tmp_path / "elsewhere", PARQUET)
+    path = tmp_path / "tables" / link
+    path.parent.mkdir(parents=True)
+    path.symlink_to(elsewhere if link.endswith(PARQUET) else elsewhere.parent)
+    with pytest.raises(UsageError, match="has no table types"):
+        query(source_of(tmp_path / "tables"), SUM)
+
+
+def test_large_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file may have rows that no memory holds: the rows that are kept and DuckDB's own memory have a limit."""
+    folder = exported(tmp_path / "tables", PARQUET, 100_000, "x" * 1000).parent
+    monkeypatch.setattr("gdbheap.tables.query.room_for_copy", lambda: 0)
+    assert query(source_of(folder), SUM).rows == [[100_000, 700_000]]
+    with pytest.raises(GdbheapError, match="add LIMIT"):
+        query(source_of(folder), "SELECT * FROM types")
+    with pytest.raises(UsageError, match="(?i)memory"):
+        query(source_of(folder), "SELECT list(type || bytes) FROM types")
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_endless_list(is_interrupted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finding a table takes a bounded number of steps, and Ctrl-C meanwhile is heard."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    folder = exported(tmp_path / "tables").parent
+    monkeypatch.setattr("gdbheap.tables.stored.STEP", 1)
+    if is_interrupted:
+        monkeypatch.setattr("gdbheap.tables.stored.StoredTables._step", interrupted)
+    else:
+        monkeypatch.setattr("gdbheap.tables.stored.STEPS", 0)
+    with pytest.raises(KeyboardInterrupt if is_interrupted else UsageError) as error:
+        query(source_of(folder), SUM)
+    assert is_interrupted or str(error.value) == f"{folder / DATABASE}: its list of tables has no end"
