@@ -90,7 +90,7 @@ def _names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
         if not HOST_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a host: as metrics.example.org, without a port")
+            raise ValueError(f"{name!r} is not a host name such as metrics.example.org (without a port)")
     return names
 
 

@@ -42,7 +42,7 @@ def finite(text: str) -> float:
 
 
 def is_time(seconds: float) -> bool:
-    """Whether there is a date so many seconds after 1970."""
+    """Return whether a date lies that many seconds after 1970."""
     return 0 <= seconds < END_OF_TIME
 
 

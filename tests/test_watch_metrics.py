@@ -355,7 +355,7 @@ def test_port_in_use(quiet: int) -> None:
         (["--prometheus=" + "a" * 300 + ":0"], "cannot listen there"),
         (["--rss=1G", "--look-every=1m"], "--look-every is for --prometheus"),
         (["--rss=1G", "--prometheus-host=a"], "--prometheus-host is for --prometheus"),
-        (["--prometheus=:0", "--prometheus-host=a:1"], "no name of a host"),
+        (["--prometheus=:0", "--prometheus-host=a:1"], "is not a host name"),
         (["--prometheus=:0", "--look-every=x"], "--look-every"),
         (["--prometheus=:0", "--on-memory-error"], "--look-every=0"),
     ],

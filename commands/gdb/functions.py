@@ -33,7 +33,7 @@ def address_of(value: gdb.Value, name: str) -> int:
 
 
 def defined(ask: Ask) -> dict[str, Callable[[Sequence[gdb.Value]], int | str]]:
-    """What each function answers to the arguments that it is given; it raises gdb.GdbError with one line."""
+    """Return each function by its name; called with its arguments it raises gdb.GdbError with one line."""
     return {name: _asked(name, answer, ask) for name, answer in FUNCTIONS.items()}
 
 

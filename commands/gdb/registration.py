@@ -1,4 +1,4 @@
-"""What the commands of gdb do: one line for every error, and what is kept for one stop.
+"""The commands of gdb: each error is one line, and a heap is kept for one stop.
 
 gdbheap/loader/start.py has defined them, and loads this when the first of them is used."""
 
@@ -233,7 +233,7 @@ def _style(options: Common, info: TargetInfo) -> Style:
 
 
 class _Words:
-    """What a command of gdb does whose line is words; asked for help it prints its own."""
+    """A command of gdb whose line is words; asked for help it prints its own."""
 
     noun = ""
 
@@ -252,7 +252,7 @@ class _Words:
 
     @property
     def help(self) -> str:
-        """What it prints when it is asked for help; a subclass says."""
+        """Return the help text; a subclass defines it."""
         raise NotImplementedError
 
     def run(self, words: list[str]) -> None:
@@ -260,7 +260,7 @@ class _Words:
         raise NotImplementedError
 
     def complete(self, text: str, word: str) -> list[str]:
-        """What could follow: nothing that is known."""
+        """Return the words that could follow: none."""
         return []
 
 
@@ -394,7 +394,7 @@ class AttachCommand(_Words):
 
     @property
     def help(self) -> str:
-        """Its own."""
+        """Return the help of ``heap attach``."""
         return attach_help(self.called.split()[0])
 
     def run(self, words: list[str]) -> None:
@@ -433,7 +433,7 @@ def _watch() -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """What start.py's commands, functions and window do, by noun and by name."""
+    """The commands, functions and window behind those that start.py defines, by noun and by name."""
 
     commands: dict[str, HeapCommand | AttachCommand]
     functions: dict[str, Callable[[Sequence[gdb.Value]], int | str]]

@@ -228,7 +228,7 @@ class Called(Common):
 def file_mode(text: str) -> int:
     """Return the permissions of a file that their octal digits name. Raises ValueError."""
     if len(text) not in (3, 4) or set(text) - set("01234567") or int(text, 8) & ~0o066 != PRIVATE:
-        raise ValueError(f"{text!r} is no mode of a file: 600, 640, 644, 660, 664 and the like")
+        raise ValueError(f"{text!r} is not a file mode such as 600, 640, 644, 660 or 664")
     return int(text, 8)
 
 

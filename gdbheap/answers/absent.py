@@ -10,10 +10,10 @@ from gdbheap.heap import Heap
 
 __all__ = ["AbsentBlock", "absent_blocks", "absent_by", "absent_under"]
 
-# Smaller blocks share their pages; of each allocator so many of the largest are asked for.
+# Smaller blocks share their pages; only the largest of each allocator are asked for.
 MIN_BYTES, MOST = 16 << 10, 50_000
 MAX_HEADER = 32
-# Of a long chain of dominators so many at each end are looked at.
+# A long chain of dominators is looked at only at both ends.
 MAX_OF_CHAIN = 1000
 
 K = TypeVar("K", bound=Hashable)

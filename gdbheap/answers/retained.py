@@ -29,7 +29,7 @@ MIN_COUNT_TOGETHER, MIN_BYTES_TOGETHER, MAX_TOGETHER = 10, 64 << 10, 1000
 # that hold as many of the examples: what holds one of them is no holder of all.
 MAX_EXAMPLES, MAX_PATHS_OF_EXAMPLE, MAX_HOLDERS, MIN_AGREEING = 12, 8, 5, 2
 MAX_BUFFERS = 8
-# Of a chain of objects that retain the same so many at each end have names.
+# A long chain of objects that retain the same has names only at both ends.
 MAX_OF_CHAIN = 8
 LOCAL = "local variable "
 # Rows without an address whose ``chain`` is a name.

@@ -1,4 +1,4 @@
-"""What is written to and is no file: our own descriptors, devices and pipes."""
+"""Destinations that are no files: our own descriptors, devices and pipes."""
 
 from __future__ import annotations
 

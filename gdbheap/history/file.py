@@ -173,7 +173,7 @@ def _check_room(path: str, size: int) -> None:
 
 
 def _entry(path: str, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
-    """What the directory says of an entry, as far as that is possible."""
+    """Return the directory's record of an entry, if it is possible."""
     try:
         entry = archive.getinfo(name)
     except KeyError:
@@ -187,7 +187,7 @@ def _entry(path: str, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
 
 
 def _contents(path: str, entry: zipfile.ZipInfo, is_over: threading.Event) -> bytes:
-    """What an entry holds, none of it after ``is_over``."""
+    """Return the bytes of an entry; stop after ``is_over``."""
     content = bytearray()
     try:
         with _archive(path) as archive, archive.open(entry) as stream:

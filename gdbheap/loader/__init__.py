@@ -1,4 +1,4 @@
-"""What gdb runs: ``gdbheap``, the script of ``gdb -x gdbheap``, and ``start.py``, which a line in gdbinit names.
+"""Scripts that gdb runs: ``gdbheap`` for ``gdb -x gdbheap``, and ``start.py``, which a line in gdbinit names.
 
 ``gdbheap install`` has gdb look for scripts in this folder, so that it holds nothing else but the commands' help."""
 

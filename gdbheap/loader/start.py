@@ -1,4 +1,4 @@
-"""What gdb runs at its start, by the line that ``gdbheap install`` writes: commands that load gdbheap when one is used.
+"""The script that gdb runs at its start, by the line of ``gdbheap install``: its commands load gdbheap when used.
 
 It imports nothing of gdbheap, defines everything from ``help.txt``, and stays silent, except about a file ``gdbheap``
 in the current folder: gdb would run that one for ``-x gdbheap``. The script ``gdbheap`` beside it does the loading."""

@@ -183,7 +183,7 @@ class _Connection(io.RawIOBase):
         return len(data)
 
     def _wait(self) -> None:
-        """What the socket does next takes no longer than there is time, all of its parts together."""
+        """Limit the next operation of the socket to the time that is left for the request."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise ConnectionAbortedError("too slow")

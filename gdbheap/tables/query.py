@@ -127,7 +127,7 @@ def _ask(database: Any, duckdb: Any, text: str, room: int) -> Answered:
 
 
 def _rows(fetch: Callable[[], Any], room: int) -> list[list[Any]]:
-    """Return all rows. Raises GdbheapError where they take more than so many bytes."""
+    """Return all rows. Raises GdbheapError where they take more bytes than the limit."""
     rows: list[list[Any]] = []
     size = 0
     # One by one: a file may claim a long text for each of many rows.

@@ -85,7 +85,7 @@ class StoredTables:
             left -= len(piece)
 
     def _has(self, database: sqlite3.Connection, table: Table) -> bool:
-        """Tell whether it is there, in at most so many steps: pages may lead back to themselves."""
+        """Return whether it is there, within a bounded number of steps: pages may lead back to themselves."""
         self._steps = 0
         database.set_progress_handler(self._step, STEP)
         # No view, no virtual table and no generated column: what is read is what is stored.

@@ -317,7 +317,7 @@ def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
 
 
 def judge(path: str) -> Callable[[bytes], object]:
-    """What refuses a packed file by the first bytes in it."""
+    """Return a function that refuses a packed file by its first bytes."""
     return lambda start: read_core_header(io.BytesIO(start), path)
 
 

@@ -199,7 +199,7 @@ class Process(Target):
 
     @property
     def folder(self) -> ProcessFolder:
-        """Its folder in ``/proc``, held since it was named."""
+        """Return the process's folder in ``/proc``, held since it was named."""
         return self._folder
 
     @property

@@ -60,7 +60,7 @@ class ProcessFolder:
 
     @property
     def place(self) -> str:
-        """Its path below /proc, which leads to this process alone: for us, and for children that we fork."""
+        """Return its path below /proc, which leads to this process alone: for us, and for children that we fork."""
         return f"{OWN_DESCRIPTORS}/{self.descriptor}"
 
     def path(self, name: str) -> str:

@@ -119,11 +119,11 @@ class Programs:
         return started_at(pid, self._starts[pid]) if pid in self._starts else refusal.open_folder(pid)
 
     def named(self) -> list[Named]:
-        """Those that were named, each held; by its id only where there was none that may be seen."""
+        """Return the processes that were named, each held; by its id only where none may be seen."""
         return [self._held.get(pid, pid) for pid in self.pids]
 
     def folders(self) -> list[ProcessFolder]:
-        """Those that run now and may be seen."""
+        """Return the processes that run now and may be seen."""
         return list(_opened(self.now(), self.folder))
 
     def _running(self) -> list[int]:

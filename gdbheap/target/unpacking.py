@@ -234,7 +234,7 @@ class _Kept:
         return max([table_end, sections, *ends]) + SECTIONS
 
     def _at(self, offset: int, size: int) -> bytes:
-        """What was written there; a hole at the end has zeros."""
+        """Return the bytes that were written there; a hole at the end has zeros."""
         size = max(0, min(size, self.size - offset))
         return os.pread(self.stream.fileno(), size, offset).ljust(size, b"\0")
 

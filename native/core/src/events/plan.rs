@@ -195,7 +195,7 @@ impl<'a> Planner<'a> {
         Ok(is_there)
     }
 
-    /// What came of showing events; raises what the file system said before.
+    /// The result of showing events; raises what the file system said before.
     fn unless_failed(&mut self, shown: Result<bool>) -> Result<bool> {
         self.out.failure.take().map_or(shown, |failure| Err(Error::Io(failure)))
     }

@@ -47,7 +47,7 @@ impl Room {
     }
 }
 
-/// What somebody has taken of the room, and gives back at his end.
+/// A part of the room that is taken, and given back on drop.
 pub(super) struct Claim<'a> {
     room: &'a Room,
     bytes: u64,

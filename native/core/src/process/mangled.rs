@@ -27,16 +27,16 @@ pub(super) fn is_mangled(symbol: &[u8]) -> bool {
     name.encoding().is_some() && matches!(name.rest.first(), None | Some(b'.'))
 }
 
-/// What a part of a nested name is.
+/// The kind of a part of a nested name.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Name,
     Arguments,
-    /// What stands for something else: no name ends with it.
+    /// A placeholder: no name ends with it.
     Dependent,
 }
 
-/// What is left of a name. Each method takes one production, or gives None: the name is not well formed.
+/// The rest of a name. Each method takes one production, or gives None: the name is not well formed.
 struct Name<'a> {
     rest: &'a [u8],
     depth: u32,
@@ -487,7 +487,7 @@ impl<'a> Name<'a> {
         self.arithmetic()
     }
 
-    /// What is named in a class or a namespace that depends on arguments.
+    /// A name in a class or a namespace that depends on arguments.
     fn member(&mut self) -> Option<()> {
         match self.peek() {
             b'0'..=b'9' => self.until(b"E", Self::simple_name)?,
