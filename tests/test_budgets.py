@@ -216,6 +216,18 @@ def test_columns_of_another_size(column: str, whole_document: dict[str, object],
             read(path)
 
 
+def test_a_directory_that_explodes(whole_document: dict[str, object], tmp_path: Path) -> None:
+    """Each entry of a zip becomes an object, before any is looked at: a long directory is refused as a whole."""
+    columns = dict.fromkeys(("addresses", "far", "sizes", "large", "kinds"), b"")
+    path = snapshot(tmp_path / "long.heap", with_blocks(whole_document, 0), **columns)
+    assert read(path) is not None
+    with zipfile.ZipFile(path, "a") as archive:
+        for number in range(2000):
+            archive.writestr(f"x{number}", b"")
+    with pytest.raises(UsageError, match="directory is larger"):
+        read(path)
+
+
 def test_an_honest_snapshot_of_many_blocks(whole_document: dict[str, object], tmp_path: Path) -> None:
     """Four million blocks in a few KiB are read: what blocks pack to is no sign of a bomb."""
     count = 4_000_000

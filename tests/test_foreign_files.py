@@ -19,8 +19,10 @@ from support.busy import wait_for
 
 from gdbheap.errors import UsageError
 from gdbheap.files import open_regular, open_to_read
+from gdbheap.target import elf as objects
 from gdbheap.target.elf import NAME_LIMIT, SECTION_LIMIT, ElfFile, ElfFiles
-from gdbheap.target.mappings import Mapping
+from gdbheap.target.machine import X86_64
+from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.process import MappedFiles
 from gdbheap.target.procfs import ProcessFolder
 
@@ -237,3 +239,32 @@ def test_a_file_with_a_lease_is_left_out(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="lease"):
             open_regular(str(path))
         assert_answers(target.pid)
+
+
+def test_files_of_the_kernel_are_not_read() -> None:
+    """A target names /proc/kmsg as the file that it maps: to read it would take records from whoever logs them."""
+    for path in ("/proc/version", "/proc/self/maps"):
+        with pytest.raises(OSError, match="not a regular file, or empty"):
+            open_regular(path)
+        assert ElfFiles().get(path) is None
+
+
+def test_one_file_of_many_names_is_read_once(tmp_path: Path) -> None:
+    """Hard links cost nothing: a target may map thousands."""
+    names = [tmp_path / f"libc-{number}.so" for number in range(3)]
+    names[0].write_bytes(Path(sys.executable).resolve().read_bytes())
+    for name in names[1:]:
+        os.link(names[0], name)
+    files = ElfFiles()
+    found = [files.get(str(name)) for name in names]
+    assert found[0] is not None and all(file is found[0] for file in found)
+
+
+def test_a_file_that_is_no_object_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each mapping of a file that fails is compared with all that follow: after some the file is left alone."""
+    tried: list[int] = []
+    monkeypatch.setattr(objects, "_read_object", lambda _machine, _mappings, index, _space: tried.append(index))
+    pieces = [Mapping(at << 12, (at + 1) << 12, "r--p", 0, "fe:00", 7, "/lib/evil.so") for at in range(1, 500)]
+    other = Mapping(1 << 30, (1 << 30) + 4096, "r--p", 0, "fe:00", 8, "/lib/other.so")
+    assert objects.find_objects(X86_64, Mappings([*pieces, other]), None, ElfFiles(), lambda first: []) == []  # type: ignore[arg-type]
+    assert len(tried) == objects.MAX_REFUSED + 1 and tried[-1] == len(pieces)

@@ -56,18 +56,20 @@ def open_to_read(path: str) -> BinaryIO:
     return open(number, "rb")
 
 
-def open_regular(path: str) -> BinaryIO:
+def open_regular(path: str, may_be_empty: bool = False) -> BinaryIO:
     """Open a regular file that a target or a core names. Raises OSError, ValueError."""
-    return open(regular_descriptor(path), "rb")
+    return open(regular_descriptor(path, may_be_empty), "rb")
 
 
-def regular_descriptor(path: str) -> int:
+def regular_descriptor(path: str, may_be_empty: bool = False) -> int:
     """Return a descriptor that reads a regular file. Raises OSError, ValueError; nothing else is opened, because to
-    open a device does something, and a pipe's writer goes on once it is opened."""
+    open a device does something, and a pipe's writer goes on once it is opened. The kernel's own files have no size
+    (/proc/kmsg), and to read them may do something: they are refused unless it ``may_be_empty``."""
     held = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(held).st_mode):
-            raise OSError(f"{one_line(path)} is not a regular file")
+        status = os.fstat(held)
+        if not stat.S_ISREG(status.st_mode) or not (status.st_size or may_be_empty):
+            raise OSError(f"{one_line(path)} is not a regular file, or empty")
         return _reopened(held, path)
     finally:
         os.close(held)

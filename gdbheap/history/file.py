@@ -7,12 +7,13 @@ is left."""
 from __future__ import annotations
 
 import json
+import os
 import threading
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, BinaryIO
 
 from gdbheap import _native
 from gdbheap.answers.records import SCHEMA, from_json, to_json
@@ -32,6 +33,11 @@ MAGIC = b"PK\x03\x04"
 MAX_DOCUMENT_BYTES, DOCUMENT_SPARE, DOCUMENT_RATIO = 64 << 20, 1 << 20, 32
 # Deflate says 258 bytes by two codes of a bit each.
 DEFLATE_RATIO = 1032
+# A snapshot has about twenty entries. The record at the end of a zip is followed by a comment of at most 64 KiB; before
+# it lies that of zip64, for archives of more than 4 GiB.
+MAX_DIRECTORY_BYTES = 64 << 10
+END_RECORD, MAX_END_BYTES = b"PK\x05\x06", 22 + (1 << 16)
+LARGE_END_RECORD, LARGE_END_BYTES = b"PK\x06\x07", 20
 PIECE = 4 << 20
 COMPRESSION_LEVEL, COLUMN_LEVEL = 6, 1
 FOLDER = "blocks/"
@@ -113,8 +119,24 @@ def _columns(path: str, snapshot: Snapshot) -> _native.BlockColumns:
 @contextmanager
 def _archive(path: str) -> Iterator[zipfile.ZipFile]:
     """Open the zip of a snapshot. Raises OSError, BadZipFile, UsageError for what is no regular file."""
-    with open_to_read(path) as file, zipfile.ZipFile(file) as archive:
-        yield archive
+    with open_to_read(path) as file:
+        _check_directory(path, file)
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+
+
+def _check_directory(path: str, file: BinaryIO) -> None:
+    """Refuse a directory that is larger than any snapshot's: each of its entries becomes an object of some hundred
+    bytes. Its size stands in the record at the end (PKWARE's APPNOTE, 4.3.16)."""
+    size = file.seek(0, os.SEEK_END)
+    start = max(0, size - MAX_END_BYTES)
+    file.seek(start)
+    tail = file.read(MAX_END_BYTES)
+    end = tail.rfind(END_RECORD)
+    is_large = end >= 0 and int.from_bytes(tail[end + 12 : end + 16], "little") > MAX_DIRECTORY_BYTES
+    if is_large or LARGE_END_RECORD in tail[max(0, end - LARGE_END_BYTES) : end]:
+        raise _refused(path, "it is damaged: its directory is larger than that of any snapshot")
+    file.seek(0)
 
 
 def _is_left_out(archive: zipfile.ZipFile, name: str) -> bool:

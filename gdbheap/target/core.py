@@ -283,7 +283,7 @@ def open_core(path: str) -> BinaryIO:
     if os.path.isdir(path):
         raise NoTarget(f"{name} is a directory: give the id of a process or a core")
     try:
-        return open_regular(path)
+        return open_regular(path, may_be_empty=True)
     except PermissionError:
         raise NotPermitted(f"{name} may not be read by uid {os.getuid()}: run gdbheap as its owner or root") from None
     except FileNotFoundError:

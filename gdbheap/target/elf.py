@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ SYMBOL_BYTES_LIMIT = 256 << 20
 DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
 NAMES_RATIO = 2
+# Of mappings of one file that begin no object; each is compared with all that follow it.
+MAX_REFUSED = 16
 HEADERS_LIMIT = 4 << 20
 
 SYMBOL = struct.Struct("<IBBHQQ")
@@ -130,14 +133,22 @@ class ElfFiles:
 
     def __init__(self) -> None:
         self._files: dict[str, ElfFile | None] = {}
+        self._by_inode: dict[tuple[int, int], ElfFile | None] = {}
 
     def get(self, path: str) -> ElfFile | None:
-        """The file at ``path``, None when it cannot be opened or is not an ELF file for this machine."""
+        """Return the file at ``path``, None when it cannot be opened or is not an ELF file for this machine.
+
+        A target may give one file many names (hard links): it is read once."""
         if path not in self._files:
             try:
-                self._files[path] = ElfFile(path)
-            except (OSError, ValueError, OverflowError):
+                status = os.stat(path)
+            except (OSError, ValueError):
                 self._files[path] = None
+                return None
+            inode = status.st_dev, status.st_ino
+            if inode not in self._by_inode:
+                self._by_inode[inode] = _elf_file(path)
+            self._files[path] = self._by_inode[inode]
         return self._files[path]
 
     def matching(self, paths: Iterable[str], build_id: str | None) -> ElfFile | None:
@@ -146,6 +157,13 @@ class ElfFiles:
             return None
         files = (self.get(path) for path in paths)
         return next((file for file in files if file is not None and file.build_id == build_id), None)
+
+
+def _elf_file(path: str) -> ElfFile | None:
+    try:
+        return ElfFile(path)
+    except (OSError, ValueError, OverflowError):
+        return None
 
 
 @dataclass(eq=False)
@@ -249,16 +267,22 @@ def find_objects(
     """
     objects: list[LoadedObject] = []
     claimed: set[int] = set()
+    refused: Counter[tuple[str, int, str]] = Counter()
     for index, mapping in enumerate(mappings):
+        file = mapping.device, mapping.inode, mapping.path
+        if refused[file] >= MAX_REFUSED:
+            continue
         if mapping.private and not mapping.offset and mapping.path.startswith("/") and mapping.start not in claimed:
             found = _read_object(machine, mappings, index, space)
             if found is not None:
                 found.elf = files.matching(candidates(mapping), found.build_id)
             elif otherwise is not None:
                 found = otherwise(index)
-            if found is not None:
-                claimed.update(member.start for member in found.mappings)
-                objects.append(found)
+            if found is None:
+                refused[file] += 1
+                continue
+            claimed.update(member.start for member in found.mappings)
+            objects.append(found)
     return objects
 
 

@@ -19,7 +19,7 @@ from gdbheap._native import Descriptor, Frozen, Pages, Room, Space, Stop, Thread
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, NotPermitted, one_line
 from gdbheap.files import regular_descriptor
 from gdbheap.target import holding, procfs, refusal, room
-from gdbheap.target.elf import ElfFiles, find_objects
+from gdbheap.target.elf import ElfFiles, SymbolTable, find_objects
 from gdbheap.target.held_files import HeldFiles
 from gdbheap.target.identity import identify
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
@@ -38,6 +38,8 @@ NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MAX_PAGEMAP = 4 << 30
 MAX_SHARING = 1 << 30
 DELETED = " (deleted)"
+# A process has one or two of them; whoever maps more only wants them to be read.
+MAX_SYMBOL_FILES = 8
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
 UNREADABLE = ("[vvar", "[vsyscall]")
 
@@ -73,6 +75,7 @@ class Preparation:
         self.folder = refusal.open_folder(process)
         self.machine = refusal.check(self.folder)
         self.files = ElfFiles()
+        self._with_symbols: dict[int, SymbolTable] = {}
         self.exe = executable(self.folder)
         self.identity = identify(self._read, self.folder.pid)
         self.thread_names = {tid: self.folder.thread_name(tid) for tid in _quiet_tasks(self.folder)}
@@ -97,8 +100,8 @@ class Preparation:
         for path in elf_candidates(self.folder, self.exe, mapping):
             file = self.files.get(path)
             if file is not None:
-                if wanted:
-                    _ = file.symbols
+                if wanted and len(self._with_symbols) < MAX_SYMBOL_FILES:
+                    self._with_symbols[id(file)] = file.symbols
                 return
 
 
