@@ -16,6 +16,7 @@ from support.attackers import STRANGER
 from support.programs import gdbheap
 
 from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.tables import stored
 from gdbheap.tables.batches import small
 from gdbheap.tables.declaration import table_of
 from gdbheap.tables.files import DATABASE, PARQUET, SQLITE, write
@@ -182,6 +183,26 @@ def test_no_room_for_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(GdbheapError, match="set TMPDIR to a folder with more"):
         query(source_of(database.parent), SUM)
     assert list(tmp_path.iterdir()) == [database.parent]
+
+
+def test_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a gigabyte that takes no room takes none as a copy, and one that is no database is not copied."""
+    database = exported(tmp_path / "tables")
+    os.truncate(database, 1 << 30)
+    taken: list[int] = []
+    connect = stored.sqlite3.connect
+
+    def connected(path: str, **options: object) -> sqlite3.Connection:
+        taken.append(os.stat(path.partition(":")[2].partition("?")[0]).st_blocks * 512)
+        return connect(path, **options)  # type: ignore[no-any-return, call-overload]
+
+    monkeypatch.setattr(stored.sqlite3, "connect", connected)
+    assert query(source_of(database.parent), SUM).rows == [[3, 21]] and max(taken) < 4 << 20
+    database.write_bytes(b"")
+    os.truncate(database, 1 << 30)
+    with pytest.raises(UsageError, match="no database of SQLite"):
+        query(source_of(database.parent), SUM)
+    assert len(taken) == 1
 
 
 @pytest.mark.parametrize("link", ["types", "types/pid=1", "types/pid=1/data.parquet"])

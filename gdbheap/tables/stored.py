@@ -20,6 +20,7 @@ from gdbheap.target.room import disk_left
 
 __all__ = ["StoredTables"]
 
+MAGIC = b"SQLite format 3\0"
 PIECE = 1 << 20
 # The longest text that a table may have; without a limit in SQLite one row comes at a time.
 LONGEST = 1 << 20
@@ -80,9 +81,17 @@ class StoredTables:
                 f"{one_line(self._path)} is copied before it is read, and there is no room for its"
                 f" {left >> 20:,} MiB: set TMPDIR to a folder with more"
             )
+        if source.read(len(MAGIC)) != MAGIC:
+            raise ValueError("it is no database of SQLite")
+        source.seek(0)
         while left and (piece := source.read(min(PIECE, left))):
-            copy.write(piece)
             left -= len(piece)
+            if any(piece):
+                copy.write(piece)
+            else:
+                # A file may have holes that would fill the disk.
+                copy.seek(len(piece), os.SEEK_CUR)
+        copy.truncate(self._size - left)
 
     def _has(self, database: sqlite3.Connection, table: Table) -> bool:
         """Return whether it is there, within a bounded number of steps: pages may lead back to themselves."""

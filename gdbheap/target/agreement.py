@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_DEBUG, DT_JMPREL, DT_RELRSZ, DT_RELR = 2, 7, 8, 21, 23, 35, 36
 TABLE_LIMIT = 64 << 20
+# Of DT_RELR, whose words stand for 63 places each: those of 66 MB of pointers.
+RELR_LIMIT = 1 << 20
 LOOKED_AT = 64 << 10
 # Fewer words prove nothing; one in thirty-two may differ, because libraries set some of theirs before they lock them.
 LEAST_WORDS, PARTS = 16, 32
@@ -153,7 +155,7 @@ def _relocated(machine: Machine, elf: ElfFile, table: dict[int, int], bias: int)
         for place, info, addend in entry.iter_unpack(raw[: len(raw) - len(raw) % entry.size]):
             relative = info == machine.relative_relocation
             yield place, (bias + addend) % machine.address_end if relative else None
-    packed = elf.bytes_at(table.get(DT_RELR, 0), min(table.get(DT_RELRSZ, 0), TABLE_LIMIT))
+    packed = elf.bytes_at(table.get(DT_RELR, 0), min(table.get(DT_RELRSZ, 0), RELR_LIMIT))
     yield from ((place, OWN) for place in _unpacked(machine, packed))
 
 
