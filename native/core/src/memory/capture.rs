@@ -139,14 +139,7 @@ impl SharedMemory {
         let index = self.ranges.partition_point(|(_, end)| *end <= address);
         let (_, end) = self.ranges.get(index).filter(|(start, _)| *start <= address)?;
         let size = ((end - address).min(buffer.len() as u64)) as usize;
-        let mut done = 0;
-        while done < size {
-            match self.mem.read_at(&mut buffer[done..size], address + done as u64) {
-                Ok(got) if got > 0 => done += got,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                _ => break,
-            }
-        }
+        let done = read_file(&self.mem, address, &mut buffer[..size]);
         if done < size && !matches!(self.mem.read_at(&mut [0], self.witness), Ok(1)) {
             self.lost.store(true, Ordering::Relaxed);
         }
@@ -157,6 +150,20 @@ impl SharedMemory {
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
+}
+
+/// Fills the prefix of `buffer` that a file has from `offset` on; its length.
+pub(crate) fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset.wrapping_add(done as u64)) {
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    done
 }
 
 fn cut(run: &Run) -> Vec<Run> {

@@ -7,12 +7,12 @@
 use crate::error::{Error, Missing, Result};
 use crate::folder::ProcessFolder;
 use crate::machine::{Machine, PageSize};
-use crate::memory::capture::{Capture, Room, SharedMemory};
+use crate::memory::capture::{read_file, Capture, Room, SharedMemory};
 use crate::memory::gate::Gate;
 use crate::memory::pages::{Pages, PRESENT, SWAPPED};
 use crate::work::{Task, Watcher};
 use std::fs::File;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -304,19 +304,6 @@ impl Space {
         let (copy, uncopied) = (OnceLock::new(), OnceLock::new());
         Ok(Space { machine, segments, files: opened?, origin, read: AtomicU64::new(0), copy, uncopied })
     }
-}
-
-fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
-    let mut done = 0;
-    while done < buffer.len() {
-        match file.read_at(&mut buffer[done..], offset.wrapping_add(done as u64)) {
-            Ok(0) => break,
-            Ok(got) => done += got,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-    done
 }
 
 /// As many bytes as can be read from `address` on.
