@@ -211,6 +211,20 @@ class Swapper:
             os.rename(beside, path)
 
 
+def test_a_working_folder_that_is_moved_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever renames a folder between its making and its opening gets one line, no file of ours."""
+    make = os.mkdir
+
+    def make_and_move(name: str, mode: int, dir_fd: int) -> None:
+        make(name, mode, dir_fd=dir_fd)
+        os.rename(name, "away", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", make_and_move)
+    with pytest.raises(UsageError, match="cannot be written: No such file"):
+        moved(str(tmp_path / "out"))
+    assert os.listdir(tmp_path) == ["away"] and os.listdir(tmp_path / "away") == []
+
+
 @needs_root
 def test_sudo_user(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root writes into the home of the user whom sudo names, and into no other's; never through his links, nor over

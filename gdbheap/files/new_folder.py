@@ -193,8 +193,11 @@ class PrivateFolder:
 @contextmanager
 def working_folder(path: str) -> Iterator[str]:
     """Make a private folder inside ``path`` for this block; its files are gone afterwards, unless they were moved.
-    Raises UsageError where that is not possible, OSError."""
-    folder = PrivateFolder(os.path.join(path, random_name()), True)
+    Raises UsageError where that is not possible."""
+    try:
+        folder = PrivateFolder(os.path.join(path, random_name()), True)
+    except (OSError, ValueError) as error:
+        raise not_written(path, error) from None
     try:
         yield folder.inside
     finally:
