@@ -248,4 +248,6 @@ def test_what_ends_before_all_is_read(rng: random.Random) -> None:
         run.send_signal(signal.SIGINT)
         _out, errors = run.communicate(timeout=PATIENCE)
         assert run.returncode in (0, 1, -signal.SIGINT), (run.returncode, errors)
-        assert len(errors.splitlines()) <= 1 or run.returncode == -signal.SIGINT, errors
+        # Python itself prints its stack where it comes before its start is over.
+        in_start = run.returncode == -signal.SIGINT or errors.startswith("Fatal Python error: init")
+        assert in_start or len(errors.splitlines()) <= 1, errors
