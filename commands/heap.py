@@ -35,13 +35,14 @@ class Options(Pictured):
         "also a line for each arena's part of malloc's memory, kind of file mapping and kind of free memory; and "
         "findings that take longer in a large process",
     )
+    quick: bool = switch("--quick", "the ledger and the findings alone: nobody looks for who holds what is in use")
     since: str | None = valued(
         "--since", "FILE", "an earlier snapshot: a finding says what has grown since then", None, str
     )  # fmt: skip
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
-    whole = ledger.ledger(heap, options.detail)
+    whole = ledger.ledger(heap, options.detail, holders=not options.quick)
     if options.draws:
         _draw(heap, options)
     findings = [*whole.findings, *_growth(heap, options.since)]
@@ -97,7 +98,8 @@ def _sorted(lines: list[ledger.Line], key: str) -> list[ledger.Line]:
 
 
 def _render(shown: Shown[ledger.Ledger, Options]) -> str:
-    return render(shown.answer, shown.style)
+    options = shown.options
+    return render(shown.answer, shown.style, options.detail or options.sort != next(iter(SORTS)))
 
 
 COMMAND = Command(

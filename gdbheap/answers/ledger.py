@@ -6,11 +6,14 @@ Each line also says what it has in whole pages (see ``partition``): of free memo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gdbheap.allocators.finding import OF_C_LIBRARIES
 from gdbheap.answers.container import Container, container
 from gdbheap.answers.findings import Evidence, Finding, findings
+from gdbheap.answers.findings.holder import MainHolder
+from gdbheap.answers.main_holders import MainHolders, main_holders
+from gdbheap.answers.next_lines import next_lines
 from gdbheap.answers.partition import (
     MISSING,
     REST,
@@ -26,6 +29,7 @@ from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
 from gdbheap.target.cgroup import find_group
 from gdbheap.target.procfs import Named
+from gdbheap.target.program_name import program_name
 from gdbheap.target.refusal import open_folder
 from gdbheap.target.target import Rss as Known
 from gdbheap.target.usage import usage_of
@@ -86,7 +90,9 @@ class Line:
 class Ledger:
     """The answer of ``heap``. ``trim``: what malloc_trim(0) would give back; None where that is not known. ``summary``:
     what is used and what is free, in all allocators; None where memory cannot be read. ``container``: what the control
-    group of a process is charged; None for a core, and where no group counts its memory."""
+    group of a process is charged; None for a core, and where no group counts its memory. ``holders``: who has most of
+    what is in use, if that was asked for; ``not_looked``: the number of blocks in use, where these were too many to
+    look for holders, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask next."""
 
     rss: Rss
     ledger: list[Line]
@@ -94,6 +100,11 @@ class Ledger:
     trim: int | None = None
     summary: Summary | None = None
     container: Container | None = None
+    holders: list[MainHolder] = field(default_factory=list)
+    not_looked: int | None = None
+    program: str = ""
+    pid: int | None = None
+    next: list[str] = field(default_factory=list)
 
     @property
     def looks_past(self) -> bool:
@@ -119,11 +130,11 @@ class Ledger:
         return unknown is not None and not unknown.name and not self.findings and self.looks_past
 
 
-def ledger(heap: Heap, detail: bool = False, patient: bool | None = None) -> Ledger:
+def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, holders: bool = False) -> Ledger:
     """The whole address space. What cannot be looked into (no malloc, no memory) stays under files, stacks and other.
 
     ``detail``: a line for each arena's part, kind of file mapping and kind of free memory. ``patient``: also findings
-    that take longer; unless it is said, they go with the details."""
+    that take longer; unless it is said, they go with the details. ``holders``: also who has most of what is in use."""
     (sums,) = partition(heap)
     evidence = Evidence(heap, _settle(heap, sums), detail if patient is None else patient)
     told = summary(heap, evidence) if heap.target.refusal is None else None
@@ -134,7 +145,11 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None) -> Led
     rss = Rss(known.bytes, known.swap, known.source, known.lazy)
     shown = [line for line in lines if line.virtual or not line.parent]
     trim = evidence.trim.predicted if evidence.trim else None
-    return Ledger(rss, shown, findings(evidence), trim, told, _container(heap))
+    held = main_holders(heap, evidence) if holders else MainHolders()
+    found = sorted([*findings(evidence), *held.findings], key=lambda finding: finding.rank)
+    name, lines = program_name(heap.target.arguments, heap.target.exe), next_lines(evidence, held) if holders else []
+    held_by = (held.rows, held.not_looked)
+    return Ledger(rss, shown, found, trim, told, _container(heap), *held_by, name, heap.target.pid, lines)
 
 
 def without_memory(process: Named) -> Ledger:

@@ -41,11 +41,13 @@ MIN_BLOCK_BYTES = 1 << 20
 class HeldTogether:
     """Blocks to which the shortest chains lead from one ``root``. Of a program with Python it is what they are shared
     out to (shared_out.SharedOut has the words of ``kind``), ``what`` is the kind that has most of the bytes, ``path``
-    leads to a variable, ``parts`` are the largest kinds, and ``array`` says which DataFrame, table or array the
-    variable is, None where it is none. ``absent``: of ``bytes``, those of large blocks that are not resident: they were
-    never written to, or were swapped out. Without Python the root is a global with its object, a thread's stack or
-    data, or other memory, and the blocks are of one kind, ``what``: their type, or their size. Root and kind are None
-    where blocks are put together whatever leads to them, and where nothing does."""
+    leads to a variable, ``parts`` are the largest kinds, ``array`` says which DataFrame, table or array the variable
+    is, None where it is none, and ``address`` is that of the variable's object, and ``way`` how that leads to its
+    largest block, in words. ``absent``: of ``bytes``, those of
+    large blocks that are not resident: they were never written to, or were swapped out. Without Python the root is a
+    global with its object, a thread's stack or data, or other memory, and the blocks are of one kind, ``what``: their
+    type, or their size. Root and kind are None where blocks are put together whatever leads to them, and where nothing
+    does."""
 
     root: str | None
     kind: str | None
@@ -56,6 +58,8 @@ class HeldTogether:
     parts: list[Part] = field(default_factory=list)
     array: Shape | None = None
     absent: int = 0
+    address: int | None = None
+    way: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def _shared_out(heap: Heap, top: int | None) -> Owners:
     groups = [
         HeldTogether(
             row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts,
-            row.array, row.absent,
+            row.array, row.absent, row.address, row.way,
         )
         for row in rows
     ]  # fmt: skip

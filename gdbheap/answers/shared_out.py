@@ -24,6 +24,7 @@ VARIABLE, NOBODY = "variable", "nobody"
 OWN_ROW_SHARE, OWN_ROW_BYTES, PART_SHARE = 50, 64 << 10, 20
 MAX_DEPTH = 5
 MAX_VARIABLES = 1000
+LOOKED_AT, MIN_STEPS = 200, 2
 # Of what there may be many of: those without a row of their own are put together.
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
@@ -80,7 +81,9 @@ class SharedOut:
     library, thread, or nobody. ``name``: of a variable its path as Python, or in words; ``path``: as Python or None.
     ``parts``: the largest first, at most MAX_PARTS; of a row that stands for several, each of those. ``array``: what
     the variable is, None where it is no frame or the row is of several variables. ``absent``: of ``bytes``, those of
-    large blocks that are not resident."""
+    large blocks that are not resident. ``address``: of the object that the variable is; None for several, and for all
+    other kinds. ``way``: in words, how that leads to the largest block that it has, where it is one of the LOOKED_AT
+    largest blocks of all, and some steps away."""
 
     kind: str
     name: str
@@ -90,6 +93,8 @@ class SharedOut:
     parts: list[Part]
     array: Shape | None = None
     absent: int = 0
+    address: int | None = None
+    way: str | None = None
 
 
 def share_out(paths: ObjectPaths, frames: Frames | None = None, absent: Iterable[AbsentBlock] = ()) -> list[SharedOut]:
@@ -107,9 +112,11 @@ def share_out(paths: ObjectPaths, frames: Frames | None = None, absent: Iterable
     ways: dict[Home, str | None] = {}
     minimum = max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)
     variables = list(_variables(paths, homes, minimum, used // PART_SHARE, frames))
-    alone = Counter(alike(words) for _number, words, _path in variables)
+    alone = Counter(alike(words) for _number, words, *_rest in variables)
     found: dict[Home, Shape] = {}
-    for number, words, path in variables:
+    addresses: dict[Home, int] = {}
+    ends: dict[Home, int] = {}
+    for number, words, path, end in variables:
         # Those that differ in subscripts alone are one.
         name = alike(words) if alone[alike(words)] > 1 else words
         home = Home(VARIABLE, name)
@@ -117,6 +124,9 @@ def share_out(paths: ObjectPaths, frames: Frames | None = None, absent: Iterable
         shape = _shape(paths, frames, number) if alone[alike(words)] == 1 else None
         if shape is not None:
             found[home] = shape
+        if alone[alike(words)] == 1:
+            addresses[home] = paths.references.node(end).address
+            ends[home] = end
         seeds[number] = labels.setdefault(home, len(labels))
     groups: dict[Home, list[Grouped]] = {}
     by_label = {number: home for home, number in labels.items()}
@@ -124,9 +134,16 @@ def share_out(paths: ObjectPaths, frames: Frames | None = None, absent: Iterable
         is_free = share.group.kind == IDLE
         home = Home(INTERPRETER_ITSELF, "") if is_free else by_label.get(share.label, Home(NOBODY, ""))
         groups.setdefault(home, []).append(share.group)
-    missing = _absent(paths, {node: by_label[label] for node, label in seeds.items()}, absent)
+    homes_of = {node: by_label[label] for node, label in seeds.items()}
+    missing, below = _absent(paths, homes_of, absent), _ways_below(paths, homes_of, ends)
     rows = [
-        replace(_row(paths, home, ways.get(home), own), array=found.get(home), absent=missing[home])
+        replace(
+            _row(paths, home, ways.get(home), own),
+            array=found.get(home),
+            absent=missing[home],
+            address=addresses.get(home),
+            way=below.get(home),
+        )
         for home, own in groups.items()
     ]
     return sorted(_folded(rows, minimum), key=lambda row: (-row.bytes, row.name))
@@ -139,6 +156,24 @@ def _absent(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[AbsentB
         number = graph.find(block.address)
         above = reversed([] if number is None else graph.chain(number))
         found[next((homes[node] for node in above if node in homes), Home(NOBODY, ""))] += block.bytes
+    return found
+
+
+def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, str]:
+    """Return how each variable leads from its node in ``ends`` to its largest block, in words, where that takes more
+    than MIN_STEPS."""
+    graph, found = paths.references.graph, dict[Home, str]()
+    seen: set[Home] = set()
+    for row in graph.largest(0, LOOKED_AT).rows:
+        chain = graph.chain(row.id)
+        home = next((homes[node] for node in reversed(chain) if node in homes), None)
+        if home is None or home in seen or home not in ends:
+            continue
+        seen.add(home)
+        if ends[home] in chain:
+            above = len(paths.path(chain[: chain.index(ends[home]) + 1]).steps)
+            edges = [step.edge for step in paths.path(chain).steps][above:]
+            found |= {home: " ".join(edges)} if len(edges) > MIN_STEPS else {}
     return found
 
 
@@ -161,9 +196,10 @@ def _size(column: Column) -> int:
 
 def _variables(
     paths: ObjectPaths, homes: Homes, minimum: int, part: int, frames: Frames | None
-) -> Iterator[tuple[int, str, str | None]]:
+) -> Iterator[tuple[int, str, str | None, int]]:
     """The nodes of variables with at least ``minimum`` bytes, from which on the blocks are theirs, with their paths in
-    words and as Python: of each the parts with at least ``part`` too, and theirs in turn, but of frames."""
+    words and as Python, and the nodes where these end: of each the parts with at least ``part`` too, and theirs in
+    turn, but of frames."""
     graph = paths.references.graph
     above = set(homes.seeds)
     in_python: set[int] = set()
@@ -186,7 +222,7 @@ def _variables(
             ends |= {branch.id, end}
             in_python |= {branch.id, end} if path is not None else set()
             whole |= set() if found is None else {found}
-            yield branch.id if found is None else found, words, path
+            yield branch.id if found is None else found, words, path, end
         if not ends:
             return
         above, minimum = above | ends, max(minimum, part)

@@ -83,7 +83,7 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
     than all the rest in a large process; None does it where that is quick."""
     target = heap.target
     described = {**target.describe(), **heap.versions}
-    found = ledger(heap, detail=True, patient=False)
+    found = ledger(heap, detail=True, patient=False, holders=with_owners is not False)
     drawn = _ask(lambda: heap_map(heap, 0, CELLS))
     why = "" if with_owners else _why_no_graph(heap, with_owners)
     return Overview(

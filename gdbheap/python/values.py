@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gdbheap.errors import Unsupported
-from gdbheap.layout.cpython import OB_SIZE, Release
-from gdbheap.python.repr import SET_USED
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.layout.cpython import OB_SIZE, OB_TYPE, Release
+from gdbheap.python.repr import SET_USED, Repr
 from gdbheap.python.scalars import FIRST_FIELD
 from gdbheap.python.sizing import Sizing, sizing
 
@@ -16,6 +16,8 @@ KINDS = {"str": 1, "bytes": 2, "int": 3, "float": 4, "complex": 5, "tuple": 6, "
 SINGLES = ("NoneType", "bool")
 # The types whose len() is a field of the object itself.
 SIZED = ("bytes", "list", "tuple")
+# No object has more items than this.
+MAX_LENGTH = 1 << 48
 
 
 @dataclass(frozen=True)
@@ -57,3 +59,15 @@ def length_at(release: Release, name: str) -> int | None:
     if name == "bytearray" or name in SIZED:
         return release.at(OB_SIZE)
     return release["deque_length"] if name == "collections.deque" else None
+
+
+def length_of(texts: Repr, address: int) -> int | None:
+    """Return how many items the object at ``address`` has; None for one without a length, and for no object."""
+    release, space = texts.release, texts.space
+    try:
+        kind = texts.kind(space.word(address + release.at(OB_TYPE)))
+        at = None if kind is None else length_at(release, kind.family or kind.name)
+        count = None if at is None else space.word(address + at)
+    except (Fault, OverflowError):
+        return None
+    return count if count is not None and count <= MAX_LENGTH else None

@@ -16,12 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 PATH_WIDTH = 60
+MIN_PERCENT_WAITED = 1
 KILLED, HIT = "oom_kill", "max"
 
 
-def render(answer: Container | None, lazy: int | None, style: Style) -> str:
-    """What is given back lazily, then the group in a few sentences; nothing where neither is there."""
-    return "\n".join(filter(None, [_lazy(lazy, style), *(_group(answer, style) if answer is not None else [])]))
+def render(answer: Container | None, lazy: int | None, style: Style, always: bool = True) -> str:
+    """What is given back lazily, then the group in a few sentences; nothing where neither is there. ``always``: also of
+    a group without a limit in which nothing waits for memory."""
+    shown = answer is not None and (always or _is_pressed(answer))
+    return "\n".join(filter(None, [_lazy(lazy, style), *(_group(answer, style) if answer and shown else [])]))
+
+
+def _is_pressed(answer: Container) -> bool:
+    waits = answer.pressure is not None and max(answer.pressure.some) >= MIN_PERCENT_WAITED
+    return bool(answer.max is not None or answer.high is not None or answer.events.get(KILLED) or waits)
 
 
 def _lazy(lazy: int | None, style: Style) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.findings.settings import lines_to_paste, shell_line
-from gdbheap.report import container, summary
+from gdbheap.report import container, main_holders, summary
 from gdbheap.report.findings import advice_of, text_of
 from gdbheap.report.style import SEVERE, Style
 from gdbheap.report.tables import SHARE, Column, join, table
+from gdbheap.report.verdict import verdict
 
 if TYPE_CHECKING:
     from gdbheap.answers.findings import Finding
@@ -23,25 +24,62 @@ NOT_LOOKED = (
 )
 # In percent of RSS: what is worth more than this stands out where there are colours.
 SEVERE_PERCENT = 10
+MIN_PERCENT_SHOWN = 1
 FIRST, LAST = "Findings, largest first", ", doubtful ones last"
 COLUMNS = (
     Column("what", True), Column("resident"), SHARE, Column("in free pages"), Column("swapped"), Column("virtual"),
 )  # fmt: skip
 
 
-def render(answer: Ledger, style: Style) -> str:
-    """Where the memory is, in one sentence, the tree with its total, and what can be done about it."""
+def render(answer: Ledger, style: Style, whole: bool = False) -> str:
+    """The verdict, who holds what is in use, what can be done about it, what to ask next; then the tree with its total.
+    ``whole``: with the lines that have next to nothing."""
     if not answer.ledger:
-        return join(style.filled(headline(answer, style)), container.render(answer.container, None, style))
-    tree = _tree(answer.ledger)
-    rows = [_row(line, depth, style) for line, depth in tree]
+        return join(style.filled(verdict(answer, style)), container.render(answer.container, None, style))
     return join(
-        style.filled(headline(answer, style)),
-        table(COLUMNS, rows, style, _total(answer.ledger, style), [line.state for line, _depth in tree]),
-        container.render(answer.container, answer.rss.lazy, style),
-        style.filled(decision(answer, style)),
+        style.filled(verdict(answer, style)),
+        _holders(answer, style),
         _findings(answer, style),
+        _next(answer),
+        _books(answer, style, whole),
+        style.filled(decision(answer, style)),
+        container.render(answer.container, answer.rss.lazy, style, whole),
     )
+
+
+def _books(answer: Ledger, style: Style, whole: bool) -> str:
+    """The tree as a table; what is below MIN_PERCENT_SHOWN of RSS is in one line, unless it is ``whole``."""
+    tree = _tree(answer.ledger)
+    rss = answer.rss.bytes
+    folded = [] if whole or not rss else [line for line, _depth in tree if not _is_shown(line, rss)]
+    rows = [_row(line, depth, style) for line, depth in tree if line not in folded]
+    states = [line.state for line, _depth in tree if line not in folded]
+    roots = [line for line in folded if line.parent is None]
+    if roots:
+        resident, swapped = (_sum([getattr(line, name) for line in roots]) for name in ("resident", "swapped"))
+        virtual = sum(line.virtual for line in roots)
+        more = f"{len(roots)} more, each below {MIN_PERCENT_SHOWN} %"
+        rows.append(
+            [more, style.size(resident), style.share_of_resident(resident), "", *map(style.size, (swapped, virtual))]
+        )
+        states.append(None)
+    return table(COLUMNS, rows, style, _total(answer.ledger, style), states)
+
+
+def _is_shown(line: Line, rss: int) -> bool:
+    return line.resident is None or 100 * line.resident >= MIN_PERCENT_SHOWN * rss
+
+
+def _next(answer: Ledger) -> str:
+    return "\n".join(["Next", *(f"  $ {line}" for line in answer.next)]) if answer.next else ""
+
+
+def _holders(answer: Ledger, style: Style) -> str:
+    if answer.not_looked is not None:
+        return style.filled(
+            f"Who holds them is not looked for among {answer.not_looked:,} blocks in use: 'heap owners' does."
+        )
+    return main_holders.render(answer.holders, style)
 
 
 def _tree(lines: list[Line]) -> list[tuple[Line, int]]:

@@ -186,6 +186,7 @@ class Core(Target):
         self.mappings = Mappings(join(self.machine, self._parts, files, self.auxv.get(AT_SYSINFO_EHDR)))
         program = self.mappings.find(self.auxv.get(AT_PHDR, 0))
         self.exe = (program.path if program else "") or program_path(self.space, self.auxv) or self._notes.name or None
+        self.arguments = self._notes.arguments
         self._find_objects(replace(places, program=self.exe))
         self._add_files(own)
         if places.exe is not None:

@@ -22,6 +22,7 @@ from gdbheap.target.machine import Machine
 from gdbheap.target.procfs import parse_auxv
 from gdbheap.target.target import Thread
 
+PSARGS_BYTES = 80
 NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_GDB_TDESC = 0xFF000000
@@ -46,6 +47,7 @@ class CoreNotes:
     auxv: dict[int, int] = field(default_factory=dict)
     pid: int | None = None
     name: str = ""
+    arguments: list[str] = field(default_factory=list)
     signal: tuple[int, int] | None = None
     by_gdb: bool = False
     of_kernel: bool = False
@@ -75,6 +77,9 @@ def _add_core_note(machine: Machine, found: CoreNotes, kind: int, data: bytes) -
     elif kind == NT_PRPSINFO and len(data) >= layout.prpsinfo_name + layout.name_size:
         found.pid = _number(machine, data, layout.prpsinfo_pid)
         found.name = data[layout.prpsinfo_name :][: layout.name_size].split(b"\0")[0].decode("utf-8", "replace")
+        words = data[layout.prpsinfo_name + layout.name_size :][:PSARGS_BYTES].split(b"\0")[0]
+        # The kernel writes blanks for the zeros between them.
+        found.arguments = words.decode("utf-8", "replace").split()
     elif kind == NT_SIGINFO and len(data) >= layout.siginfo_pid + 4:
         places = layout.siginfo_code, layout.siginfo_pid
         found.signal = _number(machine, data, places[0], "i"), _number(machine, data, places[1], "i")

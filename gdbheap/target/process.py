@@ -38,6 +38,7 @@ NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MAX_PAGEMAP = 4 << 30
 MAX_SHARING = 1 << 30
 DELETED = " (deleted)"
+ARGUMENTS_BYTES = 4 << 10
 # A process has one or two of them; whoever maps more only wants them to be read.
 MAX_SYMBOL_FILES = 8
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
@@ -77,6 +78,7 @@ class Preparation:
         self.files = ElfFiles()
         self._with_symbols: dict[int, SymbolTable] = {}
         self.exe = executable(self.folder)
+        self.arguments = command_line(self.folder)
         self.identity = identify(self._read, self.folder.pid)
         self.thread_names = {tid: self.folder.thread_name(tid) for tid in _quiet_tasks(self.folder)}
 
@@ -135,6 +137,7 @@ class Process(Target):
         self.is_copied = False
         self._standing = list(threads)
         self.exe, self.identity, self.machine = self._ready.exe, self._ready.identity, self._ready.machine
+        self.arguments = self._ready.arguments
         self.refusal = memory_refused
         self._read_books()
         self._open_space(memory_of or self._folder, books_read(self))
@@ -387,6 +390,15 @@ def executable(folder: ProcessFolder) -> str | None:
         return folder.link("exe")
     except OSError:
         return None
+
+
+def command_line(folder: ProcessFolder) -> list[str]:
+    """Return the beginning of its arguments, as they stand there now; none where the kernel does not say."""
+    try:
+        words = folder.read("cmdline", ARGUMENTS_BYTES).rstrip(b"\0").decode("utf-8", "replace")
+    except OSError:
+        return []
+    return words.split("\0") if words else []
 
 
 def elf_candidates(folder: ProcessFolder, exe: str | None, mapping: Mapping) -> list[str]:

@@ -103,6 +103,7 @@ class Target:
     libraries whose headers are nowhere: what is in their data cannot be found.
     ``words``: how a command line in a shell names it, where that is neither the process id nor the core's path.
     ``proc``: the folder below /proc of a process of this machine, by a path that leads to no other process.
+    ``arguments``: of the command line the beginning, as far as the program left it there.
     ``remote``: memory comes through gdb from another machine, slowly.
     """
 
@@ -110,6 +111,7 @@ class Target:
     pid: int | None = None
     core: str | None = None
     exe: str | None = None
+    arguments: Sequence[str] = ()
     proc: str | None = None
     machine: Machine = X86_64
     mappings: Mappings = field(default_factory=Mappings)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from gdbheap.answers.dominator_tree import dominator_tree
+from gdbheap.answers.ledger import ledger
 from gdbheap.answers.owners import owners
 from gdbheap.answers.retained import OBJECT, retained
 from gdbheap.answers.why import why
@@ -24,6 +25,7 @@ from gdbheap.history.difference import difference
 from gdbheap.history.overview import Asked
 from gdbheap.history.snapshot import Look, take
 from gdbheap.report.difference import owner_text
+from gdbheap.report.findings import text_of
 from gdbheap.report.graph import held_at
 from gdbheap.report.page.contents import owners_section, retained_section
 from gdbheap.report.trees import retained_tree
@@ -106,6 +108,10 @@ def named(heap: Heap, before: Look, truth: Truth) -> Iterator[Named]:
     holders, kept = owners(heap, None, ROWS), retained(heap, OBJECT, ROWS)
     yield Named("owners", holders.groups[0].root or "", holders.groups[0].bytes)
     yield Named("retained", held_at(kept.rows[0]), kept.rows[0].retained)
+    first = ledger(heap, holders=True)
+    yield Named("the first page", first.holders[0].path, first.holders[0].bytes)
+    (finding,) = [finding for finding in first.findings if finding.id == "holder"]
+    yield Named("its finding", text_of(finding), None)
     found = why(heap, truth.item)
     yield Named("why", found.expression or " ".join(step.edge for step in found.chain), None)
     yield _first_row("report, owners", owners_section(Asked(holders), ROWS).body, 0, 1)

@@ -16,6 +16,7 @@ from gdbheap.report.findings import (
     free_lists,
     growing,
     growing_buffers,
+    holder,
     huge_pages,
     jemalloc_arenas,
     jemalloc_unused,
@@ -42,7 +43,8 @@ from gdbheap.report.numbers import size_text
 __all__ = ["WORDS", "advice_of", "advice_or_none", "keys_of", "text_of", "text_or_none", "words_of"]
 
 FILES = (
-    after_fork, cached, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers, huge_pages,
+    after_fork, cached, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers, holder,
+    huge_pages,
     jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, lost_blocks, main_top, mappings, mimalloc_empty,
     musl_mappings, other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack, stacks,
     tcmalloc_unused, thread_tops,

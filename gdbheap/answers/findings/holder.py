@@ -1,0 +1,61 @@
+"""One holder that has a quarter of RSS or more; the first page finds it (answers/main_holders)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gdbheap.answers.findings.finding import MIN_FINDING_BYTES, Evidence, Figures, Finding
+from gdbheap.answers.shared_out import Part
+
+__all__ = ["RUNTIME", "Holder", "MainHolder", "found_of"]
+
+MIN_PERCENT = 25
+RUNTIME = "runtime"
+
+
+@dataclass(frozen=True)
+class MainHolder:
+    """What one holder has.
+
+    ``path``: as source code would write it, or in words. ``what``: the type of the object that it leads to, None where
+    that is no single object; ``count``: how many items this has, None where it has no length; ``shape``: of an array or
+    a table. ``kind``: of shared_out.SharedOut, a root's (graph.roots) or "runtime". ``parts``: the kinds of its blocks,
+    the largest first; ``way``: how it leads to its largest block, in words. ``bytes`` of its blocks, ``resident`` of
+    these, None where that is not known; ``share``: of RSS, of resident bytes."""
+
+    bytes: int
+    resident: int | None
+    share: float | None
+    path: str
+    what: str | None
+    count: int | None
+    kind: str
+    address: int | None = None
+    shape: list[int] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    way: str | None = None
+
+
+@dataclass(frozen=True)
+class Holder(Figures):
+    """The ``holder`` that has the most, with ``count`` items where it has a length."""
+
+    ids = ("holder",)
+    holder: MainHolder
+    count: int | None
+
+
+def found_of(evidence: Evidence, rows: Sequence[MainHolder]) -> list[Finding]:
+    """Return the finding about the first of ``rows``, the largest ones, if it has at least MIN_PERCENT of RSS. It may
+    be intended."""
+    rss = evidence.heap.target.rss.bytes
+    first = rows[0] if rows else None
+    # A runtime has a finding of its own.
+    if first is None or first.kind == RUNTIME or rss is None or first.resident is None:
+        return []
+    if first.resident < MIN_FINDING_BYTES or 100 * first.resident < MIN_PERCENT * rss:
+        return []
+    commands = evidence.line("why", f"{first.address:#x}") if first.address is not None else evidence.line("owners")
+    figures = Holder(first, first.count)
+    return [Finding("holder", first.resident, figures, commands, doubtful=True)]

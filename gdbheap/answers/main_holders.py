@@ -1,0 +1,138 @@
+"""The few holders of most of what is in use, for the first page: variables, packages, globals, threads, runtimes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from gdbheap.answers.findings import Evidence, Finding
+from gdbheap.answers.findings.holder import RUNTIME, MainHolder, found_of
+from gdbheap.answers.owners import HeldTogether, Owners, owners
+from gdbheap.answers.partition import main_runtime, other_allocator, total
+from gdbheap.answers.shared_out import MAX_PARTS, NOBODY, Part
+from gdbheap.errors import GdbheapError
+from gdbheap.heap import Heap
+from gdbheap.python.homes import INTERPRETER_ITSELF, STANDARD, THREAD
+from gdbheap.python.values import length_of
+
+__all__ = ["MAX_BLOCKS", "MainHolders", "main_holders"]
+
+MAX_BLOCKS = 2_000_000
+MOST, MIN_PERCENT = 5, 5
+# Of these rows nobody holds anything that could be let go.
+NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, THREAD, NOBODY)
+MODULE = re.compile(r"sys\.modules\['((?:[^\W\d]\w*\.)*[^\W\d]\w*)'\]\.")
+MAIN = "__main__."
+OF_DICT = re.compile(r"\.__dict__\['([^\W\d]\w*)'\]")
+
+
+@dataclass(frozen=True)
+class MainHolders:
+    """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the finding about the first one, if it
+    is worth one. ``not_looked``: blocks in use, where there are too many of them to look for holders; else None."""
+
+    rows: list[MainHolder] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    not_looked: int | None = None
+
+
+def main_holders(heap: Heap, evidence: Evidence) -> MainHolders:
+    """Find them by the graph of references, which is drawn for at most MAX_BLOCKS blocks, and by what the mappings tell
+    of runtimes."""
+    rows = list(_runtimes(heap, evidence))
+    not_looked = None
+    try:
+        if heap.target.refusal is None and (not heap.target.remote or evidence.detail):
+            count = heap.used_blocks
+            not_looked = count if count > MAX_BLOCKS and not evidence.detail else None
+            rows += [] if not_looked is not None else _of_graph(heap)
+    except GdbheapError as error:
+        heap.note(f"holders are not known: {error}")
+    rss = heap.target.rss.bytes
+    rows = [replace(row, share=_share(row.resident, rss)) for row in rows]
+    rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
+    return MainHolders(rows, found_of(evidence, rows), not_looked)
+
+
+def _share(resident: int | None, rss: int | None) -> float | None:
+    return None if resident is None or not rss else min(resident / rss, 1.0)
+
+
+def _is_much(row: MainHolder, rss: int | None) -> bool:
+    size = row.bytes if row.resident is None else row.resident
+    return rss is None or 100 * size >= MIN_PERCENT * rss
+
+
+def _of_graph(heap: Heap) -> list[MainHolder]:
+    found: Owners = owners(heap, None, None)
+    known = heap.target.pages is not None
+    rows = _python(heap, found.groups) if heap.is_python else _native(found.groups)
+    return [row if known else replace(row, resident=None) for row in rows]
+
+
+def _python(heap: Heap, groups: list[HeldTogether]) -> Iterator[MainHolder]:
+    for row in groups:
+        if row.root is None or row.kind is None or row.kind in NOT_NAMED:
+            continue
+        type_name, length = _object(heap, row.address)
+        what = row.array.what if row.array is not None else type_name
+        shape = list(row.array.shape) if row.array is not None else []
+        resident = max(row.bytes - row.absent, 0)
+        yield MainHolder(
+            row.bytes,
+            resident,
+            None,
+            _path(row.root),
+            what,
+            length,
+            row.kind,
+            row.address,
+            shape,
+            row.parts,
+            row.way,
+        )
+
+
+def _object(heap: Heap, address: int | None) -> tuple[str | None, int | None]:
+    """Return the type and the length of a variable's object, as far as these are known."""
+    objects = heap.objects_or_none if address is not None else None
+    if objects is None or address is None:
+        return None, None
+    try:
+        return objects.type_at(address), length_of(objects.repr, address)
+    except GdbheapError:
+        return None, None
+
+
+def _path(name: str) -> str:
+    """Return a path as source code would write it from the module on."""
+    name = MODULE.sub(lambda found: "" if found[1] == "__main__" else f"{found[1]}.", name)
+    name = name[len(MAIN) :] if name.startswith(MAIN) else name
+    return OF_DICT.sub(r".\1", name)
+
+
+def _native(groups: list[HeldTogether]) -> Iterator[MainHolder]:
+    """Return a row for each root: its blocks are listed by what they are."""
+    found: dict[tuple[str, str], list[HeldTogether]] = {}
+    for row in groups:
+        if row.root is not None and row.kind is not None:
+            found.setdefault((row.root, row.kind), []).append(row)
+    for (root, kind), rows in found.items():
+        size, absent = (sum(getattr(row, name) for row in rows) for name in ("bytes", "absent"))
+        parts = [Part(row.what or "", row.count, row.bytes) for row in rows[:MAX_PARTS]]
+        yield MainHolder(size, max(size - absent, 0), None, root, None, None, kind, None, [], parts)
+
+
+def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:
+    """Yield the memory of a runtime or an allocator that is named and not walked."""
+    other, runtime = other_allocator(heap), main_runtime(heap)
+    known = heap.target.pages is not None
+    for owner, name in (
+        ("other.allocator", other.title if other is not None else None),
+        ("other.runtime", runtime.title if runtime is not None else None),
+    ):
+        whole = total(evidence.sums, owner)
+        if name is not None and whole.virtual:
+            size = whole.resident if known else whole.virtual
+            yield MainHolder(size, size if known else None, None, name, None, None, RUNTIME)

@@ -1,0 +1,47 @@
+"""What to ask next: command lines for this target, chosen by what was seen."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from gdbheap.answers.findings import Evidence
+from gdbheap.answers.main_holders import MainHolders
+from gdbheap.heap import Heap
+
+__all__ = ["next_lines"]
+
+MIN_PERCENT = 25
+MOST = 3
+FILE = "before.heap"
+# The kernel says ten bytes a child at most; more need not be counted.
+CHILDREN_BYTES = 64 << 10
+
+
+def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
+    """Return at most MOST lines, each with the reason as a comment."""
+    heap = evidence.heap
+    lines: list[str] = []
+    if held.not_looked is not None or not held.rows:
+        lines += _commented(evidence.line("owners"), "who holds what is in use")
+    children = children_of(heap)
+    if children:
+        what = "child" if children == 1 else "children"
+        lines += _commented(evidence.line("", "--children"), f"with its {children:,} {what}")
+    if held.rows and heap.target.kind == "process":
+        lines += _commented(evidence.line("snapshot", FILE), "does it grow? Now, and later:")
+        lines += evidence.line(f"diff {FILE}")
+    return lines[:MOST]
+
+
+def _commented(lines: list[str], reason: str) -> list[str]:
+    return [f"{line}  # {reason}" for line in lines]
+
+
+def children_of(heap: Heap) -> int:
+    """Return how many children a process of this machine has now; 0 where the kernel does not say."""
+    target = heap.target
+    if target.proc is None or target.pid is None:
+        return 0
+    with suppress(OSError), open(f"{target.proc}/task/{target.pid}/children", "rb") as stream:
+        return len(stream.read(CHILDREN_BYTES).split())
+    return 0

@@ -1,0 +1,51 @@
+"""Who holds most of what is in use, for people: a row a holder, and its words in a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.numbers import count_text
+from gdbheap.report.style import Style
+from gdbheap.report.tables import SHARE, Column, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.findings.holder import MainHolder
+    from gdbheap.answers.shared_out import Part
+
+__all__ = ["described", "parts_of", "render"]
+
+COLUMNS = (Column("in use"), SHARE, Column("held by", True), Column("what it is", True))
+WELL_KNOWN = ("functools", "collections", "__main__")
+SHORT = {"_lru_cache_wrapper": "lru_cache"}
+# What a row has of each kind is told up to so many kinds.
+MAX_PARTS = 2
+
+
+def render(rows: list[MainHolder], style: Style) -> str:
+    """A row a holder, the largest first; nothing where there is none."""
+    if not rows:
+        return ""
+    cells = [[style.size(row.bytes), style.share_of_resident(row.resident), row.path, described(row)] for row in rows]
+    return table(COLUMNS, cells, style)
+
+
+def described(row: MainHolder) -> str:
+    """What a holder is, and what most of its bytes are."""
+    return "; ".join(filter(None, [_object(row), parts_of(row.parts)]))
+
+
+def _object(row: MainHolder) -> str:
+    if row.shape and row.what:
+        return f"{row.what} of {' x '.join(map(count_text, row.shape))}"
+    if row.what is None:
+        return ""
+    module, _, name = row.what.rpartition(".")
+    name = SHORT.get(name, name) if module in WELL_KNOWN else row.what
+    return name if row.count is None else f"{name} of {count_text(row.count)}"
+
+
+def parts_of(parts: list[Part]) -> str:
+    """The kinds that a holder has most bytes of."""
+    return ", ".join(
+        f"{count_text(part.count)} x {part.what.replace('__main__.', '', 1)}" for part in parts[:MAX_PARTS]
+    )

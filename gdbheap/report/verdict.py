@@ -1,0 +1,80 @@
+"""The first line of the first page: the program, what is resident, and whether that is in use or kept free."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.numbers import listed
+from gdbheap.report.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.answers.ledger import Ledger
+
+__all__ = ["verdict"]
+
+# Free memory below this share of RSS is not worth a word; allocators with less of it are not named.
+MIN_PERCENT, MIN_PERCENT_OF_FREE = 2, 10
+
+
+def verdict(answer: Ledger, style: Style) -> str:
+    """Return it as one or two sentences."""
+    name = f"{answer.program or 'the process'}{f' (pid {answer.pid})' if answer.pid else ''}"
+    return f"{name}: {_resident(answer, style)}. {_uses(answer, style)}".rstrip()
+
+
+def _resident(answer: Ledger, style: Style) -> str:
+    rss = answer.rss
+    if rss.bytes is None:
+        return f"how much is resident is not known ({rss.source})"
+    swapped = f", {style.bytes(rss.swap)} more swapped out" if rss.swap else ""
+    what = f"of {rss.source}" if style.private else "resident"
+    return f"{style.bytes(rss.bytes)} {what}{swapped}"
+
+
+def _uses(answer: Ledger, style: Style) -> str:
+    found = answer.summary
+    if found is None or not found.used + found.free:
+        return ""
+    used = found.used if found.used_resident is None else found.used_resident
+    share = f" ({style.share_of_resident(used)} %)" if style.rss and found.used_resident is not None else ""
+    said = f"{style.bytes(used)}{share} in use{_free(answer, style)}."
+    unknown = found.unknown
+    if unknown is not None and unknown.bytes and _is_much(unknown.bytes, answer):
+        whose = f"of {unknown.name}" if unknown.name else "nobody looked into"
+        said += f" {style.bytes(unknown.bytes)} {whose}{', not looked into' if unknown.name else ''}."
+    return said
+
+
+def _free(answer: Ledger, style: Style) -> str:
+    found = answer.summary
+    assert found is not None
+    free = found.free if found.free_resident is None else found.free_resident
+    if not _is_much(free, answer):
+        return "; next to nothing is free"
+    kept = f"; {style.bytes(free)} freed by the program but kept by {_keepers(answer)}"
+    lazy = answer.rss.lazy
+    return (
+        f"{kept} ({style.bytes(lazy)} of all goes when the kernel needs it)"
+        if lazy and _is_much(lazy, answer)
+        else kept
+    )
+
+
+def _keepers(answer: Ledger) -> str:
+    """Return the allocators that have most of what is free."""
+    free: dict[str, int] = {}
+    for line in answer.ledger:
+        if line.state in ("free", "top") and line.id.count(".") == 1:
+            owner = line.id.partition(".")[0]
+            free[owner] = free.get(owner, 0) + (line.virtual if line.resident is None else line.resident)
+    total = sum(free.values())
+    names = {line.id: line.name for line in answer.ledger}
+    most = sorted(
+        (owner for owner in free if 100 * free[owner] >= MIN_PERCENT_OF_FREE * total), key=lambda one: -free[one]
+    )
+    return listed([names.get(owner, owner) for owner in most])
+
+
+def _is_much(size: int, answer: Ledger) -> bool:
+    rss = answer.rss.bytes
+    return size > 0 if not rss else 100 * size >= MIN_PERCENT * rss

@@ -1,0 +1,44 @@
+"""What a person calls a program: the script that an interpreter runs, else the first word of its command line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+__all__ = ["program_name"]
+
+INTERPRETERS = re.compile(r"(python|pypy|ruby|perl|php|node|nodejs|bash|sh|java)[0-9.]*(-dbg|m|d)?\Z")
+# Options of interpreters whose next word is their value, and those that say what is run in the place of a script.
+WITH_VALUE = ("-X", "-W", "-r", "--require", "-I", "-cp", "-classpath", "--class-path", "--import")
+MODULE, CODE, JAR = "-m", ("-c", "-e"), "-jar"
+LONGEST = 60
+
+
+def program_name(arguments: Sequence[str], exe: str | None) -> str:
+    """Return the name, at most LONGEST characters. ``arguments``: of the command line; ``exe``: the program's file.
+    A program may have written its own words over them, as "nginx: worker process": these are its name."""
+    first = arguments[0] if arguments else ""
+    if not first.strip():
+        return os.path.basename(exe or "")[:LONGEST]
+    if ": " in first or len(arguments) == 1 and " " in first:
+        return first.strip()[:LONGEST]
+    name = os.path.basename(first).lstrip("-") or first
+    script = _script(arguments[1:]) if INTERPRETERS.match(name) else ""
+    return (f"{name} {script}" if script.startswith("-") else script or name)[:LONGEST]
+
+
+def _script(words: Sequence[str]) -> str:
+    """Return the name of what an interpreter runs; "" where it runs no file."""
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word in (MODULE, JAR):
+            return f"{word} {os.path.basename(left[0])}" if left else ""
+        if word in CODE:
+            return ""
+        if word in WITH_VALUE:
+            left[:1] = []
+        elif not word.startswith("-"):
+            return os.path.basename(word)
+    return ""

@@ -1,0 +1,125 @@
+"""The first page: its verdict, who holds what is in use, what to type next, and what is folded."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.library import heap_of
+from support.programs import ask, interpreters, running
+
+from gdbheap.answers.findings.holder import MainHolder
+from gdbheap.answers.ledger import Ledger, Line, Rss, ledger
+from gdbheap.answers.main_holders import MIN_PERCENT, MOST
+from gdbheap.answers.shared_out import Part
+from gdbheap.answers.summary import Summary
+from gdbheap.report.ledger import render
+from gdbheap.report.style import Style
+from gdbheap.report.verdict import verdict
+from gdbheap.target.program_name import program_name
+
+MIB = 1 << 20
+KEEPS = "import sys; kept = {n: bytes(4000) for n in range(10000)}; print(flush=True); sys.stdin.readline()"
+# Ten variables of equal size: none of them has a quarter of RSS.
+EVEN = (
+    "import sys\n"
+    "for n in range(10): globals()[f'part{n}'] = [bytes(4000) for _ in range(1000)]\n"
+    "print(flush=True); sys.stdin.readline()"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exe", "name"),
+    [
+        (["/usr/bin/python3", "/opt/app/serve.py", "--port", "1"], "/usr/bin/python3.11", "serve.py"),
+        (["python3", "-X", "dev", "-m", "http.server"], "/usr/bin/python3.11", "python3 -m http.server"),
+        (["python3", "-c", "import this"], "/usr/bin/python3.11", "python3"),
+        (["/usr/bin/python3", "/usr/bin/gunicorn", "app:app"], "/usr/bin/python3.11", "gunicorn"),
+        (["java", "-Xmx64m", "-cp", ".", "Server"], "/usr/lib/jvm/bin/java", "Server"),
+        (["java", "-jar", "/srv/app.jar"], "/usr/lib/jvm/bin/java", "java -jar app.jar"),
+        (["/usr/bin/redis-server", "*:6379"], "/usr/bin/redis-check-rdb", "redis-server"),
+        (["nginx: worker process"], "/usr/sbin/nginx", "nginx: worker process"),
+        (["-bash"], "/bin/bash", "bash"),
+        ([], "/usr/bin/thing", "thing"),
+        (["", ""], None, ""),
+    ],
+)
+def test_names_of_programs(arguments: list[str], exe: str | None, name: str) -> None:
+    """A script is called by its name, and a program that wrote its title by that."""
+    assert program_name(arguments, exe) == name
+
+
+def made_up(free: int, used: int, **more: object) -> Ledger:
+    """Return a ledger of glibc's malloc alone."""
+    lines = [
+        Line("glibc", None, "glibc malloc", free + used, free + used, 0),
+        Line("glibc.used", "glibc", "chunks in use", used, used, 0, state="used"),
+        Line("glibc.free", "glibc", "free chunks", free, free, 0, state="free"),
+    ]
+    told = Summary(used, used, free, free, None, [], ["glibc"], None, 0)
+    return replace(Ledger(Rss(free + used, 0, "smaps_rollup"), lines, [], None, told), program="p", pid=7, **more)
+
+
+def test_verdict_tells_use_from_what_is_kept(rng: random.Random) -> None:
+    """It says how much is in use, and how much the program freed and malloc keeps, by name; nothing of what is
+    negligible."""
+    used = rng.randrange(50, 100) * MIB
+    style = Style(rss=2 * used)
+    said = verdict(made_up(used, used), style)
+    assert said.startswith(f"p (pid 7): {style.bytes(2 * used)} resident. {style.bytes(used)} (50.0 %) in use; ")
+    assert f"{style.bytes(used)} freed by the program but kept by glibc malloc." in said
+    assert "kept by" not in verdict(made_up(used // 100, used), Style(rss=used))
+
+
+def test_what_is_next_to_nothing_is_one_line(rng: random.Random) -> None:
+    """Lines below a hundredth of RSS are folded, the total stays that of all."""
+    small = [Line(f"l{n}", None, f"line {n}", MIB, rng.randrange(MIB // 2), 0) for n in range(5)]
+    whole = made_up(10 * MIB, 990 * MIB)
+    answer = replace(whole, ledger=[*whole.ledger, *small], rss=Rss(1000 * MIB, 0, "smaps_rollup"))
+    folded, all_lines = (render(answer, Style(exact=True, rss=1000 * MIB), whole) for whole in (False, True))
+    assert "5 more, each below 1 %" in folded and "line 3" not in folded
+    assert all(line.name in all_lines for line in answer.ledger)
+    total = f"{sum(line.resident or 0 for line in answer.ledger if line.parent is None):,}"
+    assert total in folded and total in all_lines
+
+
+def test_holders_fit_a_terminal(rng: random.Random) -> None:
+    """Verdict and holders are in the first lines, and no line is wider than the terminal."""
+    rows = [
+        MainHolder(MIB, MIB, 0.2, f"app.cache{n}", "dict", 10, "variable", 1, [], [Part("str", 10, MIB)])
+        for n in range(MOST)
+    ]
+    text = render(made_up(MIB, 4 * MIB, holders=rows), Style(width=80, rss=5 * MIB))
+    head = text.splitlines()[:24]
+    assert head[0].startswith("p (pid 7)") and all(len(line) <= 80 for line in text.splitlines() if "$" not in line)
+    assert all(any(row.path in line for line in head) for row in rows)
+
+
+@pytest.mark.parametrize("form", ["process", "gcore"])
+def test_one_holder(form: str, tmp_path: Path) -> None:
+    """Who has most of a process is its first holder and a finding, with what to type next; of a core as well."""
+    (python, *_rest) = interpreters()
+    with running([python.executable, "-c", KEEPS], tmp_path) as target, heap_of(target.as_form(form)) as heap:
+        answer = ledger(heap, holders=True)
+    first = answer.holders[0]
+    assert (first.path, first.what, first.count) == ("kept", "dict", 10000)
+    assert first.bytes >= 10000 * 4000 and first.share is not None and first.share <= 1
+    (finding,) = [finding for finding in answer.findings if finding.id == "holder"]
+    assert finding.doubtful and finding.bytes == first.resident
+    assert any("snapshot" in line for line in answer.next) == (form == "process")
+    assert f"(pid {target.pid})" in verdict(answer, Style())
+
+
+def test_no_holder_stands_out(tmp_path: Path) -> None:
+    """Many equal variables are holders, and none of them is a finding."""
+    with running([sys.executable, "-c", EVEN], tmp_path) as target:
+        answer = ask("", str(target.pid))
+        assert ask("", str(target.pid), "--quick")["holders"] == []
+    rows = answer["holders"]
+    assert 2 <= len(rows) <= MOST and all(row["path"].startswith("part") for row in rows)
+    assert all(100 * row["resident"] >= MIN_PERCENT * answer["rss"]["bytes"] for row in rows)
+    assert not [finding for finding in answer["findings"] if finding["id"] == "holder"]
+    assert rows == sorted(rows, key=lambda row: -row["bytes"])
