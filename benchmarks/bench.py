@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 
 from measure import BUILD, HERE, Run, Series, Subject, alternate, compiled, median, preferred_python, run, subject
+from stops import stops
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
@@ -371,6 +372,7 @@ def main() -> None:
             say(f"filling {name}")
             with subject([compiled("target_glibc.c", compiler), str(options.chunks)]) as target:
                 found[name] = on_process(target.pid, answers, options.rounds)
+    about.append(stops(options.chunks, options.rounds, say))
     text = "\n\n".join([table(blocks, options.chunks, found, runs, load), *about])
     print(text)
     if not options.keep_page:

@@ -53,5 +53,4 @@ COMMAND = Command(
     render=_render,
     listed="values",
     top=20,
-    copies=True,
 )

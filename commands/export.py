@@ -124,10 +124,6 @@ def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) ->
         raise failed
 
 
-def _copies(options: Options) -> bool:
-    return options.format == HEAPSNAPSHOT
-
-
 def _render(shown: Shown[Exported, Options]) -> str:
     from gdbheap.report.export import render
 
@@ -165,5 +161,4 @@ COMMAND = Command(
     render=_render,
     listed="",
     writes=True,
-    copies=_copies,
 )

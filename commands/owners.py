@@ -84,7 +84,6 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    copies=True,
     listed="rows",
     writes=True,
     top=20,

@@ -107,11 +107,6 @@ def _by(heap: Heap, options: Options) -> Answer:
     return tallies.tallies(heap, options.by, options.type, by_count, options.top)
 
 
-def _looks_at_each(options: Options) -> bool:
-    """Whether the table takes more than the census: what each object holds."""
-    return options.listing or options.group is not None or options.by in (VALUE, FILL)
-
-
 def _render(shown: Shown[Answer, Options]) -> str:
     if isinstance(shown.answer, instances.Instances):
         return render_list(shown.answer, shown.style)
@@ -170,8 +165,7 @@ COMMAND = Command(
     With --type and --group there is a row for each value of that attribute of the instances, equal ones together:
     heap pyobjects --type=app.Session --group=tenant_id. In JSON that is groups, a list of {value, type, count, bytes,
     buffers, address}, value and type null where it is not set; and unread {count, bytes, buffers}, of objects whose
-    value could not be read, which are in no group. These tables, --list, --by=value and --by=fill are computed from a
-    copy where one fits into memory.""",
+    value could not be read, which are in no group.""",
     example="heap pyobjects --top=20 --sort=bytes",
     needs=TARGET,
     options=Options,
@@ -189,5 +183,4 @@ COMMAND = Command(
         "role": lambda row: 0,
     },
     top=20,
-    copies=_looks_at_each,
 )

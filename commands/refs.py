@@ -32,7 +32,6 @@ COMMAND = Command(
     options=Addressed,
     answer=_answer,
     render=_render,
-    copies=True,
     listed="referrers",
     top=20,
 )

@@ -198,5 +198,4 @@ COMMAND = Command(
     render=_render,
     listed="",
     writes=True,
-    copies=True,
 )

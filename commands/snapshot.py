@@ -77,5 +77,4 @@ COMMAND = Command(
     render=_render,
     listed="",
     writes=True,
-    copies=True,
 )

@@ -71,5 +71,4 @@ COMMAND = Command(
         "retained": lambda row: row.retained or 0,
     },
     top=20,
-    copies=True,
 )

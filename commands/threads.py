@@ -44,5 +44,4 @@ COMMAND = Command(
     answer=_answer,
     render=_render,
     listed="",
-    copies=True,
 )

@@ -45,7 +45,6 @@ COMMAND = Command(
     options=Common,
     answer=_answer,
     render=_render,
-    copies=True,
     rows="rows",
     listed="rows",
     sorts={

@@ -53,6 +53,5 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    copies=True,
     listed="",
 )

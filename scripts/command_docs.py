@@ -47,10 +47,6 @@ LISTING = (
 FACTS: tuple[tuple[str, Callable[[AnyCommand], bool]], ...] = (
     ("call a function of the process, after the proof that the call cannot hang", lambda command: bool(command.call)),
     ("can write a file", lambda command: command.writes),
-    (
-        "let a process run on as soon as its memory is copied, and compute from the copy",
-        lambda command: bool(command.copies),
-    ),
 )
 
 

@@ -17,8 +17,6 @@ from gdbheap.answers.duplicates import by_value, duplicates
 from gdbheap.answers.fill import fills
 from gdbheap.answers.groups import _Reading, groups
 from gdbheap.answers.tallies import tallies
-from gdbheap.commands.surface.parser import parse
-from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.heap import Heap
 from gdbheap.report.groups import render
 from gdbheap.report.style import Style
@@ -153,14 +151,6 @@ def test_groups_of_many(rng: random.Random, tmp_path: Path) -> None:
     counts = [row["count"] for row in answer["groups"]]
     assert counts == sorted(counts, reverse=True) and f"{200_000 - sum(counts[:3]):,}" in shown
     assert "not read" not in shown and "not set" not in shown
-
-
-def test_the_process_goes_on_while_values_are_read() -> None:
-    """What looks at each object is computed from a copy; other tables of the command are not."""
-    command = COMMANDS["pyobjects"]
-    lines = [["--by=value"], ["--by=fill"], list(GROUPED), ["--list"], [], ["--by=size"], ["--buffers"]]
-    copies = [command.copies_for(parse(command, line)[0]) for line in lines]
-    assert copies == [True] * 4 + [False] * 3
 
 
 def until_let_go(process: Process) -> None:

@@ -592,7 +592,8 @@ def _calls(line: Line, heap: Heap) -> LocalCalls | None:
 
 @contextlib.contextmanager
 def opened(line: Line, target: Subject) -> Iterator[Heap]:
-    """The heap of a core, or of a process that is stopped in this block; afterwards says for how long."""
+    """The heap of a core, or of a process that is stopped while its memory is copied, or while it is called into;
+    afterwards says for how long."""
     # Imported here: commands that are about no one process or core start faster.
     from gdbheap.heap import Heap
     from gdbheap.target.cloning import cloned
@@ -602,7 +603,7 @@ def opened(line: Line, target: Subject) -> Iterator[Heap]:
         yield Heap(core_of(target, line.extra.exe, line.extra.sysroot))
         return
     standing = cloned if line.extra.clone else stopped
-    with standing(target, line.options.max_stop or None, line.command.copies_for(line.options)) as process:
+    with standing(target, line.options.max_stop or None, line.command.call_for(line.options) is None) as process:
         yield Heap(process)
     seconds = process.stopped_seconds
     if seconds is not None and (line.extra.verbose or sys.stderr.isatty()):

@@ -99,9 +99,7 @@ class Command(Generic[Subject, Chosen, Answer]):
     itself), ``listed`` is the word for what --top counts ("" when it counts nothing). ``sorts`` maps each KEY to what a
     row is ordered by, largest first; the first one is the default. ``top`` is the default of --top, None for all rows.
 
-    ``call``: it calls into the process. ``writes``: an option of its own makes it write a file. ``copies``: it computes
-    for long from nearly all that it reads, so that a live process is let go once its memory is copied; or with which
-    of its options it does.
+    ``call``: it calls into the process. ``writes``: an option of its own makes it write a file.
     ``lists_damage``: its table has all damage; other commands list it below theirs. ``program``: the only program that
     it is about; of others it says that it is not supported ("" when it is about all). ``without_memory``: what it
     answers of a process of which nothing but what everybody may know can be read; None where that is nothing."""
@@ -120,7 +118,6 @@ class Command(Generic[Subject, Chosen, Answer]):
     top: int | None = None
     call: Call[Chosen, Answer] | None = None
     writes: bool = False
-    copies: bool | Callable[[Chosen], bool] = False
     lists_damage: bool = False
     program: str = ""
     without_memory: Callable[[Any], Answer] | None = None
@@ -143,10 +140,6 @@ class Command(Generic[Subject, Chosen, Answer]):
     def call_for(self, options: Chosen) -> Call[Chosen, Answer] | None:
         """The call that these options ask for. Raises UsageError where they exclude each other."""
         return self.call if self.call is not None and self.call.wanted(options) else None
-
-    def copies_for(self, options: Chosen) -> bool:
-        """Whether with these options the process is let go once its memory is copied."""
-        return self.copies(options) if callable(self.copies) else self.copies
 
     @property
     def own_options(self) -> tuple[Option, ...]:

@@ -28,7 +28,7 @@ def _use(one: Running | None, limit: float | None) -> HeapUse | None:
     if one is None:
         return None
     try:
-        with stopped(started_at(one.pid, one.start), limit) as process:
+        with stopped(started_at(one.pid, one.start), limit, copies=True) as process:
             return None if process.refusal is not None else heap_use(Heap(process))
     except (GdbheapError, OSError):
         return None

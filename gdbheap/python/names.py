@@ -33,8 +33,14 @@ class TypeNames:
     def name(self, address: int) -> str:
         """The name of the type at ``address``; ``type at 0x…`` when its name is not in memory nor in a file at hand."""
         if address not in self._names:
-            self._names[address] = self._read(address) or self._lost.get(address) or f"type at {address:#x}"
+            name = self._read(address) or self._lost.get(address) or self._name_now(address)
+            self._names[address] = name or f"type at {address:#x}"
         return self._names[address]
+
+    def _name_now(self, address: int) -> str | None:
+        """The type's name in the process as it runs, where it was let go before all was copied: no name changes."""
+        space = self._space.as_it_runs()
+        return None if space is None else TypeNames(space, self._release)._read(address)
 
     def module(self, address: int) -> str:
         """The module of the type at ``address``, "builtins" where its name has none."""

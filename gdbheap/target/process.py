@@ -34,6 +34,14 @@ MAX_SHARED_COPY = SPARE_BYTES // 2
 UNCOLLECTED = (
     "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
 )
+LEFT_OUT = (
+    "{:,} bytes without pointers are not in the copy of its memory, for which there is too little room: what they hold"
+    " is missing (--clone reads them)"
+)
+NOT_COPIED = (
+    "it was stopped until the answer was there: its private memory is larger than the room for a copy, {:,} bytes, half"
+    " of what is free (--clone stops it for a moment only)"
+)
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MAX_PAGEMAP = 4 << 30
 MAX_SHARING = 1 << 30
@@ -173,6 +181,9 @@ class Process(Target):
             self.stopped_seconds = holder.seconds
         elif self.is_copied and isinstance(holder, Frozen) and not holder.end():
             self.warnings.append(UNCOLLECTED)
+        if self.space.left_out:
+            self.partial = True
+            self.warnings.append(LEFT_OUT.format(self.space.left_out))
 
     @property
     def cut_short(self) -> str | None:
@@ -462,8 +473,9 @@ def stopped(
     named: Named, limit: float | None = None, copies: bool = False, preparation: Preparation | None = None
 ) -> Iterator[Process]:
     """The process that is meant, standing still until the block ends, however it ends, or for ``limit`` seconds; then
-    it runs on as it did before. With ``copies`` it is let go once its private memory is copied, if there is room for
-    that. ``preparation``: one that was made earlier, for a stop without delay: it says which process is meant.
+    it runs on as it did before. With ``copies`` it is let go once its private memory is copied; where there is too
+    little room for that, once what may hold pointers of it is; where there is too little for that, a warning says so.
+    ``preparation``: one that was made earlier, for a stop without delay: it says which process is meant.
 
     A process in a job-control stop stays in it. ``stopped_seconds`` is set when it was let go. Ctrl-Z waits until then:
     a suspended gdbheap would keep the process standing. When only its memory is refused, the process is yielded without
@@ -478,9 +490,24 @@ def stopped(
     space = room_for(folder) if copies else None
     with _standing(limit, preparation, space) as process:
         if process.stopped_seconds is None:
+            if copies and process.refusal is None:
+                process.warnings.append(NOT_COPIED.format(room.room_for_copy()))
             yield process
     if process.is_copied:
-        yield process
+        with _explained(process):
+            yield process
+
+
+@contextmanager
+def _explained(process: Process) -> Iterator[None]:
+    """A block in which an error says that the process was let go before all was copied, where it was."""
+    try:
+        yield
+    except GdbheapError as error:
+        stop = process.tracer
+        if stop is not None and stop.expired and stop.missed:
+            raise holding.let_go_early(process.folder, stop.seconds or 0) from error
+        raise
 
 
 @contextmanager
@@ -499,7 +526,7 @@ def _standing(limit: float | None, preparation: Preparation, space: Room | None)
             except OSError as error:
                 refused = _refused(preparation, error)
             process = _read(preparation, stop, refused, space)
-            if stop is not None and stop.expired:
+            if stop is not None and stop.expired and not process.is_copied:
                 raise holding.let_go_early(folder, stop.seconds or limit or 0)
             yield process
         except Exception as error:
@@ -511,15 +538,15 @@ def _standing(limit: float | None, preparation: Preparation, space: Room | None)
 
 
 def room_for(folder: ProcessFolder) -> Room | None:
-    """Room for the private memory of a process, with some for what it gets meanwhile; None where that is too much, or
-    the process has ended."""
+    """Return room for the private memory of a process, with some for what it gets meanwhile, or as much as it may take;
+    None where there is none, or the process has ended."""
     try:
         status = folder.status()
     except OSError:
         return None
     size = sum(procfs.kib(status.get(name)) or 0 for name in ("RssAnon", "RssFile", "VmSwap"))
-    size += size // 16 + SPARE_BYTES
-    if not room.copy_fits(size):
+    size = min(size + size // 16 + SPARE_BYTES, room.room_for_copy())
+    if size < SPARE_BYTES:
         return None
     with suppress(OSError):
         return Room(size)

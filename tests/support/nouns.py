@@ -6,6 +6,7 @@ from gdbheap.commands.surface.declaration import ADDRESS, FILE, SOME_ADDRESS
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS, TARGET
 from gdbheap.commands.surface.registry import COMMANDS
 
+DRAWING = ("duplicates", "owners", "report", "retained", "snapshot", "tasks", "threads", "unreachable", "why", "refs")
 # Of a process or a core, without an address: those that are quick, and those that compute for long.
 PLAIN, GRAPHS = (
     tuple(
@@ -14,9 +15,9 @@ PLAIN, GRAPHS = (
         if command.needs is TARGET
         and not command.program
         and command.argument in (None, SOME_ADDRESS)
-        and (command.copies is True) is copies
+        and (noun in DRAWING) is draws
     )
-    for copies in (False, True)
+    for draws in (False, True)
 )
 ADDRESSED = tuple(noun for noun, command in COMMANDS.items() if command.argument is ADDRESS)
 WRITING = tuple(noun for noun, command in COMMANDS.items() if command.argument is FILE)

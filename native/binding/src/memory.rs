@@ -289,8 +289,9 @@ impl Space {
     }
 
     /// Copies those bytes into `room`, from where they are read afterwards: the process may be let go. Memory in `shared`
-    /// is read through the file `mem` (the process's /proc/PID/mem) from then on. False, with nothing changed, where the
-    /// room is too small or the process was let go meanwhile.
+    /// is read through the file `mem` (the process's /proc/PID/mem) from then on. Memory without pointers is left out where
+    /// the room is too small for all. False, with nothing changed, where it is too small for that, too. Where the process
+    /// is let go meanwhile, what was copied by then is all there is.
     fn capture(
         &self,
         py: Python<'_>,
@@ -300,6 +301,18 @@ impl Space {
         mem: &str,
     ) -> PyResult<bool> {
         watched(py, None, |watcher| self.0.capture(watcher, &ranges, room.0.clone(), &shared, mem))
+    }
+
+    /// The bytes that were left out of the copy, because there are no pointers among them.
+    #[getter]
+    fn left_out(&self) -> u64 {
+        self.0.left_out()
+    }
+
+    /// The memory of the process as it is now, for what does not change while a program runs. None unless it was let go
+    /// before all was copied.
+    fn as_it_runs(&self, py: Python<'_>) -> Option<Space> {
+        Some(Space(Arc::new(self.0.as_it_runs()?), self.1.clone_ref(py)))
     }
 
     /// Whether the process ended after it was copied, before its shared memory was read as far as it was asked for.

@@ -1,14 +1,22 @@
 //! A copy of what a process has in its private memory, taken while it stands, so that it can run on while we compute.
 
+use crate::bytes::{append, range_at, u64_at};
 use crate::error::{Cancelled, Result};
 use crate::work::{Control, Task};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
 
 const PIECE: u64 = 1 << 20;
 const SMALL: u64 = 4 << 10;
+const WORD: u64 = 8;
+/// What is left out of a copy at a time: a stretch without a pointer that is long enough to be data alone.
+const UNIT: usize = 64 << 10;
+/// Words that may be sizes: of such a unit they are kept, unless they are more than one byte in so many is.
+const SMALL_NUMBER: u64 = 1 << 40;
+const KEPT_PART: usize = 64;
+const ADDRESS_BITS: u64 = (1 << 48) - 1;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 /// Memory of our own that is there already: touching it for the first time costs more than filling it.
@@ -47,74 +55,257 @@ impl Room {
         }
         Ok(room)
     }
+
+    /// Gives the kernel back what lies behind the first `used` bytes.
+    fn give_back(&self, used: usize) {
+        let used = used.next_multiple_of(SMALL as usize);
+        if used < self.size {
+            // SAFETY: nothing of the room behind `used` is read or written any more.
+            unsafe { libc::madvise((self.start + used) as *mut _, self.size - used, libc::MADV_DONTNEED) };
+        }
+    }
 }
 
 fn start_of(room: &Room) -> *mut libc::c_void {
     room.start as *mut _
 }
 
-/// A stretch of addresses and where its bytes are in the room.
+/// A stretch of addresses and where its bytes are in the room; None: all of them are zeros.
 #[derive(Clone, Copy)]
 struct Run {
     start: u64,
     end: u64,
-    place: usize,
+    place: Option<usize>,
 }
 
-pub(crate) struct Capture {
+/// What is to be copied, and how. `ranges`: the mappings, and `stretches`: the parts of them that have bytes to copy, both
+/// ascending and disjoint. `known`: where a pointer may lead. `read` fills a prefix of a buffer with the bytes at an
+/// address. `is_over`: the process was let go, so that nothing more is to be read.
+pub(crate) struct Order<'a, R, O> {
+    pub(crate) ranges: &'a [(u64, u64)],
+    pub(crate) stretches: &'a [(u64, u64)],
+    pub(crate) known: &'a [(u64, u64)],
+    pub(crate) read: R,
+    pub(crate) is_over: O,
+}
+
+/// What one worker copied: runs in no order, and words of memory that was left out.
+#[derive(Default)]
+struct Part {
+    buffer: Vec<u8>,
     runs: Vec<Run>,
-    /// What could not be read even while the process stood.
-    holes: Vec<(u64, u64)>,
+    kept: Vec<(u64, u64)>,
+    left_out: u64,
+}
+
+/// The copied bytes. What could not be read, and what was left out, is in no run.
+pub(crate) struct Capture {
+    covered: Vec<(u64, u64)>,
+    runs: Vec<Run>,
+    /// Words of memory that was left out, ascending.
+    kept: Vec<(u64, u64)>,
+    /// Bytes that were left out, because there are no pointers among them.
+    pub(crate) left_out: u64,
+    /// Whether the process was let go before all was copied.
+    pub(crate) is_cut: bool,
     room: Arc<Room>,
 }
 
 impl Capture {
-    /// Copies `stretches` (ascending, disjoint) by `read`, which fills a prefix of a buffer with the bytes at an address;
-    /// None where there is not room enough.
-    pub(crate) fn take(
-        task: &Task<'_>,
-        stretches: &[(u64, u64)],
-        room: Arc<Room>,
-        read: impl Fn(u64, &mut [u8]) -> usize + Sync,
-    ) -> Result<Option<Capture>> {
-        let mut runs = Vec::with_capacity(stretches.len());
-        let mut place = 0usize;
-        for (start, end) in stretches {
-            runs.push(Run { start: *start, end: *end, place });
-            place += (end - start) as usize;
-        }
-        if place > room.size {
+    /// Copies what is ordered, or all but what holds no pointers where there is not room enough for all. A process that is
+    /// let go meanwhile leaves a part. None where there is not room enough, or not even the ends of all mappings were
+    /// copied by then.
+    pub(crate) fn take<R, O>(task: &Task<'_>, order: &Order<'_, R, O>, room: Arc<Room>) -> Result<Option<Capture>>
+    where
+        R: Fn(u64, &mut [u8]) -> usize + Sync,
+        O: Fn() -> bool + Sync,
+    {
+        let (pieces, size) = pieces(order);
+        let (used, is_whole) = (AtomicUsize::new(0), size <= room.size);
+        let (is_cut, is_bare) = (AtomicBool::new(false), AtomicBool::new(false));
+        let copy = |part: &mut Part, (from_end, piece): &(u64, Run), control: &Control| -> Result<(), Cancelled> {
+            let (runs, kept) = (part.runs.len(), part.kept.len());
+            match is_whole {
+                _ if (order.is_over)() => {}
+                true => part.copy(&room, piece, order),
+                false => part.pick(&room, piece, order, &used),
+            }
+            // What was read when the process was just let go is not believed.
+            if (order.is_over)() {
+                part.runs.truncate(runs);
+                part.kept.truncate(kept);
+                is_cut.store(true, Ordering::Relaxed);
+                is_bare.fetch_or(*from_end < PIECE, Ordering::Relaxed);
+            }
+            control.advance(piece.end - piece.start)
+        };
+        let parts = task.run(&pieces, Part::default, copy)?;
+        let used = if is_whole { size } else { used.into_inner() };
+        if used > room.size || is_bare.into_inner() {
             return Ok(None);
         }
-        let base = room.start;
-        let pieces: Vec<Run> = runs.iter().flat_map(cut).collect();
-        let holes = Mutex::new(Vec::new());
-        let copy = |_: &mut (), piece: &Run, control: &Control| -> Result<(), Cancelled> {
-            let size = (piece.end - piece.start) as usize;
-            // SAFETY: pieces are disjoint and lie in the room, which nobody reads before all of them are filled.
-            let bytes = unsafe { std::slice::from_raw_parts_mut((base + piece.place) as *mut u8, size) };
-            let missing = read_pieces(&read, piece.start, bytes);
-            holes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(missing);
-            control.advance(size as u64)
-        };
-        task.run(&pieces, || (), copy)?;
-        let mut holes = holes.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        holes.sort_unstable();
-        Ok(Some(Capture { runs, holes, room }))
+        room.give_back(used);
+        let (covered, is_cut) = (order.stretches.to_vec(), is_cut.into_inner());
+        Ok(Some(joined(parts, Capture { covered, runs: Vec::new(), kept: Vec::new(), left_out: 0, is_cut, room })))
     }
 
-    /// Fills the prefix of `buffer` that was copied; its length, or None where nothing of it was.
+    /// Fills the prefix of `buffer` that was copied; its length, or None where `address` was not to be copied.
     pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
-        let index = self.runs.partition_point(|run| run.end <= address);
-        let run = self.runs.get(index).filter(|run| run.start <= address)?;
-        let hole = self.holes.partition_point(|(_, end)| *end <= address);
-        let end = self.holes.get(hole).map_or(run.end, |(start, _)| run.end.min((*start).max(address)));
-        let size = ((end - address) as usize).min(buffer.len());
-        let from = self.room.start + run.place + (address - run.start) as usize;
-        // SAFETY: the run lies in the room, which lives as long as this.
-        buffer[..size].copy_from_slice(unsafe { std::slice::from_raw_parts(from as *const u8, size) });
-        Some(size)
+        range_at(&self.covered, address)?;
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.part(address + done as u64, &mut buffer[done..]) {
+                0 => break,
+                got => done += got,
+            }
+        }
+        Some(done)
     }
+
+    fn part(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let index = self.runs.partition_point(|run| run.end <= address);
+        let Some(run) = self.runs.get(index).filter(|run| run.start <= address) else {
+            return self.kept_bytes(address, buffer);
+        };
+        let size = ((run.end - address) as usize).min(buffer.len());
+        match run.place {
+            Some(place) => {
+                let from = self.room.start + place + (address - run.start) as usize;
+                // SAFETY: the run lies in the room, which lives as long as this.
+                buffer[..size].copy_from_slice(unsafe { std::slice::from_raw_parts(from as *const u8, size) });
+            }
+            None => buffer[..size].fill(0),
+        }
+        size
+    }
+
+    fn kept_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let index = self.kept.partition_point(|(start, _)| start + WORD <= address);
+        let Some((start, word)) = self.kept.get(index).filter(|(start, _)| *start <= address) else { return 0 };
+        let bytes = &word.to_le_bytes()[(address - start) as usize..];
+        let size = bytes.len().min(buffer.len());
+        buffer[..size].copy_from_slice(&bytes[..size]);
+        size
+    }
+}
+
+/// The pieces of all stretches, each with how far it is from the nearer end of its mapping, and how many bytes they have. Both
+/// ends of each mapping come first: a heap grows up and mappings are made downwards, so that the oldest memory, with the
+/// types and names of a program, lies at one of its ends.
+fn pieces<R, O>(order: &Order<'_, R, O>) -> (Vec<(u64, Run)>, usize) {
+    let (mut pieces, mut place) = (Vec::new(), 0);
+    for (start, end) in order.stretches {
+        let mut at = *start;
+        while at < *end {
+            let next = end.min(&(at + PIECE)).to_owned();
+            let mapping = range_at(order.ranges, at).map_or((at, next), |index| order.ranges[index]);
+            let from_end = (at - mapping.0).min(mapping.1.saturating_sub(next));
+            pieces.push((from_end, Run { start: at, end: next, place: Some(place) }));
+            place += (next - at) as usize;
+            at = next;
+        }
+    }
+    pieces.sort_by_key(|(from_end, _)| *from_end);
+    (pieces, place)
+}
+
+impl Part {
+    /// Reads a piece into its place in the room.
+    fn copy<R, O>(&mut self, room: &Room, piece: &Run, order: &Order<'_, R, O>)
+    where
+        R: Fn(u64, &mut [u8]) -> usize,
+    {
+        let (size, place) = ((piece.end - piece.start) as usize, piece.place.unwrap_or(0));
+        // SAFETY: pieces are disjoint and lie in the room, which nobody reads before all of them are filled.
+        let bytes = unsafe { std::slice::from_raw_parts_mut((room.start + place) as *mut u8, size) };
+        for (start, end) in read_pieces(&order.read, piece.start, bytes) {
+            self.runs.push(Run { start, end, place: Some(place + (start - piece.start) as usize) });
+        }
+    }
+
+    /// Reads a piece, and stores what may hold pointers of it, as long as there is room.
+    fn pick<R, O>(&mut self, room: &Room, piece: &Run, order: &Order<'_, R, O>, used: &AtomicUsize)
+    where
+        R: Fn(u64, &mut [u8]) -> usize,
+    {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(PIECE as usize, 0);
+        let size = (piece.end - piece.start) as usize;
+        let there = read_pieces(&order.read, piece.start, &mut buffer[..size]);
+        for (start, end) in there {
+            let bytes = &buffer[(start - piece.start) as usize..(end - piece.start) as usize];
+            for (at, unit) in (start..).step_by(UNIT).zip(bytes.chunks(UNIT)) {
+                self.pick_unit(room, at, unit, order.known, used);
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    fn pick_unit(&mut self, room: &Room, at: u64, unit: &[u8], known: &[(u64, u64)], used: &AtomicUsize) {
+        let end = at + unit.len() as u64;
+        if unit.chunks_exact(WORD as usize).all(|word| u64_at(word, 0) == 0) {
+            return self.runs.push(Run { start: at, end, place: None });
+        }
+        if let Some(words) = without_pointers(at, unit, known) {
+            self.left_out += unit.len() as u64;
+            return self.kept.extend(words);
+        }
+        let place = used.fetch_add(unit.len(), Ordering::Relaxed);
+        if place + unit.len() > room.size {
+            return;
+        }
+        // SAFETY: what was taken of the room is this unit's alone, and nobody reads before all units are stored.
+        let bytes = unsafe { std::slice::from_raw_parts_mut((room.start + place) as *mut u8, unit.len()) };
+        bytes.copy_from_slice(unit);
+        self.runs.push(Run { start: at, end, place: Some(place) });
+    }
+}
+
+/// The words to keep of a unit in which no word leads to a known range; None where one does, or too many are to be kept. A
+/// small number may be the size of a chunk, whose header begins with the word before it. Some allocators have bits of
+/// their own above the 48 of an address.
+fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<(u64, u64)>> {
+    let (first, last) = (known.first()?.0, known.last()?.1);
+    let (mut kept, mut before): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
+    let words = unit.chunks_exact(WORD as usize).map(|bytes| u64_at(bytes, 0));
+    for (at, word) in (start..).step_by(WORD as usize).zip(words) {
+        let address = word & ADDRESS_BITS;
+        if (first..last).contains(&address) && range_at(known, address).is_some() {
+            return None;
+        }
+        if word != 0 && word < SMALL_NUMBER {
+            if kept.last().is_none_or(|(last, _)| last + WORD < at) && at > start {
+                kept.push((at - WORD, before));
+            }
+            kept.push((at, word));
+        }
+        before = word;
+    }
+    let end = start + unit.len() as u64 - WORD;
+    if kept.last().is_none_or(|(last, _)| *last < end) {
+        kept.push((end, before));
+    }
+    (kept.len() <= unit.len() / KEPT_PART).then_some(kept)
+}
+
+/// A capture of the parts of all workers, in order.
+fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
+    let mut runs = Vec::new();
+    for part in parts {
+        runs.extend(part.runs);
+        into.kept.extend(part.kept);
+        into.left_out += part.left_out;
+    }
+    runs.sort_unstable_by_key(|run: &Run| run.start);
+    for run in runs {
+        let next = |last: &Run| last.place.map(|place| place + (last.end - last.start) as usize);
+        match into.runs.last_mut().filter(|last| last.end == run.start && next(last) == run.place) {
+            Some(last) => last.end = run.end,
+            None => into.runs.push(run),
+        }
+    }
+    into.kept.sort_unstable();
+    into
 }
 
 /// Memory that the process shares and that was not copied. Stopping one of its writers would not hold it still, so it is
@@ -166,29 +357,91 @@ pub(crate) fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
     done
 }
 
-fn cut(run: &Run) -> Vec<Run> {
-    let mut pieces = Vec::new();
-    let mut start = run.start;
-    while start < run.end {
-        let end = run.end.min(start + PIECE);
-        pieces.push(Run { start, end, place: run.place + (start - run.start) as usize });
-        start = end;
-    }
-    pieces
-}
-
-/// Reads all that is there, page by page where something is missing; says what is.
+/// Reads all that is there, page by page where something is missing; the ranges of what is there.
 fn read_pieces(read: impl Fn(u64, &mut [u8]) -> usize, start: u64, bytes: &mut [u8]) -> Vec<(u64, u64)> {
-    let mut missing = Vec::new();
-    let mut done = read(start, bytes);
+    let (mut there, mut done) = (Vec::new(), 0);
     while done < bytes.len() {
-        let at = start + done as u64;
-        let page_end = ((at / SMALL + 1) * SMALL - start).min(bytes.len() as u64) as usize;
-        missing.push((at, start + page_end as u64));
-        done = page_end;
+        let got = read(start + done as u64, &mut bytes[done..]);
+        if got > 0 {
+            append(&mut there, start + done as u64, start + (done + got) as u64);
+        }
+        done += got;
         if done < bytes.len() {
-            done += read(start + done as u64, &mut bytes[done..]);
+            let at = start + done as u64;
+            done = ((at / SMALL + 1) * SMALL - start).min(bytes.len() as u64) as usize;
         }
     }
-    missing
+    there
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::Unwatched;
+    use std::sync::atomic::AtomicU64;
+
+    const START: u64 = 1 << 30;
+
+    /// A byte of each word says where it is; every second unit has a pointer, every third a small number.
+    fn word_at(address: u64) -> u64 {
+        let unit = (address - START) / UNIT as u64;
+        match (unit, address % UNIT as u64) {
+            (unit, 64) if unit % 2 == 0 => START + 8,
+            (unit, 128) if unit % 3 == 0 => 4096,
+            _ => 0xAAAA_0000_0000_0000 | address << 4,
+        }
+    }
+
+    fn read(address: u64, buffer: &mut [u8]) -> usize {
+        for (index, bytes) in buffer.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&word_at(address + index as u64 * 8).to_le_bytes());
+        }
+        buffer.len()
+    }
+
+    /// A copy of [START, START + size) into so much room; it ends after `most` reads.
+    fn taken(size: u64, room: usize, most: u64) -> Option<Capture> {
+        let (ranges, reads) = ([(START, START + size)], AtomicU64::new(0));
+        let counted = |address: u64, buffer: &mut [u8]| {
+            reads.fetch_add(1, Ordering::Relaxed);
+            read(address, buffer)
+        };
+        let is_over = || reads.load(Ordering::Relaxed) > most;
+        let order = Order { ranges: &ranges, stretches: &ranges, known: &ranges, read: counted, is_over };
+        let task = Task { watcher: &Unwatched, total: None, inline: true };
+        Capture::take(&task, &order, Arc::new(Room::new(room).unwrap())).unwrap()
+    }
+
+    fn word(capture: &Capture, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (capture.fill(address, &mut bytes) == Some(8)).then(|| u64::from_le_bytes(bytes))
+    }
+
+    #[test]
+    fn all_is_copied_where_there_is_room() {
+        let capture = taken(4 * PIECE, 4 << 20, u64::MAX).unwrap();
+        assert!((0..4 * PIECE).step_by(8).all(|at| word(&capture, START + at) == Some(word_at(START + at))));
+        assert!(capture.left_out == 0 && !capture.is_cut && capture.fill(START - 8, &mut [0; 8]).is_none());
+    }
+
+    #[test]
+    fn what_holds_no_pointers_is_left_out() {
+        let capture = taken(4 * PIECE, 3 << 20, u64::MAX).unwrap();
+        assert_eq!(capture.left_out, 2 * PIECE);
+        for at in (0..4 * PIECE).step_by(8) {
+            let (unit, inside) = (at / UNIT as u64, at % UNIT as u64);
+            let is_kept = (unit % 3 == 0 && (inside == 120 || inside == 128)) || inside == UNIT as u64 - 8;
+            let expected = (unit % 2 == 0 || is_kept).then(|| word_at(START + at));
+            assert_eq!(word(&capture, START + at), expected, "{unit} {inside}");
+        }
+        assert!(taken(4 * PIECE, 1 << 20, u64::MAX).is_none());
+    }
+
+    #[test]
+    fn both_ends_come_first() {
+        let capture = taken(8 * PIECE, 8 << 20, 4).unwrap();
+        let there: Vec<u64> = (0..8).filter(|piece| word(&capture, START + piece * PIECE).is_some()).collect();
+        assert!(capture.is_cut && there == [0, 1, 6, 7]);
+        assert!(taken(8 * PIECE, 8 << 20, 1).is_none());
+    }
 }

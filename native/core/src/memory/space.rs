@@ -4,10 +4,11 @@
 //! segment are absent (a fault with the address); bytes in a segment of zeros are zeros by definition and are never
 //! touched in the target.
 
+use crate::bytes::append;
 use crate::error::{Error, Missing, Result};
 use crate::folder::ProcessFolder;
 use crate::machine::{Machine, PageSize};
-use crate::memory::capture::{read_file, Capture, Room, SharedMemory};
+use crate::memory::capture::{read_file, Capture, Order, Room, SharedMemory};
 use crate::memory::gate::Gate;
 use crate::memory::pages::{Pages, PRESENT, SWAPPED};
 use crate::work::{Task, Watcher};
@@ -179,6 +180,11 @@ impl Space {
         }
     }
 
+    /// Whether the process was let go.
+    fn is_over(&self) -> bool {
+        matches!(&self.origin, Origin::Process { gate: Some(gate), .. } if !gate.is_open())
+    }
+
     /// Whether what was just read of a process was read while it stood; counts it if not.
     fn was_in_time(&self) -> bool {
         let gate = match &self.origin {
@@ -301,8 +307,12 @@ impl Space {
         // A pipe that was put in a file's place is not waited for.
         let open = |path: &String| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let opened: std::io::Result<Vec<File>> = files.iter().map(open).collect();
+        Ok(Space::with_files(machine, segments, opened?, origin))
+    }
+
+    fn with_files(machine: Machine, segments: Vec<Segment>, files: Vec<File>, origin: Origin) -> Space {
         let (copy, uncopied) = (OnceLock::new(), OnceLock::new());
-        Ok(Space { machine, segments, files: opened?, origin, read: AtomicU64::new(0), copy, uncopied })
+        Space { machine, segments, files, origin, read: AtomicU64::new(0), copy, uncopied }
     }
 }
 
@@ -388,9 +398,10 @@ impl Space {
     }
 
     /// Copies the bytes of `ranges` (ascending, disjoint) that would have to come from the process into `room`, from where
-    /// they are read afterwards: the process may be let go. `shared`: memory that is not copied, and is read by way of
-    /// `mem` (the process's `/proc/PID/mem`) afterwards. False, with nothing changed, where the room is too small or the
-    /// process was let go meanwhile.
+    /// they are read afterwards: the process may be let go. Where the room is too small for all, memory without pointers
+    /// is left out. `shared`: memory that is not copied, and is read by way of `mem` (the process's `/proc/PID/mem`)
+    /// afterwards. False, with nothing changed, where the room is too small for that, too. Where the process is let go
+    /// meanwhile, what was copied by then is all there is.
     pub fn capture(
         &self,
         watcher: &dyn Watcher,
@@ -399,14 +410,42 @@ impl Space {
         shared: &[(u64, u64)],
         mem: &str,
     ) -> Result<bool> {
-        let (parts, mem) = (self.live_parts(ranges), File::open(mem));
-        let read = |address: u64, buffer: &mut [u8]| self.live_bytes(address, buffer);
-        let copy = Capture::take(&self.task(watcher, None), &parts, room, read)?;
-        let Some(copy) = copy.filter(|_| self.was_in_time()) else { return Ok(false) };
-        if let (Ok(mem), Some((witness, _))) = (mem, parts.first()) {
+        let (stretches, mem) = (self.live_parts(ranges), File::open(mem));
+        let (read, is_over) = (|address: u64, buffer: &mut [u8]| self.live_bytes(address, buffer), || self.is_over());
+        let order = Order { ranges, stretches: &stretches, known: &self.covered(), read, is_over };
+        let Some(copy) = Capture::take(&self.task(watcher, None), &order, room)? else { return Ok(false) };
+        if let (Ok(mem), Some((witness, _))) = (mem, stretches.first()) {
             let _ = self.uncopied.set(SharedMemory::new(mem, self.live_parts(shared), *witness));
         }
+        if copy.is_cut {
+            self.was_in_time();
+        }
         Ok(self.copy.set(copy).is_ok())
+    }
+
+    /// The bytes that were left out of the copy, because there are no pointers among them.
+    pub fn left_out(&self) -> u64 {
+        self.copy.get().map_or(0, |copy| copy.left_out)
+    }
+
+    /// The memory of the process as it is now, whether or not it stands: for what does not change while a program runs, where
+    /// it was let go before all was copied. None where all was, or it cannot be read.
+    pub fn as_it_runs(&self) -> Option<Space> {
+        self.copy.get().filter(|copy| copy.is_cut)?;
+        let Origin::Process { process, mem: Some(mem), .. } = &self.origin else { return None };
+        let (process, mem) = (process.clone(), mem.try_clone().ok());
+        let files: std::io::Result<Vec<File>> = self.files.iter().map(File::try_clone).collect();
+        let origin = Origin::Process { process, mem, shared: true, gate: None };
+        Some(Space::with_files(self.machine, self.segments.clone(), files.ok()?, origin))
+    }
+
+    /// Where there is anything, ascending and joined.
+    fn covered(&self) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        for segment in &self.segments {
+            append(&mut found, segment.start, segment.end);
+        }
+        found
     }
 
     /// Whether the process ended before its shared memory had been read as far as it was asked for.
