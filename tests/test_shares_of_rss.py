@@ -92,6 +92,6 @@ def test_of_c(tmp_path: Path) -> None:
     with running(c_program("untouched"), tmp_path) as target, heap_of(str(target.pid)) as heap:
         check(heap, OF_C)
         rows = owners(heap, None, None).groups
-        assert sum(row.absent for row in rows if row.root is not None) == pytest.approx(LARGE + (200 << 15), abs=WITHIN)
+        assert sum(row.absent for row in rows if row.kind != NOBODY) == pytest.approx(LARGE + (200 << 15), abs=WITHIN)
         whole = sum(row.bytes - row.absent for row in rows)
         assert whole <= (heap.target.rss.bytes or 0)
