@@ -39,6 +39,8 @@ def absent_blocks(heap: Heap) -> Iterator[AbsentBlock]:
             block = allocator.find(address)
             end = address + size - MAX_HEADER if block is None else block.end
             yield AbsentBlock(address, end - address - pages.count(address, end).resident)
+    for mapped in heap.mapped if heap.is_python else []:
+        yield AbsentBlock(mapped.address, mapped.size - pages.count(mapped.address, mapped.end).resident)
 
 
 def absent_by(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
