@@ -402,7 +402,7 @@ class Heap:
 
     def mapped_at(self, address: int) -> Mapped | None:
         """Return the mapped memory of an object that holds ``address``; None also where there is no Python."""
-        if containing(self._mappable(), address) is None:
+        if self.target.refusal is not None or containing(self._mappable(), address) is None:
             return None
         try:
             return next((one for one in self.mapped if one.address <= address < one.end), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from gdbheap.answers.absent import absent_blocks, absent_by
+from gdbheap.answers.absent import absent_by, absent_memory, shared_memory
 from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
 from gdbheap.answers.by_root import RootShare, by_root
 from gdbheap.answers.shared_out import MAX_PARTS, Part, Shape, share_out
@@ -49,7 +49,8 @@ class HeldTogether:
     together whatever leads to them.
 
     ``absent``: of ``bytes``, those of large blocks that are not resident: they were never written to, or were swapped
-    out. ``resident`` are the others, ``share`` their share of RSS, None where that is not known."""
+    out. ``resident`` are the others, ``share`` their share of RSS, None where that is not known. ``shared``: of
+    ``bytes``, those of shared mappings, whose pages stay where others map them too."""
 
     keys: ClassVar[dict[str, str]] = {"root": "path", "path": "expression", "count": "blocks"}
     root: str | None
@@ -63,6 +64,7 @@ class HeldTogether:
     absent: int = 0
     resident: int | None = None
     share: float | None = None
+    shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Owners:
     """The answer of ``heap owners``, largest first; ``count`` and ``bytes`` are over all that are large enough, and, in
     ``groups`` of a program without Python, that a root leads to; bytes of ``arrays`` are those of their values, none
     of them twice, wherever these lie. At most one of the lists has rows. ``absent``: of the bytes of groups, or of
-    arrays, those that are not resident."""
+    arrays, those that are not resident; ``shared``: those of shared mappings."""
 
     keys: ClassVar[dict[str, str]] = {"groups": "rows"}
     owners: list[Held]
@@ -79,6 +81,7 @@ class Owners:
     groups: list[HeldTogether] = field(default_factory=list)
     arrays: list[ArrayRow] = field(default_factory=list)
     absent: int = 0
+    shared: int = 0
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
@@ -117,11 +120,11 @@ def _held(paths: Paths, node: Node) -> Held:
 
 
 def _shared_out(heap: Heap, top: int | None) -> Owners:
-    rows = share_out(heap.object_paths, frames_of(heap), absent_blocks(heap))
+    rows = share_out(heap.object_paths, frames_of(heap), absent_memory(heap), shared_memory(heap))
     groups = [
         HeldTogether(
             row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts,
-            row.array, row.absent,
+            row.array, row.absent, shared=row.shared,
         )
         for row in rows
     ]  # fmt: skip
@@ -129,9 +132,10 @@ def _shared_out(heap: Heap, top: int | None) -> Owners:
 
 
 def _together(heap: Heap, groups: list[HeldTogether], top: int | None) -> Owners:
-    count, size, absent = (sum(getattr(row, name) for row in groups) for name in ("count", "bytes", "absent"))
+    names = "count", "bytes", "absent", "shared"
+    count, size, absent, shared = (sum(getattr(row, name) for row in groups) for name in names)
     rows = [_with_share(heap, row) for row in groups[:top]]
-    return Owners([], count, size, rows, absent=absent)
+    return Owners([], count, size, rows, absent=absent, shared=shared)
 
 
 def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:
