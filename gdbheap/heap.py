@@ -397,8 +397,12 @@ class Heap:
 
     def _mappable(self) -> Ranges:
         """Mapped files, shared memory, and anonymous memory that no allocator is known to have."""
-        anonymous = [] if self.other_allocator is not None else self.unwalked_ranges()
-        return sorted([*mapped_files(self.target), *anonymous])
+        files = mapped_files(self.target)
+        if self.other_allocator is not None:
+            return files
+        # What is read-only in between is part of a mapping too.
+        owned = sorted([*self.owned_ranges(), *self.single_blocks()])
+        return sorted([*files, *subtract(self.anonymous(writable=False), owned)])
 
     def mapped_at(self, address: int) -> Mapped | None:
         """Return the mapped memory of an object that holds ``address``; None also where there is no Python."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.errors import Fault
 from gdbheap.target.mappings import Mapping
 from gdbheap.target.ranges import Ranges
 from gdbheap.target.target import Target
@@ -15,6 +16,8 @@ __all__ = ["Mapped", "find_mapped", "mapped_files"]
 
 # Smaller mappings are left out; below so much together, and this part of RSS, nobody looks for owners.
 MIN_BYTES, MIN_TOGETHER, MIN_OF_RSS = 64 << 10, 1 << 20, 100
+# A core does not say which mappings are shared: the files of shared memory are, others may be.
+ALWAYS_SHARED = ("/dev/zero", "/dev/shm/", "/memfd:", "/SYSV")
 Progress = Callable[[int, int], object]
 
 
@@ -70,12 +73,19 @@ def find_mapped(
         return []
     page = target.machine.page
     rows = _native.find_mapped(heaps, ranges, page, progress)
-    largest: dict[int, tuple[int, int]] = {}
-    for block, _place, address, size in rows:
-        end = address + -(-size // page) * page
-        if address not in largest or end > largest[address][1]:
-            largest[address] = block, end
-    return list(_proven(target, ranges, largest))
+    largest: dict[int, tuple[int, bool, int]] = {}
+    for block, place, address, size in rows:
+        # What only shows the memory, as a Py_buffer does, has other fields between the two.
+        found = address + -(-size // page) * page, _word(target, place + target.machine.word) == size, block
+        largest[address] = max(found, largest.get(address, found), key=lambda row: row[:2])
+    return list(_proven(target, ranges, {address: (block, end) for address, (end, _own, block) in largest.items()}))
+
+
+def _word(target: Target, address: int) -> int | None:
+    try:
+        return target.space.word(address)
+    except Fault:
+        return None
 
 
 def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]]) -> Iterator[Mapped]:
@@ -101,6 +111,7 @@ def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]])
 
 def _named(target: Target, address: int, end: int, block: int) -> Mapped:
     mapping = target.mappings.find(address)
-    is_file = mapping is not None and not mapping.anonymous
-    name = mapping.name if mapping is not None and is_file else ""
-    return Mapped(address, end, block, name, mapping is not None and not mapping.private)
+    if mapping is None or mapping.anonymous and mapping.private:
+        return Mapped(address, end, block, "", False)
+    is_told = not mapping.private or not mapping.inode and mapping.path.startswith(ALWAYS_SHARED)
+    return Mapped(address, end, block, mapping.name, is_told)
