@@ -23,6 +23,7 @@ UNREACHED = "(nothing leads to them)"
 # What hangs on a thread or a mapping has a row of its own from this share of what is in use on, and so many bytes.
 OWN_ROW_SHARE, OWN_ROW_BYTES = 50, 64 << 10
 MAX_BRANCHES = 1000
+CONTAINERS = ("std::", "HashMap or ", "BTreeMap or ")
 
 
 @dataclass
@@ -102,7 +103,7 @@ class _Holders:
         graph, nodes = self._references.graph, self._references.nodes(branch.way)
         chain = graph.chain(branch.id)
         label = self.label_of(chain[:-1])
-        what = next((self._paths.type_name(node) for node in nodes if node.type), None)
+        what = _of_most([self._paths.type_name(node) for node in nodes if node.type])
         if label < 0 or self.rows[label].kind == CONTEXT:
             return
         if self.rows[label].kind in (GLOBAL, JAVA):
@@ -129,6 +130,13 @@ class _Holders:
     def label_of(self, chain: list[int]) -> int:
         """Return the label of the nearest holder on a chain of the graph, -1 for none."""
         return next((self.seeds[node] for node in reversed(chain) if node in self.seeds), -1)
+
+
+def _of_most(types: list[str]) -> str | None:
+    """Return of the types on a way down, the outermost first, the innermost that is no container of a library; the
+    outermost where all are."""
+    own = [name for name in types if not name.startswith(CONTAINERS)]
+    return own[-1] if own else types[0] if types else None
 
 
 def _row_of(root: BlockRoot, java: Ranges) -> tuple[str, str]:
