@@ -119,17 +119,15 @@ def test_mapped_by_libraries(library: str, rng: random.Random, tmp_path: Path) -
     assert any(f"['__main__'].{name}" in (row.root or "") for name in ("kept", "source")), row
 
 
-SHARED = "from multiprocessing.shared_memory import SharedMemory; import os; block = SharedMemory(create=True, size={size})"
-
-
 def test_shared_memory_of_multiprocessing(rng: random.Random, tmp_path: Path) -> None:
     """It is the variable's, and said to be shared."""
     size = rng.randrange(8 << 20, 16 << 20)
-    script = f"{SHARED.format(size=size)}; block.buf[:size // 2] = bytes(size // 2)".replace("size //", f"{size} //")
-    script += "; block.unlink(); os.read(0, 1)"
+    script = (
+        "from multiprocessing.shared_memory import SharedMemory; import os\n"
+        f"block = SharedMemory(create=True, size={size}); block.buf[: {size} // 2] = bytes({size} // 2)\n"
+        "block.unlink(); os.read(0, 1)"
+    )
     with running([interpreter_of_release("3.11").executable, "-c", script], tmp_path) as target:
         row = ask("owners", str(target.pid))["rows"][0]
         text = ask("retained", str(target.pid), "--top=1")["rows"][0]
     assert ".block" in row["path"] and row["shared"] == pages(size) == text["shared"]
-
-

@@ -11,6 +11,7 @@ import pytest
 from support.library import heap_of
 from support.programs import c_program, interpreter_of_release, running
 
+from gdbheap.answers.by_root import NOBODY
 from gdbheap.answers.ledger import ledger
 from gdbheap.answers.owners import BLOCK, HOLDER, owners
 from gdbheap.answers.pyobjects import pyobjects

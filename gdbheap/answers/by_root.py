@@ -1,4 +1,4 @@
-"""The used blocks of a program without Python, summed by what holds them: a global, a variable of a thread, a mapping."""
+"""The used blocks of a program without Python by what holds them: a global, a variable of a thread, a mapping."""
 
 from __future__ import annotations
 

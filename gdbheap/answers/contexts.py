@@ -37,8 +37,8 @@ class ContextName:
 
 @dataclass(frozen=True)
 class Contexts:
-    """The answer of ``heap contexts``; the sums are over all, also when the list is cut. ``names``: a row for each name,
-    the largest first."""
+    """The answer of ``heap contexts``; the sums are over all, also when the list is cut. ``names``: a row for each
+    name, the largest first."""
 
     contexts: list[ContextRow]
     count: int

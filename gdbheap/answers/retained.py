@@ -125,8 +125,8 @@ def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
     """Return the rows with what is not resident of what they retain."""
     references, paths = heap.references, heap.paths
     if by == TYPE:
-        found, shared = (under(heap, lambda number: paths.type_name(references.node(number))) for under in UNDER)
-        return [replace(row, absent=found[row.type], shared=shared[row.type]) for row in rows]
+        found, mapped = (under(heap, lambda number: paths.type_name(references.node(number))) for under in UNDER)
+        return [replace(row, absent=found[row.type], shared=mapped[row.type]) for row in rows]
     if by in (GLOBAL, THREAD):
         of_roots = absent_under(heap, lambda number: _root_name(references.node(number), by))
         return [replace(row, absent=of_roots[row.type]) for row in rows]

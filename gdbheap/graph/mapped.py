@@ -65,8 +65,8 @@ def _follows(before: Mapping, mapping: Mapping) -> bool:
 def find_mapped(
     target: Target, heaps: _native.Heaps, candidates: Iterable[tuple[int, int]], progress: Progress | None = None
 ) -> list[Mapped]:
-    """Return the memory among ``candidates`` to which blocks of ``heaps`` lead by the address of a mapping beside a size
-    that ends where a mapping does, or where the next such memory begins. Ascending and disjoint."""
+    """Return the memory among ``candidates`` to which blocks of ``heaps`` lead by an address beside a size: a mapping
+    begins or ends there, or the next such memory. Ascending and disjoint."""
     ranges = sorted((start, end) for start, end in candidates if end - start >= MIN_BYTES)
     whole = sum(end - start for start, end in ranges)
     if whole < max(MIN_TOGETHER, (target.rss.bytes or 0) // MIN_OF_RSS):

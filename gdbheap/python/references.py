@@ -48,9 +48,8 @@ class References(Nodes):
             PythonRoot(STATIC_TYPES, BY_FRAMES, statics),
             *_of_memory(objects),
         ]
-        self.graph = _native.draw_graph(
-            objects.heaps_with(mapped or []), objects.layout, graph_layout(objects.release), statics, self.roots, progress
-        )
+        heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release)
+        self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, progress)
 
     def is_certain(self, number: int) -> bool:
         """Whether a chain of references that layouts tell of leads to the node."""

@@ -41,8 +41,8 @@ TOGETHER = (Column("blocks"), Column("bytes"), SHARE, Column("what", True), Colu
 HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("type", True), Column("path", True))
 VARIABLES = (Column("size"), Column("variable", True), Column("type", True), Column("address"))
 SHARED = (
-    "A shared mapping is unmapped with its object; its pages are freed only where no other process maps them and no file "
-    "keeps them."
+    "A shared mapping is unmapped with its object; its pages are freed only where no other process maps them and no "
+    "file keeps them."
 )
 NO_OBJECT = {
     False: "(no object: nothing points to these blocks)",
