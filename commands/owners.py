@@ -58,16 +58,18 @@ COMMAND = Command(
     block the one with the shorter chain has it. A file that was loaded as several modules is one row. What has less
     than a fiftieth of what is in use is part of its package, and small packages are one row.
 
-    In a program without Python a row is the blocks of one kind to which the shortest chains lead from one global (by
-    its symbol, or its section where the program has no symbols), one thread's data or stack, or other memory.
-    --by=global, --by=thread and --by=type are some of these rows, or put them together.
+    In a program without Python a row is one holder, to whose blocks the shortest chains lead from there: a global (by
+    its symbol, or its section where the program has no symbols), with the type of what has most of its bytes; what a
+    thread's variable or a mapping leads to; the memory contexts of one name in PostgreSQL; the objects in a Java heap.
+    --by=global, --by=thread and --by=type have a row for each kind of block: of globals, of threads, of all.
 
     --by=block is a row for each large block: its size, the Python object that it is or belongs to, and the path from a
     root to that object: as Python where there is an expression, else in words. Without Python the path leads over the
-    offsets of the words that lead from block to block. In JSON blocks are owners; holders are groups: {root, kind,
-    what, count, bytes, path, parts, array, absent}, where array is {what, shape, dtype, bytes, columns} of a variable
-    that is a DataFrame, a table or an array, else null. absent, of all rows, is what is not resident of large blocks,
-    which the program never wrote to or the kernel swapped out: shares of RSS are of what is left.
+    offsets of the words that lead from block to block. In JSON blocks are owners; holders are rows: {path, kind,
+    what, blocks, bytes, resident, share, expression, parts, array, absent}. path is a Python expression or words,
+    expression the same where it is Python, else null; array is {what, shape, dtype, bytes, columns} of a variable that
+    is a DataFrame, a table or an array, else null. absent, of all rows, is what is not resident of large blocks, which
+    the program never wrote to or the kernel swapped out; resident is what is left, and share that part of RSS.
 
     --by=array is a row for each DataFrame, Series and Index of pandas and polars, pyarrow Table, RecordBatch,
     ChunkedArray and Array, numpy array, and torch tensor, with the columns below it: bytes as memory_usage(),

@@ -174,7 +174,7 @@ COMMAND = Command(
     rows="types",
     listed="types, objects or kinds of buffers",
     sorts={
-        "together": lambda row: row.bytes + row.buffers,
+        "together": lambda row: row.bytes + row.buffers + getattr(row, "mapped", 0),
         "bytes": lambda row: row.bytes,
         "buffers": lambda row: row.buffers,
         "count": lambda row: row.count,

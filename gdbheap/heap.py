@@ -15,6 +15,7 @@ from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
 from gdbheap.errors import GdbheapError, NotAPython, NotInUse, Unsupported, one_line
 from gdbheap.graph.blocks import BlockReferences
+from gdbheap.graph.mapped import Mapped, find_mapped, mapped_files
 from gdbheap.graph.nodes import Nodes
 from gdbheap.graph.paths import BlockPaths, Paths
 from gdbheap.graph.roots import block_roots
@@ -29,7 +30,7 @@ from gdbheap.python.roots import Roots
 from gdbheap.python.traces import Traces
 from gdbheap.structures.kinds import Libraries, Structures, find_libraries
 from gdbheap.structures.postgresql import Context, find_contexts
-from gdbheap.target.ranges import Ranges, joined, subtract
+from gdbheap.target.ranges import Ranges, containing, joined, subtract
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
 from gdbheap.target.unseen import about
@@ -375,8 +376,42 @@ class Heap:
     def object_references(self) -> References:
         """The graph of Python's objects. Raises NotAPython, or Unsupported."""
         draw = self.labelled("following references")
-        found: References = self._part("references", lambda: References(self.objects, self.interpreter.threads, draw))
+        found: References = self._part(
+            "references",
+            lambda: References(
+                self.objects, self.interpreter.threads, draw, [(one.address, one.end) for one in self.mapped]
+            ),
+        )
         return found
+
+    @property
+    def mapped(self) -> list[Mapped]:
+        """The memory that Python's objects and the libraries' structures say they mapped, ascending. Raises NotAPython,
+        or Unsupported."""
+        found: list[Mapped] = self._part("mapped memory", self._find_mapped)
+        return found
+
+    def _find_mapped(self) -> list[Mapped]:
+        looking = self.labelled("looking for owners of mapped memory")
+        return find_mapped(self.target, self.objects.heaps, self._mappable(), looking)
+
+    def _mappable(self) -> Ranges:
+        """Mapped files, shared memory, and anonymous memory that no allocator is known to have."""
+        files = mapped_files(self.target)
+        if self.other_allocator is not None:
+            return files
+        # What is read-only in between is part of a mapping too.
+        owned = sorted([*self.owned_ranges(), *self.single_blocks()])
+        return sorted([*files, *subtract(self.anonymous(writable=False), owned)])
+
+    def mapped_at(self, address: int) -> Mapped | None:
+        """Return the mapped memory of an object that holds ``address``; None also where there is no Python."""
+        if self.target.refusal is not None or containing(self._mappable(), address) is None:
+            return None
+        try:
+            return next((one for one in self.mapped if one.address <= address < one.end), None)
+        except GdbheapError:
+            return None
 
     @property
     def object_paths(self) -> ObjectPaths:

@@ -28,10 +28,10 @@ def tables(service: Service, directory: Path) -> tuple[list[str], str]:
     """Return a row of the table of programs, and the table of one program."""
     with serving(service, directory) as pid:
         answer = ask("owners", str(pid), f"--top={ROWS}")
-    used, groups = answer["bytes"], answer["groups"]
+    used, groups = answer["bytes"], answer["rows"]
     shown = sum(row["bytes"] for row in groups)
     rows = [
-        [f"{row['bytes'] / MIB:.1f}", f"{100 * row['bytes'] / used:.1f}", _plain(row["root"]), _parts(row)]
+        [f"{row['bytes'] / MIB:.1f}", f"{100 * row['bytes'] / used:.1f}", _plain(row["path"]), _parts(row)]
         for row in groups
     ]
     table = tabulate(rows, ["MiB", "%", "held by", "most of it"], tablefmt="github", disable_numparse=True)

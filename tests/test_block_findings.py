@@ -36,9 +36,9 @@ def test_blocks_that_hang_on_a_global(rng: random.Random, tmp_path: Path) -> Non
     with running(c_program("hangs", rng.getrandbits(30), 0), tmp_path) as target:
         hung, _lost = map(int, target.stderr.split())
         before = in_use(str(target.pid))
-        answer, rows = ask("", str(target.pid)), ask("owners", str(target.pid), "--by=global", "--min=1")["groups"]
+        answer, rows = ask("", str(target.pid)), ask("owners", str(target.pid), "--by=global", "--min=1")["rows"]
         target.go_on()
         after = in_use(str(target.pid))
-    assert (rows[0]["root"], rows[0]["what"]) == ("sessions of hangs", "block of 80 bytes")
-    assert rows[0]["bytes"] == 80 * rows[0]["count"] == hung == before - after
+    assert (rows[0]["path"], rows[0]["what"]) == ("sessions of hangs", "block of 80 bytes")
+    assert rows[0]["bytes"] == 80 * rows[0]["blocks"] == hung == before - after
     assert all(other["id"] != "lost-blocks" for other in answer["findings"])

@@ -18,6 +18,7 @@ import pytest
 from support.library import heap_of
 from support.programs import PATIENCE, ask, c_program, gdbheap, running
 
+from gdbheap.answers.findings.contexts import OF_STATEMENTS
 from gdbheap.errors import Unsupported
 
 VERSIONS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -156,7 +157,9 @@ def test_each_context_is_what_the_backend_writes(
         assert "HashAgg meta context" in {name for name, *_rest in told}
         assert (answer["count"], answer["total"]) == (len(told), sum(row[2] for row in told))
         found = {row["id"]: row for row in ask("", str(server.pid))["findings"]}["postgresql-context"]
-        assert largest[0] in found["text"] and found["figures"] == {"total": largest[2], "free": largest[3]}
+        assert largest[0] in found["text"] and found["figures"] == {
+            "total": largest[2], "free": largest[3], "count": 1,
+        }  # fmt: skip
 
 
 def test_a_sender_of_changes(server: Server, rng: random.Random) -> None:
@@ -224,6 +227,31 @@ def test_tree(server: Server, tmp_path: Path) -> None:
     assert +wanted == Counter(found)
     printed = gdbheap("contexts", str(server.pid), "--top=1", "--format=folded")
     assert (printed.returncode, printed.stdout) == (0, path.read_text())
+
+
+def test_contexts_of_one_name_are_summed_up(server: Server, rng: random.Random) -> None:
+    """Of prepared statements: the sums are the view's, owners has a row for each name, DEALLOCATE ALL frees them."""
+    count = rng.randrange(2000, 2500)
+    server.ask(SCHEMA)
+    server.ask(f"""do $$ begin for n in 1..{count} loop execute format(
+        'prepare p%s(int) as select md5(g::text), %s from generate_series(1, $1) g where g <> %s', n, n, n);
+        end loop; end $$""")
+    pid = str(server.pid)
+    sums = "select name, count(*), sum(total_bytes) from pg_backend_memory_contexts"
+    rows_of_view = [row.split("\t") for row in server.ask(f"{sums} where name like 'CachedPlan%' group by 1")]
+    told = {name: (int(count), int(size)) for name, count, size in rows_of_view}
+    names = {row["name"]: (row["count"], row["total"]) for row in ask("contexts", pid)["names"]}
+    assert told.items() <= names.items() and "CachedPlanSource" in told
+    rows = {row["path"]: row for row in ask("owners", pid, "--top=all")["rows"]}
+    for name in ("CachedPlanSource", "CachedPlanQuery"):
+        assert names[name][0] == count and f"{count:,}" in gdbheap("contexts", pid, "--top=1").stdout
+        assert rows[f"{count:,} memory contexts {name}"]["bytes"] >= names[name][1]
+    found = {row["id"]: row for row in ask("", pid)["findings"]}["postgresql-context"]
+    assert f"{count:,} prepared statements" in found["text"] and "DEALLOCATE ALL" in found["advice"]
+    assert found["figures"]["total"] == sum(names.get(name, (0, 0))[1] for name in OF_STATEMENTS)
+    server.ask("deallocate all")
+    left = {row["name"] for row in ask("contexts", pid)["names"]}
+    assert not left & set(OF_STATEMENTS)
 
 
 def test_idents_are_contents(server: Server) -> None:

@@ -243,7 +243,7 @@ def test_python_above(mode: str, where: str, rng: random.Random, tmp_path: Path)
         answer = ask("pyobjects", pid, "--top=0")
         counts = {row["type"]: row["count"] for row in answer["types"]}
         assert counts["__main__.Marked"] == count and answer["warnings"] == [] and answer["damage"] == []
-        top = max(ask("owners", pid)["groups"], key=lambda row: row["bytes"])
+        top = max(ask("owners", pid)["rows"], key=lambda row: row["bytes"])
         assert "held" in str(top) and top["bytes"] >= 3_000_000
         assert ask("check", pid)["ok"]
         address = next(row["address"] for row in ask("retained", pid)["rows"] if row["type"] == "bytearray")

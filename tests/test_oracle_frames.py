@@ -77,7 +77,7 @@ def test_frames_are_what_they_say(modules: tuple[str, ...], rng: random.Random, 
             rows = {row["path"]: row for row in answer["arrays"]}
             check_frames(rows, truth["frames"])
             check_arrays(rows, truth["arrays"])
-            assert answer["count"] == len(answer["arrays"]) and not answer["groups"]
+            assert answer["count"] == len(answer["arrays"]) and not answer["rows"]
             own = sum(row["bytes"] - row["shared"] for row in answer["arrays"] if row["bytes"] is not None)
             assert answer["bytes"] == own
 
@@ -92,11 +92,11 @@ def test_a_frame_is_one_row(rng: random.Random, tmp_path: Path) -> None:
         hidden = gdbheap("owners", str(target.pid), "--by=array", "--top=1", "--no-text").stdout
         said = json.loads(target.stderr)
     path = "sys.modules['__main__'].state['orders']"
-    (row,) = [row for row in answer["groups"] if row["root"] and row["root"].startswith(path)]
-    assert (row["path"], row["array"]["what"], row["array"]["shape"]) == (path, "DataFrame", said["shape"])
+    (row,) = [row for row in answer["rows"] if row["path"].startswith(path)]
+    assert (row["expression"], row["array"]["what"], row["array"]["shape"]) == (path, "DataFrame", said["shape"])
     assert {column["name"]: column["bytes"] for column in row["array"]["columns"]} == said["columns"]
     assert row["bytes"] >= sum(said["columns"].values())
-    assert sum(row["bytes"] for row in answer["groups"]) == answer["bytes"]
+    assert sum(row["bytes"] for row in answer["rows"]) == answer["bytes"]
     rows, columns = said["shape"]
     assert f"DataFrame ({rows:,} x {columns}) of {path}" in shown and "column price float64" in shown
     assert f"{rows:,} x {columns}" in text and "column price" in text and "not one word" in text

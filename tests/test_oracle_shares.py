@@ -39,7 +39,7 @@ def test_holders_have_what_they_say(release: str, rng: random.Random, tmp_path: 
     with running(command, tmp_path) as target:
         for form in (PROCESS, GCORE):
             answer = ask("owners", target.as_form(form), "--top=all")
-            rows = {row["path"] or row["root"]: row for row in answer["groups"]}
+            rows = {row["path"]: row for row in answer["rows"]}
             known = json.loads(truth.read_text())
             local, shared = known.pop("local"), known.pop("shared")
             (in_frame,) = [row for name, row in rows.items() if "local variable local in main()" in name]
@@ -48,8 +48,8 @@ def test_holders_have_what_they_say(release: str, rng: random.Random, tmp_path: 
                 assert row["parts"][0]["what"] in ("__main__.Item", "str", "int")
             code = rows["package warehouse"]
             assert {part["what"] for part in code["parts"]} <= {"function", "code", "str", "bytes", "tuple", "dict"}
-            assert answer["bytes"] == sum(row["bytes"] for row in answer["groups"])
-            assert answer["count"] == sum(row["count"] for row in answer["groups"])
+            assert answer["bytes"] == sum(row["bytes"] for row in answer["rows"])
+            assert answer["count"] == sum(row["blocks"] for row in answer["rows"])
             several = ask("retained", target.as_form(form))["rows"]
             (together,) = [row for row in several if row["address"] is None and row["type"] == "__main__.Item"]
             assert together["count"] == shared
@@ -64,7 +64,7 @@ def test_what_a_module_of_c_holds(release: str, tmp_path: Path) -> None:
     """A module's state, whose fields nobody knows here, is what the module holds."""
     script = "import os, ssl; kept = ssl.create_default_context(); os.read(0, 1)"
     with running([interpreter_of_release(release).executable, "-c", script], tmp_path) as target:
-        names = [row["root"] or row["path"] for row in ask("owners", str(target.pid), "--top=all")["groups"]]
+        names = [row["path"] for row in ask("owners", str(target.pid), "--top=all")["rows"]]
     assert not any(name.endswith(" holds it") for name in names)
     assert "what sys.modules ['_ssl'] holds" in names or release != "3.13"
 
@@ -111,5 +111,5 @@ def test_ten_rows_explain_real_programs(service: Service, tmp_path: Path) -> Non
     """Most of what a program uses is in the first ten rows, each with a name."""
     with serving(service, tmp_path) as pid:
         answer = ask("owners", str(pid), "--top=10")
-    assert sum(row["bytes"] for row in answer["groups"]) >= 0.8 * answer["bytes"]
-    assert all(row["root"] for row in answer["groups"])
+    assert sum(row["bytes"] for row in answer["rows"]) >= 0.8 * answer["bytes"]
+    assert all(row["path"] for row in answer["rows"])

@@ -175,7 +175,7 @@ def test_figures_are_those_of_the_commands(made: Made) -> None:
     found = ask("retained", core, "--top=200", "--no-text")
     same_rows(page.tables["retained-table"], found["rows"], ["type", "address", "count", "bytes", "retained"])
     found = ask("owners", core, "--top=200", "--no-text")
-    same_rows(page.tables["owners-table"], found["groups"], ["root", "bytes", "count"])
+    same_rows(page.tables["owners-table"], found["rows"], ["path", "bytes", "blocks"])
     found = ask("arenas", core, "--no-text")
     keys = ["address", "system", "in_use", "free", "fast", "tcache", "top", "used_chunks", "free_chunks"]
     same_rows(page.tables["arenas-table"], found["arenas"], keys)

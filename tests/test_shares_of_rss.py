@@ -11,6 +11,7 @@ import pytest
 from support.library import heap_of
 from support.programs import c_program, interpreter_of_release, running
 
+from gdbheap.answers.by_root import NOBODY
 from gdbheap.answers.ledger import ledger
 from gdbheap.answers.owners import BLOCK, HOLDER, owners
 from gdbheap.answers.pyobjects import pyobjects
@@ -92,6 +93,6 @@ def test_of_c(tmp_path: Path) -> None:
     with running(c_program("untouched"), tmp_path) as target, heap_of(str(target.pid)) as heap:
         check(heap, OF_C)
         rows = owners(heap, None, None).groups
-        assert sum(row.absent for row in rows if row.root is not None) == pytest.approx(LARGE + (200 << 15), abs=WITHIN)
+        assert sum(row.absent for row in rows if row.kind != NOBODY) == pytest.approx(LARGE + (200 << 15), abs=WITHIN)
         whole = sum(row.bytes - row.absent for row in rows)
         assert whole <= (heap.target.rss.bytes or 0)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from gdbheap.heap import Heap
 
-__all__ = ["AbsentBlock", "absent_blocks", "absent_by", "absent_under"]
+__all__ = [
+    "AbsentBlock", "absent_blocks", "absent_by", "absent_memory", "absent_under", "shared_memory", "shared_under",
+]  # fmt: skip
 
 # Smaller blocks share their pages; only the largest of each allocator are asked for.
 MIN_BYTES, MOST = 16 << 10, 50_000
@@ -41,11 +43,27 @@ def absent_blocks(heap: Heap) -> Iterator[AbsentBlock]:
             yield AbsentBlock(address, end - address - pages.count(address, end).resident)
 
 
+def absent_memory(heap: Heap) -> Iterator[AbsentBlock]:
+    """Yield what ``absent_blocks`` does, and the memory that objects mapped."""
+    yield from absent_blocks(heap)
+    pages = heap.target.pages
+    for mapped in heap.mapped if pages is not None and heap.is_python else []:
+        resident = 0 if pages is None else pages.count(mapped.address, mapped.end).resident
+        yield AbsentBlock(mapped.address, mapped.size - resident)
+
+
+def shared_memory(heap: Heap) -> Iterator[AbsentBlock]:
+    """Yield the shared mappings that objects own, each with all of its bytes."""
+    for mapped in heap.mapped if heap.is_python else []:
+        if mapped.shared:
+            yield AbsentBlock(mapped.address, mapped.size)
+
+
 def absent_by(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
     """Return how many bytes of each row are not resident; ``row_of`` tells the row of a block by its node in the
     graph, None for one that is in none."""
     graph, found = heap.references.graph, Counter[K]()
-    for block in absent_blocks(heap):
+    for block in absent_memory(heap):
         number = graph.find(block.address)
         row = None if number is None else row_of(number)
         if row is not None:
@@ -56,8 +74,17 @@ def absent_by(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
 def absent_under(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
     """Return how many bytes that each row retains are not resident; ``row_of`` tells the row of a node, None for one
     that has none."""
+    return _under(heap, row_of, absent_memory(heap))
+
+
+def shared_under(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
+    """Return how many bytes that each row retains are shared mappings; ``row_of`` as of ``absent_under``."""
+    return _under(heap, row_of, shared_memory(heap))
+
+
+def _under(heap: Heap, row_of: Callable[[int], K | None], blocks: Iterable[AbsentBlock]) -> Counter[K]:
     graph, found = heap.references.graph, Counter[K]()
-    for block in absent_blocks(heap):
+    for block in blocks:
         number = graph.find(block.address)
         chain = [] if number is None else graph.dominator_chain(number, MAX_OF_CHAIN)
         for row in {row for node in chain if (row := row_of(node)) is not None}:

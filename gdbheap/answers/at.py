@@ -13,6 +13,7 @@ from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.partition import main_runtime
 from gdbheap.answers.ways import ways
 from gdbheap.errors import UsageError
+from gdbheap.graph.mapped import Mapped
 from gdbheap.heap import Heap
 from gdbheap.python.arrow import MODULE as OF_ARROW
 from gdbheap.python.ndarrays import KIND as NDARRAY
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 # Blocks that are named at most.
 MAX_REFERRED = 100
+MMAP = "mmap()"
 
 __all__ = ["At", "AtMapping", "Block", "Object", "Owner", "Referred", "at", "find_block"]
 
@@ -101,6 +103,9 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     mapping = heap.target.mappings.find(address)
     if mapping is None:
         raise UsageError(f"{address:#x} is in no mapping of this target: check the address")
+    mapped = heap.mapped_at(address)
+    if mapped is not None:
+        return _in_mapped(heap, mapping, mapped, ways(heap, [address]).get(address) if path else None)
     block = _in_mappings(heap, find_block(heap, address))
     found = _object(heap, block, address) if block is not None and block.state == "used" else None
     owner = _owner(heap, block) if block is not None and block.state == "used" and found is None else None
@@ -113,6 +118,21 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
         inside = array_at(heap, address, _around(heap, mapping, block))
         owner = _of_array(owner, inside)
     return At(whose, block, found, owner, way, None, refers, count, traced, inside)
+
+
+def _in_mapped(heap: Heap, mapping: Mapping, mapped: Mapped, path: str | None) -> At:
+    """Return the memory that an object mapped as its block: its bytes are not read."""
+    whose = AtMapping(
+        mapping.start, mapping.end, mapping.perms, mapping.name, _whose_mapping(heap, mapping, mapped.address)
+    )
+    block = _in_mappings(heap, Block(mapped.address, mapped.size, "used", MMAP, None, None, mapped.end))
+    holder = heap.block_at(mapped.block)
+    found = None if holder is None else _object(heap, holder, mapped.block)
+    what = "mapped memory, shared with others that map it" if mapped.shared else "mapped memory"
+    if found is not None:
+        return At(whose, block, None, Owner(found.address, found.type, what), path)
+    owner = None if holder is None else _owner(heap, holder)
+    return At(whose, block, None, None if owner is None else replace(owner, what=f"{what} ({owner.what})"), path)
 
 
 def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from gdbheap.heap import Heap
 from gdbheap.python.disclosure import hidden
+from gdbheap.structures.postgresql import Context
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,27 @@ class ContextRow:
 
 
 @dataclass(frozen=True)
+class ContextName:
+    """All contexts of one name, summed up."""
+
+    name: str
+    count: int
+    total: int
+    free: int
+    used: int
+
+
+@dataclass(frozen=True)
 class Contexts:
-    """The answer of ``heap contexts``; the sums are over all, also when the list is cut."""
+    """The answer of ``heap contexts``; the sums are over all, also when the list is cut. ``names``: a row for each
+    name, the largest first."""
 
     contexts: list[ContextRow]
     count: int
     total: int
     free: int
     used: int
+    names: list[ContextName] = field(default_factory=list)
 
 
 def contexts(heap: Heap) -> Contexts:
@@ -41,9 +56,20 @@ def contexts(heap: Heap) -> Contexts:
         )
         for found in heap.contexts
     ]
-    return Contexts(
-        rows, len(rows), sum(row.total for row in rows), sum(row.free for row in rows), sum(row.used for row in rows)
-    )
+    total, free, used = (sum(getattr(row, key) for row in rows) for key in ("total", "free", "used"))
+    return Contexts(rows, len(rows), total, free, used, by_name(rows))
+
+
+def by_name(rows: Iterable[ContextRow | Context]) -> list[ContextName]:
+    """Sum up the contexts of each name, the largest sum first."""
+    found: dict[str, list[ContextRow | Context]] = {}
+    for row in rows:
+        found.setdefault(row.name, []).append(row)
+    sums = [
+        ContextName(name, len(own), *(sum(getattr(row, key) for row in own) for key in ("total", "free", "used")))
+        for name, own in found.items()
+    ]
+    return sorted(sums, key=lambda row: (-row.total, row.name))
 
 
 def _ident(heap: Heap, ident: str | None) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
-from gdbheap.answers.absent import absent_blocks, absent_by
+from gdbheap.answers.absent import absent_by, absent_memory, shared_memory
 from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
-from gdbheap.answers.shared_out import Part, Shape, share_out
+from gdbheap.answers.by_root import RootShare, by_root
+from gdbheap.answers.shared_out import MAX_PARTS, Part, Shape, share_out
 from gdbheap.answers.ways import in_words
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
@@ -39,16 +41,19 @@ MIN_BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class HeldTogether:
-    """Blocks to which the shortest chains lead from one ``root``. Of a program with Python it is what they are shared
-    out to (shared_out.SharedOut has the words of ``kind``), ``what`` is the kind that has most of the bytes, ``path``
-    leads to a variable, ``parts`` are the largest kinds, ``array`` says which DataFrame, table or array the variable
-    is, None where it is none, and ``address`` is that of the variable's object, and ``way`` how that leads to its
-    largest block, in words. ``absent``: of ``bytes``, those of
-    large blocks that are not resident: they were never written to, or were swapped out. Without Python the root is a
-    global with its object, a thread's stack or data, or other memory, and the blocks are of one kind, ``what``: their
-    type, or their size. Root and kind are None where blocks are put together whatever leads to them, and where nothing
-    does."""
+    """Blocks to which the shortest chains lead from one ``root``, a holder. Of a program with Python it is what they
+    are shared out to (shared_out.SharedOut has the words of ``kind``), and ``path`` leads to a variable. Without Python
+    it is a global with its object, what hangs on a thread or a mapping, or memory contexts (by_root has the words).
+    ``what`` is the kind that has most of the bytes, ``parts`` are the largest kinds, and ``array`` says which
+    DataFrame, table or array the variable is, None where it is none; ``address`` is that of the variable's object, and
+    ``way`` how that leads to its largest block, in words. Root and kind are None where blocks are put together whatever
+    leads to them.
 
+    ``absent``: of ``bytes``, those of large blocks that are not resident: they were never written to, or were swapped
+    out. ``resident`` are the others, ``share`` their share of RSS, None where that is not known. ``shared``: of
+    ``bytes``, those of shared mappings, whose pages stay where others map them too."""
+
+    keys: ClassVar[dict[str, str]] = {"root": "path", "path": "expression", "count": "blocks"}
     root: str | None
     kind: str | None
     what: str | None
@@ -58,6 +63,9 @@ class HeldTogether:
     parts: list[Part] = field(default_factory=list)
     array: Shape | None = None
     absent: int = 0
+    resident: int | None = None
+    share: float | None = None
+    shared: int = 0
     address: int | None = None
     way: str | None = None
 
@@ -67,14 +75,16 @@ class Owners:
     """The answer of ``heap owners``, largest first; ``count`` and ``bytes`` are over all that are large enough, and, in
     ``groups`` of a program without Python, that a root leads to; bytes of ``arrays`` are those of their values, none
     of them twice, wherever these lie. At most one of the lists has rows. ``absent``: of the bytes of groups, or of
-    arrays, those that are not resident."""
+    arrays, those that are not resident; ``shared``: those of shared mappings."""
 
+    keys: ClassVar[dict[str, str]] = {"groups": "rows"}
     owners: list[Held]
     count: int
     bytes: int
     groups: list[HeldTogether] = field(default_factory=list)
     arrays: list[ArrayRow] = field(default_factory=list)
     absent: int = 0
+    shared: int = 0
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
@@ -87,6 +97,8 @@ def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -
     if by == ARRAY:
         listed = arrays(heap, minimum or 0, top)
         return Owners([], listed.count, listed.bytes, [], listed.rows, listed.absent)
+    if by == HOLDER:
+        return _by_root(heap, minimum or 0, top)
     if by != BLOCK:
         return _grouped(heap, minimum or 0, top, by)
     minimum = MIN_BLOCK_BYTES if minimum is None else minimum
@@ -111,20 +123,43 @@ def _held(paths: Paths, node: Node) -> Held:
 
 
 def _shared_out(heap: Heap, top: int | None) -> Owners:
-    rows = share_out(heap.object_paths, frames_of(heap), absent_blocks(heap))
+    rows = share_out(heap.object_paths, frames_of(heap), absent_memory(heap), shared_memory(heap))
     groups = [
         HeldTogether(
             row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts,
-            row.array, row.absent, row.address, row.way,
+            row.array, row.absent, shared=row.shared, address=row.address, way=row.way,
         )
         for row in rows
     ]  # fmt: skip
-    return _together(groups, top)
+    return _together(heap, groups, top)
 
 
-def _together(groups: list[HeldTogether], top: int | None) -> Owners:
-    count, size, absent = (sum(getattr(row, name) for row in groups) for name in ("count", "bytes", "absent"))
-    return Owners([], count, size, groups[:top], absent=absent)
+def _together(heap: Heap, groups: list[HeldTogether], top: int | None) -> Owners:
+    names = "count", "bytes", "absent", "shared"
+    count, size, absent, shared = (sum(getattr(row, name) for row in groups) for name in names)
+    rows = [_with_share(heap, row) for row in groups[:top]]
+    return Owners([], count, size, rows, absent=absent, shared=shared)
+
+
+def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:
+    """Add the resident bytes of a row and their share of RSS, where residency is known."""
+    whole = heap.target.rss.bytes
+    if heap.target.pages is None or not whole:
+        return row
+    resident = row.bytes - row.absent
+    return replace(row, resident=resident, share=round(min(resident / whole, 1), 4))
+
+
+def _by_root(heap: Heap, minimum: int, top: int | None) -> Owners:
+    groups = [_of_root(row) for row in by_root(heap, minimum)]
+    groups.sort(key=lambda row: (-row.bytes, row.root or ""))
+    return _together(heap, groups, top)
+
+
+def _of_root(row: RootShare) -> HeldTogether:
+    parts = sorted((Part(*group) for group in row.groups), key=lambda part: (-part.bytes, part.what))
+    count = sum(part.count for part in parts)
+    return HeldTogether(row.name, row.kind, parts[0].what, count, row.bytes, None, parts[:MAX_PARTS], None, row.absent)
 
 
 def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
@@ -145,7 +180,7 @@ def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
     absent = absent_by(heap, lambda number: _key_of(paths, number, by))
     groups = [HeldTogether(*key, count, size, absent=absent[key]) for key, (count, size) in sums.items()]
     groups.sort(key=lambda row: (-row.bytes, row.root or "", row.what or ""))
-    return _together(groups, top)
+    return _together(heap, groups, top)
 
 
 def _key_of(paths: BlockPaths, number: int, by: str) -> tuple[str | None, str | None, str | None] | None:

@@ -20,7 +20,8 @@ class TypeRow:
     """One type: live objects, the bytes of their own blocks (headers included), and of the blocks that they own.
 
     ``reached``: of the buffers, those that no known field names but to which pointers lead from the objects;
-    ``absent``: of all, bytes of large blocks that are not resident: never written to, or swapped out.
+    ``absent``: of all, bytes of large blocks that are not resident: never written to, or swapped out. ``mapped``: bytes
+    of memory that the objects mapped beside that.
     """
 
     type: str
@@ -29,6 +30,7 @@ class TypeRow:
     buffers: int
     reached: int
     absent: int = 0
+    mapped: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Count:
     buffers: int
     reached: int
     absent: int = 0
+    mapped: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class PyObjects:
 
 OF_PYTHON = ("pools", "pages", "claimed")
 CLAIMED = "claimed"
-TOTALS = ("count", "bytes", "buffers", "reached", "absent")
+TOTALS = ("count", "bytes", "buffers", "reached", "absent", "mapped")
 # Less than this that is not resident is not shared out to types: that costs a second pass over the heap.
 MIN_ABSENT_BYTES = 1 << 20
 
@@ -114,10 +117,14 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
         for place, value in enumerate((live.count, live.bytes, sum(buffers.bytes for buffers in owned), reached)):
             row[place] += value
         idle = [idle[0] + freed.count, idle[1] + freed.bytes]
-    absent = _absent(heap)
-    types = [replace(TypeRow(name, *row), absent=absent[name]) for name, row in sums.items() if row[0] or row[2]]
+    absent, mapped = _absent(heap), _mapped(heap)
+    types = [
+        replace(TypeRow(name, *row), absent=absent[name], mapped=mapped[name])
+        for name, row in sums.items()
+        if row[0] or row[2]
+    ]
     types = [row for row in types if pattern is None or fnmatchcase(row.type, pattern)]
-    types.sort(key=lambda row: (-(row.bytes + row.buffers), row.type))
+    types.sort(key=lambda row: (-(row.bytes + row.buffers + row.mapped), row.type))
     total = Count(*(sum(getattr(row, name) for row in types) for name in TOTALS))
     used = _sum(store.used for store in census.stores)
     unclassified = _sum(store.unclassified for store in census.stores if store.name in OF_PYTHON)
@@ -148,6 +155,18 @@ def _absent(heap: Heap) -> Counter[str | None]:
         what = describe_blocks(heap, [(block.address, block.bytes) for block in blocks])
         for block in blocks:
             found[what[block.address].kind.type] += block.bytes
+    return found
+
+
+def _mapped(heap: Heap) -> Counter[str | None]:
+    """Return how many bytes the objects of each type mapped."""
+    sizes, found = {one.block: 0 for one in heap.mapped}, Counter[Optional[str]]()
+    for one in heap.mapped:
+        sizes[one.block] += one.size
+    blocks = [(block.address, block.size) for block in map(heap.block_at, sizes) if block is not None]
+    what = describe_blocks(heap, blocks)
+    for address, _size in blocks:
+        found[what[address].kind.type] += sizes[address]
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from gdbheap._native import NodeBytes
-from gdbheap.answers.absent import absent_by, absent_under
+from gdbheap.answers.absent import absent_by, absent_under, shared_under
 from gdbheap.answers.ways import MAX_PATHS, alike, in_a_line, in_words
 from gdbheap.answers.why import find_node
 from gdbheap.errors import UsageError
@@ -32,6 +32,7 @@ MAX_BUFFERS = 8
 # A long chain of objects that retain the same has names only at both ends.
 MAX_OF_CHAIN = 8
 LOCAL = "local variable "
+UNDER = absent_under, shared_under
 # Rows without an address whose ``chain`` is a name.
 NAMED_BY_WORDS = (MEMORY, MODULE)
 
@@ -57,7 +58,8 @@ class Kept:
     of at least half of them, ``chain`` of that example alone; or the data of a library, or the modules of one file, as
     ``chain`` says. ``same``: below the object, a chain of which each retains what the one above it does, the outermost
     first; those above it have no name that source code can write. ``absent``: of ``retained``, bytes of large blocks
-    that are not resident: they were never written to, or were swapped out."""
+    that are not resident: they were never written to, or were swapped out; ``shared``: bytes of shared mappings, whose
+    pages stay where others map them too."""
 
     address: int | None
     type: str
@@ -69,6 +71,7 @@ class Kept:
     holders: list[str] = field(default_factory=list)
     same: list[EqualObject] = field(default_factory=list)
     absent: int = 0
+    shared: int = 0
 
     @property
     def inner(self) -> list[Kept]:
@@ -122,14 +125,17 @@ def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
     """Return the rows with what is not resident of what they retain."""
     references, paths = heap.references, heap.paths
     if by == TYPE:
-        found = absent_under(heap, lambda number: paths.type_name(references.node(number)))
-        return [replace(row, absent=found[row.type]) for row in rows]
+        found, mapped = (under(heap, lambda number: paths.type_name(references.node(number))) for under in UNDER)
+        return [replace(row, absent=found[row.type], shared=mapped[row.type]) for row in rows]
     if by in (GLOBAL, THREAD):
         of_roots = absent_under(heap, lambda number: _root_name(references.node(number), by))
         return [replace(row, absent=of_roots[row.type]) for row in rows]
     numbers = {references.graph.find(row.address): row.address for row in rows if row.address is not None}
-    of_objects = absent_under(heap, numbers.get)
-    return [replace(row, absent=of_objects[row.address] if row.address is not None else 0) for row in rows]
+    absent, shared = (under(heap, numbers.get) for under in UNDER)
+    return [
+        row if row.address is None else replace(row, absent=absent[row.address], shared=shared[row.address])
+        for row in rows
+    ]
 
 
 def _root_name(node: Node, kind: str) -> str | None:

@@ -81,9 +81,9 @@ class SharedOut:
     library, thread, or nobody. ``name``: of a variable its path as Python, or in words; ``path``: as Python or None.
     ``parts``: the largest first, at most MAX_PARTS; of a row that stands for several, each of those. ``array``: what
     the variable is, None where it is no frame or the row is of several variables. ``absent``: of ``bytes``, those of
-    large blocks that are not resident. ``address``: of the object that the variable is; None for several, and for all
-    other kinds. ``way``: in words, how that leads to the largest block that it has, where it is one of the LOOKED_AT
-    largest blocks of all, and some steps away."""
+    large blocks that are not resident; ``shared``: those of shared mappings. ``address``: of the object that the
+    variable is; None for several, and for all other kinds. ``way``: in words, how that leads to the largest block that
+    it has, where it is one of the LOOKED_AT largest blocks of all, and some steps away."""
 
     kind: str
     name: str
@@ -93,17 +93,23 @@ class SharedOut:
     parts: list[Part]
     array: Shape | None = None
     absent: int = 0
+    shared: int = 0
     address: int | None = None
     way: str | None = None
 
 
-def share_out(paths: ObjectPaths, frames: Frames | None = None, absent: Iterable[AbsentBlock] = ()) -> list[SharedOut]:
+def share_out(
+    paths: ObjectPaths,
+    frames: Frames | None = None,
+    absent: Iterable[AbsentBlock] = (),
+    shared: Iterable[AbsentBlock] = (),
+) -> list[SharedOut]:
     """All used blocks of a program with Python, those who hold most first; the rows add up to what is in use.
 
     A module, a class and a function count for the package that they were written in, and so does what only leads from
     there; a variable that has much with all that it leads to has a row of its own. Of two that lead to a block the one
     with the shorter chain has it. ``frames``: tells DataFrames, tables and arrays, which are not divided further;
-    ``absent``: blocks that are not all resident. Raises Unsupported."""
+    ``absent``: blocks that are not all resident; ``shared``: shared mappings. Raises Unsupported."""
     graph = paths.references.graph
     homes = Homes(paths.references)
     labels: dict[Home, int] = {}
@@ -134,13 +140,15 @@ def share_out(paths: ObjectPaths, frames: Frames | None = None, absent: Iterable
         is_free = share.group.kind == IDLE
         home = Home(INTERPRETER_ITSELF, "") if is_free else by_label.get(share.label, Home(NOBODY, ""))
         groups.setdefault(home, []).append(share.group)
-    homes_of = {node: by_label[label] for node, label in seeds.items()}
-    missing, below = _absent(paths, homes_of, absent), _ways_below(paths, homes_of, ends)
+    by_node = {node: by_label[label] for node, label in seeds.items()}
+    missing, mapped = _by_home(paths, by_node, absent), _by_home(paths, by_node, shared)
+    below = _ways_below(paths, by_node, ends)
     rows = [
         replace(
             _row(paths, home, ways.get(home), own),
             array=found.get(home),
             absent=missing[home],
+            shared=mapped[home],
             address=addresses.get(home),
             way=below.get(home),
         )
@@ -149,8 +157,8 @@ def share_out(paths: ObjectPaths, frames: Frames | None = None, absent: Iterable
     return sorted(_folded(rows, minimum), key=lambda row: (-row.bytes, row.name))
 
 
-def _absent(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[AbsentBlock]) -> Counter[Home]:
-    """Return how many bytes of what each home has are not resident."""
+def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[AbsentBlock]) -> Counter[Home]:
+    """Return the sum of the bytes of the blocks of each home."""
     graph, found = paths.references.graph, Counter[Home]()
     for block in blocks:
         number = graph.find(block.address)
@@ -282,7 +290,8 @@ def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:
         count, size = sum(row.count for row in found), sum(row.bytes for row in found)
         parts = [Part(row.name, row.count, row.bytes) for row in found]
         name, absent = f"{len(found)} other {MANY[kind]}: {first}{more}", sum(row.absent for row in found)
-        yield SharedOut(kind, name, None, count, size, parts, absent=absent)
+        shared = sum(row.shared for row in found)
+        yield SharedOut(kind, name, None, count, size, parts, absent=absent, shared=shared)
 
 
 def _row(paths: Paths, home: Home, path: str | None, groups: Iterable[Grouped]) -> SharedOut:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gdbheap import _native
 from gdbheap.graph.nodes import Root
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.environment import started_as
 from gdbheap.target.functions import readable
 from gdbheap.target.image import PF_W, PT_LOAD, PT_TLS
 from gdbheap.target.ranges import Ranges, intersect, joined, subtract
@@ -86,7 +87,11 @@ def block_roots(
     bounds = (min(heaps)[0], max(end for _start, end in heaps)) if heaps else (0, 0)
     own = sorted(thread_data(target, tls_size(target)))
     given = given_data(target, heaps)
-    found: list[Root] = [root for loaded in target.objects for root in _globals(target, loaded, bounds, given)]
+    program, title = target.object_of(target.auxv.get(AT_ENTRY, 0)), started_as(target)
+    found: list[Root] = []
+    for loaded in target.objects:
+        roots = _globals(target, loaded, bounds, given)
+        found += (_renamed(root, title) for root in roots) if loaded is program and title else roots
     found += _unseen(target, bounds)
     found += (_data_root(thread, own) for thread in target.threads)
     found += (_other(target, start, end) for start, end in subtract(others, own))
@@ -202,6 +207,11 @@ def _unnamed(
 def _global(path: str, part: str, parts: Ranges) -> BlockRoot:
     name = f"{part} of {path.rsplit('/', 1)[-1]}"
     return BlockRoot(name, BY_STATIC, [], parts, GLOBAL, path, part)
+
+
+def _renamed(root: BlockRoot, title: str) -> BlockRoot:
+    """Return a global of the program under the name that the program was started by, as redis-server is a link."""
+    return replace(root, name=f"{root.part} of {title}", owner=f"{root.owner.rpartition('/')[0]}/{title}")
 
 
 def _plainness(name: str) -> tuple[int, int, str]:

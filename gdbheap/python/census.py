@@ -158,6 +158,12 @@ class Objects:
         self.repr = Repr(self.target.space, release, self.names, disclosure)
         self._owners: dict[int, Owner | None] = {}
 
+    def heaps_with(self, mapped: Ranges) -> _native.Heaps:
+        """Return the heaps, and each of the ranges, which are mapped memory, as a block whose bytes are not read."""
+        claimed = [] if self.claimed is None else [self.claimed]
+        stores = [*self.blocks.stores, *claimed, _native.Claimed(mapped)]
+        return self._heaps(stores) if mapped else self.heaps
+
     def _heaps(self, stores: Sequence[_native.Store]) -> _native.Heaps:
         return _native.Heaps(self.target.space, stores)
 

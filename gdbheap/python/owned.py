@@ -160,6 +160,8 @@ def families(release: Release) -> list[Family]:
         Family(0, BUFFERED, [_claim(at(56), "data", extent=Extent(COUNT, at(BUFFER_SIZE), 1))]),
         Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
         Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
+        # mmap_object, all releases since 2.7: data, size.
+        Family(0, ["mmap.mmap"], [_claim(at(16), "data", extent=Extent(COUNT, at(24), 1))]),
         Family(0, ["builtin_function_or_method"], [_claim(at(16), "definition", follow=CLAIM)]),
         Family(0, DESCRIPTORS, [_claim(release["descr_method"], "definition", follow=CLAIM)]),
         # Since 3.15 the data is a bytes object, which nobody else has and sys.getsizeof() counts as the bytearray's.

@@ -11,6 +11,7 @@ from gdbheap.python.census import Objects
 from gdbheap.python.roots import INTERPRETER, THREADS
 from gdbheap.python.shapes import graph_layout
 from gdbheap.python.threads import Frame, Threads
+from gdbheap.target.ranges import Ranges
 
 # In which order roots are followed; see native/core/src/graph/tree.rs.
 BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_STACKS, NOT_REACHED = range(6)
@@ -30,9 +31,14 @@ class References(Nodes):
     """The graph of one target."""
 
     def __init__(
-        self, objects: Objects, threads: Threads, progress: Callable[[int, int], object] | None = None
+        self,
+        objects: Objects,
+        threads: Threads,
+        progress: Callable[[int, int], object] | None = None,
+        mapped: Ranges | None = None,
     ) -> None:
-        """Raises Unsupported where the tables lack a field."""
+        """Raises Unsupported where the tables lack a field. ``mapped``: memory that objects mapped, whose bytes are not
+        read; each range is a node."""
         super().__init__()
         self.objects = objects
         self.threads = threads
@@ -42,9 +48,8 @@ class References(Nodes):
             PythonRoot(STATIC_TYPES, BY_FRAMES, statics),
             *_of_memory(objects),
         ]
-        self.graph = _native.draw_graph(
-            objects.heaps, objects.layout, graph_layout(objects.release), statics, self.roots, progress
-        )
+        heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release)
+        self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, progress)
 
     def is_certain(self, number: int) -> bool:
         """Whether a chain of references that layouts tell of leads to the node."""

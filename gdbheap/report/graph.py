@@ -40,6 +40,10 @@ SHARED_OUT = (
 TOGETHER = (Column("blocks"), Column("bytes"), SHARE, Column("what", True), Column("held by", True))
 HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("type", True), Column("path", True))
 VARIABLES = (Column("size"), Column("variable", True), Column("type", True), Column("address"))
+SHARED = (
+    "A shared mapping is unmapped with its object; its pages are freed only where no other process maps them and no "
+    "file keeps them."
+)
 NO_OBJECT = {
     False: "(no object: nothing points to these blocks)",
     True: "(no object: only a stray word points to it)",
@@ -57,10 +61,11 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
             [style.size(row.retained), style.share(row.retained, row.absent), style.size(row.bytes),
              "" if row.address is None else address_text(row.address),
              row.type if row.address is not None else f"{row.count:,} x {row.type}",
-             held_at(row)]
+             held_at(row) + (f" ({style.bytes(row.shared)} of it shared)" if row.shared else "")]
             for row in answer.rows
         ]  # fmt: skip
-        return table(RETAINED, rows, style)
+        told = style.filled(SHARED) if any(row.shared for row in answer.rows) else ""
+        return join(table(RETAINED, rows, style), told)
     grouped = [
         [style.size(row.retained), style.share(row.retained, row.absent), style.size(row.bytes),
          count_text(row.count), row.type]
@@ -234,7 +239,13 @@ def _shared_out(answer: Owners, style: Style) -> str:
         rows.append([style.size(size), style.share(size, absent), count_text(count), "(more)", ""])
     share = style.share(answer.bytes, answer.absent)
     total = [style.size(answer.bytes), share, count_text(answer.count), "in use", ""]
-    return table(SHARED_OUT, rows, style, total)
+    told = style.filled(shared_text(answer.shared, style)) if answer.shared else ""
+    return join(table(SHARED_OUT, rows, style, total), told)
+
+
+def shared_text(size: int, style: Style) -> str:
+    """Say what becomes of shared mappings when their objects go."""
+    return f"{style.bytes(size)} of that is shared mappings. {SHARED}"
 
 
 def _holder(row: HeldTogether) -> str:

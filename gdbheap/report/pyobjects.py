@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.answers.pyobjects import Tally
+from gdbheap.answers.pyobjects import TOTALS, Count, Tally
 from gdbheap.report.numbers import address_text, count_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, left_over, table
@@ -19,6 +19,8 @@ UNKNOWN = (Column("not known"), Column("size"), Column("looks like", True))
 COLUMNS = (
     Column("count"), Column("objects"), Column("buffers"), Column("together"), SHARE, Column("type", True),
 )  # fmt: skip
+# Where the column of mapped memory stands, if there is any.
+MAPPED_AT = 3
 
 
 def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) -> str:
@@ -26,34 +28,27 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
     ``some`` types were asked for."""
     if some and not answer.types:
         return style.filled("No type's name matches; 'heap pyobjects' lists them.")
-    rows = [_row(row, style) for row in answer.types]
+    has_mapped = answer.total.mapped > 0
+    rows = [_cells(row, row.type, style, has_mapped) for row in answer.types]
     if cut:
-        rows.append(_rest(answer, cut, style))
-    whole = answer.total
-    total = _cells(whole.count, whole.bytes, whole.buffers, "total", style, whole.absent)
+        rest = Count(*left_over(answer.total, answer.types, TOTALS))
+        rows.append(_cells(rest, f"({cut:,} more types)", style, has_mapped))
+    total = _cells(answer.total, "total", style, has_mapped)
     told = [_sentence(answer, style)] if some else sentences(answer, style)
-    parts = [table(COLUMNS, rows, style, total), *map(style.filled, told)]
+    columns = (*COLUMNS[:MAPPED_AT], Column("mapped"), *COLUMNS[MAPPED_AT:]) if has_mapped else COLUMNS
+    parts = [table(columns, rows, style, total), *map(style.filled, told)]
     return join(*parts, "" if some else _unknown(answer, style))
 
 
 def sentences(answer: PyObjects, style: Style) -> list[str]:
     """What all objects have together, and what is not in the table."""
-    return [_sentence(answer, style), _elsewhere(answer, style), _beside(answer, style)]
+    return [_sentence(answer, style), _mapped(answer, style), _elsewhere(answer, style), _beside(answer, style)]
 
 
-def _cells(count: int, size: int, buffers: int, name: str, style: Style, absent: int) -> list[str]:
-    both = size + buffers
-    sizes = [style.size(size), style.size(buffers), style.size(both)]
-    return [count_text(count), *sizes, style.share(both, absent), name]
-
-
-def _row(row: TypeRow, style: Style) -> list[str]:
-    return _cells(row.count, row.bytes, row.buffers, row.type, style, row.absent)
-
-
-def _rest(answer: PyObjects, cut: int, style: Style) -> list[str]:
-    count, size, buffers, absent = left_over(answer.total, answer.types, ("count", "bytes", "buffers", "absent"))
-    return _cells(count, size, buffers, f"({cut:,} more types)", style, absent)
+def _cells(row: TypeRow | Count, name: str, style: Style, has_mapped: bool) -> list[str]:
+    both = row.bytes + row.buffers + row.mapped
+    sizes = [row.bytes, row.buffers, *([row.mapped] if has_mapped else []), both]
+    return [count_text(row.count), *map(style.size, sizes), style.share(both, row.absent), name]
 
 
 def _sentence(answer: PyObjects, style: Style) -> str:
@@ -93,6 +88,12 @@ def _others(answer: PyObjects) -> Tally:
 def _names(answer: PyObjects) -> str:
     names = [root.name for root in answer.roots]
     return ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
+
+
+def _mapped(answer: PyObjects, style: Style) -> str:
+    """Say how much objects mapped beside their blocks; nothing where they mapped nothing."""
+    size = answer.total.mapped
+    return f"Objects own {style.bytes(size)} of mapped files and memory beside that." if size else ""
 
 
 def _elsewhere(answer: PyObjects, style: Style) -> str:

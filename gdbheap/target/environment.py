@@ -7,11 +7,15 @@ the auxiliary vector; above it the texts of the arguments, of the environment an
 
 from __future__ import annotations
 
+from contextlib import suppress
+from os.path import basename
+
+from gdbheap.errors import Fault
 from gdbheap.target.target import AT_RANDOM, Target
 
 AT_EXECFN = 31
 # The most pointers that are looked at, and the most bytes of texts (a quarter of the stack's limit is the kernel's).
-MAX_ENTRIES = 4 << 10
+MAX_ENTRIES, MAX_NAME = 4 << 10, 4 << 10
 MAX_TEXT = 2 << 20
 
 
@@ -34,6 +38,36 @@ def initial_environment(target: Target) -> dict[str, str] | None:
     return found if found or not count else None
 
 
+def started_as(target: Target) -> str:
+    """Return the file name by which the program was started, which may be a link's: that of AT_EXECFN, where the first
+    argument begins with it too. A script's is not its interpreter's, and a shell may say anything."""
+    with suppress(Fault):
+        path = target.space.cstring(target.auxv.get(AT_EXECFN, 0), MAX_NAME).decode("utf-8", "replace")
+        first = target.space.cstring(_first_argument(target), MAX_NAME).decode("utf-8", "replace")
+        name = basename(path)
+        return name if name and basename(first.partition(" ")[0]) == name else ""
+    return ""
+
+
+def _first_argument(target: Target) -> int:
+    """Return the address of the first argument's text, 0 where it is not found: argc arguments, then a null."""
+    stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
+    if stack is None:
+        return 0
+    words = _words_before(target, stack.start, place)
+    vector = _vector(target, words, place) or 0
+    ends = [at for at in range(vector - 1) if not words[at]]
+    end = ends[-1] if ends else 0
+    counts = (at for at in range(end - 1, -1, -1) if words[at] == end - 1 - at)
+    at = next(counts, None)
+    return 0 if at is None else words[at + 1]
+
+
+def _words_before(target: Target, low: int, place: int) -> tuple[int, ...]:
+    start = max(low, (place & ~15) - target.machine.word * MAX_ENTRIES)
+    return target.machine.words_of(target.space.read_available(start, place - start))
+
+
 def _last_argument(target: Target) -> tuple[int, int] | None:
     """The address of the last argument's text, after which those of the environment follow, and how many these are: its
     pointer stands before the null, the pointers to the environment and another null, which the auxiliary vector
@@ -41,9 +75,7 @@ def _last_argument(target: Target) -> tuple[int, int] | None:
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
         return None
-    start = max(stack.start, (place & ~15) - target.machine.word * MAX_ENTRIES)
-    raw = target.space.read_available(start, place - start)
-    words = target.machine.words_of(raw)
+    words = _words_before(target, stack.start, place)
     vector = _vector(target, words, place)
     if vector is None or vector < 1 or words[vector - 1]:
         return None

@@ -32,8 +32,8 @@ KEPT = (
     Column("bytes", "own blocks", SIZE), Column("retained", "retained", SIZE), Column("path", "held at"),
 )  # fmt: skip
 HELD = (
-    Column("root", "who"), Column("bytes", "holds", SIZE), Column("count", "blocks", COUNT), Column("what", "of what"),
-    Column("path", "path"),
+    Column("path", "who"), Column("bytes", "holds", SIZE), Column("blocks", "blocks", COUNT), Column("what", "of what"),
+    Column("expression", "path"),
 )  # fmt: skip
 SINGLE = (
     Column("what", "what"), Column("address", "address", ADDRESS), Column("size", "size", SIZE),

@@ -1,6 +1,6 @@
 //! Blocks that only objects' own fields tell of.
 
-use crate::rows::Place;
+use crate::rows::{Place, Range};
 use gdbheap_core::allocators;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -12,6 +12,12 @@ pub struct Claimed(pub Arc<allocators::Claimed>);
 
 #[pymethods]
 impl Claimed {
+    /// Memory `[start, end)` that was mapped for somebody, ascending and disjoint; its bytes are never read.
+    #[new]
+    fn new(places: Vec<Range>) -> Claimed {
+        Claimed(Arc::new(allocators::Claimed { places, closed: true }))
+    }
+
     fn __len__(&self) -> usize {
         self.0.places.len()
     }

@@ -315,6 +315,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         stacks::mentions,
         structures::find_structures,
         structures::classes_at,
+        structures::find_mapped,
         structures::blocks_with,
     );
     Ok(())

@@ -75,6 +75,21 @@ pub fn blocks_with(
     watched(py, progress, |watcher| structures::blocks_with(watcher, heaps, &words))
 }
 
+/// The used blocks with the address of a page in `ranges`, which are ascending and disjoint, and a size beside it that ends
+/// there too: `(block, place of the word, address, size)`.
+#[pyfunction]
+#[pyo3(signature = (heaps, ranges, page, progress=None))]
+pub fn find_mapped(
+    py: Python<'_>,
+    heaps: &Heaps,
+    ranges: Vec<Range>,
+    page: u64,
+    progress: Option<Report>,
+) -> PyResult<Vec<structures::MappedBy>> {
+    let heaps = heaps.0.lend();
+    watched(py, progress, |watcher| structures::find_mapped(watcher, heaps, &ranges, page))
+}
+
 #[pymethods]
 impl Structures {
     /// The kinds that are known, numbered from one on.

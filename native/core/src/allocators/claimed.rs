@@ -1,4 +1,4 @@
-//! Blocks in memory that is not walked, because another allocator handed it out.
+//! Blocks in memory that is not walked: another allocator handed it out, or the program mapped it.
 
 use crate::allocators::block::Cell;
 use crate::allocators::tally::Tally;
@@ -10,6 +10,8 @@ const OBJECT_AT: u64 = 80;
 /// it, as its PyGC_Head.
 pub struct Claimed {
     pub places: Vec<(u64, u64)>,
+    /// Their bytes are never read: to read a page of a mapped file brings it into memory.
+    pub closed: bool,
 }
 
 impl Claimed {

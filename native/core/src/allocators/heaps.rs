@@ -102,6 +102,11 @@ impl<'a> Heaps<'a> {
         self.store_of(place).has_slots()
     }
 
+    /// Whether the bytes of the block at a place are never read.
+    pub(crate) fn is_closed(&self, place: Place) -> bool {
+        self.store_of(place).is_closed()
+    }
+
     /// Whether the header of a block begins at `address`.
     pub(crate) fn is_header(&self, address: u64) -> bool {
         self.stores.iter().any(|store| store.header_at(address) == Some(address))

@@ -45,6 +45,7 @@ impl Store {
             Store::Chunks(_) => "chunks",
             Store::Mapped(_) => "mapped",
             Store::Runs(_) => "runs",
+            Store::Claimed(claimed) if claimed.closed => "maps",
             Store::Claimed(_) => "claimed",
         }
     }
@@ -254,6 +255,11 @@ impl Store {
             _ => usable / 4 + LEAST_STEP,
         };
         (usable.saturating_sub(step) + 1, usable)
+    }
+
+    /// Whether the bytes of its blocks are never read.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self, Store::Claimed(claimed) if claimed.closed)
     }
 
     /// Whether its blocks lie between headers, without a gap, each with its size.

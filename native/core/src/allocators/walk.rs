@@ -265,7 +265,10 @@ impl<'a> Walk<'a> {
         let mut window = Window::new(self.heaps.space, u64::MAX);
         for number in job.from..job.to {
             let block = claimed.block_of(number).of(job.first.store);
-            let head = window.available(block.address, (block.size as usize).min(V::HEAD));
+            let head = match claimed.closed {
+                true => &[],
+                false => window.available(block.address, (block.size as usize).min(V::HEAD)),
+            };
             visitor.block(block, head);
         }
         control.advance(0)

@@ -530,6 +530,8 @@ impl Visitor for Drawer<'_> {
         let kind = if mark != 0 {
             self.buffer(mark, Bytes { address, end, head });
             BUFFER
+        } else if self.source.blocks.heaps.is_closed(place) {
+            0
         } else if let Some((number, alive)) = self.types.object_in(head, size) {
             self.object(number, alive, address, size, end, head)
         } else {

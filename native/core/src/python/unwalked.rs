@@ -388,6 +388,6 @@ pub fn find_claimed(
             group.iter().for_each(|(start, end)| finder.scan(*start, *end));
             finder.run(control)?;
         }
-        Ok(Claimed { places: finder.places.into_iter().collect() })
+        Ok(Claimed { places: finder.places.into_iter().collect(), closed: false })
     })
 }

@@ -5,6 +5,7 @@ pub(crate) mod chunk_kinds;
 pub(crate) mod finding;
 pub(crate) mod kinds;
 pub(crate) mod look;
+pub(crate) mod mapped;
 pub(crate) mod matching;
 pub(crate) mod proving;
 pub(crate) mod rust;
@@ -14,5 +15,6 @@ pub(crate) mod whole;
 
 pub use kinds::{Family, KindRow};
 pub use look::Libraries;
+pub use mapped::{find_mapped, MappedBy};
 pub use matching::{blocks_with, Matched};
 pub use whole::{class_at, find_structures, Structures};

@@ -1,0 +1,152 @@
+"""The used blocks of a program without Python by what holds them: a global, a variable of a thread, a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gdbheap._native import Branch, Grouped
+from gdbheap.answers.absent import absent_by
+from gdbheap.graph.nodes import Node
+from gdbheap.graph.paths import BlockPaths, group_name
+from gdbheap.graph.roots import GLOBAL, MEMORY, BlockRoot
+from gdbheap.heap import Heap
+from gdbheap.structures.java import java_heap
+from gdbheap.structures.postgresql import Context
+from gdbheap.target.ranges import Ranges
+
+__all__ = ["CONTEXT", "JAVA", "NOBODY", "RootShare", "by_root"]
+
+CONTEXT, JAVA, NOBODY = "context", "java heap", "nobody"
+IN_JAVA = "objects in the Java heap (Deflater, Inflater, direct ByteBuffer and the like)"
+UNREACHED = "(nothing leads to them)"
+# What hangs on a thread or a mapping has a row of its own from this share of what is in use on, and so many bytes.
+OWN_ROW_SHARE, OWN_ROW_BYTES = 50, 64 << 10
+MAX_BRANCHES = 1000
+CONTAINERS = ("std::", "HashMap or ", "BTreeMap or ")
+
+
+@dataclass
+class RootShare:
+    """The blocks of one holder: its ``name``, the ``kind`` of its root, and the ``groups`` of its blocks. ``absent``:
+    bytes of large blocks that are not resident."""
+
+    name: str
+    kind: str
+    groups: list[tuple[str, int, int]] = field(default_factory=list)
+    absent: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all groups, with headers."""
+        return sum(size for _what, _count, size in self.groups)
+
+    def add(self, paths: BlockPaths, group: Grouped) -> None:
+        """Add blocks of one kind."""
+        self.groups.append((group_name(paths, group), group.count, group.bytes))
+
+
+def by_root(heap: Heap, minimum: int) -> list[RootShare]:
+    """Sum the blocks of at least ``minimum`` bytes, a row for each holder. What nothing leads to is a row too."""
+    paths = heap.block_paths
+    graph = paths.references.graph
+    found = _Holders(heap, paths)
+    nobody = RootShare(UNREACHED, NOBODY)
+    for share in graph.shares(list(found.seeds.items()), minimum):
+        row = found.rows[share.label] if share.label < len(found.rows) else nobody
+        row.add(paths, share.group)
+    found.name_globals()
+    absent = absent_by(heap, lambda number: found.label_of(graph.chain(number)))
+    for label, size in absent.items():
+        (nobody if label < 0 else found.rows[label]).absent += size
+    return [row for row in [*found.rows, nobody] if row.groups]
+
+
+class _Holders:
+    """Rows by their labels, and the nodes of the graph that they begin at."""
+
+    def __init__(self, heap: Heap, paths: BlockPaths) -> None:
+        self.rows: list[RootShare] = []
+        self.seeds: dict[int, int] = {}
+        self._paths, self._references = paths, paths.references
+        self._labels: dict[tuple[str, str], int] = {}
+        # Of each row the branch with most bytes that has a type, with that type.
+        self._typed: dict[int, tuple[int, str]] = {}
+        java = java_heap(heap.target)
+        for number, root in enumerate(self._references.roots, self._references.first_root):
+            if isinstance(root, BlockRoot):
+                self.seeds[number] = self._label(*_row_of(root, java))
+        self._of_contexts(heap.contexts_or_none or [])
+        graph = self._references.graph
+        least = max(OWN_ROW_BYTES, graph.largest(0, 0).bytes // OWN_ROW_SHARE)
+        for branch in graph.branches(set(self.seeds), set(), set(), least)[:MAX_BRANCHES]:
+            self._add(branch)
+
+    def _label(self, name: str, kind: str) -> int:
+        label = self._labels.setdefault((name, kind), len(self.rows))
+        if label == len(self.rows):
+            self.rows.append(RootShare(name, kind))
+        return label
+
+    def _of_contexts(self, contexts: Iterable[Context]) -> None:
+        """Begin a row at the blocks of memory contexts, one for all contexts of a name."""
+        contexts = list(contexts)
+        counts: dict[str, int] = {}
+        for context in contexts:
+            counts[context.name] = counts.get(context.name, 0) + 1
+        for context in contexts:
+            label = self._label(context_title(context.name, counts[context.name]), CONTEXT)
+            found = (self._references.graph.find(start) for start, _end in context.blocks)
+            self.seeds |= {number: label for number in found if number is not None}
+
+    def _add(self, branch: Branch) -> None:
+        graph, nodes = self._references.graph, self._references.nodes(branch.way)
+        chain = graph.chain(branch.id)
+        label = self.label_of(chain[:-1])
+        what = _of_most([self._paths.type_name(node) for node in nodes if node.type])
+        if label < 0 or self.rows[label].kind == CONTEXT:
+            return
+        if self.rows[label].kind in (GLOBAL, JAVA):
+            if what is not None:
+                self._typed[label] = max(self._typed.get(label, (0, "")), (branch.bytes, what))
+            return
+        holder, first = self._references.nodes([chain[-2], branch.id])
+        self.seeds[branch.id] = self._label(self._name(holder, first, what), self.rows[label].kind)
+
+    def _name(self, holder: Node, first: Node, what: str | None) -> str:
+        """Name what hangs on a thread or a mapping by its type and the place of the word that leads to it."""
+        place = self._paths.edge(holder, first).text
+        if isinstance(holder.root, BlockRoot) and holder.root.kind == MEMORY:
+            place = holder.root.name
+        return f"{what or 'block'}: {place}"
+
+    def name_globals(self) -> None:
+        """Add to the name of a global the type of what has most of its bytes."""
+        for label, (size, what) in self._typed.items():
+            row = self.rows[label]
+            if row.kind == GLOBAL and 2 * size > row.bytes:
+                row.name = f"{row.name}: {what}"
+
+    def label_of(self, chain: list[int]) -> int:
+        """Return the label of the nearest holder on a chain of the graph, -1 for none."""
+        return next((self.seeds[node] for node in reversed(chain) if node in self.seeds), -1)
+
+
+def _of_most(types: list[str]) -> str | None:
+    """Return of the types on a way down, the outermost first, the innermost that is no container of a library; the
+    outermost where all are."""
+    own = [name for name in types if not name.startswith(CONTAINERS)]
+    return own[-1] if own else types[0] if types else None
+
+
+def _row_of(root: BlockRoot, java: Ranges) -> tuple[str, str]:
+    """Return the name and the kind of the row of a root."""
+    start = root.ranges[0][0] if root.ranges else 0
+    if root.kind == MEMORY and any(low <= start < high for low, high in java):
+        return IN_JAVA, JAVA
+    return root.name, root.kind
+
+
+def context_title(name: str, count: int) -> str:
+    """Name the memory contexts of one name."""
+    return f"memory context {name}" if count == 1 else f"{count:,} memory contexts {name}"

@@ -1,0 +1,117 @@
+"""Memory that a program mapped itself, by the blocks that say so: ``mmap.mmap`` objects, Arrow's memory-mapped files,
+torch's mapped storages, whatever keeps the address of a mapping and its size side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.errors import Fault
+from gdbheap.target.mappings import Mapping
+from gdbheap.target.ranges import Ranges
+from gdbheap.target.target import Target
+
+__all__ = ["Mapped", "find_mapped", "mapped_files"]
+
+# Smaller mappings are left out; below so much together, and this part of RSS, nobody looks for owners.
+MIN_BYTES, MIN_TOGETHER, MIN_OF_RSS = 64 << 10, 1 << 20, 100
+# A core does not say which mappings are shared: the files of shared memory are, others may be.
+ALWAYS_SHARED = ("/dev/zero", "/dev/shm/", "/memfd:", "/SYSV")
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Memory [``address``, ``end``) in whole pages, ``block``: the block that says so, by its address. ``name``: of the
+    file, "" for anonymous memory; ``shared``: others may have the same pages, and see what is written there."""
+
+    address: int
+    end: int
+    block: int
+    name: str
+    shared: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes with the rest of the last page."""
+        return self.end - self.address
+
+
+def mapped_files(target: Target) -> Ranges:
+    """Return shared memory and mapped files that are no part of a loaded object, the parts of one file that follow on
+    each other as one range."""
+    found: Ranges = []
+    last: Mapping | None = None
+    for mapping in target.mappings:
+        if mapping.anonymous and mapping.private or mapping.is_kernels or not mapping.readable:
+            continue
+        if target.object_of(mapping.start) is not None:
+            continue
+        if last is not None and _follows(last, mapping):
+            found[-1] = found[-1][0], mapping.end
+        else:
+            found.append((mapping.start, mapping.end))
+        last = mapping
+    return found
+
+
+def _follows(before: Mapping, mapping: Mapping) -> bool:
+    """Return whether a mapping goes on where another one ends, in memory and in the file."""
+    same = (before.inode, before.device, before.path) == (mapping.inode, mapping.device, mapping.path)
+    return same and before.end == mapping.start and before.offset + before.size == mapping.offset
+
+
+def find_mapped(
+    target: Target, heaps: _native.Heaps, candidates: Iterable[tuple[int, int]], progress: Progress | None = None
+) -> list[Mapped]:
+    """Return the memory among ``candidates`` to which blocks of ``heaps`` lead by an address beside a size: a mapping
+    begins or ends there, or the next such memory. Ascending and disjoint."""
+    ranges = sorted((start, end) for start, end in candidates if end - start >= MIN_BYTES)
+    whole = sum(end - start for start, end in ranges)
+    if whole < max(MIN_TOGETHER, (target.rss.bytes or 0) // MIN_OF_RSS):
+        return []
+    page = target.machine.page
+    rows = _native.find_mapped(heaps, ranges, page, progress)
+    largest: dict[int, tuple[int, bool, int]] = {}
+    for block, place, address, size in rows:
+        # What only shows the memory, as a Py_buffer does, has other fields between the two.
+        found = address + -(-size // page) * page, _word(target, place + target.machine.word) == size, block
+        largest[address] = max(found, largest.get(address, found), key=lambda row: row[:2])
+    return list(_proven(target, ranges, {address: (block, end) for address, (end, _own, block) in largest.items()}))
+
+
+def _word(target: Target, address: int) -> int | None:
+    try:
+        return target.space.word(address)
+    except Fault:
+        return None
+
+
+def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]]) -> Iterator[Mapped]:
+    """Yield the memory that fits: the kernel joins neighbours, so that one of several may have no end of its own."""
+    starts = {mapping.start for mapping in target.mappings} | {start for start, _end in ranges}
+    ends = {mapping.end for mapping in target.mappings} | {end for _start, end in ranges}
+    waiting = sorted((address, end, block) for address, (block, end) in largest.items())
+    accepted: dict[int, tuple[int, int]] = {}
+    while waiting:
+        fitting = [row for row in waiting if row[0] in starts or row[1] in ends]
+        if not fitting:
+            break
+        accepted.update({address: (end, block) for address, end, block in fitting})
+        # What lies between two that fit begins where one ends.
+        starts, ends = {end for _address, end, _block in fitting}, {address for address, _end, _block in fitting}
+        waiting = [row for row in waiting if row[0] not in accepted]
+    last = 0
+    for address, (end, block) in sorted(accepted.items()):
+        if address >= last and end - address >= MIN_BYTES:
+            yield _named(target, address, end, block)
+            last = end
+
+
+def _named(target: Target, address: int, end: int, block: int) -> Mapped:
+    mapping = target.mappings.find(address)
+    if mapping is None or mapping.anonymous and mapping.private:
+        return Mapped(address, end, block, "", False)
+    is_told = not mapping.private or not mapping.inode and mapping.path.startswith(ALWAYS_SHARED)
+    return Mapped(address, end, block, mapping.name, is_told)

@@ -1,0 +1,69 @@
+//! Blocks that say where memory is mapped: the address of a mapping, and beside it the size.
+
+use crate::allocators::block::Block;
+use crate::allocators::heaps::Heaps;
+use crate::allocators::walk::{Job, Visitor, Walk};
+use crate::bytes::{range_at, u64_at};
+use crate::error::Result;
+use crate::work::{Control, Watcher};
+
+/// How many words before and behind the address may say the size.
+const BEFORE: usize = 4;
+const BEHIND: usize = 8;
+const MOST: usize = 1 << 16;
+
+/// A block by its address, where its word lies, the address that the word is, and the largest size beside it that fits.
+pub type MappedBy = (u64, u64, u64, u64);
+
+struct Finding<'a> {
+    ranges: &'a [(u64, u64)],
+    page: u64,
+    found: Vec<MappedBy>,
+}
+
+impl Finding<'_> {
+    /// Where the mapped memory ends in which a page begins at `pointer`.
+    #[inline(always)]
+    fn end_from(&self, pointer: u64) -> Option<u64> {
+        let is_page = pointer != 0 && pointer % self.page == 0;
+        let place = is_page.then(|| range_at(self.ranges, pointer)).flatten()?;
+        Some(self.ranges[place].1)
+    }
+}
+
+impl Visitor for Finding<'_> {
+    const ALL: bool = true;
+    const HEAD: usize = 4 << 10;
+
+    fn block(&mut self, Block { address, .. }: Block, head: &[u8]) -> bool {
+        for (place, word) in head.chunks_exact(8).enumerate() {
+            let pointer = u64_at(word, 0);
+            let Some(end) = self.end_from(pointer) else { continue };
+            let near = head.chunks_exact(8).enumerate().skip(place.saturating_sub(BEFORE)).take(BEFORE + BEHIND + 1);
+            let sizes = near.filter(|(other, _)| *other != place).map(|(_, word)| u64_at(word, 0));
+            let size = sizes.filter(|size| *size > 0 && *size <= end - pointer).max();
+            if let Some(size) = size.filter(|_| self.found.len() < MOST) {
+                self.found.push((address, address + 8 * place as u64, pointer, size));
+            }
+        }
+        false
+    }
+}
+
+/// The used blocks with the address of a page in `ranges`, which are ascending, and a size beside it that ends there too.
+pub fn find_mapped(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    ranges: &[(u64, u64)],
+    page: u64,
+) -> Result<Vec<MappedBy>> {
+    let jobs = heaps.jobs();
+    let init = || (Walk::new(heaps), Finding { ranges, page: page.max(1), found: Vec::new() });
+    let work = |(walk, finding): &mut (Walk<'_>, Finding<'_>), job: &Job, control: &Control| {
+        walk.run(job, control, finding)
+    };
+    let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
+    let mut found: Vec<MappedBy> = states.into_iter().flat_map(|(_, finding)| finding.found).collect();
+    found.sort_unstable();
+    Ok(found)
+}

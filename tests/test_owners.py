@@ -1,0 +1,114 @@
+"""``heap owners`` of programs without Python: one row a holder, with all of its blocks and a name that people know."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.library import heap_of
+from support.programs import GCORE, PROCESS, SOURCES, ask, c_program, gdbheap, running
+
+from gdbheap.structures.java import java_heap
+from gdbheap.target.environment import started_as
+
+KEYS = {"path", "bytes", "resident", "share", "blocks", "what"}
+
+
+def compiled(name: str, folder: Path) -> Path:
+    """Return a program in C++, compiled; skip the test without a compiler."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    executable = folder / name
+    command = [compiler, "-std=c++14", "-O1", "-pthread", str(SOURCES / f"{name}.cc"), "-o", str(executable)]
+    subprocess.run(command, check=True)
+    return executable
+
+
+def test_one_row_a_holder(rng: random.Random, tmp_path: Path) -> None:
+    """A holder of blocks of a thousand sizes is one row, with the blocks and the bytes that the program has."""
+    command = [str(compiled("holders_of_cxx", tmp_path)), str(rng.getrandbits(30))]
+    with running(command, tmp_path) as target:
+        told = {name: (int(count), int(size)) for name, count, size in map(str.split, target.stderr.splitlines())}
+        answer = ask("owners", target.as_form(rng.choice((PROCESS, GCORE))), "--top=all")
+        rows = answer["rows"]
+        assert all(row.keys() >= KEYS for row in rows)
+        assert sum(row["bytes"] for row in rows) == answer["bytes"]
+        assert sum(row["blocks"] for row in rows) == answer["count"]
+        words = {**{name: name for name in told}, "mapped": "[anonymous] at"}
+        for name, (count, size) in told.items():
+            (row,) = [row for row in rows if words[name] in row["path"] and row["bytes"] >= size // 2]
+            assert count <= row["blocks"] <= count + 2 and size <= row["bytes"] <= size + 4096, (name, row)
+            assert row["share"] is None or 0 < row["share"] <= 1
+        text = gdbheap("owners", str(target.pid), "--top=4").stdout
+    assert "held by" in text and "most of it" in text and "(more)" in text
+
+
+def test_a_program_by_its_link(tmp_path: Path) -> None:
+    """The name by which it was started is the program's; a script's is not its interpreter's."""
+    link = tmp_path / "server"
+    link.symlink_to(c_program("hangs")[0])
+    with running([str(link), "3", "0"], tmp_path) as target:
+        rows = ask("owners", str(target.pid))["rows"]
+        assert rows[0]["path"].startswith("sessions of server")
+        with heap_of(target.as_form(GCORE)) as heap:
+            assert started_as(heap.target) == "server"
+    script = tmp_path / "script"
+    script.write_text(f"#!{c_program('hangs')[0]} 3\n")
+    script.chmod(0o755)
+    with running([str(script), "0"], tmp_path) as target:
+        rows = ask("owners", str(target.pid))["rows"]
+    assert rows[0]["path"].startswith("sessions of hangs")
+
+
+KEPT = """
+import java.util.*;
+import java.util.zip.*;
+
+public class Kept {
+    public static void main(String[] a) throws Exception {
+        List<Object> kept = new ArrayList<>();
+        for (int i = 0; i < 60; i++) {
+            Deflater one = new Deflater();
+            one.setInput(new byte[3000]);
+            one.finish();
+            one.deflate(new byte[4000]);
+            kept.add(one);
+        }
+        System.out.println("READY");
+        System.in.read();
+        kept.clear();
+    }
+}
+"""
+# zlib's deflateInit() with the defaults: a window, two tables and a buffer of 64 KiB each.
+OF_A_DEFLATER = 4 << 16
+
+
+def test_what_java_objects_hold(tmp_path: Path) -> None:
+    """Blocks of C that hang on objects of the Java heap are one row; the heap is where the JVM's own command has it."""
+    java, compiler, command = map(shutil.which, ("java", "javac", "jcmd"))
+    if java is None or compiler is None:
+        pytest.skip("no java, or no javac")
+    (tmp_path / "Kept.java").write_text(KEPT)
+    subprocess.run([compiler, "-J-Xmx128m", "-d", str(tmp_path), str(tmp_path / "Kept.java")], check=True)
+    started = [java, "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", str(tmp_path), "Kept"]
+    with subprocess.Popen(started, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        try:
+            pid = str(program.pid)
+            assert program.stdout is not None and program.stdout.readline()
+            rows = ask("owners", pid, "--top=all")["rows"]
+            with heap_of(pid) as heap:
+                ((start, end),) = java_heap(heap.target)
+            if command is not None:
+                asked = subprocess.run([command, pid, "GC.heap_info"], capture_output=True, text=True, check=False)
+                places = [int(found, 16) for found in re.findall(r"0x([0-9a-f]+)", asked.stdout)]
+                assert all(start <= place <= end for place in places[:3])
+        finally:
+            program.kill()
+    assert "Java heap" in rows[0]["path"] and rows[0]["bytes"] >= 60 * OF_A_DEFLATER and rows[0]["blocks"] >= 60 * 4
+    assert all(row["share"] <= 1 for row in rows) and sum(row["share"] for row in rows) <= 1
