@@ -42,14 +42,15 @@ class Window:
 class SmallViews:
     """Objects of one ``type`` that alone keep large buffers: how many (``count``), the bytes of values that they show
     (``shown``), and what would be free without all of them (``kept``), of which ``absent`` are not resident.
-    ``address``: of the one that keeps most; ``views``: by the first byte of each buffer how many they are, and the
-    bytes that they show."""
+    ``address``: of the one that keeps most; ``nodes``: their numbers in the graph; ``views``: by the first byte of each
+    buffer how many they are, and the bytes that they show."""
 
     type: str
     count: int
     shown: int
     kept: int
     address: int
+    nodes: list[int]
     absent: int = 0
     views: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -124,7 +125,7 @@ def small_views(heap: Heap, found: Iterable[Window]) -> list[SmallViews]:
         together[tuple(sorted(set(members)))].append(start)
     sizes = graph.retained_together([[known[one][1] for one in members] for members in together])
     groups = [
-        _Group([known[one][0] for one in members], size, blocks)
+        _Group([known[one][0] for one in members], [known[one][1] for one in members], size, blocks)
         for (members, blocks), size in zip(together.items(), sizes)
     ]
     return _by_type(heap, [group for group in groups if group.is_kept_for_little])
@@ -132,9 +133,10 @@ def small_views(heap: Heap, found: Iterable[Window]) -> list[SmallViews]:
 
 @dataclass(frozen=True)
 class _Group:
-    """Windows that together retain ``kept`` bytes, in these buffers."""
+    """Windows, with their numbers in the graph, that together retain ``kept`` bytes, in these buffers."""
 
     windows: list[Window]
+    nodes: list[int]
     kept: int
     blocks: list[int]
 
@@ -150,9 +152,7 @@ class _Group:
 
 
 def _by_type(heap: Heap, groups: list[_Group]) -> list[SmallViews]:
-    graph, types = heap.object_references.graph, {}
-    for group in groups:
-        types.update({graph.find(window.address): group.windows[0].type for window in group.windows})
+    types = {number: group.windows[0].type for group in groups for number in group.nodes}
     absent = absent_under(heap, types.get) if groups else Counter[str]()
     rows = []
     for name in dict.fromkeys(types.values()):
@@ -161,7 +161,8 @@ def _by_type(heap: Heap, groups: list[_Group]) -> list[SmallViews]:
         views = {block: (len(group.windows), group.shown) for group in own for block in group.blocks}
         shown = sum(group.shown for group in own)
         count, kept = sum(len(group.windows) for group in own), sum(group.kept for group in own)
-        rows.append(SmallViews(name, count, shown, kept, most.windows[0].address, absent[name], views))
+        nodes = [number for number, kind in types.items() if kind == name]
+        rows.append(SmallViews(name, count, shown, kept, most.windows[0].address, nodes, absent[name], views))
     return sorted(rows, key=lambda row: (-row.kept, row.type))
 
 
