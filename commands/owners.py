@@ -76,9 +76,11 @@ COMMAND = Command(
     estimated_size() and nbytes count them, of a tensor its storage's, wherever they lie, also in memory of Arrow's own
     allocator. What only shows memory of a row before, as a view does, has no row. What cannot be proven is left out; a
     warning counts it. In JSON that is arrays, a list of {what, type, name, shape, dtype, bytes, deep, shared, address,
-    data, base, views, path, columns, device, nbytes, absent}, columns a list of {what, name, dtype, shape, bytes, deep,
-    address}: deep is memory_usage(deep=True), shared what rows before have too, views how many arrays show it; device
-    and nbytes are a tensor's, else null. bytes over all has no byte twice.
+    data, base, views, path, columns, device, nbytes, absent, retained, kept_by}, columns a list of {what, name, dtype,
+    shape, bytes, deep, address}: deep is memory_usage(deep=True), shared what rows before have too, views how many
+    arrays show it; device and nbytes are a tensor's, else null. retained is what would be free without the object: a
+    slice may keep far more than it shows. kept_by is {type, count, shown} of the views that alone keep the memory and
+    show little of it, else null. bytes over all has no byte twice.
 
     --format, --folded, --svg, --speedscope and --pprof draw the holders, with what they hold above them.""",
     example="heap owners --top=10",

@@ -23,6 +23,7 @@ from gdbheap.answers.findings.one_container import LeakLike
 from gdbheap.answers.findings.other_allocator import OtherMalloc
 from gdbheap.answers.findings.runtimes import RuntimeMemory
 from gdbheap.answers.findings.slack import Room
+from gdbheap.answers.findings.small_views import ViewsOfType
 from gdbheap.answers.findings.stacks import Stacks
 from gdbheap.answers.findings.thread_tops import LargestTop, ThreadTops
 from gdbheap.answers.findings.thresholds import DEFAULT, RISEN, SET
@@ -37,6 +38,10 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
     ("Mapped", "kind"): list(Mapped.ids),
     ("RuntimeMemory", "kind"): ["jvm", "redis", "postgresql", "pypy", "openblas"],
     ("ThreadTops", "largest"): [LargestTop(MIB, 2, None, ""), LargestTop(MIB, 3, 17, "worker")],
+    ("KeptByViews", "types"): [
+        [ViewsOfType("numpy.ndarray", 1, 80, MIB)],
+        [ViewsOfType("memoryview", 2, 9, MIB), ViewsOfType("a.B", 1, 7, KIB)],
+    ],
     ("Room", "shown"): [[("list", 1)], [("dict", 2), ("set", 1)]],
     ("GrowingBuffers", "what"): [None, Described(BlockKind("items", "list"), 4096)],
 }

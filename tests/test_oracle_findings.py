@@ -213,17 +213,23 @@ def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
 WITH_FIGURES = [release for release in RELEASES if release != "2.7"]
 
 
-EVERYWHERE = [("idle", "free-lists"), ("cycles", "cycles"), ("queue", "slack"), ("cache", "leak-like")]
+EVERYWHERE = [
+    ("views", "small-views"),
+    ("idle", "free-lists"),
+    ("cycles", "cycles"),
+    ("queue", "slack"),
+    ("cache", "leak-like"),
+]
 TABLES = [("emptied", "slack"), ("emptied set", "slack")]
 EVERYWHERE += TABLES
 ONCE = [("old", "cycles"), ("lists", "slack"), ("stack", "slack"), ("buffer", "slack"), ("log", "leak-like")]
 ONCE += [("many cache", "leak-like"), ("popped", "slack")]
 # Their buffers have mappings of their own.
-BY_RSS = ("stack", "buffer", "queue", "emptied", "popped", "emptied set")
+BY_RSS = ("stack", "buffer", "queue", "emptied", "popped", "emptied set", "views")
 PYTHON_FAULTS = [
     (release, *fault) for release in WITH_FIGURES for fault in (EVERYWHERE + ONCE if release == RELEASE else EVERYWHERE)
 ]
-PYTHON_FAULTS += [("2.7", *fault) for fault in TABLES if "2.7" in RELEASES]
+PYTHON_FAULTS += [("2.7", *fault) for fault in [*TABLES, ("views", "small-views")] if "2.7" in RELEASES]
 PYTHON_FAULTS += [(release, *fault) for release in FREE_THREADED for fault in EVERYWHERE + ONCE]
 
 
@@ -233,6 +239,13 @@ def test_python(release: str, fault: str, name: str, rng: random.Random, tmp_pat
     measure = used if release in FREE_THREADED else rss if fault in BY_RSS else in_use
     with running(release_program(release, "faults", rng.getrandbits(30), fault), tmp_path) as target:
         follow_advice(target, name, measure)
+
+
+@pytest.mark.parametrize("release", since("3.6"))
+def test_views_that_keep_nothing(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Views of bytes that something else holds, or that show most of them, are no finding."""
+    with running(release_program(release, "faults", rng.getrandbits(30), "parts"), tmp_path) as target:
+        assert "small-views" not in [row["id"] for row in ask("", str(target.pid))["findings"]]
 
 
 @pytest.mark.parametrize("release", [*RELEASES, *FREE_THREADED])

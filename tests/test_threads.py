@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,3 +117,20 @@ def test_values_of_one_of_many(target: Running) -> None:
     texts = [one["text"] for frame in row["frames"] for one in frame["locals"] if one["name"] == "word"]
     words = [line for line in lines if " word " in line]
     assert len(words) == len(texts) == 1 and texts[0] in words[0]
+
+
+@pytest.mark.parametrize("of", ["3.6", "3.9", "3.11", "3.13"])
+def test_what_variables_retain(of: str, rng: random.Random, tmp_path: Path) -> None:
+    """A dict of sessions retains what is in them; what something else holds as well is not retained."""
+    count, size = rng.randrange(100, 300), rng.randrange(5000, 9000)
+    with running(release_program(of, "retaining", count, size), tmp_path) as target:
+        (thread,) = ask("threads", str(target.pid))["threads"]
+        text = gdbheap("threads", str(target.pid)).stdout
+    serve = next(frame for frame in thread["frames"] if frame["function"] == "serve")
+    variables = {one["name"]: one for one in serve["locals"]}
+    # A dict of one key, and what is before the bytes, take less than 600 bytes.
+    assert count * size < variables["sessions"]["retained"] < count * (size + 600) + (64 << 10)
+    assert variables["sessions"]["size"] < count * size / 10
+    assert variables["elsewhere"]["retained"] < 1000
+    assert variables["sessions"]["retained"] < serve["retained"] < variables["sessions"]["retained"] + 1000
+    assert re.search(r"^ *retained +size +variable", text, re.MULTILINE)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from gdbheap.answers.views import kept_by_views
 from gdbheap.answers.ways import ways
-from gdbheap.errors import Fault
+from gdbheap.errors import Fault, GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.python.columns import (
     ARROW_ARRAY,
@@ -64,13 +65,24 @@ class ArrayColumn:
 
 
 @dataclass(frozen=True)
+class KeptBy:
+    """How many views of one ``type`` alone keep a buffer, and the bytes that they show of it."""
+
+    type: str
+    count: int
+    shown: int
+
+
+@dataclass(frozen=True)
 class ArrayRow:
     """A table with its columns, or an array. ``address``: of the Python object; ``data``: where the first values lie;
     ``shared``: bytes that are in a row before too; ``views``: other arrays that show its memory; ``name``: a Series'
     or an Index' own; ``base``: the type of the object that an array has its memory from; ``path``: as Python or in
     words, None where no root leads to it. Of a tensor: ``device``, and ``nbytes`` of its own items, where ``bytes`` are
     those of its storage in this memory. ``absent``: bytes of its memory that are not resident: they were never written
-    to, or were swapped out."""
+    to, or were swapped out. ``retained``: bytes that would be free without the object, None where that is not known: a
+    slice may keep far more than it shows. ``kept_by``: the views that alone keep this array's memory alive and show
+    little of it, None where there are none."""
 
     what: str
     type: str
@@ -89,6 +101,8 @@ class ArrayRow:
     device: str | None = None
     nbytes: int | None = None
     absent: int = 0
+    retained: int | None = None
+    kept_by: KeptBy | None = None
 
 
 @dataclass(frozen=True)
@@ -279,7 +293,27 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
         replace(_row(survey, deep, row, paths.get(row.frame.address)), absent=_absent(heap, row.frame.spans))
         for row in shown
     ]
+    rows = _with_holders(heap, survey.frames, rows)
     return Arrays(rows, len(found), total, _absent(heap, (span for row in found for span in row.frame.spans)))
+
+
+def _with_holders(heap: Heap, frames: Frames, rows: list[ArrayRow]) -> list[ArrayRow]:
+    """Return the rows with what each retains, and with the small views that alone keep it."""
+    try:
+        graph, views = heap.references.graph, kept_by_views(heap, frames)
+    except GdbheapError:
+        return rows
+    numbers = {row.address: number for row in rows if (number := graph.find(row.address)) is not None}
+    sizes = dict(zip(numbers, graph.retained(list(numbers.values()))))
+    kept_by = {start: KeptBy(row.type, *counts) for row in views for start, counts in row.views.items()}
+    starts = {row.address: _start(heap, row.data) for row in rows}
+    return [replace(row, retained=sizes.get(row.address), kept_by=kept_by.get(starts[row.address])) for row in rows]
+
+
+def _start(heap: Heap, address: int | None) -> int:
+    """Return where the block in use begins that holds an address; 0 where there is none."""
+    block = None if address is None else heap.block_at(address)
+    return 0 if block is None else block.address
 
 
 def _absent(heap: Heap, spans: Iterable[tuple[int, int]]) -> int:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from gdbheap._native import NodeBytes
 from gdbheap.answers.absent import absent_by, absent_under, shared_under
+from gdbheap.answers.arrays import frames_of
+from gdbheap.answers.views import kept_by_views
 from gdbheap.answers.ways import MAX_PATHS, alike, in_a_line, in_words
 from gdbheap.answers.why import find_node
 from gdbheap.errors import UsageError
@@ -117,8 +119,20 @@ def retained(heap: Heap, by: str, top: int | None) -> Retained:
     if by not in known:
         which = "a program with Python" if heap.is_python else "a program without Python"
         raise UsageError(f"heap retained: --by={by} is not for {which}: {', '.join(known)} are")
-    rows = sorted(known[by](top), key=lambda row: (-row.retained, row.type, row.address or 0))[:top]
+    more = _small_views(heap) if by == OBJECT and heap.is_python else []
+    rows = sorted([*known[by](top), *more], key=lambda row: (-row.retained, row.type, row.address or 0))[:top]
     return Retained(_with_absent(heap, rows, by))
+
+
+def _small_views(heap: Heap) -> list[Kept]:
+    """Return a row for each type of which several small views alone keep large buffers."""
+    paths, rows = heap.object_paths, []
+    for found in kept_by_views(heap, frames_of(heap)):
+        if found.count > 1:
+            own = sum(node.size for node in paths.references.nodes(found.nodes))
+            way = _common_way(paths, found.nodes[:MAX_EXAMPLES])
+            rows.append(Kept(None, found.type, found.count, own, found.kept, *way, absent=found.absent))
+    return rows
 
 
 def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gdbheap.heap import Heap
 from gdbheap.python.references import References
@@ -18,25 +18,29 @@ LOOPS = ("_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx")
 @dataclass(frozen=True)
 class Variable:
     """A local variable (``name`` None: a value on the frame's stack): its object, and the bytes of the object's block
-    and of the buffers that it owns. ``text``: what it is in short, if that was asked for and can be told."""
+    and of the buffers that it owns. ``text``: what it is in short, if that was asked for and can be told. ``retained``:
+    bytes that would be free without the object, itself included, None where that is not known."""
 
     name: str | None
     address: int
     type: str
     size: int
     text: str | None = None
+    retained: int | None = None
 
 
 @dataclass(frozen=True)
 class Running:
     """A frame: the function, its file, the line where it is (None when nobody knows), and its variables. Of C code the
-    file is "" and the function is a name, or a place in an object."""
+    file is "" and the function is a name, or a place in an object. ``retained``: bytes that would be free without the
+    objects of its variables."""
 
     function: str
     file: str
     line: int | None
     size: int
     locals: list[Variable]
+    retained: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,26 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     states = heap.interpreter.threads.states
     found = []
     for state, kept in zip(states, _kept(references, states)):
-        frames = [_running(heap, references, frame, values) for frame in state.frames]
+        frames = _with_retained(references, [_running(heap, references, frame, values) for frame in state.frames])
         if with_c and state.thread is not None:
             frames = _with_c(heap, state, frames)
         tid, name = (state.thread.tid, state.thread.name) if state.thread else (None, "")
         found.append(PythonThread(tid, name, frames, kept))
     return Threads(found)
+
+
+def _with_retained(references: References, frames: list[Running]) -> list[Running]:
+    """Return the frames with what their variables retain, each alone and all together."""
+    graph = references.graph
+    addresses = {variable.address for frame in frames for variable in frame.locals}
+    numbers = {address: number for address in addresses if (number := graph.find(address)) is not None}
+    sizes = dict(zip(numbers, graph.retained(list(numbers.values()))))
+    sets = [sorted({numbers[one.address] for one in frame.locals if one.address in numbers}) for frame in frames]
+    found = []
+    for frame, together in zip(frames, graph.retained_together(sets)):
+        variables = [replace(one, retained=sizes.get(one.address)) for one in frame.locals]
+        found.append(replace(frame, locals=variables, retained=together))
+    return found
 
 
 def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:

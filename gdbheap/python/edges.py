@@ -30,6 +30,7 @@ from gdbheap.python.owned import SET_MASK, deque_layout
 from gdbheap.python.references import MODULES
 from gdbheap.python.repr import Limits, Repr
 from gdbheap.python.shapes import GENERATORS, WEAK, WEAK_CALLBACK, set_key
+from gdbheap.python.struct_fields import C_FIELD, struct_fields
 from gdbheap.python.threads import Threads
 
 WINDOW = 1 << 20
@@ -96,6 +97,8 @@ def is_namespace(text: str) -> bool:
 
 
 def _attribute(name: str, follow: Follow | None = None) -> Edge:
+    if C_FIELD in name:
+        return Edge(name)
     expression = f"{{}}.{name}" if name.isidentifier() else f"getattr({{}}, {name!r})"
     return Edge(f".{name}", expression, follow)
 
@@ -110,6 +113,7 @@ class EdgeNames:
         self._threads = threads
         self._disclosure = texts.disclosure
         self._shadowed: dict[tuple[int, str], bool] = {}
+        self._structs: dict[int, dict[int, str]] = {}
         self._last: tuple[int, bytes, bytes] = (0, b"", b"")
 
     def edge(self, holder: int, target: int, names: bool = False) -> Edge:
@@ -184,6 +188,17 @@ class EdgeNames:
         """Fields that are attributes by the type's own table, or by what is known of the type."""
         yield from self._in_fields(holder, self._fields_of_type(kind), target)
         yield from self._in_fields(holder, dict(self._members(kind)), target)
+        yield from self._in_fields(holder, self._struct(kind), target)
+
+    def _struct(self, kind: int) -> dict[int, str]:
+        """Return the fields that the source of a type in C declares, of the type and its bases."""
+        if kind not in self._structs:
+            size = self._space.word(kind + self._release.at(TP_BASICSIZE))
+            found: dict[int, str] = {}
+            for name in reversed(self.bases(kind)):
+                found |= struct_fields(self._release, name)
+            self._structs[kind] = {offset: name for offset, name in found.items() if offset < size}
+        return self._structs[kind]
 
     def fields(self, holder: int, kind: int) -> dict[int, str]:
         """The attributes that lie in fields of an object of the type ``kind``, by their places. Raises Fault."""
@@ -196,7 +211,7 @@ class EdgeNames:
             "BaseException": lambda: self._moved(EXCEPTION) | self._known(EXCEPTION_FIELDS),
         }
         own = by_family[family]() if family in by_family else {}
-        return dict(self._members(kind)) | self._fields_of_type(kind) | own
+        return self._struct(kind) | dict(self._members(kind)) | self._fields_of_type(kind) | own
 
     def _fields_of_type(self, kind: int) -> dict[int, str]:
         name = self._texts.names.name(kind)

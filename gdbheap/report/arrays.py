@@ -11,14 +11,14 @@ from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.arrays import ArrayColumn, ArrayRow, InArray
+    from gdbheap.answers.arrays import ArrayColumn, ArrayRow, InArray, KeptBy
     from gdbheap.answers.shared_out import Wide
 
 __all__ = ["column_text", "in_array_text", "render_arrays", "shape_text"]
 
 ARRAYS = (
-    Column("bytes"), SHARE, Column("shape"), Column("address"), Column("what", True), Column("dtype", True),
-    Column("held at", True),
+    Column("bytes"), SHARE, Column("retained"), Column("shape"), Column("address"), Column("what", True),
+    Column("dtype", True), Column("held at", True),
 )  # fmt: skip
 SHOWN_COLUMNS = 6
 NAME_LENGTH = 60
@@ -57,15 +57,25 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
         notes += _of_tensor(row, style)
     if row.base is not None:
         notes.append(f"memory of {row.base}")
-    if row.views:
+    if row.kept_by is not None:
+        notes.append(_kept_by(row.kept_by, style))
+    elif row.views:
         notes.append(counted(row.views, "view"))
     if row.deep is not None and row.deep != row.bytes:
         notes.append(f"{style.bytes(row.deep)} with objects")
     more = f" ({', '.join(notes)})" if notes else ""
     return [
-        *_sizes(row.bytes, style, row.absent), TIMES.join(f"{size:,}" for size in row.shape), address_text(row.address),
+        *_sizes(row.bytes, style, row.absent), "" if row.retained is None else style.size(row.retained),
+        TIMES.join(f"{size:,}" for size in row.shape), address_text(row.address),
         f"{row.what}{name}", row.dtype or "", f"{row.path or '(nothing leads to it)'}{more}",
     ]  # fmt: skip
+
+
+def _kept_by(views: KeptBy, style: Style) -> str:
+    """Who alone keeps an array, to show little of it."""
+    return (
+        f"only {counted(views.count, 'view')} of {style.bytes(views.shown)} ({views.type}) refers to it: copy the view"
+    )
 
 
 def _of_tensor(row: ArrayRow, style: Style) -> list[str]:
@@ -88,7 +98,7 @@ def _columns(row: ArrayRow, style: Style) -> list[list[str]]:
     if left:
         sizes = [column.bytes for column in left]
         size = None if None in sizes else sum(size for size in sizes if size is not None)
-        cells.append([*_sizes(size, style), "", "", f"  ({counted(len(left), 'more column')})", "", ""])
+        cells.append([*_sizes(size, style), "", "", "", f"  ({counted(len(left), 'more column')})", "", ""])
     return cells
 
 
@@ -96,7 +106,7 @@ def _column(column: ArrayColumn, style: Style) -> list[str]:
     name = "" if column.name is None else f" {one_line(column.name, NAME_LENGTH)}"
     deep = "" if column.deep in (None, column.bytes) else f"{style.bytes(column.deep or 0)} with objects"
     place = "" if column.address is None else address_text(column.address)
-    return [*_sizes(column.bytes, style), "", place, f"  {column.what}{name}", column.dtype, deep]
+    return [*_sizes(column.bytes, style), "", "", place, f"  {column.what}{name}", column.dtype, deep]
 
 
 def _sizes(size: int | None, style: Style, absent: int = 0) -> list[str]:

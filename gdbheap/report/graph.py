@@ -39,7 +39,7 @@ SHARED_OUT = (
 )  # fmt: skip
 TOGETHER = (Column("blocks"), Column("bytes"), SHARE, Column("what", True), Column("held by", True))
 HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("type", True), Column("path", True))
-VARIABLES = (Column("size"), Column("variable", True), Column("type", True), Column("address"))
+VARIABLES = (Column("retained"), Column("size"), Column("variable", True), Column("type", True), Column("address"))
 SHARED = (
     "A shared mapping is unmapped with its object; its pages are freed only where no other process maps them and no "
     "file keeps them."
@@ -307,9 +307,10 @@ def _frame(frame: Running, style: Style) -> tuple[str, str]:
     told = f"  {frame.function}() in {frame.file}{line}"
     has_texts = any(one.text is not None for one in frame.locals)
     rows = [
-        [style.size(one.size), one.name or "(on the stack)", one.type, address_text(one.address),
+        ["" if one.retained is None else style.size(one.retained), style.size(one.size),
+         one.name or "(on the stack)", one.type, address_text(one.address),
          *([one.text or ""] if has_texts else [])]
         for one in frame.locals
     ]  # fmt: skip
     columns = (*VARIABLES, Column("value", True)) if has_texts else VARIABLES
-    return f"{told}: {style.bytes(frame.size)}", table(columns, rows, style) if rows else ""
+    return f"{told}: {style.bytes(frame.retained)}", table(columns, rows, style) if rows else ""

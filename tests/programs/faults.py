@@ -6,7 +6,8 @@ they died after it looked at them), both also with "many " before them, frozen (
 and queue (lists and byte arrays with room they do not use), emptied, popped and emptied set (dicts and a set that lost
 their entries), grown (tables that no copy would make smaller), columns (byte arrays that grew in turn), cache, log and
 many cache (one dict or list that keeps nearly everything), full (the same dict, before much else was done), forked (one
-that a child shares until more is put into it), healthy. Plain enough for Python 2.7, which prints nothing.
+that a child shares until more is put into it), views (of which each shows little of large bytes), parts (views as well,
+and the bytes are held besides), healthy. Plain enough for Python 2.7, which prints nothing.
 """
 
 import binascii
@@ -321,8 +322,36 @@ class Forked(Cache):
             self.kept["more %d" % number] = Session(number)
 
 
+class Views(Fault):
+    """Short views of long bytes, two of each of them."""
+
+    def __init__(self, generator):
+        """Make them."""
+        self.shown = []
+        for _ in range(generator.randrange(40, 60)):
+            # Filled, so that all of it is resident.
+            whole = memoryview(b"%06d" % generator.randrange(10**6) * 50000)
+            self.shown += [whole[:16], whole[-generator.randrange(8, 80) :]]
+
+    def mend(self):
+        """Follow the advice."""
+        self.shown = [view.tobytes() for view in self.shown]
+
+
+class Parts(Views):
+    """Views that show most of their bytes, and short ones of bytes that are held besides."""
+
+    def __init__(self, generator):
+        """Make them."""
+        Views.__init__(self, generator)
+        self.held = [memoryview(view.obj) for view in self.shown[::2]]
+        self.large = [memoryview(b"%06d" % generator.randrange(10**6) * 50000)[:200000] for _ in range(40)]
+
+
 FAULTS = {
     "healthy": Fault,
+    "views": Views,
+    "parts": Parts,
     "idle": Idle,
     "cycles": Cycles,
     "old": Old,

@@ -31,6 +31,7 @@ from gdbheap.answers.findings import (
     pymalloc_arenas,
     runtimes,
     slack,
+    small_views,
     stacks,
     tcmalloc_unused,
     thread_tops,
@@ -69,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     stacks.find,
     after_fork.find,
     other_allocator.find,
+    small_views.find,
 )
 
 

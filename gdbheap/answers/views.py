@@ -1,0 +1,172 @@
+"""Small objects that show a part of a large buffer, and alone keep all of it alive: slices of arrays, memory views."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gdbheap.answers.absent import absent_under
+from gdbheap.errors import Fault
+from gdbheap.heap import Heap
+from gdbheap.python.columns import ARROW_ARRAY, CHUNKED_ARRAY, DATAFRAME, NDARRAY, RECORD_BATCH, SERIES, TABLE, TENSOR
+from gdbheap.python.frames import Frames
+from gdbheap.target.ranges import Ranges, joined
+
+__all__ = ["MIN_BUFFER", "SmallViews", "Window", "kept_by_views", "small_views", "windows"]
+
+# A buffer of this size, of which this share at most is shown, is kept for little.
+MIN_BUFFER, MAX_SHARE_SHOWN = 64 << 10, 4
+MOST_WINDOWS = 100_000
+MEMORYVIEW = "memoryview"
+# PyMemoryViewObject: view.buf and view.len (Objects/memoryobject.c).
+BUF, LEN, BUF_OF_2, LEN_OF_2 = 56, 72, 24, 40
+# pandas' tables have arrays, which are windows themselves.
+PANDAS = "pandas."
+Shown = tuple[str, int, Ranges]
+KINDS = (NDARRAY, SERIES, DATAFRAME, ARROW_ARRAY, CHUNKED_ARRAY, TABLE, RECORD_BATCH, TENSOR)
+
+
+@dataclass(frozen=True)
+class Window:
+    """An object at ``address`` that shows ``shown`` bytes, and the large ``buffers`` that those are a small part of:
+    the first byte of each block in use, and its size."""
+
+    address: int
+    type: str
+    shown: int
+    buffers: dict[int, int]
+
+
+@dataclass(frozen=True)
+class SmallViews:
+    """Objects of one ``type`` that alone keep large buffers: how many (``count``), the bytes of values that they show
+    (``shown``), and what would be free without all of them (``kept``), of which ``absent`` are not resident.
+    ``address``: of the one that keeps most; ``nodes``: their numbers in the graph; ``views``: by the first byte of each
+    buffer how many they are, and the bytes that they show."""
+
+    type: str
+    count: int
+    shown: int
+    kept: int
+    address: int
+    nodes: list[int]
+    absent: int = 0
+    views: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def windows(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> Iterator[Window]:
+    """Yield the objects that show a part of a large buffer in use, at most ``most`` of each kind."""
+    for address, what in _instances(heap, frames, most):
+        name, shown, spans = _memoryview(frames, address) if what == MEMORYVIEW else _frame(frames, address, what)
+        buffers = _buffers(heap, shown, spans) if shown else {}
+        if buffers:
+            yield Window(address, name, shown, buffers)
+
+
+def _instances(heap: Heap, frames: Frames, most: int) -> Iterator[tuple[int, str]]:
+    """Yield the objects that may be windows, and what each is."""
+    census = heap.census()
+    kinds = {row.address: _what(frames, row.address) for row in census.rows}
+    wanted = {address: what for address, what in kinds.items() if what is not None}
+    if wanted:
+        found = heap.objects.instances(
+            dict.fromkeys(wanted, 0), set(census.contested), "together", most, heap.classifying
+        )
+        yield from ((row.address, wanted[row.type_address]) for row in found.rows)
+
+
+def _what(frames: Frames, kind: int) -> str | None:
+    name, what = frames.fields.names.name(kind), frames.what(kind)
+    if name == MEMORYVIEW:
+        return name
+    return what if what in KINDS and not name.startswith(PANDAS) else None
+
+
+def _memoryview(frames: Frames, address: int) -> Shown:
+    fields = frames.fields
+    start, size = (BUF_OF_2, LEN_OF_2) if fields.release.major == 2 else (BUF, LEN)
+    try:
+        first = fields.memory.word(address + fields.release.at(start))
+        count = fields.memory.word(address + fields.release.at(size))
+    except (Fault, OverflowError):
+        return MEMORYVIEW, 0, []
+    return MEMORYVIEW, count, [(first, first + count)]
+
+
+def _frame(frames: Frames, address: int, what: str) -> Shown:
+    frame = frames.read(address, what)
+    if frame is None or frame.bytes is None:
+        return what, 0, []
+    spans = joined(frame.spans)
+    shown = sum(end - start for start, end in spans)
+    return frame.type, min(frame.nbytes or shown, shown), spans
+
+
+def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:
+    """Return the blocks in use, with their sizes, that are large beside what is shown of them."""
+    blocks = [block for start, _end in spans if (block := heap.block_at(start)) is not None and block.state == "used"]
+    sizes = {block.address: block.end - block.address for block in blocks}
+    least = max(MIN_BUFFER, shown * MAX_SHARE_SHOWN)
+    return {address: size for address, size in sizes.items() if size >= least}
+
+
+def small_views(heap: Heap, found: Iterable[Window]) -> list[SmallViews]:
+    """Return the windows that alone keep what they show little of, by type, those that keep most first. Draws the
+    graph of references. Raises Unsupported."""
+    graph = heap.object_references.graph
+    known = {window.address: (window, number) for window in found if (number := graph.find(window.address)) is not None}
+    by_block: dict[int, list[int]] = defaultdict(list)
+    for window, _number in known.values():
+        for start in window.buffers:
+            by_block[start].append(window.address)
+    together: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for start, members in by_block.items():
+        together[tuple(sorted(set(members)))].append(start)
+    sizes = graph.retained_together([[known[one][1] for one in members] for members in together])
+    groups = [
+        _Group([known[one][0] for one in members], [known[one][1] for one in members], size, blocks)
+        for (members, blocks), size in zip(together.items(), sizes)
+    ]
+    return _by_type(heap, [group for group in groups if group.is_kept_for_little])
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Windows, with their numbers in the graph, that together retain ``kept`` bytes, in these buffers."""
+
+    windows: list[Window]
+    nodes: list[int]
+    kept: int
+    blocks: list[int]
+
+    @property
+    def is_kept_for_little(self) -> bool:
+        """Return whether they retain a large buffer of which they show little."""
+        return self.kept >= max(MIN_BUFFER, self.shown * MAX_SHARE_SHOWN)
+
+    @property
+    def shown(self) -> int:
+        """Return the bytes of values that they show."""
+        return sum(window.shown for window in self.windows)
+
+
+def _by_type(heap: Heap, groups: list[_Group]) -> list[SmallViews]:
+    types = {number: group.windows[0].type for group in groups for number in group.nodes}
+    absent = absent_under(heap, types.get) if groups else Counter[str]()
+    rows = []
+    for name in dict.fromkeys(types.values()):
+        own = [group for group in groups if group.windows[0].type == name]
+        most = max(own, key=lambda group: group.kept)
+        views = {block: (len(group.windows), group.shown) for group in own for block in group.blocks}
+        shown = sum(group.shown for group in own)
+        count, kept = sum(len(group.windows) for group in own), sum(group.kept for group in own)
+        nodes = [number for number, kind in types.items() if kind == name]
+        rows.append(SmallViews(name, count, shown, kept, most.windows[0].address, nodes, absent[name], views))
+    return sorted(rows, key=lambda row: (-row.kept, row.type))
+
+
+def kept_by_views(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> list[SmallViews]:
+    """Return the small views of a target by type; empty where there are none. Raises Unsupported."""
+    found = list(windows(heap, frames, most))
+    return small_views(heap, found) if found else []

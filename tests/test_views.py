@@ -1,0 +1,44 @@
+"""Slices that alone keep long arrays: numpy and the program's own figures say what each keeps."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+from support.installed import python_with
+from support.kernel import rollup
+from support.programs import SOURCES, ask, running
+
+
+def test_slices_that_keep_arrays(rng: random.Random, tmp_path: Path) -> None:
+    """Each array's row says which views alone keep it; the finding has their bytes, which copies give back."""
+    command = [python_with("numpy"), str(SOURCES / "views.py"), str(rng.getrandbits(30)), str(tmp_path / "truth")]
+    with running(command, tmp_path) as target:
+        truth = json.loads((tmp_path / "truth").read_text())
+        rows = {row["address"]: row for row in ask("owners", str(target.pid), "--by=array", "--top=all")["arrays"]}
+        (found,) = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "small-views"]
+        together = [
+            row
+            for row in ask("retained", str(target.pid), "--top=all")["rows"]
+            if row["address"] is None and row["type"] == "numpy.ndarray"
+        ]
+        before = rollup(target.pid)[0]
+        target.go_on()
+        freed = before - rollup(target.pid)[0]
+    for address, shown in {**truth["alone"], **truth["two"]}.items():
+        row = rows[int(address)]
+        assert row["kept_by"]["shown"] == shown and row["path"].endswith((".base", ".obj"))
+        # A memory view points into the array's buffer as well.
+        assert row["retained"] >= (row["bytes"] if address in truth["alone"] else 0)
+    assert {rows[int(one)]["kept_by"]["count"] for one in truth["alone"]} == {1}
+    assert {rows[int(one)]["kept_by"]["count"] for one in truth["two"]} == {2}
+    assert rows[truth["held"][0]]["kept_by"] is None
+    figures = found["figures"]
+    # Those of the mixed pairs are with the memory views'.
+    assert any(row["count"] >= len(truth["alone"]) and row["retained"] <= figures["kept"] for row in together)
+    assert figures["views"] == len(truth["alone"]) + 2 * len(truth["two"]) and figures["shown"] == truth["shown"]
+    assert truth["kept"] <= figures["kept"] <= 1.01 * truth["kept"]
+    # What freed memory leaves at the heap's top may stay.
+    assert freed >= 0.9 * found["bytes"]
+    assert ".copy()" in found["advice"]
