@@ -18,5 +18,7 @@ def test_each_rule_is_documented() -> None:
     titles = re.findall(r"^## (.*)$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
     documented = [name for title in titles for name in title.lower().split(", ")]
     assert sorted({*documented} - NO_RULES) == sorted(name for kind in kinds for name in kind.ids)
-    assert {rule.__module__ for rule in RULES} | {growing.__name__, holder.__name__} == {kind.__module__ for kind in kinds}
+    assert {rule.__module__ for rule in RULES} | {growing.__name__, holder.__name__} == {
+        kind.__module__ for kind in kinds
+    }
     assert len(documented) == len(set(documented))

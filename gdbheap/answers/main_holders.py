@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gdbheap.answers.findings import Evidence, Finding
 from gdbheap.answers.findings.holder import RUNTIME, MainHolder, found_of
-from gdbheap.answers.owners import HeldTogether, Owners, owners
+from gdbheap.answers.owners import owners
 from gdbheap.answers.partition import main_runtime, other_allocator, total
-from gdbheap.answers.shared_out import MAX_PARTS, NOBODY, Part
+from gdbheap.answers.shared_out import NOBODY
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.python.homes import INTERPRETER_ITSELF, STANDARD, THREAD
@@ -50,13 +50,8 @@ def main_holders(heap: Heap, evidence: Evidence) -> MainHolders:
     except GdbheapError as error:
         heap.note(f"holders are not known: {error}")
     rss = heap.target.rss.bytes
-    rows = [replace(row, share=_share(row.resident, rss)) for row in rows]
     rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
     return MainHolders(rows, found_of(evidence, rows), not_looked)
-
-
-def _share(resident: int | None, rss: int | None) -> float | None:
-    return None if resident is None or not rss else min(resident / rss, 1.0)
 
 
 def _is_much(row: MainHolder, rss: int | None) -> bool:
@@ -64,31 +59,22 @@ def _is_much(row: MainHolder, rss: int | None) -> bool:
     return rss is None or 100 * size >= MIN_PERCENT * rss
 
 
-def _of_graph(heap: Heap) -> list[MainHolder]:
-    found: Owners = owners(heap, None, None)
-    known = heap.target.pages is not None
-    rows = _python(heap, found.groups) if heap.is_python else _native(found.groups)
-    return [row if known else replace(row, resident=None) for row in rows]
-
-
-def _python(heap: Heap, groups: list[HeldTogether]) -> Iterator[MainHolder]:
-    for row in groups:
+def _of_graph(heap: Heap) -> Iterator[MainHolder]:
+    for row in owners(heap, None, None).groups:
         if row.root is None or row.kind is None or row.kind in NOT_NAMED:
             continue
-        type_name, length = _object(heap, row.address)
-        what = row.array.what if row.array is not None else type_name
-        shape = list(row.array.shape) if row.array is not None else []
-        resident = max(row.bytes - row.absent, 0)
+        what, count = _object(heap, row.address)
+        array = row.array
         yield MainHolder(
             row.bytes,
-            resident,
-            None,
+            row.resident,
+            row.share,
             _path(row.root),
-            what,
-            length,
+            what if array is None else array.what,
+            count,
             row.kind,
             row.address,
-            shape,
+            [] if array is None else list(array.shape),
             row.parts,
             row.way,
         )
@@ -112,18 +98,6 @@ def _path(name: str) -> str:
     return OF_DICT.sub(r".\1", name)
 
 
-def _native(groups: list[HeldTogether]) -> Iterator[MainHolder]:
-    """Return a row for each root: its blocks are listed by what they are."""
-    found: dict[tuple[str, str], list[HeldTogether]] = {}
-    for row in groups:
-        if row.root is not None and row.kind is not None:
-            found.setdefault((row.root, row.kind), []).append(row)
-    for (root, kind), rows in found.items():
-        size, absent = (sum(getattr(row, name) for row in rows) for name in ("bytes", "absent"))
-        parts = [Part(row.what or "", row.count, row.bytes) for row in rows[:MAX_PARTS]]
-        yield MainHolder(size, max(size - absent, 0), None, root, None, None, kind, None, [], parts)
-
-
 def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:
     """Yield the memory of a runtime or an allocator that is named and not walked."""
     other, runtime = other_allocator(heap), main_runtime(heap)
@@ -134,5 +108,6 @@ def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:
     ):
         whole = total(evidence.sums, owner)
         if name is not None and whole.virtual:
-            size = whole.resident if known else whole.virtual
-            yield MainHolder(size, size if known else None, None, name, None, None, RUNTIME)
+            size, rss = whole.resident if known else whole.virtual, heap.target.rss.bytes
+            share = min(size / rss, 1.0) if known and rss else None
+            yield MainHolder(size, size if known else None, share, name, None, None, RUNTIME)
