@@ -1,4 +1,4 @@
-"""``heap``: where did the memory go, and what should I do?"""
+"""``heap``: where did the memory go, who holds it, and what should I do?"""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from gdbheap.commands.surface.session import order
 from gdbheap.errors import GdbheapError, one_line
 from gdbheap.heap import Heap
 from gdbheap.report.ledger import render
+from gdbheap.report.style import Style
+from gdbheap.report.verdict import verdict
 
 __all__ = ["COMMAND"]
 
@@ -47,6 +49,7 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
         _draw(heap, options)
     findings = [*whole.findings, *_growth(heap, options.since)]
     findings.sort(key=lambda finding: finding.rank)
+    whole = dataclasses.replace(whole, verdict=verdict(whole, Style(rss=whole.rss.bytes)))
     return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
 
 
@@ -104,15 +107,26 @@ def _render(shown: Shown[ledger.Ledger, Options]) -> str:
 
 COMMAND = Command(
     noun="",
-    question="Where did the memory go, and what should I do?",
-    text="""The ledger of the whole address space: every byte has one owner, children add up to their parent, and the
+    question="Where did the memory go, who holds it, and what should I do?",
+    text="""First the verdict: the program, what is resident, how much of it is in use, and how much the program has
+    freed and the allocators keep. Then who holds what is in use, as far as references tell: variables, packages,
+    globals, threads and runtimes that have a twentieth of RSS or more, at most five, each with its bytes (those that
+    are in use, resident or not), its share of RSS and what it is. They are looked for among at most 2,000,000 blocks,
+    unless --detail is given; --quick does not look for them. Then the findings: what could be given back or avoided,
+    largest first and doubtful ones last, each with advice that was tried (docs/findings.md). Then what to type next.
+
+    Last comes the ledger of the whole address space: every byte has one owner, children add up to their parent, and the
     roots add up to what the kernel says. A resident page that several owners touch is split between them, byte by
     byte, so that no line has more resident than virtual. Only whole pages can go back to the kernel: "in free pages"
     says how much of what is free and resident is in pages that nobody holds. What cannot be explained has a line of
-    its own. Below the ledger are the findings: what could be given back or avoided, largest first and doubtful ones
-    last, each with advice that was tried (docs/findings.md). --sort orders lines that have the same parent.
-    --format, --folded, --svg, --speedscope and --pprof draw what is resident, from RSS down: by allocator, arena and
-    state, and what is in use by the types of objects.
+    its own. Lines below 1 % of RSS are left out or one line, unless --detail or --sort is given; JSON has all. --sort
+    orders lines that have the same parent. --format, --folded, --svg, --speedscope and --pprof draw what is resident,
+    from RSS down: by allocator, arena and state, and what is in use by the types of objects.
+
+    In JSON verdict is the first sentence; holders are a list of {bytes, resident, share, path, what, count, kind,
+    address, shape, parts, way}: what is the type of the object that path leads to, count its length, parts the kinds of
+    its blocks, way the steps from there to its largest block; next are lines to paste; not_looked is the number of
+    blocks in use where these are too many to look for holders, else null.
 
     In JSON each line also has zero, the bytes for which the kernel's zero page stands in (they are not resident);
     huge, how many of the resident bytes are mapped by huge pages (null where the kernel does not say, before Linux

@@ -106,9 +106,14 @@ def test_one_holder(form: str, tmp_path: Path) -> None:
         answer = ledger(heap, holders=True)
     first = answer.holders[0]
     assert (first.path, first.what, first.count) == ("kept", "dict", 10000)
-    assert first.bytes >= 10000 * 4000 and first.share is not None and first.share <= 1
-    (finding,) = [finding for finding in answer.findings if finding.id == "holder"]
-    assert finding.doubtful and finding.bytes == first.resident
+    assert first.bytes >= 10000 * 4000 and first.parts[0].count >= 10000
+    found = [finding for finding in answer.findings if finding.id == "holder"]
+    if form == "process":
+        assert first.resident is not None and first.share == pytest.approx(first.resident / answer.rss.bytes, abs=1e-3)
+        assert [(finding.doubtful, finding.bytes) for finding in found] == [(True, first.resident)]
+    else:
+        # What gdb writes does not say what was resident.
+        assert first.share is None and not found
     assert any("snapshot" in line for line in answer.next) == (form == "process")
     assert f"(pid {target.pid})" in verdict(answer, Style())
 

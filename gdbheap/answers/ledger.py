@@ -92,7 +92,8 @@ class Ledger:
     what is used and what is free, in all allocators; None where memory cannot be read. ``container``: what the control
     group of a process is charged; None for a core, and where no group counts its memory. ``holders``: who has most of
     what is in use, if that was asked for; ``not_looked``: the number of blocks in use, where these were too many to
-    look for holders, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask next."""
+    look for holders, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask next;
+    ``verdict``: all that in a sentence, where somebody wrote one."""
 
     rss: Rss
     ledger: list[Line]
@@ -105,6 +106,7 @@ class Ledger:
     program: str = ""
     pid: int | None = None
     next: list[str] = field(default_factory=list)
+    verdict: str = ""
 
     @property
     def looks_past(self) -> bool:
@@ -147,9 +149,10 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, holder
     trim = evidence.trim.predicted if evidence.trim else None
     held = main_holders(heap, evidence) if holders else MainHolders()
     found = sorted([*findings(evidence), *held.findings], key=lambda finding: finding.rank)
-    name, lines = program_name(heap.target.arguments, heap.target.exe), next_lines(evidence, held) if holders else []
+    about = (program_name(heap.target.arguments, heap.target.exe), heap.target.pid)
+    after = next_lines(evidence, held) if holders else []
     held_by = (held.rows, held.not_looked)
-    return Ledger(rss, shown, found, trim, told, _container(heap), *held_by, name, heap.target.pid, lines)
+    return Ledger(rss, shown, found, trim, told, _container(heap), *held_by, *about, after)
 
 
 def without_memory(process: Named) -> Ledger:

@@ -63,14 +63,14 @@ def _of_graph(heap: Heap) -> Iterator[MainHolder]:
     for row in owners(heap, None, None).groups:
         if row.root is None or row.kind is None or row.kind in NOT_NAMED:
             continue
-        what, count = _object(heap, row.address)
+        count = row.variables if row.variables > 1 else _length(heap, row.address)
         array = row.array
         yield MainHolder(
             row.bytes,
             row.resident,
             row.share,
             _path(row.root),
-            what if array is None else array.what,
+            row.type if array is None else array.what,
             count,
             row.kind,
             row.address,
@@ -80,15 +80,10 @@ def _of_graph(heap: Heap) -> Iterator[MainHolder]:
         )
 
 
-def _object(heap: Heap, address: int | None) -> tuple[str | None, int | None]:
-    """Return the type and the length of a variable's object, as far as these are known."""
+def _length(heap: Heap, address: int | None) -> int | None:
+    """Return the length of a variable's object, as far as it is known."""
     objects = heap.objects_or_none if address is not None else None
-    if objects is None or address is None:
-        return None, None
-    try:
-        return objects.type_at(address), length_of(objects.repr, address)
-    except GdbheapError:
-        return None, None
+    return None if objects is None or address is None else length_of(objects.repr, address)
 
 
 def _path(name: str) -> str:

@@ -46,7 +46,8 @@ class HeldTogether:
     it is a global with its object, what hangs on a thread or a mapping, or memory contexts (by_root has the words).
     ``what`` is the kind that has most of the bytes, ``parts`` are the largest kinds, and ``array`` says which
     DataFrame, table or array the variable is, None where it is none; ``address`` is that of the variable's object, and
-    ``way`` how that leads to its largest block, in words. Root and kind are None where blocks are put together whatever
+    ``way`` how that leads to its largest block, in words; ``type``: of that object, or of all ``variables`` that the
+    row stands for. Root and kind are None where blocks are put together whatever
     leads to them.
 
     ``absent``: of ``bytes``, those of large blocks that are not resident: they were never written to, or were swapped
@@ -68,6 +69,8 @@ class HeldTogether:
     shared: int = 0
     address: int | None = None
     way: str | None = None
+    type: str | None = None
+    variables: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ def _shared_out(heap: Heap, top: int | None) -> Owners:
         HeldTogether(
             row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts,
             row.array, row.absent, shared=row.shared, address=row.address, way=row.way,
+            type=row.type, variables=row.variables,
         )
         for row in rows
     ]  # fmt: skip

@@ -83,7 +83,8 @@ class SharedOut:
     the variable is, None where it is no frame or the row is of several variables. ``absent``: of ``bytes``, those of
     large blocks that are not resident; ``shared``: those of shared mappings. ``address``: of the object that the
     variable is; None for several, and for all other kinds. ``way``: in words, how that leads to the largest block that
-    it has, where it is one of the LOOKED_AT largest blocks of all, and some steps away."""
+    it has, where it is one of the LOOKED_AT largest blocks of all, and some steps away. ``type``: of the object that
+    the variable is, or that all ``variables`` are which differ in subscripts alone (0: it is none of such)."""
 
     kind: str
     name: str
@@ -96,6 +97,8 @@ class SharedOut:
     shared: int = 0
     address: int | None = None
     way: str | None = None
+    type: str | None = None
+    variables: int = 0
 
 
 def share_out(
@@ -122,6 +125,7 @@ def share_out(
     found: dict[Home, Shape] = {}
     addresses: dict[Home, int] = {}
     ends: dict[Home, int] = {}
+    each: dict[Home, set[str]] = {}
     for number, words, path, end in variables:
         # Those that differ in subscripts alone are one.
         name = alike(words) if alone[alike(words)] > 1 else words
@@ -130,8 +134,10 @@ def share_out(
         shape = _shape(paths, frames, number) if alone[alike(words)] == 1 else None
         if shape is not None:
             found[home] = shape
+        node = paths.references.node(end)
+        each.setdefault(home, set()).add(paths.type_name(node) if node.type else "")
         if alone[alike(words)] == 1:
-            addresses[home] = paths.references.node(end).address
+            addresses[home] = node.address
             ends[home] = end
         seeds[number] = labels.setdefault(home, len(labels))
     groups: dict[Home, list[Grouped]] = {}
@@ -151,6 +157,8 @@ def share_out(
             shared=mapped[home],
             address=addresses.get(home),
             way=below.get(home),
+            type=_only(each.get(home)),
+            variables=alone[home.name],
         )
         for home, own in groups.items()
     ]
@@ -165,6 +173,11 @@ def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[Absent
         above = reversed([] if number is None else graph.chain(number))
         found[next((homes[node] for node in above if node in homes), Home(NOBODY, ""))] += block.bytes
     return found
+
+
+def _only(types: set[str] | None) -> str | None:
+    """Return the one type that there is, None for several and for none."""
+    return next(iter(types)) or None if types is not None and len(types) == 1 else None
 
 
 def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, str]:

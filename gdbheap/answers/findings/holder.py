@@ -18,8 +18,9 @@ RUNTIME = "runtime"
 class MainHolder:
     """What one holder has.
 
-    ``path``: as source code would write it, or in words. ``what``: the type of the object that it leads to, None where
-    that is no single object; ``count``: how many items this has, None where it has no length; ``shape``: of an array or
+    ``path``: as source code would write it, or in words. ``what``: the type of the object that it leads to, or of all
+    such that differ in subscripts alone, None where there is no single type; ``count``: how many items the object has,
+    None where it has no length, or how many objects these are; ``shape``: of an array or
     a table. ``kind``: of shared_out.SharedOut, a root's (graph.roots) or "runtime". ``parts``: the kinds of its blocks,
     the largest first; ``way``: how it leads to its largest block, in words. ``bytes`` of its blocks, ``resident`` of
     these, None where that is not known; ``share``: of RSS, of resident bytes."""

@@ -6,6 +6,14 @@ from gdbheap.answers.findings.holder import Holder
 from gdbheap.report.findings.words import Words
 from gdbheap.report.main_holders import described
 
+GROWS = "'heap snapshot' now and 'heap diff' later tell whether it grows"
+# By the type of the object.
+REMEDIES = {
+    "sqlite3.Connection": "PRAGMA shrink_memory gives the page caches back, PRAGMA cache_size limits them",
+    "functools._lru_cache_wrapper": "give it a maxsize that is smaller, or call its cache_clear()",
+    "ssl.SSLContext": "make one context and use it for all connections",
+}
+
 
 def _text(figures: Holder) -> str:
     holder = figures.holder
@@ -15,12 +23,10 @@ def _text(figures: Holder) -> str:
 
 
 def _advice(figures: Holder) -> str:
-    if figures.holder.kind == "thread":
-        return "only its code can free this: look at what that thread keeps"
-    return (
-        "if this is more than the program needs, set a limit on it or drop what is no longer used; "
-        "'heap snapshot' now and 'heap diff' later tell whether it grows"
-    )
+    remedy = REMEDIES.get(figures.holder.what or "")
+    if remedy is not None:
+        return f"{remedy}; {GROWS}"
+    return f"if this is more than the program needs, set a limit on it or drop what is no longer used; {GROWS}"
 
 
 WORDS = Words(Holder, _text, _advice)
