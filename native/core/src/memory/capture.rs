@@ -126,7 +126,7 @@ impl Capture {
         let copy = |part: &mut Part, (from_end, piece): &(u64, Run), control: &Control| -> Result<(), Cancelled> {
             let (runs, kept) = (part.runs.len(), part.kept.len());
             match is_whole {
-                _ if (order.is_over)() => {}
+                _ if (order.is_over)() || used.load(Ordering::Relaxed) > room.size => {}
                 true => part.copy(&room, piece, order),
                 false => part.pick(&room, piece, order, &used),
             }
@@ -142,6 +142,7 @@ impl Capture {
         let parts = task.run(&pieces, Part::default, copy)?;
         let used = if is_whole { size } else { used.into_inner() };
         if used > room.size || is_bare.into_inner() {
+            room.give_back(0);
             return Ok(None);
         }
         room.give_back(used);
@@ -419,29 +420,29 @@ mod tests {
 
     #[test]
     fn all_is_copied_where_there_is_room() {
-        let capture = taken(4 * PIECE, 4 << 20, u64::MAX).unwrap();
-        assert!((0..4 * PIECE).step_by(8).all(|at| word(&capture, START + at) == Some(word_at(START + at))));
+        let capture = taken(PIECE, 1 << 20, u64::MAX).unwrap();
+        assert!((0..PIECE).step_by(8).all(|at| word(&capture, START + at) == Some(word_at(START + at))));
         assert!(capture.left_out == 0 && !capture.is_cut && capture.fill(START - 8, &mut [0; 8]).is_none());
     }
 
     #[test]
     fn what_holds_no_pointers_is_left_out() {
-        let capture = taken(4 * PIECE, 3 << 20, u64::MAX).unwrap();
-        assert_eq!(capture.left_out, 2 * PIECE);
-        for at in (0..4 * PIECE).step_by(8) {
+        let capture = taken(PIECE, 3 << 18, u64::MAX).unwrap();
+        assert_eq!(capture.left_out, PIECE / 2);
+        for at in (0..PIECE).step_by(8) {
             let (unit, inside) = (at / UNIT as u64, at % UNIT as u64);
             let is_kept = (unit % 3 == 0 && (inside == 120 || inside == 128)) || inside == UNIT as u64 - 8;
             let expected = (unit % 2 == 0 || is_kept).then(|| word_at(START + at));
             assert_eq!(word(&capture, START + at), expected, "{unit} {inside}");
         }
-        assert!(taken(4 * PIECE, 1 << 20, u64::MAX).is_none());
+        assert!(taken(PIECE, 1 << 18, u64::MAX).is_none());
     }
 
     #[test]
     fn both_ends_come_first() {
-        let capture = taken(8 * PIECE, 8 << 20, 4).unwrap();
-        let there: Vec<u64> = (0..8).filter(|piece| word(&capture, START + piece * PIECE).is_some()).collect();
-        assert!(capture.is_cut && there == [0, 1, 6, 7]);
-        assert!(taken(8 * PIECE, 8 << 20, 1).is_none());
+        let capture = taken(6 * PIECE, 6 << 20, 3).unwrap();
+        let there: Vec<u64> = (0..6).filter(|piece| word(&capture, START + piece * PIECE).is_some()).collect();
+        assert!(capture.is_cut && there == [0, 1, 5]);
+        assert!(taken(6 * PIECE, 6 << 20, 1).is_none());
     }
 }
