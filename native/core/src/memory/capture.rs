@@ -16,6 +16,8 @@ const UNIT: usize = 64 << 10;
 /// Words that may be sizes: of such a unit they are kept, unless they are more than one byte in so many is.
 const SMALL_NUMBER: u64 = 1 << 40;
 const KEPT_PART: usize = 64;
+/// So many words behind a size are read with it.
+const BEHIND: usize = 2;
 const ADDRESS_BITS: u64 = (1 << 48) - 1;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
@@ -263,28 +265,25 @@ impl Part {
 }
 
 /// The words to keep of a unit in which no word leads to a known range; None where one does, or too many are to be kept. A
-/// small number may be the size of a chunk, whose header begins with the word before it. Some allocators have bits of
-/// their own above the 48 of an address.
+/// small number may be the size of a chunk, which is read with the words beside it. Some allocators have bits of their own
+/// above the 48 of an address.
 fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<(u64, u64)>> {
     let (first, last) = (known.first()?.0, known.last()?.1);
-    let (mut kept, mut before): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
-    let words = unit.chunks_exact(WORD as usize).map(|bytes| u64_at(bytes, 0));
-    for (at, word) in (start..).step_by(WORD as usize).zip(words) {
+    let (mut kept, mut next, count) = (Vec::new(), 0, unit.len() / WORD as usize);
+    let word_at = |index: usize| u64_at(unit, index * WORD as usize);
+    for index in 0..count {
+        let word = word_at(index);
         let address = word & ADDRESS_BITS;
         if (first..last).contains(&address) && range_at(known, address).is_some() {
             return None;
         }
-        if word != 0 && word < SMALL_NUMBER {
-            if kept.last().is_none_or(|(last, _)| last + WORD < at) && at > start {
-                kept.push((at - WORD, before));
-            }
-            kept.push((at, word));
+        // A size may be the last word of the unit before, or the first word of the one behind.
+        if index == 0 || index + 1 == count || (word != 0 && word < SMALL_NUMBER) {
+            let end = (index + 1 + BEHIND).min(count);
+            let near = next.max(index.saturating_sub(1))..end;
+            kept.extend(near.map(|near| (start + near as u64 * WORD, word_at(near))));
+            next = end;
         }
-        before = word;
-    }
-    let end = start + unit.len() as u64 - WORD;
-    if kept.last().is_none_or(|(last, _)| *last < end) {
-        kept.push((end, before));
     }
     (kept.len() <= unit.len() / KEPT_PART).then_some(kept)
 }
@@ -431,7 +430,8 @@ mod tests {
         assert_eq!(capture.left_out, PIECE / 2);
         for at in (0..PIECE).step_by(8) {
             let (unit, inside) = (at / UNIT as u64, at % UNIT as u64);
-            let is_kept = (unit % 3 == 0 && (inside == 120 || inside == 128)) || inside == UNIT as u64 - 8;
+            let is_kept =
+                (unit % 3 == 0 && (120..=144).contains(&inside)) || inside <= 16 || inside >= UNIT as u64 - 16;
             let expected = (unit % 2 == 0 || is_kept).then(|| word_at(START + at));
             assert_eq!(word(&capture, START + at), expected, "{unit} {inside}");
         }
