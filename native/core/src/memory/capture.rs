@@ -18,7 +18,6 @@ const SMALL_NUMBER: u64 = 1 << 40;
 const KEPT_PART: usize = 64;
 /// So many words behind a size are read with it.
 const BEHIND: usize = 2;
-const ADDRESS_BITS: u64 = (1 << 48) - 1;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 /// Memory of our own that is there already: touching it for the first time costs more than filling it.
@@ -266,14 +265,15 @@ impl Part {
 
 /// The words to keep of a unit in which no word leads to a known range; None where one does, or too many are to be kept. A
 /// small number may be the size of a chunk, which is read with the words beside it. Some allocators have bits of their own
-/// above the 48 of an address.
+/// above those of an address.
 fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<(u64, u64)>> {
     let (first, last) = (known.first()?.0, known.last()?.1);
+    let address_bits = last.checked_next_power_of_two().map_or(u64::MAX, |end| end - 1);
     let (mut kept, mut next, count) = (Vec::new(), 0, unit.len() / WORD as usize);
     let word_at = |index: usize| u64_at(unit, index * WORD as usize);
     for index in 0..count {
         let word = word_at(index);
-        let address = word & ADDRESS_BITS;
+        let address = word & address_bits;
         if (first..last).contains(&address) && range_at(known, address).is_some() {
             return None;
         }
