@@ -6,12 +6,12 @@ Usage: target_lxml.py [DOCUMENTS]
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 
-from lxml import etree
-
+etree = importlib.import_module("lxml.etree")
 count = int(sys.argv[1]) if len(sys.argv) > 1 else 400
 text = "".join(f'<row number="{number}" name="name {number}">text {number}</row>' for number in range(2000))
 documents = [etree.fromstring(f"<rows>{text}</rows>") for _ in range(count)]

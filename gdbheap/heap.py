@@ -542,11 +542,15 @@ class Heap:
 
     @property
     def damage(self) -> list[Damage]:
-        """All damage met so far. None is listed where reading ended early: what was not read looks the same."""
-        if self.target.cut_short:
+        """All damage met so far. None is listed where reading ended early, or where memory without pointers was not
+        copied: what was not read looks the same."""
+        if self.target.cut_short or self.target.space.left_out:
             return []
-        own = [damage for allocator in self._found for damage in allocator.damage]
-        return [self.disclosure.damage(damage) for damage in self.target.damage + own]
+        return [self.disclosure.damage(damage) for damage in self._met]
+
+    @property
+    def _met(self) -> list[Damage]:
+        return self.target.damage + [damage for allocator in self._found for damage in allocator.damage]
 
     @property
     def _found(self) -> list[Allocator]:
@@ -558,7 +562,7 @@ class Heap:
         """Whether an answer may lack something: then the exit status is 1."""
         if self.target.partial or self.target.cut_short:
             return True
-        return any(not damage.transient for damage in self.damage)
+        return any(not damage.transient for damage in self._met)
 
 
 def _is_place(target: Target, number: int) -> bool:

@@ -55,10 +55,10 @@ class Kept:
         return process
 
     def _copied(self, folder: Named) -> Process | None:
-        """With its private memory copied; None where that cannot be, or its memory may not be read at all."""
+        """With all its private memory copied; None where that cannot be, or its memory may not be read at all."""
         with stopped(folder, self._limit, copies=True) as process:
             pass
-        if process.is_copied:
+        if process.is_copied and not process.space.left_out:
             return process
         why = "its memory is not to be read" if process.refusal else "there is no room for a copy of its memory"
         tell(f"process {folder} cannot be kept ({why}): each command looks at it anew", anyway=True)

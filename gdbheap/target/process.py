@@ -36,7 +36,7 @@ UNCOLLECTED = (
 )
 LEFT_OUT = (
     "{:,} bytes without pointers are not in the copy of its memory, for which there is too little room: what they hold"
-    " is missing (--clone reads them)"
+    " is missing, and damage is not listed (--clone reads them)"
 )
 NOT_COPIED = (
     "it was stopped until the answer was there: its private memory is larger than the room for a copy, {:,} bytes, half"
@@ -182,7 +182,6 @@ class Process(Target):
         elif self.is_copied and isinstance(holder, Frozen) and not holder.end():
             self.warnings.append(UNCOLLECTED)
         if self.space.left_out:
-            self.partial = True
             self.warnings.append(LEFT_OUT.format(self.space.left_out))
 
     @property

@@ -16,7 +16,8 @@ const UNIT: usize = 64 << 10;
 /// Words that may be sizes: of such a unit they are kept, unless they are more than one byte in so many is.
 const SMALL_NUMBER: u64 = 1 << 40;
 const KEPT_PART: usize = 64;
-const ADDRESS_BITS: u64 = (1 << 48) - 1;
+/// So many words behind a size are read with it.
+const BEHIND: usize = 2;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 /// Memory of our own that is there already: touching it for the first time costs more than filling it.
@@ -126,7 +127,7 @@ impl Capture {
         let copy = |part: &mut Part, (from_end, piece): &(u64, Run), control: &Control| -> Result<(), Cancelled> {
             let (runs, kept) = (part.runs.len(), part.kept.len());
             match is_whole {
-                _ if (order.is_over)() => {}
+                _ if (order.is_over)() || used.load(Ordering::Relaxed) > room.size => {}
                 true => part.copy(&room, piece, order),
                 false => part.pick(&room, piece, order, &used),
             }
@@ -142,6 +143,7 @@ impl Capture {
         let parts = task.run(&pieces, Part::default, copy)?;
         let used = if is_whole { size } else { used.into_inner() };
         if used > room.size || is_bare.into_inner() {
+            room.give_back(0);
             return Ok(None);
         }
         room.give_back(used);
@@ -262,28 +264,26 @@ impl Part {
 }
 
 /// The words to keep of a unit in which no word leads to a known range; None where one does, or too many are to be kept. A
-/// small number may be the size of a chunk, whose header begins with the word before it. Some allocators have bits of
-/// their own above the 48 of an address.
+/// small number may be the size of a chunk, which is read with the words beside it. Some allocators have bits of their own
+/// above those of an address.
 fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<(u64, u64)>> {
     let (first, last) = (known.first()?.0, known.last()?.1);
-    let (mut kept, mut before): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
-    let words = unit.chunks_exact(WORD as usize).map(|bytes| u64_at(bytes, 0));
-    for (at, word) in (start..).step_by(WORD as usize).zip(words) {
-        let address = word & ADDRESS_BITS;
+    let address_bits = last.checked_next_power_of_two().map_or(u64::MAX, |end| end - 1);
+    let (mut kept, mut next, count) = (Vec::new(), 0, unit.len() / WORD as usize);
+    let word_at = |index: usize| u64_at(unit, index * WORD as usize);
+    for index in 0..count {
+        let word = word_at(index);
+        let address = word & address_bits;
         if (first..last).contains(&address) && range_at(known, address).is_some() {
             return None;
         }
-        if word != 0 && word < SMALL_NUMBER {
-            if kept.last().is_none_or(|(last, _)| last + WORD < at) && at > start {
-                kept.push((at - WORD, before));
-            }
-            kept.push((at, word));
+        // A size may be the last word of the unit before, or the first word of the one behind.
+        if index == 0 || index + 1 == count || (word != 0 && word < SMALL_NUMBER) {
+            let end = (index + 1 + BEHIND).min(count);
+            let near = next.max(index.saturating_sub(1))..end;
+            kept.extend(near.map(|near| (start + near as u64 * WORD, word_at(near))));
+            next = end;
         }
-        before = word;
-    }
-    let end = start + unit.len() as u64 - WORD;
-    if kept.last().is_none_or(|(last, _)| *last < end) {
-        kept.push((end, before));
     }
     (kept.len() <= unit.len() / KEPT_PART).then_some(kept)
 }
@@ -419,29 +419,30 @@ mod tests {
 
     #[test]
     fn all_is_copied_where_there_is_room() {
-        let capture = taken(4 * PIECE, 4 << 20, u64::MAX).unwrap();
-        assert!((0..4 * PIECE).step_by(8).all(|at| word(&capture, START + at) == Some(word_at(START + at))));
+        let capture = taken(PIECE, 1 << 20, u64::MAX).unwrap();
+        assert!((0..PIECE).step_by(8).all(|at| word(&capture, START + at) == Some(word_at(START + at))));
         assert!(capture.left_out == 0 && !capture.is_cut && capture.fill(START - 8, &mut [0; 8]).is_none());
     }
 
     #[test]
     fn what_holds_no_pointers_is_left_out() {
-        let capture = taken(4 * PIECE, 3 << 20, u64::MAX).unwrap();
-        assert_eq!(capture.left_out, 2 * PIECE);
-        for at in (0..4 * PIECE).step_by(8) {
+        let capture = taken(PIECE, 3 << 18, u64::MAX).unwrap();
+        assert_eq!(capture.left_out, PIECE / 2);
+        for at in (0..PIECE).step_by(8) {
             let (unit, inside) = (at / UNIT as u64, at % UNIT as u64);
-            let is_kept = (unit % 3 == 0 && (inside == 120 || inside == 128)) || inside == UNIT as u64 - 8;
+            let is_kept =
+                (unit % 3 == 0 && (120..=144).contains(&inside)) || inside <= 16 || inside >= UNIT as u64 - 16;
             let expected = (unit % 2 == 0 || is_kept).then(|| word_at(START + at));
             assert_eq!(word(&capture, START + at), expected, "{unit} {inside}");
         }
-        assert!(taken(4 * PIECE, 1 << 20, u64::MAX).is_none());
+        assert!(taken(PIECE, 1 << 18, u64::MAX).is_none());
     }
 
     #[test]
     fn both_ends_come_first() {
-        let capture = taken(8 * PIECE, 8 << 20, 4).unwrap();
-        let there: Vec<u64> = (0..8).filter(|piece| word(&capture, START + piece * PIECE).is_some()).collect();
-        assert!(capture.is_cut && there == [0, 1, 6, 7]);
-        assert!(taken(8 * PIECE, 8 << 20, 1).is_none());
+        let capture = taken(6 * PIECE, 6 << 20, 3).unwrap();
+        let there: Vec<u64> = (0..6).filter(|piece| word(&capture, START + piece * PIECE).is_some()).collect();
+        assert!(capture.is_cut && there == [0, 1, 5]);
+        assert!(taken(6 * PIECE, 6 << 20, 1).is_none());
     }
 }

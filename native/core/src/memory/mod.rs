@@ -6,6 +6,7 @@ pub(crate) mod gate;
 pub(crate) mod own;
 pub(crate) mod pages;
 pub(crate) mod reader;
+pub(crate) mod recent;
 pub(crate) mod sharing;
 pub(crate) mod space;
 pub(crate) mod window;

@@ -11,6 +11,7 @@ use crate::machine::{Machine, PageSize};
 use crate::memory::capture::{read_file, Capture, Order, Room, SharedMemory};
 use crate::memory::gate::Gate;
 use crate::memory::pages::{Pages, PRESENT, SWAPPED};
+use crate::memory::recent::RecentPages;
 use crate::work::{Task, Watcher};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -67,6 +68,9 @@ pub trait Source: Send + Sync {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize;
 }
 
+/// What follows pointers reads less than this at a time.
+const SMALL_READ: usize = 512;
+
 enum Origin {
     Nothing,
     /// `shared`: other processes have some of its private pages too, as after fork(). process_vm_readv pins what it
@@ -89,6 +93,7 @@ pub struct Space {
     read: AtomicU64,
     copy: OnceLock<Capture>,
     uncopied: OnceLock<SharedMemory>,
+    recent: RecentPages,
 }
 
 impl Space {
@@ -157,8 +162,22 @@ impl Space {
         copied.or_else(|| self.uncopied.get()?.fill(address, buffer))
     }
 
-    /// The prefix of `buffer` that was read while the process stood.
-    pub(crate) fn live_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+    /// The prefix of `buffer` that was read while the process stood. As long as we hold it, small pieces come from pages
+    /// that are read whole.
+    fn live_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let is_small = buffer.len() <= SMALL_READ && self.is_held();
+        if is_small && self.recent.fill(address, buffer, |page, bytes| self.timely_bytes(page, bytes)) {
+            return buffer.len();
+        }
+        self.timely_bytes(address, buffer)
+    }
+
+    /// Whether the process stands because we hold it.
+    fn is_held(&self) -> bool {
+        matches!(&self.origin, Origin::Process { gate: Some(gate), .. } if gate.is_open())
+    }
+
+    fn timely_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         let got = self.process_bytes(address, buffer);
         if self.was_in_time() {
             got
@@ -311,8 +330,8 @@ impl Space {
     }
 
     fn with_files(machine: Machine, segments: Vec<Segment>, files: Vec<File>, origin: Origin) -> Space {
-        let (copy, uncopied) = (OnceLock::new(), OnceLock::new());
-        Space { machine, segments, files, origin, read: AtomicU64::new(0), copy, uncopied }
+        let (copy, uncopied, recent) = (OnceLock::new(), OnceLock::new(), RecentPages::default());
+        Space { machine, segments, files, origin, read: AtomicU64::new(0), copy, uncopied, recent }
     }
 }
 
@@ -411,7 +430,7 @@ impl Space {
         mem: &str,
     ) -> Result<bool> {
         let (stretches, mem) = (self.live_parts(ranges), File::open(mem));
-        let (read, is_over) = (|address: u64, buffer: &mut [u8]| self.live_bytes(address, buffer), || self.is_over());
+        let (read, is_over) = (|address: u64, buffer: &mut [u8]| self.timely_bytes(address, buffer), || self.is_over());
         let order = Order { ranges, stretches: &stretches, known: &self.covered(), read, is_over };
         let Some(copy) = Capture::take(&self.task(watcher, None), &order, room)? else { return Ok(false) };
         if let (Ok(mem), Some((witness, _))) = (mem, stretches.first()) {
