@@ -185,7 +185,9 @@ def _variables(
                 continue
             holder = next(number for number in reversed(chain[:-1]) if number in above)
             home = homes.seeds.get(holder)
-            if home is not None and home.kind in (LIBRARY, THREAD, INTERPRETER_ITSELF):
+            if home is not None and home.kind in (THREAD, INTERPRETER_ITSELF):
+                continue
+            if home is not None and home.kind == LIBRARY and _in_memory(paths, chain) is None:
                 continue
             found = _first_frame(paths, frames, branch) or _first_of_list(paths, branch)
             end, words, path = _deepest(paths, branch) if found is None else _named(paths, found)
