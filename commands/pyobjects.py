@@ -137,6 +137,9 @@ COMMAND = Command(
     data, or a C++ object of a class (in JSON: unknown, a list of {address, size, looks}, at most 10,000 or as many as
     --top says).
 
+    The column mapped has the memory that objects mapped, such as mmap.mmap; it is there where any object did. These
+    bytes are in no allocator's block, so that used leaves them out.
+
     Where malloc is an allocator that is not walked (a program's own), Python's objects in
     its memory are those that references reach, with the sizes in the objects' own fields; in JSON elsewhere {count,
     bytes}, a part of used.

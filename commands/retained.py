@@ -55,6 +55,9 @@ COMMAND = Command(
     Shares of RSS leave out what is not resident of large blocks (in JSON: absent); a share is unknown where more than
     RSS is left.
 
+    Memory that objects mapped (mmap.mmap, numpy.memmap, SharedMemory, Arrow's and torch's mapped files) counts for
+    them. What is shared with others that map it is unmapped without its object, not freed (in JSON: shared).
+
     By type it is what would be free if all objects of the type went, with what several of them hold together; by
     module, if the module and its dict did. A word that may be left over, on a stack or in the interpreter's own
     data, counts only for what nothing better reaches.

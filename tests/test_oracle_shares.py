@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.library import heap_of
+from support.planted_holders import extension
 from support.programs import (
     GCORE,
     PROCESS,
@@ -67,6 +68,22 @@ def test_what_a_module_of_c_holds(release: str, tmp_path: Path) -> None:
         names = [row["path"] for row in ask("owners", str(target.pid), "--top=all")["rows"]]
     assert not any(name.endswith(" holds it") for name in names)
     assert "what sys.modules ['_ssl'] holds" in names or release != "3.13"
+
+
+@pytest.mark.parametrize("release", ["2.7", "3.11"])
+def test_what_an_object_of_c_holds(release: str, tmp_path: Path) -> None:
+    """One row, named by the object's type, for blocks that hang on an object to which only a library's data lead."""
+    python = interpreter_of_release(release).executable
+    script = (
+        "import os, sys, planted_extension as own; holder, count, item = own.hold(6 << 20); own.hide(holder)\n"
+        "del holder; sys.stderr.write(str(count)); sys.stderr.flush(); os.read(0, 1)"
+    )
+    with running([python, "-c", script], tmp_path, {"PYTHONPATH": str(extension(python))}) as target:
+        rows = ask("owners", str(target.pid), "--top=all")["rows"]
+        held = int(target.stderr)
+    (row,) = [row for row in rows if "planted_extension.Holder" in row["path"]]
+    assert row["path"].startswith("planted_extension.Holder in data of planted_extension")
+    assert held <= row["bytes"] <= held + 4096 and row is max(rows, key=lambda row: row["bytes"])
 
 
 def test_rows_are_all_that_is_in_use(rng: random.Random, tmp_path: Path) -> None:

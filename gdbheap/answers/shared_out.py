@@ -29,7 +29,7 @@ LOOKED_AT, MIN_STEPS = 200, 2
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
 MIN_OF_LIST = 8
-BUFFER, IDLE, HOLDS = "buffer", "idle", " holds it"
+BUFFER, IDLE, OBJECT, HOLDS = "buffer", "idle", "object", " holds it"
 NAMES = {
     PACKAGE: "package {}",
     STANDARD: "the standard library",
@@ -233,7 +233,9 @@ def _variables(
                 continue
             holder = next(number for number in reversed(chain[:-1]) if number in above)
             home = homes.seeds.get(holder)
-            if home is not None and home.kind in (LIBRARY, THREAD, INTERPRETER_ITSELF):
+            if home is not None and home.kind in (THREAD, INTERPRETER_ITSELF):
+                continue
+            if home is not None and home.kind == LIBRARY and _in_memory(paths, chain) is None:
                 continue
             found = _first_frame(paths, frames, branch) or _first_of_list(paths, branch)
             end, words, path = _deepest(paths, branch) if found is None else _named(paths, found)
@@ -280,9 +282,24 @@ def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
     root = references.node(references.graph.chain(branch.id)[0]).root
     is_local = isinstance(root, PythonRoot) and root.frame is not None
     end = nodes[-1].id if is_local and nodes else branch.id
+    if isinstance(root, PythonRoot) and root.ranges:
+        found = _in_memory(paths, references.graph.chain(end))
+        if found is not None:
+            return end, found, None
     words = in_words(paths.path(references.graph.chain(end)))
     # What C code keeps in fields that nobody here knows, such as a module's state.
     return end, f"what {words[: -len(HOLDS)]} holds" if words.endswith(HOLDS) else words, None
+
+
+def _in_memory(paths: ObjectPaths, chain: list[int]) -> str | None:
+    """Name what memory of a library leads to by the last object on the way: only C's structures follow. None where no
+    object is on it."""
+    nodes = paths.references.nodes(chain)
+    last = next((place for place in reversed(range(len(nodes))) if nodes[place].kind == OBJECT), None)
+    if last is None:
+        return None
+    way = in_words(paths.path(chain[: last + 1])).removesuffix(HOLDS)
+    return f"{paths.type_name(nodes[last])} in {way}"
 
 
 def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:

@@ -19,6 +19,7 @@ typedef struct {
 } Holder;
 
 static struct node *kept;
+static PyObject *volatile hidden;
 
 /* Put blocks before what `list` has, of at least so many bytes together; returns how many the allocator gave. */
 static size_t fill(struct node **list, size_t wanted) {
@@ -56,7 +57,16 @@ static PyObject *keep(PyObject *module, PyObject *wanted) {
     return Py_BuildValue("nK", (Py_ssize_t)given, (unsigned long long)(size_t)kept);
 }
 
-static PyMethodDef functions[] = {{"hold", hold, METH_O, NULL}, {"keep", keep, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+/* From now on only a static variable leads to the object. */
+static PyObject *hide(PyObject *module, PyObject *object) {
+    (void)module;
+    Py_INCREF(object);
+    hidden = object;
+    return PyLong_FromLong(hidden != NULL);
+}
+
+static PyMethodDef functions[] = {
+    {"hold", hold, METH_O, NULL}, {"keep", keep, METH_O, NULL}, {"hide", hide, METH_O, NULL}, {NULL, NULL, 0, NULL}};
 
 #if PY_MAJOR_VERSION >= 3
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "planted_extension", NULL, -1, functions,

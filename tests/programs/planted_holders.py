@@ -359,6 +359,18 @@ def extension_static():
 
 
 @shape
+def mapped_memory():
+    """Memory that the program mapped, as Python 2 and later do it."""
+    global planted
+    import mmap
+
+    size = wanted() // PAGE * PAGE + PAGE
+    planted = mmap.mmap(-1, size)
+    planted.write(os.urandom(size))
+    return {"word": WORD, "bytes": size, "item": id(planted)}
+
+
+@shape
 def modules_of_one_file():
     """As many programs load their plug-ins."""
     path = os.path.join(os.path.dirname(truth), "planted_plugin.py")

@@ -51,17 +51,11 @@ impl Visitor for Finding<'_> {
 }
 
 /// The used blocks with the address of a page in `ranges`, which are ascending, and a size beside it that ends there too.
-pub fn find_mapped(
-    watcher: &dyn Watcher,
-    heaps: Heaps<'_>,
-    ranges: &[(u64, u64)],
-    page: u64,
-) -> Result<Vec<MappedBy>> {
+pub fn find_mapped(watcher: &dyn Watcher, heaps: Heaps<'_>, ranges: &[(u64, u64)], page: u64) -> Result<Vec<MappedBy>> {
     let jobs = heaps.jobs();
     let init = || (Walk::new(heaps), Finding { ranges, page: page.max(1), found: Vec::new() });
-    let work = |(walk, finding): &mut (Walk<'_>, Finding<'_>), job: &Job, control: &Control| {
-        walk.run(job, control, finding)
-    };
+    let work =
+        |(walk, finding): &mut (Walk<'_>, Finding<'_>), job: &Job, control: &Control| walk.run(job, control, finding);
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
     let mut found: Vec<MappedBy> = states.into_iter().flat_map(|(_, finding)| finding.found).collect();
     found.sort_unstable();
