@@ -136,9 +136,9 @@ COMMAND = Command(
     nodes and buffers of the C++ library's containers by links that agree with what the container counts, those of
     Rust's likewise, with the objects of Box<dyn Trait> (a type needs symbols), OpenSSL's SSL_CTX and SSL, and blocks of
     PostgreSQL's memory contexts. --by=type has a row for each of these (in JSON: types, a list of {type, count, bytes,
-    capacity, used}; unclassified and total {count, bytes}; kinds: how many there are), the most bytes first, or with --sort=count the
-    most blocks. Of vectors, strings and hash tables capacity is what their blocks can hold, and used what holds
-    something, else both are null.
+    capacity, used}; unclassified and total {count, bytes}; kinds: how many there are), the most bytes first, or with
+    --sort=count the most blocks. capacity is what vectors, strings and hash tables have room for, and used what they
+    hold; of other kinds both are null.
 
     --by=stack is for a jemalloc that samples allocations (MALLOC_CONF=prof:true): the stacks that sampled blocks in use
     came from, the most bytes first. In JSON, stacks is a list of {addresses, frames, own, count, bytes, likely_count,
