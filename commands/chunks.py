@@ -135,9 +135,10 @@ COMMAND = Command(
     In a program without Python a used chunk is named where something proves what it is: a C++ object by its vtable, the
     nodes and buffers of the C++ library's containers by links that agree with what the container counts, those of
     Rust's likewise, with the objects of Box<dyn Trait> (a type needs symbols), OpenSSL's SSL_CTX and SSL, and blocks of
-    PostgreSQL's memory contexts. --by=type has a row for each of these (in JSON: types, a list of {type, count, bytes};
-    unclassified and total {count, bytes}; kinds: how many there are), the most bytes first, or with --sort=count the
-    most blocks.
+    PostgreSQL's memory contexts. --by=type has a row for each of these (in JSON: types, a list of {type, count, bytes,
+    capacity, used}; unclassified and total {count, bytes}; kinds: how many there are), the most bytes first, or with
+    --sort=count the most blocks. capacity is what vectors, strings and hash tables have room for, and used what they
+    hold; of other kinds both are null.
 
     --by=stack is for a jemalloc that samples allocations (MALLOC_CONF=prof:true): the stacks that sampled blocks in use
     came from, the most bytes first. In JSON, stacks is a list of {addresses, frames, own, count, bytes, likely_count,

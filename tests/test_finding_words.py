@@ -13,6 +13,7 @@ import pytest
 from gdbheap.answers import findings as rules
 from gdbheap.answers.describing import BlockKind, Described
 from gdbheap.answers.findings import Finding
+from gdbheap.answers.findings.capacity import RoomOfKind
 from gdbheap.answers.findings.cycles import Cycles
 from gdbheap.answers.findings.finding import Figures
 from gdbheap.answers.findings.free_chunks import FreeChunks
@@ -38,6 +39,10 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
     ("Mapped", "kind"): list(Mapped.ids),
     ("RuntimeMemory", "kind"): ["jvm", "redis", "postgresql", "pypy", "openblas"],
     ("ThreadTops", "largest"): [LargestTop(MIB, 2, None, ""), LargestTop(MIB, 3, 17, "worker")],
+    ("ContainerRoom", "kinds"): [
+        [RoomOfKind("std::vector items", "vector", 3, MIB, 9)],
+        [RoomOfKind("buckets", "buckets", 3, MIB, 9), RoomOfKind("HashMap or HashSet table", "rust table", 1, MIB, 0)],
+    ],
     ("KeptByViews", "types"): [
         [ViewsOfType("numpy.ndarray", 1, 80, MIB)],
         [ViewsOfType("memoryview", 2, 9, MIB), ViewsOfType("a.B", 1, 7, KIB)],

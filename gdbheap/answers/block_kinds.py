@@ -11,11 +11,14 @@ from gdbheap.heap import Heap
 @dataclass(frozen=True)
 class KindRow:
     """Used blocks of one kind, and their bytes with headers. ``type``: a class, what a container keeps in the blocks,
-    or what a library does, in words."""
+    or what a library does, in words. ``capacity``: of containers the bytes that their blocks can hold, and ``used``
+    those that hold something; None of what is no container, and where that is not known."""
 
     type: str
     count: int
     bytes: int
+    capacity: int | None = None
+    used: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,11 @@ def block_kinds(heap: Heap, by_count: bool = False, top: int | None = None) -> B
     for each in structures.sums:
         known = sums.get(each.kind.text, (0, 0))
         sums[each.kind.text] = known[0] + each.count, known[1] + each.bytes
-    rows = [KindRow(text, *counted) for text, counted in sums.items()]
+    rooms: dict[str, tuple[int, int]] = {}
+    for room in structures.rooms:
+        capacity, used = rooms.get(room.kind.text, (0, 0))
+        rooms[room.kind.text] = capacity + room.capacity, used + room.used
+    rows = [KindRow(text, *counted, *rooms.get(text, (None, None))) for text, counted in sums.items()]
     every = structures.native.all()
     count, size = sum(row.count for row in rows), sum(row.bytes for row in rows)
     rows.sort(key=lambda row: (-row.count if by_count else -row.bytes, row.type))

@@ -10,26 +10,34 @@ from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.block_kinds import BlockKinds
+    from gdbheap.answers.block_kinds import BlockKinds, KindRow
 
 __all__ = ["render"]
 
-COLUMNS = (Column("bytes"), Column("blocks"), Column("what", True))
+COLUMNS = (Column("bytes"), Column("blocks"), Column("in use"), Column("what", True))
 LONGEST = 200
 
 
 def render(answer: BlockKinds, style: Style) -> str:
     """A row a kind, what is not listed, what is of no kind, the total; then a sentence."""
-    rows = [[style.size(row.bytes), count_text(row.count), one_line(row.type, LONGEST)] for row in answer.types]
+    rows = [
+        [style.size(row.bytes), count_text(row.count), _used(row, style), one_line(row.type, LONGEST)]
+        for row in answer.types
+    ]
     rest, total = answer.unclassified, answer.total
     left = answer.kinds - len(answer.types)
     if left:
         size = total.bytes - rest.bytes - sum(row.bytes for row in answer.types)
         count = total.count - rest.count - sum(row.count for row in answer.types)
-        rows.append([style.size(size), count_text(count), f"{left:,} more"])
-    rows.append([style.size(rest.bytes), count_text(rest.count), "of no kind that is proven"])
-    ends = [style.size(total.bytes), count_text(total.count), "total"]
+        rows.append([style.size(size), count_text(count), "", f"{left:,} more"])
+    rows.append([style.size(rest.bytes), count_text(rest.count), "", "of no kind that is proven"])
+    ends = [style.size(total.bytes), count_text(total.count), "", "total"]
     return join(table(COLUMNS, rows, style, ends), style.filled(_sentence(answer)))
+
+
+def _used(row: KindRow, style: Style) -> str:
+    """What containers use of their blocks."""
+    return "" if row.used is None else style.size(row.used)
 
 
 def _sentence(answer: BlockKinds) -> str:

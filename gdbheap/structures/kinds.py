@@ -38,7 +38,7 @@ TEXTS = {
     "deque map": "std::deque map",
     **rust.TEXTS,
 }
-OF_CLASS = {"vector": "std::vector items of class {}", **rust.OF_TYPE}
+OF_CLASS = {"vector": "std::vector items of class {}", **rust.OF_TYPE, **rust.OF_CHANNEL}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Kind:
     def text(self) -> str:
         """A few words."""
         words = TEXTS[self.family] if self.type is None else OF_CLASS.get(self.family, TEXTS[self.family])
-        return words.format(self.type)
+        # How many messages wait is a number.
+        return words.format(f"{int(self.type):,}" if self.type is not None and self.type.isdigit() else self.type)
 
     @property
     def name(self) -> str:
@@ -77,6 +78,22 @@ class KindSum:
     number: int
     count: int
     bytes: int
+
+
+@dataclass(frozen=True)
+class Room:
+    """What containers of one kind have room for: the bytes that their blocks can hold (``capacity``) and that hold
+    something (``used``); of the rest ``small`` bytes inside of pages in use, ``pages`` resident bytes of whole pages,
+    and what the one whose block is at ``address`` has of those, the ``most``."""
+
+    kind: Kind
+    count: int
+    capacity: int
+    used: int
+    small: int
+    pages: int
+    most: int
+    address: int
 
 
 class Structures:
@@ -114,6 +131,16 @@ class Structures:
             KindSum(Kind(row.family, names.get(row.class_name, row.class_name) or None), number, row.count, row.bytes)
             for number, row in rows
         ]
+
+    @cached_property
+    def rooms(self) -> list[Room]:
+        """Return what containers have room for, a row for each kind, those with most room first."""
+        found = [
+            Room(kind, row.count, row.capacity, row.used, row.small, row.pages, row.most, row.address)
+            for row in self.native.capacities(self._target.pages)
+            if (kind := self._by_number.get(row.kind)) is not None
+        ]
+        return sorted(found, key=lambda room: (-(room.small + room.pages), room.kind.text))
 
     @cached_property
     def _by_number(self) -> dict[int, Kind]:

@@ -28,6 +28,8 @@ TEXTS = {
     "rust counted": "Arc<dyn Trait> or Rc<dyn Trait> object",
     "rust object": "Box, Arc or Rc<dyn Trait> object",
     "rust shared": "Arc or Rc object",
+    "rust channel": "channel (std::sync::mpsc or crossbeam)",
+    "rust messages": "channel messages, 31 in a block",
 }
 OF_TYPE = {
     "rust box": "Rust object of type {}",
@@ -35,6 +37,7 @@ OF_TYPE = {
     "rust object": "Rust object of type {}",
 }
 WITH_VTABLES = frozenset(OF_TYPE)
+OF_CHANNEL = {"rust channel": "channel with {} messages waiting (std::sync::mpsc or crossbeam)"}
 _DROP = re.compile(r"core::ptr::drop_(?:in_place|glue)<(.+)>(?: \[.*\])?")
 _METHOD = re.compile(r"<(.+) as .+>::\w+")
 _FIRST_METHOD, _MOST_WORDS = 3, 32

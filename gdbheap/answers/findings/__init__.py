@@ -9,6 +9,7 @@ from gdbheap import _native
 from gdbheap.answers.findings import (
     after_fork,
     cached,
+    capacity,
     contexts,
     cycles,
     fragmented,
@@ -56,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     free_lists.find,
     cycles.find,
     slack.find,
+    capacity.find,
     one_container.find,
     lost_blocks.find,
     pinned_pages.find,

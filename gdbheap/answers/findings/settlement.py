@@ -24,6 +24,7 @@ ORDER = (
 PINNED = ("pymalloc-arenas", "musl-mappings", "pinned-pages")
 MAY_LIE_IN = {
     "slack": ("leak-like", "cycles", *PINNED), "free-lists": PINNED, "cycles": PINNED, "leak-like": PINNED,
+    "capacity": ("lost-blocks", *PINNED),
     "small-views": ("leak-like", "cycles"),
 }  # fmt: skip
 

@@ -220,6 +220,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         rows::Member,
         stacks::Unwinder,
         stacks::Unwound,
+        structures::Capacity,
         structures::KindRow,
         structures::Structures,
     );

@@ -2,7 +2,7 @@
 
 use crate::glibc::{listed, ListedChunk};
 use crate::heaps::Heaps;
-use crate::memory::Space;
+use crate::memory::{Pages, Space};
 use crate::records::{records, Given};
 use crate::rows::{all, answers, Place, Range, Tally};
 use crate::watch::{watched, Report};
@@ -19,6 +19,20 @@ records! {
 answers! {
     /// Blocks of one kind, and their bytes with headers. `class_name` is empty where none is known.
     struct KindRow { family: &'static str, class_name: String, count: u64, bytes: u64 }
+
+    /// Containers of one kind, by its number: the bytes that their blocks can hold, those that hold something, the room of
+    /// those with less than a page of it (`small`), resident bytes of the others' room (`pages`), what one of them has at
+    /// `most`, and the address of its block, 0 without one.
+    struct Capacity of structures::Capacity {
+        kind: u32,
+        count: u64,
+        capacity: u64,
+        used: u64,
+        small: u64,
+        pages: u64,
+        most: u64,
+        address: u64,
+    }
 }
 
 impl From<structures::KindRow> for KindRow {
@@ -116,6 +130,12 @@ impl Structures {
     /// The blocks of these kinds as `(address, size)`; of more than `most` the first.
     fn blocks_of(&self, kinds: HashSet<u32>, most: usize) -> Vec<Place> {
         self.0.blocks_of(&kinds, most)
+    }
+
+    /// What containers have room for and use, a row for each kind of them. Without `pages` all room counts as resident.
+    #[pyo3(signature = (pages=None))]
+    fn capacities(&self, pages: Option<&Pages>) -> Vec<Capacity> {
+        all(self.0.capacities(pages.map(|pages| &*pages.0)))
     }
 
     /// The used chunks of these kinds that are wanted.

@@ -39,6 +39,8 @@ pub(crate) struct Held {
     pub(crate) id: u32,
     pub(crate) block: u64,
     pub(crate) shape: Shape,
+    /// Bytes that its words say there is room for.
+    pub(crate) capacity: u64,
     /// How many of its words point to the beginning of the block.
     pub(crate) pointers: u32,
     /// How many point into it.
@@ -186,17 +188,25 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         let libraries = self.look.libraries;
         let on_stack = place == Place::Stack;
         let look = self.look;
-        let held =
-            |shape, pointers| Held { holder: at, id, block: block.address, shape, pointers, inside: 0, on_stack };
+        let held = |shape, capacity, pointers| Held {
+            holder: at,
+            id,
+            block: block.address,
+            shape,
+            capacity,
+            pointers,
+            inside: 0,
+            on_stack,
+        };
         let before = offset.checked_sub(8).and_then(|offset| word_at(bytes, offset)).unwrap_or(0);
         let has_room = one <= two && two > LOCAL_STRING && two < u64::MAX && look.fits(block, two + 1);
         if libraries.libstdcxx && has_room && !is_left_over(before, one, two) {
-            self.found.held.push(held(Shape::String(one), 1));
+            self.found.held.push(held(Shape::String(one), two + 1, 1));
         }
         if libraries.libcxx && offset >= 16 {
             let (capacity, size) = (word_at(bytes, offset - 16).unwrap_or(0), word_at(bytes, offset - 8).unwrap_or(0));
             if capacity & 1 == 1 && size < capacity && look.fits(block, capacity & !1) {
-                self.found.held.push(held(Shape::String(size), 1));
+                self.found.held.push(held(Shape::String(size), capacity & !1, 1));
             }
         }
         // Four pointers into one block, as a file's or a split buffer's, are no vector's.
@@ -207,7 +217,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
                 |word: &u64| *word > block.address && look.block_with(*word).is_some_and(|found| found.0 == id);
             let inside = [one, two].iter().filter(|word| is_counted(word)).count() as u32;
             let pointers = 1 + u32::from(one == block.address);
-            self.found.held.push(Held { inside, ..held(Shape::Vector(one), pointers) });
+            self.found.held.push(Held { inside, ..held(Shape::Vector(one), two - block.address, pointers) });
         }
         if libraries.libcxx && is_inside(one) && one <= two && two <= three && is_inside(three) && two > one {
             self.found.split_deques.push(at);
@@ -301,5 +311,5 @@ impl<const SHAPES: bool> Visitor for Finder<'_, SHAPES> {
 /// with its flag for a previous one in use. What `bk` led to may be a block now.
 fn is_left_over(before: u64, one: u64, two: u64) -> bool {
     let is_size = |word: u64| word & 8 == 0 && word >= SMALLEST_CHUNK;
-    before > LOWEST && before % 16 == 0 && one % 16 == 0 && (one == 0 || is_size(one)) && is_size(two) && two & 1 == 1
+    before > LOWEST && before % 16 == 0 && one % 16 == 0 && is_size(one) && is_size(two) && two & 1 == 1
 }

@@ -43,6 +43,9 @@ pub enum Family {
     RustObject,
     /// What an Arc or Rc holds, with its counts.
     RustShared,
+    /// A channel, and a block of its messages.
+    RustChannel,
+    RustMessages,
 }
 
 impl Family {
@@ -71,6 +74,8 @@ impl Family {
             Family::RustCounted => "rust counted",
             Family::RustObject => "rust object",
             Family::RustShared => "rust shared",
+            Family::RustChannel => "rust channel",
+            Family::RustMessages => "rust messages",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What all who look for structures share.
 
+use super::capacity::{Order, Rooms};
 use super::kinds::{Family, Kinds};
 use super::vtables::{first_argument, Vtable};
 use crate::allocators::block::Block;
@@ -54,6 +55,8 @@ pub(crate) struct Look<'a> {
     /// How many point into it, behind its beginning, MANY at most.
     pub(crate) inside: Vec<AtomicU8>,
     pub(crate) known: Mutex<Kinds>,
+    /// What containers use of their blocks.
+    pub(crate) rooms: Mutex<Rooms>,
 }
 
 impl<'a> Look<'a> {
@@ -106,6 +109,12 @@ impl<'a> Look<'a> {
             Some(held) => self.number(family, held),
             None => self.number(Family::Object, class),
         }
+    }
+
+    /// Notes what a container has room for in its block, and how much of that it uses; the block's kind is known by then.
+    pub(crate) fn fill(&self, id: u32, block: &Block, capacity: u64, used: u64, order: Order) {
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        rooms.add(self.kind(id), block, (capacity, used), order, self.heaps.space.machine.page);
     }
 
     pub(crate) fn kind(&self, id: u32) -> u32 {

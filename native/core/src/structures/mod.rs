@@ -1,6 +1,7 @@
 //! What the blocks of programs in C++ and Rust are, proven by what their bytes say of each other.
 #![forbid(unsafe_code)]
 
+pub(crate) mod capacity;
 pub(crate) mod chunk_kinds;
 pub(crate) mod finding;
 pub(crate) mod kinds;
@@ -13,6 +14,7 @@ pub(crate) mod settling;
 pub(crate) mod vtables;
 pub(crate) mod whole;
 
+pub use capacity::Capacity;
 pub use kinds::{Family, KindRow};
 pub use look::Libraries;
 pub use mapped::{find_mapped, MappedBy};

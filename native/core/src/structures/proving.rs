@@ -1,5 +1,6 @@
 //! Containers whose parts say the same of each other: each proof follows all links of one, and counts what the container counts.
 
+use super::capacity::Order;
 use super::finding::{TreeForm, LIBSTDCXX_TREE};
 use super::kinds::{Family, UNKNOWN};
 use super::look::Look;
@@ -24,6 +25,8 @@ pub(crate) struct Prover<'a> {
     /// Parts of blocks that hold nothing, as the containers say.
     pub(crate) dead: Vec<(u64, u64)>,
     seen: Bits,
+    /// Arrays of buckets that were read.
+    scanned: Addresses,
     /// Links that may still be followed: what a target says must not take longer than its size.
     left: u64,
 }
@@ -37,6 +40,7 @@ impl<'a> Prover<'a> {
             reader,
             seen,
             dead: Vec::new(),
+            scanned: Addresses::default(),
             left: blocks.saturating_mul(LINKS_FOR_EACH).saturating_add(FIRST_LINKS),
         }
     }
@@ -155,6 +159,10 @@ impl<'a> Prover<'a> {
         if !(load > 0.0 && load <= 1024.0) {
             return None;
         }
+        let array = match buckets == table + 48 {
+            true => None,
+            false => Some((self.unknown(buckets)?, self.look.block_from(buckets)?.1)),
+        };
         let (mut nodes, mut places, mut at) = (Vec::new(), Addresses::default(), first);
         for _ in 0..count {
             self.step()?;
@@ -167,8 +175,12 @@ impl<'a> Prover<'a> {
         }
         let own = table + 16;
         let mut of_first = 0;
+        // All arrays together are no larger than the target: only one that is read again costs links.
+        let is_again = !self.scanned.insert(buckets);
         for place in 0..bucket_count {
-            self.step()?;
+            if is_again {
+                self.step()?;
+            }
             match self.link(buckets, place.checked_mul(8)?)? {
                 0 => (),
                 before if before == own => of_first += 1,
@@ -179,9 +191,9 @@ impl<'a> Prover<'a> {
         if of_first != u32::from(count > 0) {
             return None;
         }
-        if buckets != table + 48 {
-            let id = self.unknown(buckets)?;
+        if let Some((id, block)) = array {
             self.set_all(&[id], Family::Buckets);
+            self.look.fill(id, &block, bucket_count.saturating_mul(8), count.saturating_mul(8), Order::Scattered);
         }
         self.set_all(&nodes, Family::Unordered);
         Some(())

@@ -1,6 +1,7 @@
 //! Strings, vectors, and objects of std::shared_ptr: a buffer says nothing of its holder, so that words that look like one's
 //! are believed only where nobody else points to the buffer.
 
+use super::capacity::Order;
 use super::finding::{Held, Shape};
 use super::kinds::{Family, UNKNOWN};
 use super::look::{Look, MANY};
@@ -71,7 +72,14 @@ impl Settler<'_, '_> {
         let class = if family == Family::Vector { class_of(self.look, id) } else { String::new() };
         self.look.set_kind(id, self.look.number(family, &class));
         let lives = rows.iter().map(|row| if let Shape::Vector(end) = row.shape { end } else { block }).max()?;
-        let end = self.look.block_from(block)?.1.end;
+        let (_, found) = self.look.block_from(block)?;
+        let used = |row: &Held| match row.shape {
+            Shape::String(size) => size.saturating_add(1),
+            Shape::Vector(end) => end.saturating_sub(block),
+        };
+        let capacity = rows.iter().map(|row| row.capacity).max()?;
+        self.look.fill(id, &found, capacity, rows.iter().map(used).max()?, Order::FromStart);
+        let end = found.end;
         (lives < end).then_some((lives, end))
     }
 

@@ -1,5 +1,6 @@
 //! What the blocks of a target are, each once.
 
+use super::capacity::{Capacity, Rooms};
 use super::finding::{Candidates, Finder};
 use super::kinds::{Family, KindRow, Kinds, UNKNOWN};
 use super::look::{Libraries, Look, Place};
@@ -14,6 +15,7 @@ use crate::bits::SharedBits;
 use crate::by_address::ByAddress;
 use crate::error::{Cancelled, Error, Result};
 use crate::graph::ids::{Blocks, Ids, Node};
+use crate::memory::pages::Pages;
 use crate::memory::space::Space;
 use crate::work::{take, Control, Watcher};
 use std::collections::HashSet;
@@ -35,6 +37,7 @@ pub struct Structures {
     pub(crate) shared: SharedHeaps,
     pub(crate) ids: Ids,
     pub(crate) kinds: Vec<u32>,
+    rooms: Rooms,
     rows: Vec<KindRow>,
     all: Tally,
 }
@@ -68,6 +71,7 @@ pub fn find_structures(
         references: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
         inside: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
         known: Mutex::default(),
+        rooms: Mutex::default(),
     };
     for (address, name) in named {
         if let Some((id, _)) = look.block_from(*address) {
@@ -82,10 +86,11 @@ pub fn find_structures(
         }
         false => drop(pass::<false>(watcher, &look, &[], &[])?),
     }
+    let rooms = look.rooms.into_inner().unwrap_or_else(PoisonError::into_inner);
     let known = look.known.into_inner().unwrap_or_else(PoisonError::into_inner);
     let kinds: Vec<u32> = look.kinds.into_iter().map(AtomicU32::into_inner).collect();
     let (rows, all) = tally(heaps, &ids, &kinds, &known);
-    Ok(Structures { shared, ids, kinds, rows, all })
+    Ok(Structures { shared, ids, kinds, rooms, rows, all })
 }
 
 fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
@@ -197,6 +202,11 @@ impl Structures {
     /// The number of each block's kind, in the order of the blocks; zero where none is known.
     pub fn by_block(&self) -> &[u32] {
         &self.kinds
+    }
+
+    /// What containers have room for and use, a row for each kind of them. Without `pages` all room counts as resident.
+    pub fn capacities(&self, pages: Option<&Pages>) -> Vec<Capacity> {
+        self.rooms.rows(pages, self.shared.lend().space.machine.page)
     }
 
     /// All blocks that were looked at.

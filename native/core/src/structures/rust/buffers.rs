@@ -6,6 +6,7 @@ use super::rows::Known;
 use super::triples::{Order, Shape, Triple, SAMPLE};
 use crate::by_address::{Addresses, ByAddress};
 use crate::memory::reader::Reader;
+use crate::structures::capacity::Order as Filling;
 use crate::structures::kinds::{Family, UNKNOWN};
 use crate::structures::look::{Look, MANY};
 use std::collections::HashMap;
@@ -135,8 +136,23 @@ impl<'a, 'b> Buffers<'a, 'b> {
         for rows in triples.chunk_by(|one, other| one.id == other.id) {
             if let Some(family) = self.family(rows, from_stacks(rows[0].id)) {
                 self.look.set_kind(rows[0].id, self.look.number(family, ""));
+                self.fill(rows, family);
             }
         }
+    }
+
+    /// Notes how much of a named buffer is in use: of items as many of their sizes as fit into it.
+    fn fill(&self, rows: &[Triple], family: Family) {
+        let Some((_, block)) = self.look.block_from(rows[0].block) else { return };
+        let Some(best) = rows.iter().find(|row| row.shape().is_some()) else { return };
+        let items = rows.iter().map(|row| match (family, row.next) {
+            (Family::RustDeque, Some(length)) => length,
+            (Family::RustVecOrDeque, Some(length)) if length <= row.cap => row.len.max(length),
+            _ => row.len,
+        });
+        let each = if family == Family::RustString { 1 } else { best.most };
+        let used = items.max().unwrap_or(0).saturating_mul(each);
+        self.look.fill(rows[0].id, &block, best.cap.saturating_mul(each), used, Filling::FromStart);
     }
 
     fn family(&mut self, rows: &[Triple], from_stacks: u32) -> Option<Family> {

@@ -1,5 +1,6 @@
 //! Words near a pointer to a block that may be those of one of Rust's containers; what a worker keeps of them.
 
+use super::channels::{may_be_index, LINE};
 use super::triples::{Order, Triple};
 use crate::allocators::block::Block;
 use crate::by_address::Addresses;
@@ -59,6 +60,8 @@ pub(crate) struct Candidates {
     /// Where the pointers to control bytes stand.
     pub(crate) tables: Vec<u64>,
     pub(crate) roots: Vec<Root>,
+    /// Where channels may have their receiving ends.
+    pub(crate) channels: Vec<u64>,
     pub(crate) wide: Vec<Wide>,
     /// Fields in which pointers to blocks stand that are no buffer's, by either order.
     pub(crate) others: [Addresses; 2],
@@ -74,6 +77,9 @@ impl Candidates {
             return;
         }
         self.root(words);
+        if words.at % LINE == 8 && words.before(1).is_some_and(may_be_index) {
+            self.channels.push(words.at - 8);
+        }
         let on_stack = place == Place::Stack;
         if let Some(vtable) = words.after(1).filter(|word| word % 8 == 0 && range_at(look.objects, *word).is_some()) {
             let before = words.before(1).and_then(|word| look.block_from(word));

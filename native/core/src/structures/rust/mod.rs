@@ -6,6 +6,7 @@
 
 pub(crate) mod buffers;
 pub(crate) mod candidates;
+pub(crate) mod channels;
 pub(crate) mod counts;
 pub(crate) mod objects;
 pub(crate) mod rows;

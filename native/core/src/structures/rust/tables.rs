@@ -7,7 +7,7 @@ use crate::structures::look::Look;
 use std::sync::atomic::Ordering;
 
 /// Control bytes that are compared at once, which is how many come again behind the last (SSE2).
-const GROUP: u64 = 16;
+pub(crate) const GROUP: u64 = 16;
 const EMPTY: u8 = 0xff;
 const DELETED: u8 = 0x80;
 

@@ -2,6 +2,7 @@
 
 use super::buffers::{judged, Buffers};
 use super::candidates::{Candidates, Wide};
+use super::channels::{self, Channel};
 use super::objects::Objects;
 use super::rows::Known;
 use super::tables::Table;
@@ -10,6 +11,7 @@ use super::{counts, tables, trees};
 use crate::by_address::{Addresses, ByAddress};
 use crate::error::Cancelled;
 use crate::memory::reader::Reader;
+use crate::structures::capacity::Order as Filling;
 use crate::structures::finding::Candidates as Found;
 use crate::structures::kinds::Family;
 use crate::structures::look::Look;
@@ -42,6 +44,7 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
             contested.insert(table.block);
         } else {
             look.set_kind(table.id, look.number(Family::RustTable, ""));
+            fill(look, &table);
             holders.insert(*at);
             all_tables.push(table);
         }
@@ -53,6 +56,15 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
             nodes.iter().for_each(|id| look.set_kind(*id, kind));
             holders.insert(root.at);
         }
+    }
+    control.advance(0)?;
+    let mut all_channels: Vec<Channel> = Vec::new();
+    for at in parts.iter().flat_map(|part| &part.channels) {
+        let Some(channel) = channels::prove(look, &mut reader, *at, &mut spend) else { continue };
+        look.set_kind(channel.own, look.number(Family::RustChannel, &channel.messages.len().to_string()));
+        let kind = look.number(Family::RustMessages, "");
+        channel.blocks.iter().for_each(|id| look.set_kind(*id, kind));
+        all_channels.push(channel);
     }
     control.advance(0)?;
     let (mut wide, mut triples, mut others) = (Vec::new(), Vec::new(), [Addresses::default(), Addresses::default()]);
@@ -76,12 +88,23 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
             buffers.known.row(buffers.reader, &items, stride, &mut spend);
         }
     }
+    for channel in &all_channels {
+        buffers.known.row(buffers.reader, &channel.messages, channel.slot, &mut spend);
+    }
     control.advance(0)?;
     buffers.rows(&mut spend);
     control.advance(0)?;
     buffers.name(on_stacks);
     counts::name(look, &mut reader, on_stacks);
     Ok(())
+}
+
+/// Notes how much of a table is in use: as much as a table for its items alone would have.
+fn fill(look: &Look<'_>, table: &Table) {
+    let Some((_, block)) = look.block_from(table.block) else { return };
+    let wanted = (table.filled.len() as u64 * 8).div_ceil(7).next_power_of_two().max(4);
+    let capacity = table.control - table.block + table.buckets + tables::GROUP;
+    look.fill(table.id, &block, capacity, capacity / table.buckets * wanted.min(table.buckets), Filling::Scattered);
 }
 
 /// Names the objects behind pointers to traits.

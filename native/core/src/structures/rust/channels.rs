@@ -1,0 +1,94 @@
+//! Channels of std::sync::mpsc, and of crossbeam, which it was taken from: a list of blocks for 31 messages each.
+//!
+//! Both ends are positions on cache lines of their own: an index, in which each block counts for 32 messages and the lowest
+//! bit is a flag, and a pointer to a block (std's mpmc/list.rs). The proof is that the blocks which the indices say lie
+//! between lead from the one to the other.
+
+use crate::by_address::Addresses;
+use crate::memory::reader::Reader;
+use crate::structures::kinds::UNKNOWN;
+use crate::structures::look::Look;
+
+/// CachePadded's alignment on the machines that are known.
+pub(crate) const LINE: u64 = 128;
+const LAP: u64 = 32;
+const MESSAGES: u64 = LAP - 1;
+const LARGEST_INDEX: u64 = 1 << 48;
+
+/// A proven channel: the block that it lies in, those of its messages, and where each message lies.
+pub(crate) struct Channel {
+    pub(crate) own: u32,
+    pub(crate) blocks: Vec<u32>,
+    pub(crate) messages: Vec<u64>,
+    /// Bytes of a message with its state.
+    pub(crate) slot: u64,
+}
+
+/// Whether a word may be the index of a channel's end.
+pub(crate) fn may_be_index(word: u64) -> bool {
+    (1..LARGEST_INDEX).contains(&word)
+}
+
+/// The channel whose receiving end is at `at`. `spend` is told how many words are read.
+pub(crate) fn prove(
+    look: &Look<'_>,
+    reader: &mut Reader<'_>,
+    at: u64,
+    mut spend: impl FnMut(u64) -> Option<()>,
+) -> Option<Channel> {
+    let (own, _) = look.block_with(at)?;
+    let [head, first] = reader.words::<2>(at)?;
+    let [tail, last] = reader.words::<2>(at.checked_add(LINE)?)?;
+    let (head, tail) = (head >> 1, tail >> 1);
+    let between = (tail / LAP).checked_sub(head / LAP).filter(|blocks| *blocks > 0)?;
+    if tail >= LARGEST_INDEX || look.kind(own) != UNKNOWN {
+        return None;
+    }
+    let (_, block) = look.block_from(first)?;
+    let usable = block.end - block.address;
+    for (next, slots) in places(usable) {
+        let slot = (usable - 8) / MESSAGES / 8 * 8;
+        let Some(found) = follow(look, reader, (first, last), next, between, &mut spend) else { continue };
+        let place = |index: u64| {
+            (index % LAP < MESSAGES).then(|| found[(index / LAP - head / LAP) as usize].1 + slots + index % LAP * slot)
+        };
+        let messages = (head..tail).filter_map(place).collect();
+        return Some(Channel { own, blocks: found.into_iter().map(|(id, _)| id).collect(), messages, slot });
+    }
+    None
+}
+
+/// Where in a block the pointer to the next one may be, and where the messages begin then.
+fn places(usable: u64) -> impl Iterator<Item = (u64, u64)> {
+    let behind = [usable.wrapping_sub(8), usable.wrapping_sub(16)];
+    let is_behind = |at: &u64| *at >= 8 * MESSAGES && *at % (8 * MESSAGES) == 0;
+    [(0, 8)].into_iter().chain(behind.into_iter().filter(is_behind).map(|at| (at, 0)))
+}
+
+/// The blocks from the first to the last, if so many links lead there over blocks of one size of which nothing is known.
+fn follow(
+    look: &Look<'_>,
+    reader: &mut Reader<'_>,
+    (first, last): (u64, u64),
+    next: u64,
+    between: u64,
+    mut spend: impl FnMut(u64) -> Option<()>,
+) -> Option<Vec<(u32, u64)>> {
+    let (mut found, mut seen, mut at, mut size) = (Vec::new(), Addresses::default(), first, 0);
+    for _ in 0..=between {
+        spend(1)?;
+        let (id, block) = look.block_from(at)?;
+        let usable = block.end - block.address;
+        size = if size == 0 { usable } else { size };
+        // A chunk may have what was too little for one of its own.
+        if look.kind(id) != UNKNOWN || usable.abs_diff(size) > 16 || !seen.insert(at) {
+            return None;
+        }
+        found.push((id, at));
+        if at == last {
+            break;
+        }
+        at = reader.word(at.checked_add(next)?)?;
+    }
+    (found.len() as u64 == between + 1).then_some(found)
+}
