@@ -20,6 +20,7 @@ from gdbheap.errors import CallEnded, GdbheapError, NoTarget, NotPermitted, one_
 from gdbheap.files import regular_descriptor
 from gdbheap.target import holding, procfs, refusal, room
 from gdbheap.target.elf import ElfFiles, SymbolTable, find_objects
+from gdbheap.target.file_systems import FileSystems
 from gdbheap.target.held_files import HeldFiles
 from gdbheap.target.identity import identify
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
@@ -47,6 +48,8 @@ MAX_PAGEMAP = 4 << 30
 MAX_SHARING = 1 << 30
 DELETED = " (deleted)"
 ARGUMENTS_BYTES = 4 << 10
+# The index of a file that is not there: its pages are absent.
+NO_FILE = (1 << 31) - 1
 # A process has one or two of them; whoever maps more only wants them to be read.
 MAX_SYMBOL_FILES = 8
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
@@ -142,6 +145,8 @@ class Process(Target):
         super().__init__("process", pid=self._folder.pid, proc=self._folder.place)
         self._holder = holder
         self._has_copy = memory_of is not None
+        self._systems = FileSystems(self._folder)
+        self._readable: list[Mapping] = []
         self.is_copied = False
         self._standing = list(threads)
         self.exe, self.identity, self.machine = self._ready.exe, self._ready.identity, self._ready.machine
@@ -174,7 +179,7 @@ class Process(Target):
         holder = self._holder
         if room is None or holder is None or self.refusal is not None:
             return
-        copied, shared = ranges_to_copy(self.mappings)
+        copied, shared = ranges_to_copy(self._readable)
         self.is_copied = self.space.capture(copied, room, shared, self._folder.path("mem"))
         if self.is_copied and isinstance(holder, Stop):
             holder.release()
@@ -304,7 +309,8 @@ class Process(Target):
             self.warnings.append(f"no memory could be read, only mappings and their pages: {self.refusal}")
             return
         files = MappedFiles(self._folder)
-        rows = [row for mapping in self.mappings if is_readable(mapping) for row in self._rows(mapping, files, missing)]
+        self._readable = [one for one in self.mappings if is_readable(one) and self._is_answered(one, files)]
+        rows = [row for mapping in self._readable for row in self._rows(mapping, files, missing)]
         stop = self._holder if isinstance(self._holder, Stop) else None
         # A copy has all its pages together with the process.
         shared = self.rss.shared or self._has_copy
@@ -317,10 +323,20 @@ class Process(Target):
             kind = FROM_PROCESS if mapping.path == "[vdso]" else PRIVATE_ANONYMOUS
         elif mapping.private:
             kind, index = PRIVATE_FILE, files.index(mapping)
+            if index < 0 and not self._systems.is_answered(mapping.device):
+                # What the program has not written to is nowhere: whoever serves the file may never answer.
+                index = NO_FILE
         elif not mapping.writable and (index := files.index(mapping)) >= 0:
             kind = FROM_FILE
         for start, end in subtract([(mapping.start, mapping.end)], missing):
             yield MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)
+
+    def _is_answered(self, mapping: Mapping, files: MappedFiles) -> bool:
+        """Return whether reading a mapping ends: of a private one only what the program wrote is read from it."""
+        if mapping.private or not mapping.inode:
+            return True
+        answered = self._systems.is_answered(mapping.device)
+        return files.index(mapping) >= 0 if answered is None else answered
 
     def _thread(self, found: Registers | ThreadState) -> Thread:
         name = self._ready.thread_names.get(found.tid)

@@ -1,0 +1,71 @@
+"""A target whose file is another program's (FUSE), which never answers: ``unanswered.py FOLDER DEVICE private|shared``.
+
+Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped."""
+
+import ctypes
+import mmap
+import os
+import struct
+import sys
+import threading
+import time
+
+USER = 65534
+SIZE = 1 << 20
+CLONE_NEWNS, MS_REC_PRIVATE, PR_SET_DUMPABLE = 0x20000, 0x44000, 4
+INIT, LOOKUP, GETATTR, OPEN, READ, OPENDIR = 26, 1, 3, 14, 15, 27
+FORGET, INTERRUPT = 2, 36
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def attributes(inode: int) -> bytes:
+    """Return a fuse_attr: the folder has inode 1, the file 2."""
+    mode, size = (0o40755, 0) if inode == 1 else (0o100755, SIZE)
+    return struct.pack("<QQQQQQIIIIIIIIII", inode, size, 8, 0, 0, 0, 0, 0, 0, mode, 1, USER, USER, 0, 4096, 0)
+
+
+def serve(device: int) -> None:
+    """Answer everything but reads."""
+    while True:
+        request = os.read(device, 1 << 20)
+        _length, operation, unique, node = struct.unpack_from("<IIQQ", request)
+        if operation in (READ, FORGET, INTERRUPT):
+            continue
+        error, body = 0, b""
+        if operation == INIT:
+            body = struct.pack("<IIIIHHIIHHI7I", 7, 31, 0, 0, 12, 10, 131072, 1, 32, 0, 0, *[0] * 7)
+        elif operation == LOOKUP:
+            body = struct.pack("<QQQQII", 2, 0, 3600, 3600, 0, 0) + attributes(2)
+        elif operation == GETATTR:
+            body = struct.pack("<QII", 3600, 0, 0) + attributes(node)
+        elif operation in (OPEN, OPENDIR):
+            body = struct.pack("<QII", 1, 0, 0)
+        else:
+            error = -38
+        os.write(device, struct.pack("<IiQ", 16 + len(body), error, unique) + body)
+
+
+def main() -> None:
+    """Mount, become the user, map."""
+    folder, node, how = sys.argv[1:]
+    if libc.unshare(CLONE_NEWNS) or libc.mount(None, b"/", None, MS_REC_PRIVATE, None):
+        sys.exit("no mount namespace")
+    device = os.open(node, os.O_RDWR)
+    options = f"fd={device},rootmode=40000,user_id={USER},group_id={USER}".encode()
+    if libc.mount(b"x", folder.encode(), b"fuse", 0, options):
+        sys.exit("no FUSE")
+    os.setgroups([])
+    os.setresgid(USER, USER, USER)
+    os.setresuid(USER, USER, USER)
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    threading.Thread(target=serve, args=(device,), daemon=True).start()
+    with open(f"{folder}/file", "r+b", buffering=0) as file:
+        mapped = mmap.mmap(file.fileno(), SIZE, mmap.MAP_PRIVATE if how == "private" else mmap.MAP_SHARED)
+    pointers = (ctypes.c_uint64 * 1000)(
+        *(ctypes.addressof(ctypes.c_char.from_buffer(mapped)) + 32 * n for n in range(1000))
+    )
+    print(os.getpid(), len(pointers), flush=True)
+    time.sleep(600)
+
+
+main()
