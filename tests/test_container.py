@@ -206,7 +206,7 @@ def test_without_memory() -> None:
     if group is not None:
         assert (found["container"]["path"], found["container"]["max"]) == (group.path, group.max)
     text = refused([str(own)])
-    assert text.returncode == 3 and text.stdout.startswith("RSS is ")
+    assert text.returncode == 3 and " resident." in text.stdout.splitlines()[0]
     assert len(text.stderr.splitlines()) == 1 and f"runs as uid {NOBODY}" in text.stderr
     other = refused(["holes", str(own)])
     assert other.returncode == 3 and not other.stdout and len(other.stderr.splitlines()) == 1

@@ -28,6 +28,7 @@ from gdbheap.answers.partition import (
 from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
 from gdbheap.target.cgroup import find_group
+from gdbheap.target.process import command_line, executable
 from gdbheap.target.procfs import Named
 from gdbheap.target.program_name import program_name
 from gdbheap.target.refusal import open_folder
@@ -162,7 +163,8 @@ def without_memory(process: Named) -> Ledger:
     usage = usage_of(folder)
     known = Known(usage.rss, usage.swap, "status", anonymous=usage.anonymous)
     rss = Rss(usage.rss, usage.swap, known.source)
-    return Ledger(rss, [], [], container=container(find_group(folder.place), known))
+    name, group = program_name(command_line(folder), executable(folder)), find_group(folder.place)
+    return Ledger(rss, [], [], container=container(group, known), program=name, pid=folder.pid)
 
 
 def _container(heap: Heap) -> Container | None:
