@@ -107,11 +107,6 @@ def _by(heap: Heap, options: Options) -> Answer:
     return tallies.tallies(heap, options.by, options.type, by_count, options.top)
 
 
-def _looks_at_each(options: Options) -> bool:
-    """Whether the table takes more than the census: what each object holds."""
-    return options.listing or options.group is not None or options.by in (VALUE, FILL)
-
-
 def _render(shown: Shown[Answer, Options]) -> str:
     if isinstance(shown.answer, instances.Instances):
         return render_list(shown.answer, shown.style)
@@ -177,6 +172,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
+    copies=True,
     rows="types",
     listed="types, objects or kinds of buffers",
     sorts={
@@ -189,5 +185,4 @@ COMMAND = Command(
         "role": lambda row: 0,
     },
     top=20,
-    copies=_looks_at_each,
 )

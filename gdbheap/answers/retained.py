@@ -205,7 +205,8 @@ def _objects(paths: ObjectPaths, top: int | None) -> list[Kept]:
         else Kept(node.address, paths.type_name(node), 1, node.size, kept.bytes)
         for place, (node, kept) in enumerate(zip(nodes, found))
     ]
-    return single + _libraries(paths, single) + _several(paths, without, top) + _same_file(paths)
+    several = _several(paths, without, top) + _shared(paths, without, top)
+    return single + _libraries(paths, single) + several + _same_file(paths)
 
 
 def _top(paths: ObjectPaths, without: set[int], top: int | None) -> list[NodeBytes]:
@@ -306,6 +307,24 @@ def _several(paths: ObjectPaths, without: set[int], top: int | None) -> list[Kep
     for row, names in zip(found, _holders(paths, [row.examples[:MAX_EXAMPLES] for row in found])):
         name = paths.kind_name(row.type_address)
         rows.append(Kept(None, name, row.count, row.bytes, row.retained, *_common_way(paths, row.examples), names))
+    return rows
+
+
+def _shared(paths: ObjectPaths, without: set[int], top: int | None) -> list[Kept]:
+    """Return a row for each large block of C code that several objects hold: the loss of one of them frees nothing."""
+    graph = paths.references.graph
+    found = graph.shared_blocks(without, MIN_BYTES_TOGETHER, MAX_TOGETHER if top is None else min(top, MAX_TOGETHER))
+    sources: dict[int, set[int]] = defaultdict(set)
+    for referrer in graph.referrers({row.id for row in found}) if found else []:
+        sources[referrer.target].add(referrer.source)
+    rows = []
+    for row in found:
+        node = paths.references.node(row.id)
+        owners = graph.owners_of(sorted(sources[row.id])[:MAX_PATHS_OF_EXAMPLE])
+        names = [in_a_line(paths.path(graph.chain(owner))) for owner in dict.fromkeys(owners) if owner < graph.nodes]
+        way = in_words(paths.path(graph.chain(row.id)))
+        holders = list(dict.fromkeys(name for name in names if name))[:MAX_HOLDERS]
+        rows.append(Kept(node.address, paths.type_name(node), 1, node.size, row.bytes, None, way, holders))
     return rows
 
 

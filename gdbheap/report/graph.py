@@ -72,6 +72,8 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
 def held_at(row: Kept) -> str:
     """Return the way to an object and on to the innermost one that retains the same, or the holders of several."""
     way, inner = row.path or row.chain or "", row.innermost
+    if row.address is not None and len(row.holders) > 1:
+        return f"shared by {' and '.join(row.holders)}"
     if row.same:
         return f"{way}: all in {_rest(row, inner)}"
     is_named = row.address is not None or row.count == 1 or row.type == "module"

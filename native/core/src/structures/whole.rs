@@ -35,6 +35,7 @@ pub struct Structures {
     pub(crate) shared: SharedHeaps,
     pub(crate) ids: Ids,
     pub(crate) kinds: Vec<u32>,
+    held_inside: HashSet<u32>,
     rows: Vec<KindRow>,
     all: Tally,
 }
@@ -85,7 +86,9 @@ pub fn find_structures(
     let known = look.known.into_inner().unwrap_or_else(PoisonError::into_inner);
     let kinds: Vec<u32> = look.kinds.into_iter().map(AtomicU32::into_inner).collect();
     let (rows, all) = tally(heaps, &ids, &kinds, &known);
-    Ok(Structures { shared, ids, kinds, rows, all })
+    let numbered = (1u32..).zip(&known.rows);
+    let held_inside = numbered.filter(|(_, (family, _))| family.is_held_inside()).map(|(number, _)| number).collect();
+    Ok(Structures { shared, ids, kinds, held_inside, rows, all })
 }
 
 fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
@@ -207,6 +210,11 @@ impl Structures {
     /// The kind of each block by its number, zero where none is known.
     pub fn kinds(&self) -> &[u32] {
         &self.kinds
+    }
+
+    /// The kinds of blocks that are proven to be held by a pointer into their middle.
+    pub fn held_inside(&self) -> &HashSet<u32> {
+        &self.held_inside
     }
 
     /// The kind of the block that holds each address: zero where none is known, and where there is no used block.
