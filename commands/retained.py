@@ -48,11 +48,11 @@ COMMAND = Command(
     without it. An object is folded only into one that has a row: into the object that keeps it, where both are of one
     type, as in a linked list, where both retain the same to a hundredth, or where it retains only itself. Modules and
     their dicts have no rows, so nothing is folded into them; --by=module lists them. A file that was loaded as several
-    modules has a row, and so have the data of a library, and a block of C code that several objects hold: the loss of
-    one of them frees nothing, and holders are those that point to it. The path is the first in its row that source
-    code can write: Python where there is an expression, else words; in JSON these are path, which may be null, and
-    chain. same is a
-    list of {address, type, path, chain}: the objects below it that retain the same, outermost first.
+    modules has a row, and so have the data of a library. "At most" (in JSON: at_most) counts blocks of C code that the
+    object owns and that others may hold as well, which holders names; retained is what goes for certain. The path is
+    the first in its row that source code can write: Python where there is an expression, else words; in JSON these are
+    path, which may be null, and chain. same is a list of {address, type, path, chain}: the objects below it that retain
+    the same, outermost first.
 
     Shares of RSS leave out what is not resident of large blocks (in JSON: absent); a share is unknown where more than
     RSS is left.
