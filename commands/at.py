@@ -55,5 +55,6 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
+    copies=True,
     listed="",
 )

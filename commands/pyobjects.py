@@ -174,6 +174,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
+    copies=True,
     rows="types",
     listed="types, objects or kinds of buffers",
     sorts={

@@ -48,9 +48,11 @@ COMMAND = Command(
     without it. An object is folded only into one that has a row: into the object that keeps it, where both are of one
     type, as in a linked list, where both retain the same to a hundredth, or where it retains only itself. Modules and
     their dicts have no rows, so nothing is folded into them; --by=module lists them. A file that was loaded as several
-    modules has a row, and so have the data of a library. The path is the first in its row that source code can write:
-    Python where there is an expression, else words; in JSON these are path, which may be null, and chain. same is a
-    list of {address, type, path, chain}: the objects below it that retain the same, outermost first.
+    modules has a row, and so have the data of a library. "At most" (in JSON: at_most) counts blocks of C code that the
+    object owns and that others may hold as well, which holders names; retained is what goes for certain. The path is
+    the first in its row that source code can write: Python where there is an expression, else words; in JSON these are
+    path, which may be null, and chain. same is a list of {address, type, path, chain}: the objects below it that retain
+    the same, outermost first.
 
     Shares of RSS leave out what is not resident of large blocks (in JSON: absent); a share is unknown where more than
     RSS is left.
@@ -59,8 +61,8 @@ COMMAND = Command(
     them. What is shared with others that map it is unmapped without its object, not freed (in JSON: shared).
 
     By type it is what would be free if all objects of the type went, with what several of them hold together; by
-    module, if the module and its dict did. A word that may be left over, on a stack or in the interpreter's own
-    data, counts only for what nothing better reaches.
+    module, if the module and its dict did. A word that may be left over counts for an object only where nothing better
+    reaches it. For a block of C code every word counts that lies in use; words on stacks never do.
 
     Of a program without Python the objects are its blocks, and by global or thread it is what would be free without
     what that global, or the stack and the data of that thread, hold. With an ADDRESS the rows are what would be free

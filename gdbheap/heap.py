@@ -20,7 +20,7 @@ from gdbheap.graph.nodes import Nodes
 from gdbheap.graph.paths import BlockPaths, Paths
 from gdbheap.graph.roots import block_roots
 from gdbheap.layout.facts import Facts
-from gdbheap.python.census import Objects
+from gdbheap.python.census import Objects, Owner
 from gdbheap.python.collector import Collector, find_collector
 from gdbheap.python.disclosure import Disclosure
 from gdbheap.python.interpreter import Interpreter
@@ -30,6 +30,7 @@ from gdbheap.python.roots import Roots
 from gdbheap.python.traces import Traces
 from gdbheap.structures.kinds import Libraries, Structures, find_libraries
 from gdbheap.structures.postgresql import Context, find_contexts
+from gdbheap.target.ended import EndedStack, find_ended
 from gdbheap.target.ranges import Ranges, containing, joined, subtract
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
@@ -204,6 +205,18 @@ class Heap:
         """The threads' stacks, ascending."""
         found: list[Stack] = self._part("stacks", lambda: find_stacks(self.target))
         return found
+
+    @property
+    def ended_stacks(self) -> list[EndedStack]:
+        """The stacks of ended threads that the C library keeps, ascending, without what a block of malloc has."""
+        found: list[EndedStack] = self._part("stacks of ended threads", self._find_ended)
+        return found
+
+    def _find_ended(self) -> list[EndedStack]:
+        found = find_ended(self.target, self.stacks)
+        malloc = self._find_malloc() if found else None
+        blocks = [] if malloc is None else sorted([*malloc.ranges(), *malloc.single_blocks()])
+        return [stack for stack in found if subtract([(stack.start, stack.end)], blocks) == [(stack.start, stack.end)]]
 
     @property
     def stack_ranges(self) -> Ranges:
@@ -431,7 +444,8 @@ class Heap:
         _known = self.malloc
         provided = [(stack, self._live_part(stack)) for stack in self.stacks]
         _live, loose = self.live_stacks()
-        roots = block_roots(self.target, provided, loose, self.unwalked_ranges(), self._heap_ranges())
+        kept = [stack.kept for stack in self.ended_stacks]
+        roots = block_roots(self.target, provided, loose, self.unwalked_ranges(), self._heap_ranges(), kept)
         draw = self.labelled("following references")
         return BlockReferences(self.target, self.walked.stores, roots, self.known_kinds, draw)
 
@@ -442,8 +456,26 @@ class Heap:
     def _live_part(self, stack: Stack) -> Ranges:
         return live_parts(self.target, [stack])
 
+    def owned_census(self) -> _native.Census:
+        """The same with whose the blocks of C code are, as the graph says; kept."""
+        found: _native.Census = self._part(
+            "census with owners",
+            lambda: self.objects.census((), self.classifying, MAX_UNIDENTIFIED, self._object_references_or_none()),
+        )
+        return found
+
+    def owners_of(self, blocks: Sequence[int]) -> dict[int, Owner | None]:
+        """Return the owner of each block that is no object (user addresses). Raises NotAPython, or Unsupported."""
+        return self.objects.owners_of(blocks, self.classifying, self._object_references_or_none())
+
+    def _object_references_or_none(self) -> References | None:
+        try:
+            return self.object_references
+        except GdbheapError:
+            return None
+
     def census(self) -> _native.Census:
-        """The count of all Python objects, kept."""
+        """The count of all Python objects and of what their fields own, kept."""
         found: _native.Census = self._part(
             "census", lambda: self.objects.census((), self.classifying, MAX_UNIDENTIFIED)
         )
@@ -489,7 +521,8 @@ class Heap:
 
     def owned_ranges(self) -> Ranges:
         """What stacks, allocators and .bss have, ascending; the mappings of single blocks are not among it."""
-        return sorted(self.stack_ranges + self._of_allocators())
+        ended = [(stack.start, stack.end) for stack in self.ended_stacks]
+        return sorted(self.stack_ranges + ended + self._of_allocators())
 
     def taken(self) -> Ranges:
         """What .bss, the allocators and those stacks have that lie in no block, ascending."""

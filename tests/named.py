@@ -1,7 +1,8 @@
 """How much of the memory of real programs has a name: other people's packages and tests, stopped at any moment.
 
 ``make named`` installs the packages that they are made of (scripts/packages.sh many) and runs this: each program is
-stopped at several random moments. ``--write`` puts the table into docs/naming.md, else it is printed.
+stopped at several random moments, and all answers must give each block to the same owner (``support.attribution``).
+``--write`` puts the table into docs/naming.md, else it is printed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, SEED
+from support.attribution import differences
 from support.installed import python_with
 from support.library import heap_of
 from support.programs import PATIENCE, RELEASES, SOURCES, interpreters, plain_environment
@@ -57,6 +59,8 @@ STANDARD = "test.test_json test.test_dict test.test_re test.test_collections tes
 MYPY = "import sys, mypy.api\nwhile True: mypy.api.run(sys.argv[1:])"
 # After so many seconds a program may be stopped.
 EARLIEST, LATEST = 2.5, 9.0
+# Blocks of each stop whose owner all answers are asked for.
+COMPARED = 50
 GAP = 2.0
 
 
@@ -194,6 +198,8 @@ def measured(workload: Workload, stops: int, rng: random.Random, directory: Path
             time.sleep(rng.uniform(0, GAP))
             with heap_of(str(pid)) as heap:
                 found.append(shares(heap))
+                wrong = differences(heap, rng, COMPARED)
+                assert not wrong, f"{workload.name}: {len(wrong)} blocks have two owners: {wrong[:5]}"
     return found
 
 

@@ -17,9 +17,9 @@ from gdbheap._native import Edge, GraphNode
 from gdbheap.answers.retained import retained
 from gdbheap.graph.nodes import DOUBTFUL, STRAY
 from gdbheap.heap import Heap
-from gdbheap.python.references import BY_REMAINS, BY_STACKS
+from gdbheap.python.references import BY_INNER, BY_PADDING, BY_REMAINS, BY_STACKS
 
-PHASE_OF = {DOUBTFUL: BY_REMAINS, STRAY: BY_STACKS}
+PHASE_OF = {DOUBTFUL: BY_PADDING, STRAY: BY_INNER}
 
 
 @pytest.mark.parametrize("build", [*KINDS, "2.7", "3.13-mimalloc", "3.13t"])
@@ -68,10 +68,13 @@ class Plain:
         self.whole = self.reached(set())
 
     def counting(self, source: int, edges: list[Edge]) -> Iterator[int]:
-        """Yield the targets that an edge keeps alive; one that may be left over counts where nothing better leads."""
+        """Yield the targets that an edge keeps alive; one that may be left over counts where nothing better leads, and
+        where it lies in use and its target is no object's."""
         for edge in edges:
             phase = max(self.phases[source], PHASE_OF.get(edge.strength, 0))
-            if phase < BY_REMAINS or phase <= self.phases[edge.target]:
+            is_raw = self.nodes[edge.target].kind == "unknown" and self.nodes[edge.target].place == "block"
+            may_hold = self.phases[source] < BY_STACKS and is_raw
+            if phase < BY_REMAINS or phase <= self.phases[edge.target] or may_hold:
                 yield edge.target
 
     def reached(self, without: AbstractSet[int]) -> set[int]:

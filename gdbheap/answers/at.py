@@ -214,8 +214,7 @@ def _object(heap: Heap, block: Block, address: int) -> Object | None:
 
 
 def _owner(heap: Heap, block: Block) -> Owner | None:
-    objects = heap.objects_or_none
-    owner = objects.owners_of([block.address], heap.classifying)[block.address] if objects else None
+    owner = heap.owners_of([block.address])[block.address] if heap.objects_or_none else None
     if owner is not None and owner.type is not None:
         return Owner(owner.address, owner.type, owner.role)
     return Owner(None, None, str(describe_blocks(heap, [(block.address, block.size)])[block.address]))

@@ -176,7 +176,7 @@ def _matching(heap: Heap, rows: list[OtherRow], pattern: str) -> list[OtherRow]:
     types = {row.address for row in heap.census().rows if fnmatchcase(objects.names.name(row.address), pattern)}
     inside = objects.objects_in([(row.address, row.size) for row in rows])
     rows = [row for row, found in zip(rows, inside) if found and found.alive and found.type_address in types]
-    owners = objects.owners_of([row.address for row in rows], heap.classifying)
+    owners = heap.owners_of([row.address for row in rows])
     return [row for row in rows if owners[row.address] is None]
 
 
@@ -268,7 +268,7 @@ def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
     mapped = [row for row in _mapped(heap.allocator(GlibcAllocator)) if selection.takes_mapped(row.size)]
     inside = objects.objects_in([(row.address + HEADER, row.size) for row in mapped])
     rows += [row for row, found in zip(mapped, inside) if found and found.alive and found.type_address in kinds]
-    owners = objects.owners_of([row.address + HEADER for row in rows], heap.classifying)
+    owners = heap.owners_of([row.address + HEADER for row in rows])
     return [row for row in rows if owners[row.address + HEADER] is None]
 
 

@@ -65,7 +65,7 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
             if held is not None:
                 found[address] = Described(BlockKind(OBJECT if held.alive else SPARE, held.type))
         others = [address for address, _size in unknown if address not in found]
-        for address, owner in objects.owners_of(others, heap.classifying).items():
+        for address, owner in heap.owners_of(others).items():
             if owner is not None:
                 found[address] = _owned(owner)
     rest = [block for block in unknown if block[0] not in found]

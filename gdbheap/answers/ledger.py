@@ -15,6 +15,7 @@ from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.main_holders import MainHolders, main_holders
 from gdbheap.answers.next_lines import next_lines
 from gdbheap.answers.partition import (
+    ENDED_STACKS,
     MISSING,
     REST,
     Sum,
@@ -43,6 +44,7 @@ FIRST = (
     ("shared", None, "shared memory"),
 )
 LAST = (("other", None, "other memory that a program or library mapped"), ("unexplained", None, "unexplained"))
+ENDED: Name = (ENDED_STACKS, None, "stacks of ended threads, kept by glibc")
 CUT_OFF: Name = (MISSING, None, "missing: the core is cut short")
 DETAILS = {
     "file.text": "code of files",
@@ -187,8 +189,8 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
     titles |= {f"other.{other.id}": other.title} if other else {}
     titles |= {f"other.{runtime.kind.id}": runtime.title} if runtime else {}
     names: list[Name] = []
-    cut_off = [CUT_OFF] * (MISSING in sums)
-    for row in (*FIRST, *_of_allocators(heap, sums, detail), *LAST, *cut_off):
+    cut_off, ended = [CUT_OFF] * (MISSING in sums), [ENDED] * (ENDED_STACKS in sums)
+    for row in (*FIRST, *ended, *_of_allocators(heap, sums, detail), *LAST, *cut_off):
         names.append(row)
         if row in FIRST + LAST and (detail or (row[0] == "other" and (other or runtime))):
             below = [owner for owner in sums if owner.rpartition(".")[0] == row[0]]

@@ -110,15 +110,16 @@ def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -
     paths = heap.paths
     nodes = references.nodes([row.id for row in found.rows])
     absent = absent_by(heap, lambda number: number)
-    rows = [replace(_held(paths, node), absent=absent[node.id]) for node in nodes]
+    rows = [replace(held(paths, node), absent=absent[node.id]) for node in nodes]
     return Owners(rows, found.count, found.bytes)
 
 
-def _held(paths: Paths, node: Node) -> Held:
+def held(paths: Paths, node: Node) -> Held:
+    """Return a block in use with its owner, and how it is reached."""
     references = paths.references
     numbers = references.graph.chain(node.id)
-    above = references.nodes([number for number in numbers[-8:] if number != node.id])
-    owner = node if node.kind == "object" else next((one for one in reversed(above) if one.type), None)
+    owner = references.owner_of(node.id)
+    owner = None if owner is None or owner.root is not None else owner
     path = paths.path(numbers)
     what = paths.type_name(node) if node.kind == "object" else "buffer" if node.kind == "buffer" else "block"
     address, kind = (None, None) if owner is None else (owner.address, paths.type_name(owner))

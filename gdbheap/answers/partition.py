@@ -26,6 +26,8 @@ from gdbheap.target.ranges import Ranges, joined, subtract
 EMPTY = (State.FREE, State.RESERVED, State.TOP, State.OVERHEAD)
 REST = "other.rest"
 """Other memory that nothing more is known of."""
+ENDED_STACKS = "ended-stacks"
+"""Stacks that no thread has any more: the C library keeps them for threads to come."""
 OTHERS = (
     REST,
     "other.break",
@@ -34,6 +36,7 @@ OTHERS = (
     "other.runtime",
     "shared",
     "stacks",
+    ENDED_STACKS,
     "file.readonly",
     "file.data",
     "file.text",
@@ -205,6 +208,7 @@ class _Layout:
         """Allocators first; what they leave of each mapping belongs to the mapping's own owner."""
         heap = self._heap
         self.pieces = [(start, end, "stacks") for start, end in heap.stack_ranges]
+        self.pieces += [(stack.start, stack.end, ENDED_STACKS) for stack in heap.ended_stacks]
         try:
             _known = heap.malloc
         except GdbheapError as error:

@@ -107,7 +107,7 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
     """A row for each type name that matches ``pattern``, and the total of those. At most ``most`` unidentified blocks
     are listed, and never more than MAX_UNIDENTIFIED. Raises NotAPython or Unsupported."""
     names = heap.objects.names
-    census = heap.census()
+    census = heap.owned_census()
     sums: dict[str, list[int]] = {}
     idle = [0, 0]
     for of_type in census.rows:

@@ -14,7 +14,7 @@ from gdbheap.answers.ways import MAX_PATHS, alike, in_a_line, in_words
 from gdbheap.answers.why import find_node
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
-from gdbheap.graph.paths import BlockPaths, Path, Paths, group_name
+from gdbheap.graph.paths import BLOCK, BlockPaths, Path, Paths, group_name
 from gdbheap.graph.roots import GLOBAL, THREAD, BlockRoot
 from gdbheap.heap import Heap
 from gdbheap.python.homes import modules, modules_of_files, namespaces
@@ -59,9 +59,10 @@ class Kept:
     these retains: ``holders`` are the paths of those that hold several of the examples, ``path`` is of an example and
     of at least half of them, ``chain`` of that example alone; or the data of a library, or the modules of one file, as
     ``chain`` says. ``same``: below the object, a chain of which each retains what the one above it does, the outermost
-    first; those above it have no name that source code can write. ``absent``: of ``retained``, bytes of large blocks
-    that are not resident: they were never written to, or were swapped out; ``shared``: bytes of shared mappings, whose
-    pages stay where others map them too."""
+    first; those above it have no name that source code can write. ``at_most``: what may be free without it, with blocks
+    of C code that ``holders`` may hold as well, None where ``retained`` is all. ``absent``: of ``retained``, bytes of
+    large blocks that are not resident: they were never written to, or were swapped out; ``shared``: bytes of shared
+    mappings, whose pages stay where others map them too."""
 
     address: int | None
     type: str
@@ -74,6 +75,12 @@ class Kept:
     same: list[EqualObject] = field(default_factory=list)
     absent: int = 0
     shared: int = 0
+    at_most: int | None = None
+
+    @property
+    def most(self) -> int:
+        """Return what may be free without the object."""
+        return self.retained if self.at_most is None else self.at_most
 
     @property
     def inner(self) -> list[Kept]:
@@ -120,7 +127,7 @@ def retained(heap: Heap, by: str, top: int | None) -> Retained:
         which = "a program with Python" if heap.is_python else "a program without Python"
         raise UsageError(f"heap retained: --by={by} is not for {which}: {', '.join(known)} are")
     more = _small_views(heap) if by == OBJECT and heap.is_python else []
-    rows = sorted([*known[by](top), *more], key=lambda row: (-row.retained, row.type, row.address or 0))[:top]
+    rows = sorted([*known[by](top), *more], key=lambda row: (-row.most, row.type, row.address or 0))[:top]
     return Retained(_with_absent(heap, rows, by))
 
 
@@ -225,7 +232,8 @@ def _objects(paths: ObjectPaths, top: int | None) -> list[Kept]:
         else Kept(node.address, paths.type_name(node), 1, node.size, kept.bytes)
         for place, (node, kept) in enumerate(zip(nodes, found))
     ]
-    return single + _libraries(paths, single) + _several(paths, without, top) + _same_file(paths)
+    libraries = _libraries(paths, single)
+    return _shared(paths, single, without, top) + libraries + _several(paths, without, top) + _same_file(paths)
 
 
 def _top(paths: ObjectPaths, without: set[int], top: int | None) -> list[NodeBytes]:
@@ -327,6 +335,59 @@ def _several(paths: ObjectPaths, without: set[int], top: int | None) -> list[Kep
         name = paths.kind_name(row.type_address)
         rows.append(Kept(None, name, row.count, row.bytes, row.retained, *_common_way(paths, row.examples), names))
     return rows
+
+
+def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | None) -> list[Kept]:
+    """Return the rows with what each may free at most: large blocks of C code that it owns, and no object alone keeps.
+
+    Objects that have no row get one. An owner is the outermost object without which the block's own owner would go."""
+    graph = paths.references.graph
+    found = graph.shared_blocks(without, MIN_BYTES_TOGETHER, MAX_TOGETHER)
+    holders = _holders_of(paths, {row.id for row in found}, without)
+    sums: Counter[int] = Counter()
+    others: dict[int, list[int]] = defaultdict(list)
+    for row, owner in zip(found, _outermost(paths, graph.owners_of([row.id for row in found]), without)):
+        if owner is not None:
+            sums[owner] += row.bytes
+            others[owner] += [other for other in holders[row.id] if other not in (owner, *others[owner])]
+    by_address = {row.address: place for place, row in enumerate(rows) if row.address is not None}
+    rows = list(rows)
+    for number, size in sums.most_common(top):
+        node = paths.references.node(number)
+        names = [in_a_line(paths.path(graph.chain(other))) for other in others[number][:MAX_HOLDERS]]
+        if node.address in by_address:
+            place = by_address[node.address]
+            rows[place] = replace(rows[place], at_most=rows[place].retained + size, holders=names)
+            continue
+        (own,), (path, chain) = graph.retained([number]), _way(paths, node)
+        rows.append(
+            Kept(node.address, paths.type_name(node), 1, node.size, own, path, chain, names, at_most=own + size)
+        )
+    return rows
+
+
+def _holders_of(paths: ObjectPaths, blocks: set[int], without: set[int]) -> dict[int, list[int]]:
+    """Return the outermost objects that refer to each of some blocks, or own what does."""
+    graph = paths.references.graph
+    sources: dict[int, set[int]] = defaultdict(set)
+    for referrer in graph.referrers(blocks) if blocks else []:
+        sources[referrer.target].add(referrer.source)
+    found: dict[int, list[int]] = {}
+    for block in blocks:
+        owners = graph.owners_of(sorted(sources[block])[:MAX_PATHS_OF_EXAMPLE])
+        found[block] = [one for one in _outermost(paths, owners, without) if one is not None]
+    return found
+
+
+def _outermost(paths: ObjectPaths, owners: list[int], without: set[int]) -> list[int | None]:
+    """Return for each owner the outermost object, itself or above it, without which it would not be reached."""
+    references, graph = paths.references, paths.references.graph
+    found: dict[int, int | None] = {}
+    for owner in dict.fromkeys(owners):
+        chain = graph.dominator_chain(owner) if owner < graph.nodes else []
+        above = (node.id for node in references.nodes(chain) if node.kind == OBJECT and node.place == BLOCK)
+        found[owner] = next((number for number in above if number not in without), None)
+    return [found[owner] for owner in owners]
 
 
 def _common_way(paths: ObjectPaths, examples: list[int]) -> tuple[str | None, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gdbheap import _native
 from gdbheap.graph.nodes import LIKELY, Node, Nodes, Root
-from gdbheap.graph.roots import BY_MIDDLES, BY_STATIC, tables
+from gdbheap.graph.roots import BY_PADDING, BY_STATIC, tables
 from gdbheap.structures.kinds import Structures
 from gdbheap.target.target import Target
 
@@ -32,11 +32,15 @@ class BlockReferences(Nodes):
         heaps = _native.Heaps(target.space, stores)
         self.graph = _native.draw_blocks(heaps, tables(target), roots, kinds, progress)
 
+    @property
+    def space(self) -> _native.Space:
+        return self.target.space
+
     def is_certain(self, number: int) -> bool:
         """Whether a chain leads there from static data, over words that lead to where something begins."""
         chain = self.graph.chain(number)
-        first, last = self.graph.phases([chain[0], chain[-1]]) if chain else (BY_MIDDLES, BY_MIDDLES)
-        return first == BY_STATIC and last < BY_MIDDLES
+        first, last = self.graph.phases([chain[0], chain[-1]]) if chain else (BY_PADDING, BY_PADDING)
+        return first == BY_STATIC and last < BY_PADDING
 
     def _read(self, numbers: Sequence[int]) -> Iterator[Node]:
         for number, row in zip(numbers, self.graph.nodes_of(numbers)):

@@ -50,6 +50,7 @@ class Nodes:
 
     def __init__(self) -> None:
         self._known: dict[int, Node] = {}
+        self._words: dict[int, int | None] = {}
 
     def find(self, address: int) -> Node | None:
         """The node that holds ``address``: a block, or the static type there."""
@@ -74,6 +75,30 @@ class Nodes:
     def first_root(self) -> int:
         """The number of the first root; those of the others follow."""
         return self.graph.nodes - len(self.roots)
+
+    def owner_of(self, number: int) -> Node | None:
+        """Return the object or the root whose a block is, itself where it is an object; None for nobody's."""
+        (owner,) = self.graph.owners_of([number])
+        return None if owner >= self.graph.nodes else self.node(owner)
+
+    def word_of_root(self, block: int) -> int | None:
+        """Return the address of the word in the memory of a root from which a chain leads to a block; None for none."""
+        number = self.graph.find(block)
+        chain = [] if number is None else self.graph.chain(number)[:2]
+        if len(chain) < 2:
+            return None
+        if chain[1] not in self._words:
+            root, first = self.nodes(chain)
+            low, high = first.block, first.block + max(first.size, 1)
+            ranges = root.root.ranges if root.root is not None else []
+            found = (_native.find_pointer(self.space, start, end, low, high) for start, end in ranges)
+            self._words[chain[1]] = next((place for place in found if place is not None), None)
+        return self._words[chain[1]]
+
+    @property
+    def space(self) -> _native.Space:
+        """The memory of the target."""
+        raise NotImplementedError
 
     def is_certain(self, number: int) -> bool:
         """Whether a chain leads to the node that is known to consist of references."""

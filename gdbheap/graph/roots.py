@@ -18,7 +18,7 @@ from gdbheap.target.stacks import Stack
 from gdbheap.target.target import AT_ENTRY, Target, Thread
 
 __all__ = [
-    "BY_MIDDLES",
+    "BY_PADDING",
     "BY_STACKS",
     "BY_STATIC",
     "GLOBAL",
@@ -39,8 +39,8 @@ __all__ = [
 
 # In which order roots are followed; see native/core/src/graph/tree.rs.
 BY_STATIC, BY_STACKS = 0, 1
-# What only words lead to that point into the middle of a block.
-BY_MIDDLES = 3
+# From here on weak evidence alone: words in the padding of a block, and words into the middle of one.
+BY_PADDING = 2
 # What a root is.
 GLOBAL, THREAD, MEMORY = "global", "thread", "memory"
 STACK, REGISTERS, DATA = "stack", "registers", "data"
@@ -80,10 +80,15 @@ def tables(target: Target) -> Tables:
 
 
 def block_roots(
-    target: Target, stacks: Sequence[tuple[Stack, Ranges]], loose: Ranges, others: Ranges, heaps: Ranges
+    target: Target,
+    stacks: Sequence[tuple[Stack, Ranges]],
+    loose: Ranges,
+    others: Ranges,
+    heaps: Ranges,
+    kept: Ranges,
 ) -> list[Root]:
     """``stacks`` with what is in use of each; ``loose``: of stacks that are nobody's; ``others``: memory that is not
-    walked; ``heaps``: where blocks lie."""
+    walked; ``heaps``: where blocks lie; ``kept``: what of ended threads' data the C library still uses."""
     bounds = (min(heaps)[0], max(end for _start, end in heaps)) if heaps else (0, 0)
     own = sorted(thread_data(target, tls_size(target)))
     given = given_data(target, heaps)
@@ -95,6 +100,8 @@ def block_roots(
     found += _unseen(target, bounds)
     found += (_data_root(thread, own) for thread in target.threads)
     found += (_other(target, start, end) for start, end in subtract(others, own))
+    if kept:
+        found.append(BlockRoot("thread-local data of ended threads", BY_STATIC, [], kept, THREAD, "", DATA))
     threads = {thread.tid: thread for thread in target.threads}
     for stack, live in stacks:
         parts = aligned(target, _frames_first(target, stack, subtract(live, own)))

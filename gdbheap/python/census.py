@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from gdbheap import _native
 from gdbheap.allocators.allocator import WalkedBlocks
 from gdbheap.errors import Fault, Unsupported
+from gdbheap.graph.nodes import Nodes
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
 from gdbheap.python.disclosure import Disclosure
@@ -18,10 +19,10 @@ from gdbheap.python.lost_names import like_modules, lost_names
 from gdbheap.python.names import TypeNames
 from gdbheap.python.owned import CLOSED, REACHED, ROLES, Family, families, state_size
 from gdbheap.python.repr import Limits, Repr
-from gdbheap.python.roots import Register, Roots
+from gdbheap.python.roots import ON_STACKS, THREADS, Roots
 from gdbheap.python.sizing import sizing
 from gdbheap.python.slabs import Slab, slab
-from gdbheap.target.ranges import OwnedRange, Ranges
+from gdbheap.target.ranges import Ranges
 from gdbheap.target.target import Target
 
 SAMPLED_POOLS = 16
@@ -97,11 +98,10 @@ class Found:
 
 @dataclass(frozen=True)
 class CensusRequest:
-    """What a census is told beside the heaps; see native/core/src/python/census.rs."""
+    """What a census is told beside the heaps; see native/core/src/python/census.rs. ``roots``: whose the roots of the
+    graph are, as numbers of ``Roots.names``."""
 
-    roots: list[OwnedRange]
-    registers: list[Register]
-    last: int
+    roots: list[int]
     watched: list[int]
     unknown: int
 
@@ -275,19 +275,34 @@ class Objects:
             raise Unsupported(f"no object with a managed dictionary stands {head + PRE_HEADER} bytes into its block")
         facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in the same sample")
 
-    def census(self, watched: Sequence[int] = (), progress: Progress | None = None, unknown: int = 0) -> _native.Census:
+    def census(
+        self,
+        watched: Sequence[int] = (),
+        progress: Progress | None = None,
+        unknown: int = 0,
+        references: Nodes | None = None,
+    ) -> _native.Census:
         """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered, and the
-        ``unknown`` largest blocks that nobody leads to are listed."""
-        question = CensusRequest(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
-        census = _native.take_census(self.heaps, self.layout, question, progress)
+        ``unknown`` largest blocks that nobody leads to are listed. ``references``: the graph that says whose the blocks
+        of C code are; without one they are nobody's."""
+        question = CensusRequest(self._root_numbers(references), list(watched), unknown)
+        graph = None if references is None else references.graph
+        census = _native.take_census(self.heaps, self.layout, question, graph, progress)
         self._owners.update(dict.fromkeys(watched))
-        self._owners.update((found.block, self._owner(found)) for found in census.owners)
+        self._owners.update((found.block, self._owner(found, references)) for found in census.owners)
         return census
 
-    def _owner(self, found: _native.BlockOwner) -> Owner:
+    def _root_numbers(self, references: Nodes | None) -> list[int]:
+        """Return whose each root of a graph is: a library's, the threads', or else the interpreter's."""
+        names = {name: number for number, name in enumerate(self.roots.names)}
+        threads = dict.fromkeys(ON_STACKS, names[THREADS])
+        return [{**names, **threads}.get(root.name, 0) for root in (references.roots if references else ())]
+
+    def _owner(self, found: _native.BlockOwner, references: Nodes | None) -> Owner:
         if found.type_address:
             return Owner(found.address, self.names.name(found.type_address), ROLES[found.role])
-        return Owner(found.address, None, self.roots.names[found.role])
+        place = None if references is None else references.word_of_root(found.block)
+        return Owner(place or found.address, None, self.roots.names[found.role])
 
     def estimate(self) -> list[Estimate]:
         """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same
@@ -336,11 +351,15 @@ class Objects:
         """Of each of pymalloc's size classes what its live objects asked for, of those that tell."""
         return _native.asked_sizes(self.heaps, self.layout, sizing(self.release), without, progress)
 
-    def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:
-        """The owner of each block that is a buffer (user addresses); takes a census for those not yet known."""
+    def owners_of(
+        self, blocks: Sequence[int], progress: Progress | None = None, references: Nodes | None = None
+    ) -> dict[int, Owner | None]:
+        """Return the owner of each block that is a buffer (user addresses).
+
+        It takes a census for those not yet known, with the graph ``references`` as there."""
         missing = [block for block in blocks if block not in self._owners]
         if missing:
-            self.census(missing, progress)
+            self.census(missing, progress, references=references)
         return {block: self._owners[block] for block in blocks}
 
     def in_slabs(self, name: str) -> bool:

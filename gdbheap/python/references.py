@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.graph.nodes import Node, Nodes, Root
 from gdbheap.python.census import Objects
-from gdbheap.python.roots import INTERPRETER, THREADS
+from gdbheap.python.roots import INTERPRETER, REGISTERS, STACKS, THREADS
 from gdbheap.python.shapes import graph_layout
 from gdbheap.python.threads import Frame, Threads
 from gdbheap.target.ranges import Ranges
 
 # In which order roots are followed; see native/core/src/graph/tree.rs.
-BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_STACKS, NOT_REACHED = range(6)
+# From BY_PADDING on the evidence is weak.
+BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_PADDING, BY_INNER, BY_STACKS, NOT_REACHED = range(8)
 MODULES, STATIC_TYPES = "sys.modules", "static types"
 
 
@@ -50,6 +51,10 @@ class References(Nodes):
         ]
         heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release)
         self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, progress)
+
+    @property
+    def space(self) -> _native.Space:
+        return self.objects.target.space
 
     def is_certain(self, number: int) -> bool:
         """Whether a chain of references that layouts tell of leads to the node."""
@@ -97,13 +102,12 @@ def _of_memory(objects: Objects) -> list[PythonRoot]:
             ranges.setdefault(objects.roots.names[number], []).append((start, end))
     late = (INTERPRETER, THREADS)
     ranges[THREADS] = objects.roots.thread_data
-    registers = [register.value for register in objects.roots.registers]
     found = [
         PythonRoot(name, BY_REMAINS if name in late else BY_OTHERS, ranges=parts)
         for name, parts in sorted(ranges.items(), key=lambda item: item[0] in late)
     ]
     return [
         *found,
-        PythonRoot("stacks", BY_STACKS, ranges=objects.roots.stacks),
-        PythonRoot("registers", BY_STACKS, registers),
+        PythonRoot(STACKS, BY_STACKS, ranges=objects.roots.stacks),
+        PythonRoot(REGISTERS, BY_STACKS, objects.roots.registers),
     ]

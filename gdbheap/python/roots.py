@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gdbheap.graph.roots import MAX_TLS, aligned, given_data, linked, thread_data, tls_size
 from gdbheap.target.elf import LoadedObject
@@ -12,13 +11,8 @@ from gdbheap.target.target import Target
 
 INTERPRETER = "the interpreter"
 THREADS = "threads"
-
-
-class Register(NamedTuple):
-    """What a register of a thread holds, and where the thread's stack ends."""
-
-    stack_pointer: int
-    value: int
+# Roots of the graph that are the threads' too.
+ON_STACKS = STACKS, REGISTERS = "stacks", "registers"
 
 
 class Roots:
@@ -47,7 +41,7 @@ class Roots:
         self.last = self.names.index(THREADS)
         self.thread_data = thread_data(target, tls_size(target))
         self.stacks = aligned(target, subtract(sorted(live), sorted(self.thread_data)))
-        self.registers = [Register(thread.sp, value) for thread in target.threads for value in thread.registers]
+        self.registers = [value for thread in target.threads for value in thread.registers]
 
     def _add(self, target: Target, name: str, ranges: Sequence[tuple[int, int]]) -> None:
         if name not in self.names:

@@ -58,7 +58,7 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
         return style.filled("Nothing retains more than its own block.")
     if by == "object":
         rows = [
-            [style.size(row.retained), style.share(row.retained, row.absent), style.size(row.bytes),
+            [_retained(row, style), style.share(row.retained, row.absent), style.size(row.bytes),
              "" if row.address is None else address_text(row.address),
              row.type if row.address is not None else f"{row.count:,} x {row.type}",
              held_at(row) + (f" ({style.bytes(row.shared)} of it shared)" if row.shared else "")]
@@ -74,9 +74,15 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
     return table(GROUPED, grouped, style)
 
 
+def _retained(row: Kept, style: Style) -> str:
+    return style.size(row.retained) if row.at_most is None else f"at most {style.size(row.at_most)}"
+
+
 def held_at(row: Kept) -> str:
     """Return the way to an object and on to the innermost one that retains the same, or the holders of several."""
     way, inner = row.path or row.chain or "", row.innermost
+    if row.at_most is not None and row.holders:
+        return f"{way}, shared with {' and '.join(row.holders)}"
     if row.same:
         return f"{way}: all in {_rest(row, inner)}"
     is_named = row.address is not None or row.count == 1 or row.type == "module"

@@ -209,7 +209,10 @@ pub fn draw_blocks(
 ) -> PyResult<Graph> {
     let heaps = heaps.0.clone();
     let kinds = structures.map_or_else(Vec::new, |structures| structures.0.kinds().to_vec());
-    let draw = |watcher: &dyn gdbheap_core::Watcher| graph::draw_blocks(watcher, heaps, &tables.0, &roots.0, kinds);
+    let held_inside = structures.map_or_else(Default::default, |structures| structures.0.held_inside().clone());
+    let draw = |watcher: &dyn gdbheap_core::Watcher| {
+        graph::draw_blocks(watcher, heaps, &tables.0, &roots.0, kinds, &held_inside)
+    };
     watched(py, progress, draw).map(Graph)
 }
 
@@ -290,7 +293,13 @@ impl Graph {
         watched(py, None, |watcher| self.0.chain(watcher, id))
     }
 
-    /// In which phase each of `ids` was reached; 5: in none.
+    /// The owner of each of `ids`: the number of an object or a root, its own where it is one; 2^32 - 1: nobody's.
+    #[pyo3(signature = (ids, progress=None))]
+    fn owners_of(&self, py: Python<'_>, ids: Vec<u32>, progress: Option<Report>) -> PyResult<Vec<u32>> {
+        watched(py, progress, |watcher| self.0.owners_of(watcher, &ids))
+    }
+
+    /// In which phase each of `ids` was reached (native/core/src/graph/tree.rs); 7: in none.
     fn phases(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u8>> {
         watched(py, None, |watcher| self.0.phases(watcher, &ids))
     }
@@ -415,6 +424,13 @@ impl Graph {
     /// `without` count for nobody.
     fn kept_by_several(&self, py: Python<'_>, without: HashSet<u32>, large: u64) -> PyResult<Vec<Several>> {
         Ok(all(watched(py, None, |watcher| self.0.kept_by_several(watcher, &without, large))?))
+    }
+
+    /// Blocks of C code that no object keeps alone, with what goes with each, of at least `least` bytes, first the most;
+    /// nodes in `without` count for nobody.
+    fn shared_blocks(&self, py: Python<'_>, without: HashSet<u32>, least: u64, top: usize) -> PyResult<Vec<NodeBytes>> {
+        let found = watched(py, None, |watcher| self.0.shared_blocks(watcher, &without, least, top))?;
+        Ok(found.into_iter().map(node_bytes).collect())
     }
 
     /// The blocks that retain most. One of the same type, or size, as the block that keeps it, that retains as much, or only

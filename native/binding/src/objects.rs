@@ -2,6 +2,7 @@
 
 use crate::claimed::Claimed;
 use crate::glibc::{listed, ListedChunk};
+use crate::graph::Graph;
 use crate::heaps::Heaps;
 use crate::memory::Pages;
 use crate::records::{records, Given};
@@ -10,8 +11,8 @@ use crate::watch::{raised, watched, Report};
 use gdbheap_core::allocators::{self, glibc::Wanted};
 use gdbheap_core::python::containers::{self, Entries, Growing, Table, WantedFill, WantedSlack};
 use gdbheap_core::python::{
-    self, CensusRequest, Claim, Extent, Family, Measures, Register, Sizing, Slab, TableHead, TraceTable, TypeLayout,
-    Values, WantedInstances, WantedValues,
+    self, CensusRequest, Claim, Extent, Family, Measures, Sizing, Slab, TableHead, TraceTable, TypeLayout, Values,
+    WantedInstances, WantedValues,
 };
 use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -27,8 +28,7 @@ records! {
         flag_type_subclass, hook, gc_head, flags_pre_header, pre_header, flag_no_minimum, flags_plain, shortened,
         state_size, slab, families, tp_dealloc, class_dealloc, closed, reached_role, names, data, unwalked,
     }
-    Register { stack_pointer, value }
-    CensusRequest { roots, registers, last, watched, unknown }
+    CensusRequest { roots, watched, unknown }
     Sizing {
         ob_size, tagged, flag_int, flag_str, str_length, str_state, str_state_shift, sizeof_ascii, sizeof_compact,
         flag_inline,
@@ -177,17 +177,18 @@ pub struct Census {
 /// Classifies every used block. Raises KeyboardInterrupt and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (heaps, layout, question, progress=None))]
+#[pyo3(signature = (heaps, layout, question, graph=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn take_census(
     py: Python<'_>,
     heaps: &Heaps,
     layout: Given<TypeLayout>,
     question: Given<CensusRequest>,
+    graph: Option<&Graph>,
     progress: Option<Report>,
 ) -> PyResult<Census> {
-    let heaps = heaps.0.lend();
-    let take = |watcher: &dyn gdbheap_core::Watcher| python::take_census(watcher, heaps, &layout.0, &question.0);
+    let (heaps, graph) = (heaps.0.lend(), graph.map(|graph| &graph.0));
+    let take = |watcher: &dyn gdbheap_core::Watcher| python::take_census(watcher, heaps, &layout.0, &question.0, graph);
     let found = watched(py, progress, take)?;
     let owner = |(block, address, type_address, role)| Py::new(py, BlockOwner { block, address, type_address, role });
     Ok(Census {

@@ -12,7 +12,6 @@ use gdbheap_core::allocators::oldmalloc::{find_bins, read_oldmalloc, Given};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::tcmalloc::{self, read_tcmalloc, TcmallocRoot};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
-use gdbheap_core::memory::OwnedRange;
 use gdbheap_core::memory_use::packing;
 use gdbheap_core::python::{take_census, CensusRequest, TypeLayout};
 use std::num::NonZeroU32;
@@ -63,9 +62,8 @@ fn walk(chance: &mut Chance, memory: &Memory, start: u64, end: u64, top: u64) {
         TypeLayout { ob_type: 8, tp_basicsize: 32, tp_flags: 168, smallest_heap_type: 64, ..Default::default() };
     let stores = [Store::Chunks(Arc::new(chunks))];
     let heaps = Heaps { space: &space, stores: &stores };
-    let roots = vec![OwnedRange { number: 0, start, end }];
-    let question = CensusRequest { roots, registers: Vec::new(), last: 1, watched: Vec::new(), unknown: 5 };
-    take_census(&Unwatched, heaps, &layout, &question).expect("not cancelled");
+    let question = CensusRequest { roots: Vec::new(), watched: Vec::new(), unknown: 5 };
+    take_census(&Unwatched, heaps, &layout, &question, None).expect("not cancelled");
 }
 
 #[test]

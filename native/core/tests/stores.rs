@@ -5,7 +5,6 @@ mod support;
 use gdbheap_core::allocators::glibc::{walk_chunks, Stretch};
 use gdbheap_core::allocators::{Part, Run, Runs, SharedHeaps, Store, PARTS};
 use gdbheap_core::graph::{draw_graph, Graph, GraphLayout, Root};
-use gdbheap_core::memory::OwnedRange;
 use gdbheap_core::memory_use::{pins, Kept, Sweep};
 use gdbheap_core::python::{list_instances, take_census, CensusRequest, Order, TypeLayout, WantedInstances};
 use std::collections::{HashMap, HashSet};
@@ -55,15 +54,15 @@ fn graph_of(heaps: SharedHeaps, roots: &[Root]) -> Graph {
 #[test]
 fn twins_in_the_census() {
     let heaps = twins();
-    let roots = vec![OwnedRange { number: 1, start: DATA, end: DATA + 8 }];
-    let question = CensusRequest { roots, registers: Vec::new(), last: 2, watched: vec![START], unknown: 5 };
-    let census = take_census(&Unwatched, heaps.lend(), &types(), &question).expect("not cancelled");
+    let graph = graph_of(twins(), &[Root { phase: 2, pointers: Vec::new(), ranges: vec![(DATA, DATA + 8)] }]);
+    let question = CensusRequest { roots: vec![1], watched: vec![START], unknown: 5 };
+    let census = take_census(&Unwatched, heaps.lend(), &types(), &question, Some(&graph)).expect("not cancelled");
     let [store] = &census.stores[..] else { panic!("one store") };
     assert_eq!((store.name, store.used.count, store.used.bytes), ("runs", 2, 2 * STRIDE));
     assert_eq!((store.unclassified.count, store.unclassified.bytes), (1, STRIDE));
     assert_eq!(census.unknown, [(LAST, STRIDE)]);
     assert_eq!(census.roots[1].count, 1);
-    assert_eq!(census.owners, [(START, DATA, 0, 1)]);
+    assert_eq!(census.owners, [(START, 0, 0, 1)]);
 }
 
 #[test]

@@ -87,6 +87,18 @@ impl Edges {
         Some((edges, kinds))
     }
 
+    /// Gives each edge the strength that `judge` finds for its source, target and strength.
+    pub(crate) fn judge(&mut self, judge: impl Fn(u32, u32, u32) -> u32) {
+        let mut start = 0;
+        for (source, end) in (0u32..).zip(&self.ends) {
+            for edge in &mut self.targets[start..*end as usize] {
+                let (target, strength) = split(*edge);
+                *edge = target | judge(source, target, strength) << STRENGTH_SHIFT;
+            }
+            start = *end as usize;
+        }
+    }
+
     pub(crate) fn nodes(&self) -> usize {
         self.ends.len()
     }

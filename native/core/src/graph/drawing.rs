@@ -4,6 +4,7 @@ use super::csr::{Edges, Rows};
 use super::edges::{Drawer, Registry, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
 use super::ids::{Blocks, Ids};
 use super::marks::{self, Claimed, Marker};
+use super::padding::Padding;
 use super::shapes::GraphLayout;
 use super::tree::{BY_OTHERS, BY_REMAINS, BY_STACKS, PHASES};
 use super::whole::Graph;
@@ -17,6 +18,7 @@ use crate::machine::LOWEST;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
+use std::collections::HashSet;
 use std::sync::Mutex;
 
 /// Something outside of the heaps that refers to objects.
@@ -76,10 +78,14 @@ pub fn draw_graph(
     let registry = Mutex::new(Registry::default());
     let space = heaps.space;
     let source = Source { space, blocks, types: &layout, layout: graph, marks: &marks, registry: &registry };
-    let mut parts = passes.draw(source)?;
+    let (mut parts, fields) = passes.draw(source)?;
     parts.extend(outside(source, roots));
-    let (edges, kinds) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    let (mut edges, kinds) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
     drop(marks);
+    edges.judge(|source, _, strength| match strength {
+        DOUBTFUL if fields.contains(&source) => LIKELY,
+        _ => strength,
+    });
     let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
     let phases = root_phases(roots, ids.first_root);
     Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases))
@@ -118,14 +124,22 @@ impl<'a> Passes<'a> {
         Ok(states.into_iter().map(|(_, marker)| marker.claimed).collect())
     }
 
-    fn draw(&self, source: Source<'_>) -> Result<Vec<Rows>> {
+    /// The rows of all blocks, and those of C code whose last word is a field.
+    fn draw(&self, source: Source<'_>) -> Result<(Vec<Rows>, HashSet<u32>)> {
         let init = || (Walk::new(self.heaps), Drawer::new(source));
         let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &Job, control: &Control| {
             drawer.rows.begin(source.blocks.ids.id_from(job.first));
             walk.run(job, control, drawer)
         };
         let states = self.heaps.space.task(self.watcher, Some(self.jobs.total)).run(&self.jobs.jobs, init, work)?;
-        Ok(states.into_iter().flat_map(|(_, drawer)| drawer.rows.finish()).collect())
+        let (mut parts, mut lasts, mut padding): (Vec<Rows>, Vec<(u32, u32)>, Padding) = Default::default();
+        for (_, drawer) in states {
+            padding.absorb(drawer.padding);
+            lasts.extend(drawer.lasts);
+            parts.extend(drawer.rows.finish());
+        }
+        let fields = padding.fields();
+        Ok((parts, lasts.into_iter().filter(|(_, group)| fields.contains(group)).map(|(id, _)| id).collect()))
     }
 }
 
@@ -142,8 +156,7 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
         root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, known));
         let strength = match root.phase as u8 {
             BY_STACKS => STRAY,
-            BY_REMAINS => DOUBTFUL,
-            BY_OTHERS => LIKELY,
+            BY_OTHERS | BY_REMAINS => LIKELY,
             _ => EXACT,
         };
         root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength));

@@ -2,10 +2,11 @@
 //!
 //! An edge is EXACT where the layout says that a reference lies there, LIKELY where a word of an unknown block or of an
 //! object written in C is the address of an object or of a block, DOUBTFUL where it may be older than the block that it lies
-//! in, and STRAY where it points into a block, or lies on a stack: it may be a number, or left over.
+//! in (padding.rs), and STRAY where it points into a block, or lies on a stack: it may be a number, or left over.
 
 use super::csr::Written;
 use super::ids::Blocks;
+use super::padding::{self, LastWord, Padding};
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
 use crate::allocators::block::{Block, Place};
 use crate::allocators::walk::Visitor;
@@ -37,8 +38,7 @@ pub(crate) fn is_object(kind: u32) -> bool {
 
 /// A multiple of every distance between entries.
 const WINDOW: u64 = 48 << 12;
-/// A block is up to so much larger than what was asked for.
-const SLACK: u64 = 16;
+const WORD: u64 = 8;
 const MAX_INLINE: u64 = 256;
 
 /// Types by the numbers that all workers know.
@@ -78,6 +78,9 @@ pub(crate) struct Drawer<'a> {
     starts: u128,
     scratch: Vec<u8>,
     pub(crate) rows: Written,
+    pub(crate) padding: Padding,
+    /// Blocks of C code with a reference in their last word, with their groups.
+    pub(crate) lasts: Vec<(u32, u32)>,
 }
 
 /// The bytes of something: of an object from its own address on, or of a block.
@@ -102,16 +105,16 @@ impl<'a> Drawer<'a> {
         let all = inner.flat_map(|distance| [distance, if hook == 0 { distance } else { distance + hook }]);
         let starts = all.filter(|distance| *distance < 1024).fold(0, |bits, distance| bits | 1u128 << (distance / 8));
         let bounds = source.blocks.bounds();
-        let (scratch, rows) = (Vec::new(), Written::default());
-        Drawer { source, types, shapes: Vec::new(), bounds, starts, scratch, rows }
+        let (shapes, scratch, rows, padding, lasts) = Default::default();
+        Drawer { source, types, shapes, bounds, starts, scratch, rows, padding, lasts }
     }
 
-    /// The mark of a block, whose row comes next.
+    /// The number and the mark of a block, whose row comes next.
     #[inline(always)]
-    fn mark_at(&mut self, place: Place) -> Option<u32> {
+    fn mark_at(&mut self, place: Place) -> Option<(u32, u32)> {
         let id = self.source.blocks.ids.id_of(place)?;
         self.rows.go_to(id);
-        Some(self.source.marks[id as usize])
+        Some((id, self.source.marks[id as usize]))
     }
 
     /// A reference, wherever it points in a block.
@@ -125,18 +128,18 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// A word that is a reference if something begins where it points.
+    /// A word that is a reference if something begins where it points; whether it is one.
     #[inline(always)]
-    fn word(&mut self, pointer: u64, strength: u32) {
+    fn word(&mut self, pointer: u64, strength: u32) -> bool {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
-            return;
+            return false;
         }
-        let Some(found) = self.source.blocks.find(pointer) else { return };
+        let Some(found) = self.source.blocks.find(pointer) else { return false };
         let inside = pointer.wrapping_sub(found.address);
         let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
         // An allocator's own pointers are to headers, and part of a header belongs to the block before.
         if inside > 0 && strength != EXACT && self.source.blocks.heaps.is_header(pointer) {
-            return;
+            return false;
         }
         let begins = begins || strength != EXACT && self.begins_inside(pointer) || self.is_in_slab(pointer);
         match (begins, strength) {
@@ -144,6 +147,7 @@ impl<'a> Drawer<'a> {
             (false, EXACT) => (),
             (false, _) => self.rows.edge(found.id, STRAY),
         }
+        begins
     }
 
     /// Whether something of C's begins in the middle of a block.
@@ -226,7 +230,28 @@ impl<'a> Drawer<'a> {
 
     /// Whatever a block of unknown contents leads to.
     fn anything(&mut self, bytes: Bytes<'_>) {
-        self.words(bytes, u64::MAX, bytes.size().saturating_sub(SLACK));
+        self.words(bytes, u64::MAX, bytes.size().saturating_sub(WORD));
+    }
+
+    /// The same of a block of C code, whose last word is noted: it may lie beyond what was asked for.
+    fn structure(&mut self, id: u32, size: u64, bytes: Bytes<'_>) {
+        let last = bytes.size().saturating_sub(WORD);
+        self.words(bytes, last, u64::MAX);
+        let Some(word) = self.field(bytes, last).filter(|_| bytes.size() >= WORD) else { return };
+        let (low, high) = self.bounds;
+        let may_lead = |word: u64| (low..high).contains(&word);
+        let group = padding::group(0, size, padding::look(bytes.head, may_lead));
+        let is_reference = self.word(word, DOUBTFUL);
+        let is_plain = || word == 0 || !may_lead(word) && self.source.space.covers(word, 1);
+        let found = match is_reference {
+            true => LastWord::Reference,
+            false if is_plain() => LastWord::Nothing,
+            false => LastWord::Odd,
+        };
+        self.padding.add(group, found);
+        if is_reference {
+            self.lasts.push((id, group));
+        }
     }
 
     /// Words that may be references up to `to`, those from `doubtful` on left over from before.
@@ -462,7 +487,7 @@ impl<'a> Drawer<'a> {
         if count.is_none() {
             // It runs: how far its stack is filled is in a register. Or that cannot be read.
             self.pieces(object, locals + exact * 8, u64::MAX, &mut |drawer, _, piece| {
-                piece.chunks_exact(8).for_each(|word| drawer.word(u64_at(word, 0) & clean, DOUBTFUL));
+                piece.chunks_exact(8).for_each(|word| _ = drawer.word(u64_at(word, 0) & clean, DOUBTFUL));
             });
         }
     }
@@ -506,17 +531,19 @@ impl<'a> Drawer<'a> {
     /// A word outside of the heaps, which may be a number where it is a low one.
     fn outer_word(&mut self, address: u64, pointer: u64, strength: u32) {
         if pointer >= LOW || pointer < self.bounds.0 || pointer >= self.bounds.1 {
-            return self.word(pointer, strength);
+            self.word(pointer, strength);
+            return;
         }
         let heaps = self.source.blocks.heaps;
         let Some(block) = heaps.block_at(pointer) else { return };
         let begins = pointer == block.address || strays::begins_inside(|at| heaps.space.word(at).ok(), &block, pointer);
-        match strays::sign(&mut self.types, &heaps, address, pointer, begins) {
-            Sign::Reference => self.word(pointer, strength),
-            Sign::Late => self.word(pointer, strength.max(DOUBTFUL)),
-            Sign::Stray => self.word(pointer, STRAY),
-            Sign::Nothing => (),
-        }
+        let strength = match strays::sign(&mut self.types, &heaps, address, pointer, begins) {
+            Sign::Reference => strength,
+            Sign::Late => strength.max(DOUBTFUL),
+            Sign::Stray => STRAY,
+            Sign::Nothing => return,
+        };
+        self.word(pointer, strength);
     }
 }
 
@@ -526,7 +553,7 @@ impl Visitor for Drawer<'_> {
 
     #[inline(always)]
     fn block(&mut self, Block { place, address, size, end }: Block, head: &[u8]) -> bool {
-        let Some(mark) = self.mark_at(place) else { return false };
+        let Some((id, mark)) = self.mark_at(place) else { return false };
         let kind = if mark != 0 {
             self.buffer(mark, Bytes { address, end, head });
             BUFFER
@@ -540,7 +567,7 @@ impl Visitor for Drawer<'_> {
             let bytes = Bytes { address, end, head };
             match is_slab {
                 true => self.reference_at(bytes, self.types.layout.hook, LIKELY),
-                false => self.anything(bytes),
+                false => self.structure(id, size, bytes),
             }
             0
         };
@@ -548,13 +575,13 @@ impl Visitor for Drawer<'_> {
         true
     }
 
-    fn plain_block(&mut self, Block { place, address, end, .. }: Block, head: &[u8]) {
-        let Some(mark) = self.mark_at(place) else { return };
+    fn plain_block(&mut self, Block { place, address, size, end }: Block, head: &[u8]) {
+        let Some((id, mark)) = self.mark_at(place) else { return };
         let bytes = Bytes { address, end, head };
         if mark != 0 {
             self.buffer(mark, bytes);
         } else {
-            self.anything(bytes);
+            self.structure(id, size, bytes);
         }
         self.rows.end_row(if mark != 0 { BUFFER } else { 0 });
     }

@@ -6,7 +6,7 @@
 
 use super::csr::{split, Edges};
 use super::edges::{is_object, BUFFER, EXACT, IDLE};
-use super::tree::{Tree, BY_OTHERS, BY_STACKS, NOT_REACHED};
+use super::tree::{Tree, BY_OTHERS, BY_PADDING, NOT_REACHED};
 use crate::error::Cancelled;
 use crate::work::Control;
 
@@ -15,7 +15,7 @@ const OFTEN: usize = 1 << 20;
 pub(crate) struct Garbage {
     /// Objects that are alive for the allocator only.
     pub(crate) objects: Vec<u32>,
-    /// Blocks that are no objects, to which nothing points at all, or only words on stacks do.
+    /// Blocks that are no objects, to which nothing points at all, or only weak evidence does.
     pub(crate) blocks: Vec<u32>,
     /// Buffers that belong to those objects, by number.
     pub(crate) buffers: Vec<u32>,
@@ -84,7 +84,7 @@ pub(crate) fn find(
             }
         }
     }
-    let is_leak = |node: &u32| tree.phases[*node as usize] >= BY_STACKS && kinds[*node as usize] == 0;
+    let is_leak = |node: &u32| tree.phases[*node as usize] >= BY_PADDING && kinds[*node as usize] == 0;
     let mut blocks: Vec<u32> = (0..first_static).filter(is_leak).collect();
     leave_out_inner(edges, &objects, &mut blocks);
     Ok(Garbage { objects, blocks, buffers })

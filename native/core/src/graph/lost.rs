@@ -3,7 +3,7 @@
 use super::csr::{split, Edges, Rows};
 use super::dominators::Dominators;
 use super::ids::Node;
-use super::tree::{Rules, Tree, BY_MIDDLES, NOBODY, NOT_REACHED, PHASES};
+use super::tree::{Rules, Tree, BY_LAST_WORDS, NOBODY, NOT_REACHED, PHASES};
 use super::whole::{Graph, Lost};
 use crate::error::Result;
 use crate::work::Watcher;
@@ -25,13 +25,13 @@ pub struct Head {
 }
 
 impl Graph {
-    /// What no root reaches, and what only words reach that lead into the middle of a block: by type and size, with up to
-    /// `most` addresses in each row.
+    /// What no root reaches, and what weak evidence alone reaches (words in padding, words into the middle of a block): by
+    /// type and size, with up to `most` addresses in each row.
     pub(super) fn lost(&self, watcher: &dyn Watcher, most: usize) -> Result<Vec<Lost>> {
         let tree = self.tree(watcher)?;
         let blocks = self.blocks();
         let mut rows: HashMap<(u64, bool, u64), Lost> = HashMap::new();
-        for id in (0..self.ids.first_static).filter(|id| tree.phases[*id as usize] >= BY_MIDDLES) {
+        for id in (0..self.ids.first_static).filter(|id| tree.phases[*id as usize] >= BY_LAST_WORDS) {
             let Node::Block { address, size, .. } = blocks.node(id) else { continue };
             let (type_address, by_stray) = (self.type_of(id), tree.phases[id as usize] != NOT_REACHED);
             let (count, bytes, buffers, addresses) = (0, 0, 0, Vec::new());

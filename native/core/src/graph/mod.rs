@@ -11,6 +11,8 @@ pub(crate) mod ids;
 pub(crate) mod listing;
 pub(crate) mod lost;
 pub(crate) mod marks;
+pub(crate) mod owning;
+pub(crate) mod padding;
 pub(crate) mod plain;
 pub(crate) mod shapes;
 pub(crate) mod shares;

@@ -1,25 +1,27 @@
 //! The graph of a target without objects whose layout is known: blocks, and the words in them that are addresses of others.
 //!
-//! An edge is EXACT where the word leads to where something begins, LIKELY where such a word is a block's last one, which may
-//! lie beyond what was asked for and be older than the block, and DOUBTFUL where it leads into the middle of a block. What is
-//! taken for a beginning beside a block's first byte are the forms that Valgrind knows (memcheck's
+//! An edge is EXACT where the word leads to where something begins, LIKELY where such a word is a block's last one that may
+//! lie beyond what was asked for and be older than the block (padding.rs), and DOUBTFUL where it leads into the middle of a
+//! block, unless a proven structure is held there, such as a table of Rust. What is taken for a beginning beside a block's first byte are the forms that Valgrind knows (memcheck's
 //! `--leak-check-heuristics`), and what the C library itself keeps in this way.
 
 use super::csr::{Edges, Rows, Written};
 use super::drawing::{root_phases, walked_bits, Root};
 use super::edges::{DOUBTFUL, EXACT, LIKELY};
 use super::ids::{Blocks, Found, Ids};
+use super::padding::{self, LastWord, Padding};
 use super::tree::PHASES;
 use super::whole::Graph;
 use crate::allocators::block::Block;
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::walk::{Visitor, Walk};
-use crate::bytes::u64_at;
+use crate::bytes::{u64_at, word_at};
 use crate::error::{Error, Result};
 use crate::memory::ahead::SOON;
 use crate::memory::reader::Reader;
 use crate::python::strays;
 use crate::work::{Control, Watcher};
+use std::collections::HashSet;
 
 const WORD: u64 = 8;
 /// A multiple of the word that is read at a time.
@@ -56,13 +58,15 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
 }
 
 /// Reads all edges. Of `roots` the phase is 0 for static data and what belongs to threads, 1 for stacks and registers.
-/// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is.
+/// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is; `held_inside`: kinds of
+/// blocks that are proven to be held by a pointer into their middle.
 pub fn draw_blocks(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
     tables: &Tables,
     roots: &[Root],
     mut kinds: Vec<u32>,
+    held_inside: &HashSet<u32>,
 ) -> Result<Graph> {
     if roots.iter().any(|root| root.phase >= PHASES) {
         return Err(Error::invalid("there is no such phase"));
@@ -75,15 +79,27 @@ pub fn draw_blocks(
     let ids = Ids::new(heaps, &used, Vec::new(), roots.len()).ok_or(Error::Overflow("more than 2^30 blocks"))?;
     let blocks = Blocks { heaps, ids: &ids };
     let jobs = heaps.jobs();
-    let init = || (Walk::new(heaps), Drawer::new(blocks, tables));
+    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds));
     let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &_, control: &Control| {
         drawer.begin(job);
         walk.run(job, control, drawer)
     };
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
-    let mut parts: Vec<Rows> = states.into_iter().flat_map(|(_, drawer)| drawer.rows.finish()).collect();
-    parts.extend(outside(Drawer::new(blocks, tables), roots));
-    let (edges, _) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    let (mut parts, mut padding): (Vec<Rows>, Padding) = Default::default();
+    for (_, drawer) in states {
+        padding.absorb(drawer.padding);
+        parts.extend(drawer.rows.finish());
+    }
+    parts.extend(outside(Drawer::new(blocks, tables, &kinds), roots));
+    let (mut edges, groups) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    let fields = padding.fields();
+    let kind = |target: u32| kinds.get(target as usize).copied().unwrap_or(0);
+    edges.judge(|source, target, strength| match strength {
+        LIKELY if fields.contains(&groups[source as usize]) => EXACT,
+        DOUBTFUL if !held_inside.is_empty() && held_inside.contains(&kind(target)) => EXACT,
+        _ => strength,
+    });
+    drop(groups);
     let phases = root_phases(roots, ids.first_root);
     kinds.resize(ids.count(), 0);
     let types = (1..=kinds.iter().copied().max().unwrap_or(0)).map(u64::from).collect();
@@ -94,8 +110,8 @@ pub fn draw_blocks(
 fn outside(mut drawer: Drawer<'_>, roots: &[Root]) -> Vec<Rows> {
     drawer.rows.begin(drawer.blocks.ids.first_root);
     for root in roots {
-        root.pointers.iter().for_each(|pointer| drawer.word(*pointer, EXACT, u32::MAX));
-        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end));
+        root.pointers.iter().for_each(|pointer| _ = drawer.word(*pointer, EXACT, u32::MAX));
+        root.ranges.iter().for_each(|(start, end)| drawer.words(*start, *end, u32::MAX));
         drawer.rows.end_row(0);
     }
     drawer.rows.finish()
@@ -109,12 +125,16 @@ struct Drawer<'a> {
     reader: Reader<'a>,
     scratch: Vec<u8>,
     rows: Written,
+    /// Of the blocks by their numbers; empty where none is known.
+    kinds: &'a [u32],
+    padding: Padding,
 }
 
 impl<'a> Drawer<'a> {
-    fn new(blocks: Blocks<'a>, tables: &'a Tables) -> Drawer<'a> {
-        let reader = Reader::new(blocks.heaps.space);
-        Drawer { blocks, tables, bounds: blocks.bounds(), reader, scratch: Vec::new(), rows: Written::default() }
+    fn new(blocks: Blocks<'a>, tables: &'a Tables, kinds: &'a [u32]) -> Drawer<'a> {
+        let (reader, bounds) = (Reader::new(blocks.heaps.space), blocks.bounds());
+        let (scratch, rows, padding) = Default::default();
+        Drawer { blocks, tables, bounds, reader, scratch, rows, kinds, padding }
     }
 
     fn begin(&mut self, job: &crate::allocators::walk::Job) {
@@ -126,29 +146,31 @@ impl<'a> Drawer<'a> {
         pointer >= self.bounds.0 && pointer < self.bounds.1
     }
 
-    /// An edge of the node `own` where the word leads into another block.
+    /// An edge of the node `own` where the word leads into another block; whether something begins there.
     #[inline(always)]
-    fn word(&mut self, pointer: u64, strength: u32, own: u32) {
+    fn word(&mut self, pointer: u64, strength: u32, own: u32) -> bool {
         if !self.may_lead(pointer) {
-            return;
+            return false;
         }
         match self.blocks.find_start(pointer) {
             Some(found) if found.id != own => self.edge(pointer, found, strength),
-            _ => (),
+            found => found.is_some_and(|found| pointer == found.address),
         }
     }
 
-    fn edge(&mut self, pointer: u64, found: Found, strength: u32) {
+    fn edge(&mut self, pointer: u64, found: Found, strength: u32) -> bool {
         if pointer == found.address {
-            return self.rows.edge(found.id, strength);
+            self.rows.edge(found.id, strength);
+            return true;
         }
         let heaps = self.blocks.heaps;
         // An allocator's own pointers are to headers, and part of a header belongs to the block before.
         if heaps.is_header(pointer) {
-            return;
+            return false;
         }
         let begins = heaps.block_at(pointer).is_some_and(|block| self.begins_inside(&block, pointer));
         self.rows.edge(found.id, if begins { strength } else { DOUBTFUL });
+        begins
     }
 
     /// Whether something begins at `pointer`, inside a block. Far behind the block's beginning only what was aligned does,
@@ -171,29 +193,40 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// The words of something outside of the heaps.
-    fn range(&mut self, start: u64, end: u64) {
-        self.words(start, end, u64::MAX, u32::MAX);
-    }
-
-    /// The words of [start, end), those from `last` on perhaps left over.
-    fn words(&mut self, start: u64, end: u64, last: u64, own: u32) {
+    /// The words of [start, end), which lie outside of the heaps or in the block `own`.
+    fn words(&mut self, start: u64, end: u64, own: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
-        self.blocks.heaps.space.show(start, end, &mut scratch, |at, piece| self.piece(at, piece, last, own));
+        self.blocks.heaps.space.show(start, end, &mut scratch, |_, piece| self.piece(piece, own));
         self.scratch = scratch;
     }
 
     #[inline(always)]
-    fn piece(&mut self, at: u64, piece: &[u8], last: u64, own: u32) {
+    fn piece(&mut self, piece: &[u8], own: u32) {
         let words = piece.chunks_exact(WORD as usize);
         let mut later = words.clone().skip(SOON).map(|word| u64_at(word, 0));
-        for (word, address) in words.zip((at..).step_by(WORD as usize)) {
+        for word in words {
             if let Some(pointer) = later.next().filter(|pointer| self.may_lead(*pointer)) {
                 self.blocks.fetch(pointer);
             }
-            self.word(u64_at(word, 0), if address >= last { LIKELY } else { EXACT }, own);
+            self.word(u64_at(word, 0), EXACT, own);
         }
+    }
+
+    /// The last word of a block, which may lie beyond what was asked for; returns the block's group.
+    #[inline(always)]
+    fn last_word(&mut self, Block { address, size, end, .. }: Block, last: u64, head: &[u8], own: u32) -> u32 {
+        let known = word_at(head, (last - address) as usize);
+        let word = known.or_else(|| if last + WORD <= end { self.reader.any_word(last) } else { None }).unwrap_or(0);
+        let found = match self.word(word, LIKELY, own) {
+            true => LastWord::Reference,
+            false if word == 0 || holds(&self.tables.data, word) || holds(&self.tables.code, word) => LastWord::Nothing,
+            false => LastWord::Odd,
+        };
+        let kind = self.kinds.get(own as usize).copied().unwrap_or(0);
+        let group = padding::group(kind, size, padding::look(head, |word| self.may_lead(word)));
+        self.padding.add(group, found);
+        group
     }
 }
 
@@ -202,16 +235,19 @@ impl Visitor for Drawer<'_> {
     const HEAD: usize = 4 << 10;
 
     #[inline(always)]
-    fn block(&mut self, Block { place, address, end, .. }: Block, head: &[u8]) -> bool {
-        let Some(id) = self.blocks.ids.id_of(place) else { return false };
+    fn block(&mut self, block: Block, head: &[u8]) -> bool {
+        let Some(id) = self.blocks.ids.id_of(block.place) else { return false };
         self.rows.go_to(id);
-        let last = end.saturating_sub(WORD);
-        self.piece(address, head, last, id);
+        let Block { address, end, .. } = block;
+        // Of a block that is cut off at an odd place the last word is no whole one.
+        let last = address + end.saturating_sub(address).saturating_sub(WORD).next_multiple_of(WORD);
+        self.piece(head.get(..(last - address) as usize).unwrap_or(head), id);
         let done = address + (head.len() as u64) / WORD * WORD;
-        if done < end {
-            self.words(done, end, last, id);
+        if done < last {
+            self.words(done, last, id);
         }
-        self.rows.end_row(0);
+        let group = self.last_word(block, last, head, id);
+        self.rows.end_row(group);
         true
     }
 

@@ -3,7 +3,7 @@
 use super::csr::split;
 use super::edges::{is_object, BUFFER, KIND};
 use super::groups::{Grouped, Key};
-use super::tree::{NOBODY, NOT_REACHED};
+use super::tree::{BY_PADDING, NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::error::Result;
 use crate::work::Watcher;
@@ -170,6 +170,28 @@ impl Graph {
         }
         let mut rows: Vec<Several> = rows.into_values().collect();
         rows.sort_unstable_by_key(|row| (Reverse(row.retained), row.type_address));
+        Ok(rows)
+    }
+
+    /// Blocks of C code that no object keeps alone, such as an allocator that two sessions share: `(id, bytes)`, what goes
+    /// with each, of at least `least` bytes, first the most, at most `top`. `without` as in `kept_by_several`.
+    pub fn shared_blocks(
+        &self,
+        watcher: &dyn Watcher,
+        without: &HashSet<u32>,
+        least: u64,
+        top: usize,
+    ) -> Result<Vec<(u32, u64)>> {
+        let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
+        let is_shared = |id: &u32| {
+            let above = found.above[*id as usize];
+            let is_reached = tree.phases[*id as usize] < BY_PADDING;
+            self.kinds[*id as usize] == 0 && is_reached && (above == NOBODY || without.contains(&above))
+        };
+        let ids = (0..self.ids.first_static).filter(|id| found.retained[*id as usize] >= least).filter(is_shared);
+        let mut rows: Vec<(u32, u64)> = ids.map(|id| (id, found.retained[id as usize])).collect();
+        rows.sort_unstable_by_key(|(id, bytes)| (Reverse(*bytes), *id));
+        rows.truncate(top);
         Ok(rows)
     }
 

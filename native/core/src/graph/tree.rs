@@ -2,26 +2,32 @@
 
 use super::csr::{split, Edges};
 use super::edges::{DOUBTFUL, EXACT, LIKELY, STRAY};
+use crate::bits::Bits;
 use crate::error::Cancelled;
 use crate::memory::ahead::{fetch, SOON};
 use crate::work::Control;
 
 pub(crate) const NOBODY: u32 = u32::MAX;
 /// Phases in which a node was reached: 0 from modules and 1 from frames and static types, over exact edges; from data of
-/// libraries and over likely edges; from what may be old; from stacks, whose words may be left over; not at all.
+/// libraries and over likely edges; from data of the interpreter and of threads; over words that may be older than their
+/// block; over words of reached blocks that point into others; from stacks and registers, whose words may be left over;
+/// not at all. What is reached from BY_PADDING on has weak evidence alone, and what lies in a block that is in use comes
+/// before what a thread may have left on its stack.
 pub(crate) const BY_OTHERS: u8 = 2;
 pub(crate) const BY_REMAINS: u8 = 3;
-pub(crate) const BY_STACKS: u8 = 4;
-pub(crate) const NOT_REACHED: u8 = 5;
+pub(crate) const BY_PADDING: u8 = 4;
+pub(crate) const BY_INNER: u8 = 5;
+pub(crate) const BY_STACKS: u8 = 6;
+pub(crate) const NOT_REACHED: u8 = 7;
 pub(crate) const PHASES: usize = NOT_REACHED as usize;
-const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, DOUBTFUL, STRAY];
+const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, LIKELY, DOUBTFUL, STRAY, STRAY];
 const OFTEN: usize = 1 << 20;
 
 /// Of a graph without objects, where no layout says what is a reference: from static data and data of threads, and from
 /// stacks and registers, over words that lead to where something begins; over those that may be older than their block; and
-/// over those that lead into a block.
+/// over those that lead into a block. What is reached from BY_LAST_WORDS on has weak evidence alone.
 pub(crate) const BY_LIVE_STACKS: u8 = 1;
-pub(crate) const BY_MIDDLES: u8 = 3;
+pub(crate) const BY_LAST_WORDS: u8 = 2;
 
 /// Which edges count, of those that nothing proves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,6 +44,8 @@ pub(crate) struct Tree {
     pub(crate) before: Vec<u32>,
     pub(crate) phases: Vec<u8>,
     rules: Rules,
+    /// Blocks of C code, of which no reference count says how many keep them alive.
+    raw: Option<Bits>,
 }
 
 impl Tree {
@@ -49,7 +57,7 @@ impl Tree {
         control: &Control,
     ) -> Result<Tree, Cancelled> {
         let nodes = edges.nodes();
-        let mut tree = Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes], rules };
+        let mut tree = Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes], rules, raw: None };
         let mut queue: Vec<u32> = Vec::with_capacity(nodes / 2);
         // Nodes that have edges which were not followed because they are weak.
         let mut weak: Vec<u32> = Vec::new();
@@ -72,6 +80,13 @@ impl Tree {
             }
         }
         Ok(tree)
+    }
+
+    /// The same, where `raw` are blocks of C code: each word in use that leads into one may be what keeps it alive.
+    pub(crate) fn with_raw(self, raw: impl Iterator<Item = u32>) -> Tree {
+        let mut bits = Bits::new(self.phases.len() as u64);
+        raw.for_each(|node| bits.set(node.into()));
+        Tree { raw: Some(bits), ..self }
     }
 
     /// Has what the next nodes of the queue need fetched.
@@ -138,19 +153,21 @@ impl Tree {
     }
 
     /// Whether an edge keeps its target alive, as far as can be told: one that may be left over counts only where
-    /// nothing better leads.
+    /// nothing better leads, or where it lies in use and its target is a block of C code.
     #[inline(always)]
     pub(crate) fn counts(&self, from: u32, to: u32, strength: u32) -> bool {
         let is_root = || self.before[from as usize] == NOBODY;
+        let node = to;
         let (from, to) = (self.phases[from as usize], self.phases[to as usize]);
         if self.rules == Rules::Blocks {
             return to >= BY_LIVE_STACKS || from != BY_LIVE_STACKS || !is_root();
         }
         let needed = match strength {
-            STRAY => from.max(BY_STACKS),
-            DOUBTFUL => from.max(BY_REMAINS),
+            STRAY => from.max(BY_INNER),
+            DOUBTFUL => from.max(BY_PADDING),
             _ => from,
         };
-        needed < BY_REMAINS || to >= needed
+        let may_hold = || from < BY_STACKS && self.raw.as_ref().is_some_and(|raw| raw.get(node.into()));
+        needed < BY_REMAINS || to >= needed || may_hold()
     }
 }

@@ -6,7 +6,7 @@ use super::edges::{is_object, BUFFER, IDLE, KIND};
 use super::garbage;
 use super::ids::{Blocks, Ids, Node};
 use super::together::{self, Together};
-use super::tree::{self, Rules, Tree, BY_STACKS, NOT_REACHED, PHASES};
+use super::tree::{self, Rules, Tree, BY_PADDING, NOT_REACHED, PHASES};
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::tally::Tally;
 use crate::allocators::walk::HEAD_BYTES;
@@ -41,6 +41,7 @@ pub struct Graph {
     pub(super) places: OnceLock<Vec<u64>>,
     tree: OnceLock<Tree>,
     dominators: OnceLock<Dominators>,
+    pub(super) owners: OnceLock<Vec<u32>>,
 }
 
 /// What a number stands for.
@@ -92,8 +93,8 @@ impl Graph {
         types: Vec<u64>,
         phases: [Vec<u32>; PHASES],
     ) -> Graph {
-        let (places, tree, dominators) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Graph { heaps, layout, ids, edges, kinds, types, phases, places, tree, dominators }
+        let (places, tree, dominators, owners) = Default::default();
+        Graph { heaps, layout, ids, edges, kinds, types, phases, places, tree, dominators, owners }
     }
 
     pub(super) fn blocks(&self) -> Blocks<'_> {
@@ -122,10 +123,17 @@ impl Graph {
         self.heaps.space.task(watcher, None).alone(work)
     }
 
+    fn grow(&self, control: &Control) -> Result<Tree, Cancelled> {
+        let tree = Tree::grow(&self.edges, &self.phases, self.rules(), control)?;
+        Ok(match self.rules() {
+            Rules::Objects => tree.with_raw((0..self.ids.first_static).filter(|id| self.kinds[*id as usize] == 0)),
+            Rules::Blocks => tree,
+        })
+    }
+
     pub(super) fn tree(&self, watcher: &dyn Watcher) -> Result<&Tree> {
         if self.tree.get().is_none() {
-            let grow = |control: &Control| Tree::grow(&self.edges, &self.phases, self.rules(), control);
-            let tree = self.alone(watcher, grow)?;
+            let tree = self.alone(watcher, |control| self.grow(control))?;
             let _ = self.tree.set(tree);
         }
         self.tree.get().ok_or(Error::Memory("no tree"))
@@ -151,7 +159,7 @@ impl Graph {
         self.alone(watcher, |control| match self.tree.get() {
             Some(tree) => dominators::retained(&self.edges, tree, &roots, || self.sizes(), control),
             None => {
-                let tree = Tree::grow(&self.edges, &self.phases, self.rules(), control)?;
+                let tree = self.grow(control)?;
                 dominators::retained(&self.edges, tree, &roots, || self.sizes(), control)
             }
         })
@@ -239,7 +247,7 @@ impl Graph {
         Ok(self.tree(watcher)?.chain(id))
     }
 
-    /// In which phase each of `ids` was reached; 5: in none.
+    /// In which phase each of `ids` was reached (tree.rs); 7: in none.
     pub fn phases(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u8>> {
         let tree = self.tree(watcher)?;
         ids.iter().map(|id| Ok(tree.phases[self.check(*id)? as usize])).collect()
@@ -445,7 +453,7 @@ impl Graph {
         for id in found.objects.iter().chain(&found.blocks) {
             let Node::Block { address, size, .. } = blocks.node(*id) else { continue };
             let (type_address, is_object) = (self.type_of(*id), self.kinds[*id as usize] & KIND != 0);
-            let by_stray = tree.phases[*id as usize] == BY_STACKS && !is_object;
+            let by_stray = (BY_PADDING..NOT_REACHED).contains(&tree.phases[*id as usize]) && !is_object;
             let (count, bytes, buffers, addresses) = (0, 0, 0, Vec::new());
             let empty = Lost { type_address, by_stray, size, count, bytes, buffers, addresses };
             let row = rows.entry((type_address, by_stray, size)).or_insert(empty);

@@ -2,7 +2,8 @@
 //!
 //! One pass reads the blocks, or their heads, decides each block, and claims the buffers that
 //! its object points to. A block is claimed once, by the first to come; a claimed block is a buffer, whatever it
-//! looks like. What is left after that is claimed by what points to it (reach.rs). The count of a block, in this order:
+//! looks like. Chains of buffers are followed after that (reach.rs), and what is left is whose the graph says
+//! (graph/owning.rs), where there is one. The count of a block, in this order:
 //! free; claimed; live object; object on a free list; unclassified.
 
 use crate::allocators::block::{Block, GroupBits, Place};
@@ -13,12 +14,13 @@ use crate::allocators::walk::{Jobs, Visitor, Walk, HEAD_BYTES};
 use crate::by_address::{Addresses, ByAddress};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
+use crate::graph::owning::Owner;
+use crate::graph::Graph;
 use crate::memory::window::Window;
-use crate::memory::words::OwnedRange;
 use crate::python::claims::claimed_pointer;
-use crate::python::layout::{TypeLayout, ALL, CLAIM, NOTHING};
+use crate::python::layout::{TypeLayout, CLAIM, NOTHING};
 use crate::python::marks::Marks;
-use crate::python::reach::{Owner, PointerRange, Reach};
+use crate::python::reach::{follow_links, Link};
 use crate::python::types::{Kind, Types};
 use crate::work::{Control, Watcher};
 use std::collections::HashMap;
@@ -58,10 +60,8 @@ struct Worker<'a> {
     owners: Vec<(u64, u64, u64, u32)>,
     wanted: Vec<Wanted>,
     found: Vec<Option<Block>>,
-    /// Objects that may hold pointers to structures of C: (block, number of the type).
-    open: Vec<(u64, u32)>,
-    /// Buffers that may.
-    followed: Vec<PointerRange>,
+    /// Fields and buffers of objects that lead on to others.
+    links: Vec<Link>,
     /// Blocks of syntax trees.
     syntax: Vec<u64>,
     settling: Duration,
@@ -157,8 +157,7 @@ impl<'a> Worker<'a> {
             owners: Vec::new(),
             wanted: Vec::new(),
             found: Vec::new(),
-            open: Vec::new(),
-            followed: Vec::new(),
+            links: Vec::new(),
             syntax: Vec::new(),
             settling: Duration::ZERO,
         }
@@ -204,9 +203,6 @@ impl<'a> Worker<'a> {
         }
         row.live.add(size);
         let kind = &self.types.kinds[number];
-        if kind.extent > self.types.layout.ob_type + 8 {
-            self.open.push((address + self.types.layout.outer_hook(head) as u64, number as u32));
-        }
         if !kind.claims.is_empty() && !self.refused.holds(address) {
             self.claim_unhooked(number, address, size, head);
         }
@@ -240,9 +236,8 @@ impl<'a> Worker<'a> {
         for claim in &kind.claims {
             let Some(pointer) = claimed_pointer(self.heaps.space, claim, address, size, head) else { continue };
             if claim.follow == CLAIM {
-                let (holder, field) = (address + kind.pre, address + claim.at as u64);
-                let owner = Owner::Type(number as u32);
-                self.followed.push(PointerRange::from_block(field, field + 8, owner, holder, (NOTHING, claim.role)));
+                let (holder, at, owner) = (address + kind.pre, address + claim.at as u64, number as u32);
+                self.links.push(Link { at, owner, holder, follow: NOTHING, role: claim.role, last: 0 });
             } else if pointer.wrapping_sub(address) >= size {
                 self.wanted.push(Wanted {
                     pointer,
@@ -259,15 +254,6 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Where what may hold pointers ends in a buffer whose block ends at `end`: a module's state may be smaller.
-    fn end_of(&self, wanted: &Wanted, end: u64) -> u64 {
-        if wanted.follow != ALL {
-            return end;
-        }
-        let size = self.types.layout.state_bytes(self.heaps.space, wanted.owner);
-        size.and_then(|size| wanted.pointer.checked_add(size)).map_or(end, |own| own.min(end))
-    }
-
     /// Two short loops over many claims rather than one long chain for each: every claim waits for memory twice, and
     /// so the waits of many overlap.
     #[inline(never)]
@@ -281,11 +267,10 @@ impl<'a> Worker<'a> {
                 continue;
             }
             self.rows[wanted.number as usize].buffers[usize::from(wanted.role)].add(block.size);
-            if wanted.follow != NOTHING && wanted.last != block.address {
-                let (owner, end) = (Owner::Type(wanted.number), self.end_of(wanted, block.end));
-                let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
-                let lead = PointerRange::from_block(block.address, end, owner, wanted.owner, (wanted.follow, role));
-                self.followed.push(PointerRange { last: wanted.last, ..lead });
+            let next = u64::try_from(wanted.follow).ok().filter(|_| wanted.last != block.address);
+            if let Some(at) = next.map(|offset| block.address + offset).filter(|at| at + 8 <= block.end) {
+                let Wanted { number: owner, owner: holder, follow, role, last, .. } = *wanted;
+                self.links.push(Link { at, owner, holder, follow, role, last });
             }
             self.tallies.of(block.place).claimed.add(block.size);
             if !self.watched.is_empty() && self.watched.contains_key(&block.address) {
@@ -360,33 +345,23 @@ pub struct Census {
     pub following: Duration,
 }
 
-/// What a register of a thread holds, and where the thread's stack ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Register {
-    pub stack_pointer: u64,
-    pub value: u64,
-}
-
 /// What a census is told beside the heaps.
 pub struct CensusRequest {
-    /// Ranges of memory outside of the heaps that hold pointers into them; those of the interpreter have number 0.
-    pub roots: Vec<OwnedRange>,
-    /// Registers of the threads, which are followed before their stacks.
-    pub registers: Vec<Register>,
-    /// The number of those roots that are followed after all others: a stack holds many pointers that are left over.
-    pub last: u32,
+    /// Whose the roots of the graph are, by their places there: numbers, those of the interpreter 0.
+    pub roots: Vec<u32>,
     /// Blocks whose owner is wanted, by user address.
     pub watched: Vec<u64>,
     /// At most this many unreached blocks are listed.
     pub unknown: usize,
 }
 
-/// Classifies every used block.
+/// Classifies every used block. `graph`: of the same heaps; without one, blocks of C code are nobody's.
 pub fn take_census(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
     layout: &TypeLayout,
     question: &CensusRequest,
+    graph: Option<&Graph>,
 ) -> Result<Census> {
     let watched = question.watched.iter().map(|address| (*address, ())).collect();
     let mut refused = Refused::default();
@@ -401,7 +376,10 @@ pub fn take_census(
     let known = heaps.stores.iter().zip(&mut sums.tallies.0).filter(|(store, _)| !store.is_told_by_walk());
     known.for_each(|(store, sorted)| sorted.used = store.used());
     let walked = Instant::now();
-    sums.follow(&heaps, &marks, &watched, question, layout);
+    sums.follow(&heaps, &marks, &watched);
+    if let Some(graph) = graph {
+        sums.share_out(watcher, &heaps, graph, &marks, &watched, question, layout)?;
+    }
     let following = walked.elapsed();
     let contested = marks.contested();
     settle_contested(&heaps, &contested, layout, &mut sums);
@@ -492,8 +470,6 @@ fn classify<'a>(
 struct SharedKind {
     address: u64,
     flags: u64,
-    pre: u64,
-    extent: u64,
 }
 
 /// What the workers found, added up.
@@ -504,9 +480,7 @@ struct Sums {
     tallies: Tallies,
     owners: Vec<(u64, u64, u64, u32)>,
     roots: Vec<Tally>,
-    /// Of objects, and of buffers that objects claimed.
-    objects: Vec<PointerRange>,
-    buffers: Vec<PointerRange>,
+    links: Vec<Link>,
     /// Blocks of syntax trees.
     syntax: Vec<u64>,
     /// The mean of the workers.
@@ -514,8 +488,8 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(workers: Vec<Worker<'_>>, tallies: Tallies, roots: &[OwnedRange]) -> Sums {
-        let count = roots.iter().map(|root| root.number as usize + 1).max().unwrap_or(0);
+    fn new(workers: Vec<Worker<'_>>, tallies: Tallies, roots: &[u32]) -> Sums {
+        let count = roots.iter().map(|number| *number as usize + 1).max().unwrap_or(1);
         let mut sums = Sums {
             types: Vec::new(),
             rows: Vec::new(),
@@ -523,15 +497,13 @@ impl Sums {
             tallies,
             owners: Vec::new(),
             roots: vec![Tally::default(); count],
-            objects: Vec::new(),
-            buffers: Vec::new(),
+            links: Vec::new(),
             syntax: Vec::new(),
             settling: Duration::ZERO,
         };
         sums.settling = workers.iter().map(|worker| worker.settling).sum::<Duration>() / workers.len().max(1) as u32;
         workers.into_iter().for_each(|worker| sums.absorb(worker));
-        sums.objects.sort_unstable_by_key(|lead| lead.start);
-        sums.buffers.sort_unstable_by_key(|lead| lead.start);
+        sums.links.sort_unstable_by_key(|link| link.at);
         sums
     }
 
@@ -543,84 +515,91 @@ impl Sums {
         }
         self.tallies.absorb(&worker.tallies);
         self.owners.append(&mut worker.owners);
-        let (types, reached_role) = (&self.types, worker.types.layout.reached_role);
-        let object_head = worker.types.layout.ob_type + 8;
-        let objects = worker.open.iter().map(|(block, number)| {
-            let number = numbers[*number as usize];
-            let (pre, extent) = (types[number as usize].pre, types[number as usize].extent);
-            let holder = block + pre;
-            PointerRange::from_block(
-                holder + object_head,
-                holder.saturating_add(extent),
-                Owner::Type(number),
-                holder,
-                (ALL, reached_role),
-            )
-        });
-        self.objects.extend(objects);
         self.syntax.append(&mut worker.syntax);
-        self.buffers.extend(worker.followed.iter().map(|lead| lead.renumbered(&numbers)));
+        let renumbered = |link: &Link| Link { owner: numbers[link.owner as usize], ..*link };
+        self.links.extend(worker.links.iter().map(renumbered));
     }
 
     fn number_of(&mut self, kind: &Kind) -> u32 {
         *self.numbers.entry(kind.address).or_insert_with(|| {
             self.rows.push(Counted::default());
-            let Kind { address, flags, pre, extent, .. } = *kind;
-            self.types.push(SharedKind { address, flags, pre, extent });
+            let Kind { address, flags, .. } = *kind;
+            self.types.push(SharedKind { address, flags });
             self.types.len() as u32 - 1
         })
     }
 
-    /// Follows pointers from objects to their end, then from the interpreter's data and other roots.
-    fn follow(
+    /// Follows the chains of buffers to their ends.
+    fn follow(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>) {
+        let may_claim = |link: &Link| heaps.block_at(link.holder).is_some_and(|block| !marks.is_claimed(block.place));
+        let mut links = std::mem::take(&mut self.links);
+        links.retain(|link| link.follow != NOTHING || may_claim(link));
+        for reached in follow_links(heaps, marks, &links) {
+            let (block, Link { owner, holder, role, .. }) = (reached.block, reached.link);
+            self.rows[owner as usize].buffers[usize::from(role)].add(block.size);
+            self.tallies.of(block.place).claimed.add(block.size);
+            if watched.contains_key(&block.address) {
+                self.owners.push((block.address, holder, self.types[owner as usize].address, u32::from(role)));
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    /// Gives the blocks of C code to the objects and roots whose they are in the graph.
+    fn share_out(
         &mut self,
+        watcher: &dyn Watcher,
         heaps: &Heaps<'_>,
+        graph: &Graph,
         marks: &Marks<'_>,
         watched: &ByAddress<()>,
         question: &CensusRequest,
         layout: &TypeLayout,
-    ) {
-        let roots = &question.roots;
-        // A type may say anything of its instances' size.
-        let inside = |lead: PointerRange| match heaps.block_at(lead.holder)? {
-            block if marks.is_claimed(block.place) => None,
-            block => Some(PointerRange { end: lead.end.min(block.end), ..lead }),
-        };
-        let objects = std::mem::take(&mut self.objects).into_iter().filter_map(inside);
-        let (chains, states): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow != ALL);
-        let lead =
-            |root: &OwnedRange| PointerRange::from_block(root.start, root.end, Owner::Root(root.number), 0, (ALL, 0));
-        let of = |wanted: &dyn Fn(u32) -> bool| {
-            roots.iter().filter(|root| wanted(root.number)).map(lead).collect::<Vec<_>>()
-        };
-        let (interpreter, others) = (of(&|root| root == 0), of(&|root| root != 0 && root != question.last));
-        let mut reach = Reach::new(*heaps, marks, layout);
-        if !roots.is_empty() {
-            self.syntax.iter().for_each(|block| reach.give(*block, Owner::Root(0)));
-        }
-        reach.run(chains);
-        reach.run_to_starts(objects.chain(states).collect());
-        reach.run(interpreter.into_iter().chain(others).collect());
-        for register in &question.registers {
-            reach.point_from_register(register.value, register.stack_pointer, question.last);
-        }
-        reach.run(of(&|root| root == question.last));
-        for reached in &reach.reached {
-            let block = &reached.block;
-            let (type_address, role) = match reached.owner {
-                Owner::Type(number) => (self.types[number as usize].address, u32::from(reached.role)),
-                Owner::Root(number) => (0, number),
-            };
-            match reached.owner {
-                Owner::Type(number) => self.rows[number as usize].buffers[usize::from(reached.role)].add(block.size),
-                Owner::Root(number) => self.roots[number as usize].add(block.size),
+    ) -> Result<()> {
+        let syntax: Addresses = std::mem::take(&mut self.syntax).into_iter().collect();
+        let (role, known) = (layout.reached_role, self.owners.len());
+        graph.each_owner(watcher, |block, owner| {
+            if !marks.is_unknown(block.place) || !marks.claim(block.place) {
+                return;
             }
+            // A syntax tree's blocks are the compiler's, whoever still has their address.
+            let owner = if syntax.contains(&block.address) { Owner::Nobody } else { owner };
+            let (holder, type_address, role) = match owner {
+                Owner::Object { address, type_address } => {
+                    let number = self.number_at(type_address);
+                    self.rows[number as usize].buffers[usize::from(role)].add(block.size);
+                    (address, type_address, u32::from(role))
+                }
+                Owner::Root(place) => self.give_to_root(question.roots.get(place as usize).copied(), block.size),
+                Owner::Nobody => self.give_to_root(Some(0), block.size),
+            };
             self.tallies.of(block.place).claimed.add(block.size);
             if watched.contains_key(&block.address) {
-                self.owners.push((block.address, reached.holder, type_address, role));
+                self.owners.push((block.address, holder, type_address, role));
             }
+        })?;
+        // An object may begin behind its block's first byte.
+        let place = |holder: u64| (holder, heaps.block_at(holder).map_or(0, |block| block.size), holder);
+        let blocks: Vec<_> = self.owners[known..].iter().map(|row| place(row.1)).collect();
+        for (row, object) in self.owners[known..].iter_mut().zip(objects_in(*heaps, layout, &blocks)) {
+            row.1 = object.map_or(row.1, |(address, _, _)| address);
         }
+        Ok(())
+    }
+
+    fn give_to_root(&mut self, number: Option<u32>, size: u64) -> (u64, u64, u32) {
+        let number = number.unwrap_or(0);
+        self.roots[number as usize].add(size);
+        (0, 0, number)
+    }
+
+    /// The number of a type, by its address.
+    fn number_at(&mut self, address: u64) -> u32 {
+        *self.numbers.entry(address).or_insert_with(|| {
+            self.rows.push(Counted::default());
+            self.types.push(SharedKind { address, flags: 0 });
+            self.types.len() as u32 - 1
+        })
     }
 }
 

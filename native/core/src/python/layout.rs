@@ -37,7 +37,6 @@ pub struct Claim {
 }
 
 pub(crate) const NOTHING: i32 = -1;
-pub(crate) const ALL: i32 = -2;
 /// Not the block but the claim itself: it holds only if the block begins there and does not look like an object.
 pub(crate) const CLAIM: i32 = -3;
 

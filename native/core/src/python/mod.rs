@@ -21,7 +21,7 @@ pub(crate) mod unwalked;
 pub(crate) mod values;
 pub(crate) mod votes;
 
-pub use census::{objects_in, take_census, Census, CensusRequest, Owned, Register, Row, StoreRow};
+pub use census::{objects_in, take_census, Census, CensusRequest, Owned, Row, StoreRow};
 pub use chunk_objects::list_objects;
 pub use dict_keys::TableHead;
 pub use estimate::{estimate_types, Estimate};

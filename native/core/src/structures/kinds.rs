@@ -49,6 +49,11 @@ pub enum Family {
 }
 
 impl Family {
+    /// Whether its holder points into its middle: the slots of a hashbrown table lie before the control bytes.
+    pub fn is_held_inside(self) -> bool {
+        self == Family::RustTable
+    }
+
     /// What it is called among those of a target.
     pub fn name(self) -> &'static str {
         match self {

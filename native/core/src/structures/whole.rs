@@ -38,6 +38,7 @@ pub struct Structures {
     pub(crate) ids: Ids,
     pub(crate) kinds: Vec<u32>,
     rooms: Rooms,
+    held_inside: HashSet<u32>,
     rows: Vec<KindRow>,
     all: Tally,
 }
@@ -90,7 +91,9 @@ pub fn find_structures(
     let known = look.known.into_inner().unwrap_or_else(PoisonError::into_inner);
     let kinds: Vec<u32> = look.kinds.into_iter().map(AtomicU32::into_inner).collect();
     let (rows, all) = tally(heaps, &ids, &kinds, &known);
-    Ok(Structures { shared, ids, kinds, rooms, rows, all })
+    let numbered = (1u32..).zip(&known.rows);
+    let held_inside = numbered.filter(|(_, (family, _))| family.is_held_inside()).map(|(number, _)| number).collect();
+    Ok(Structures { shared, ids, kinds, rooms, held_inside, rows, all })
 }
 
 fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
@@ -217,6 +220,11 @@ impl Structures {
     /// The kind of each block by its number, zero where none is known.
     pub fn kinds(&self) -> &[u32] {
         &self.kinds
+    }
+
+    /// The kinds of blocks that are proven to be held by a pointer into their middle.
+    pub fn held_inside(&self) -> &HashSet<u32> {
+        &self.held_inside
     }
 
     /// The kind of the block that holds each address: zero where none is known, and where there is no used block.

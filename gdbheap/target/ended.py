@@ -1,0 +1,116 @@
+"""Stacks of threads that ended, which glibc keeps for threads to come (nptl/allocatestack.c, ``_dl_stack_cache``).
+
+No thread runs there, so what lies there refers to nothing. Such a stack has its own ``struct pthread`` near its end, in
+which three words follow each other: the stack's address, its size and its guard's (``stackblock``,
+``stackblock_size``, ``guardsize``). No thread's stack pointer or thread pointer leads there, and the thread's number is
+none: the kernel clears it, and pthread_join writes -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gdbheap.target.machine import Machine
+from gdbheap.target.stacks import DESCRIPTOR_BYTES, LARGEST_STACK, Stack
+from gdbheap.target.target import Target
+
+# Where the thread's data lies above its ``struct pthread``, it is at most this much.
+MAX_TLS = 16 << 10
+# The record's words, from the first: the stack's address.
+RECORD_WORDS = 3
+# What a thread that ended has as its number.
+NO_THREAD = (0, (1 << 32) - 1)
+# The word behind ``struct pthread``'s own address is that of the thread's table of thread-local data (``dtv``).
+DTV_WORD = 1
+
+
+@dataclass(frozen=True)
+class EndedStack:
+    """The stack of no thread: [start, end), its guard included.
+
+    ``kept``: the word of its ``struct pthread`` that refers to the table of thread-local data, a block in use."""
+
+    start: int
+    end: int
+    kept: tuple[int, int]
+
+
+def find_ended(target: Target, stacks: Sequence[Stack]) -> list[EndedStack]:
+    """Return the stacks of ended threads, ascending; ``stacks``: those of the threads that run."""
+    found: list[EndedStack] = []
+    ends = [mapping.end for mapping in target.mappings if _may_be_stack(target, mapping.start)]
+    # The kernel merges the mappings of stacks whose guards are no mappings (MADV_GUARD_INSTALL).
+    ends += [stack.start for stack in stacks]
+    seen = {stack.end for stack in stacks}
+    while ends:
+        end = ends.pop()
+        stack = None if end in seen else _ended_below(target, end)
+        seen.add(end)
+        if stack is not None:
+            found.append(stack)
+            ends.append(stack.start)
+    return sorted(found, key=lambda stack: stack.start)
+
+
+def _may_be_stack(target: Target, address: int) -> bool:
+    mapping = target.mappings.find(address)
+    return mapping is not None and mapping.anonymous and mapping.private and mapping.writable and not mapping.path
+
+
+def _ended_below(target: Target, end: int) -> EndedStack | None:
+    """Return the stack that ends at ``end``, if a record there says so and it is no living thread's."""
+    if not _may_be_stack(target, end - target.machine.word):
+        return None
+    machine = target.machine
+    room = DESCRIPTOR_BYTES + (0 if machine.storage.data_below else MAX_TLS)
+    start = max(target.mappings.find(end - 1).start, end - room)  # type: ignore[union-attr]
+    words = machine.words_of(target.space.read_available(start, end - start))
+    for place in _records(machine, words, end):
+        block = words[place]
+        if not _is_alive(target, block, end):
+            kept = _kept(target, words, start)
+            if kept is not None:
+                return EndedStack(block, end, kept)
+    return None
+
+
+def _records(machine: Machine, words: Sequence[int], end: int) -> Iterator[int]:
+    """Yield the places of words that are a record of a stack that ends at ``end``."""
+    for place in range(len(words) - RECORD_WORDS + 1):
+        block, size, guard = words[place : place + RECORD_WORDS]
+        if block + size == end and 0 < block and guard < size < LARGEST_STACK and machine.is_paged(block, size, guard):
+            yield place
+
+
+def _is_alive(target: Target, start: int, end: int) -> bool:
+    pointers = (pointer for thread in target.threads for pointer in (thread.sp, thread.thread_pointer))
+    return any(start <= pointer <= end for pointer in pointers)
+
+
+def _kept(target: Target, words: Sequence[int], start: int) -> tuple[int, int] | None:
+    """Return where ``struct pthread`` refers to its table of thread-local data; None where its thread is alive.
+
+    Where no word says where the struct begins, all that was read is kept."""
+    machine = target.machine
+    if not machine.storage.has_self_pointer:
+        return start, start + len(words) * machine.word
+    for place, word in enumerate(words):
+        at = start + place * machine.word
+        if word == at and words[place + 2 : place + 3] == (at,):
+            if _number(target, at) not in NO_THREAD:
+                return None
+            return at + DTV_WORD * machine.word, at + (DTV_WORD + 1) * machine.word
+    return None
+
+
+def _number(target: Target, descriptor: int) -> int:
+    """Return the thread's number, 0 where it ended or where it is not known which word that is."""
+    for thread in target.threads:
+        halves = target.machine.structure("I" * (DESCRIPTOR_BYTES // 4))
+        own = target.space.read_available(thread.thread_pointer, DESCRIPTOR_BYTES)
+        if len(own) == DESCRIPTOR_BYTES and thread.tid in (found := halves.unpack(own)):
+            place = descriptor + 4 * found.index(thread.tid)
+            read = target.space.read_available(place, 4)
+            return int.from_bytes(read, "little") if len(read) == 4 else 0
+    return 0

@@ -1,0 +1,108 @@
+//! Which blocks' last words are fields: an allocator rounds sizes up, so that the last word of a block may lie beyond what
+//! was asked for, and be older than the block.
+//!
+//! No block says how much was asked for. Blocks of one group do together: a field that refers to blocks is nothing else in
+//! any of them. Where few of many blocks have a reference there, or some have another number, these words are weak evidence.
+
+use crate::bytes::word_at;
+use std::collections::{HashMap, HashSet};
+
+/// Of fewer blocks than these nothing can be said, and a word that leads to where something begins is a reference.
+const FEW: u64 = 16;
+/// One of so many has a reference in a field; one of so many may have another number.
+const LEAST: u64 = 3;
+const MOST_ODD: u64 = 20;
+
+/// What the last word of a block is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LastWord {
+    /// The address of a used block, or of what begins in one.
+    Reference,
+    /// Zero, or the address of static data, as a field may have.
+    Nothing,
+    Odd,
+}
+
+/// How many last words of a group's blocks are references, and how many are no address.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    blocks: u64,
+    references: u64,
+    odd: u64,
+}
+
+impl Counts {
+    fn is_field(&self) -> bool {
+        self.blocks < FEW || self.references * LEAST >= self.blocks && self.odd * MOST_ODD <= self.blocks
+    }
+}
+
+/// The last words of the blocks of each group.
+#[derive(Default)]
+pub(crate) struct Padding(HashMap<u32, Counts>);
+
+/// What the first two words of a block look like, a number below 16: zeros, addresses in the heap as `may_lead` says, or
+/// others.
+#[inline(always)]
+pub(crate) fn look(head: &[u8], may_lead: impl Fn(u64) -> bool) -> u64 {
+    let class = |at: usize| match word_at(head, at).unwrap_or(0) {
+        0 => 0,
+        word if may_lead(word) => 1,
+        _ => 2,
+    };
+    class(0) << 2 | class(8)
+}
+
+/// The group of a block: those of its kind, or, where that is not known, of its size whose first words look like its own.
+/// Never 0.
+pub(crate) fn group(kind: u32, size: u64, look: u64) -> u32 {
+    let key = if kind == 0 { size << 4 | look } else { 1 << 63 | u64::from(kind) };
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1
+}
+
+impl Padding {
+    #[inline(always)]
+    pub(crate) fn add(&mut self, group: u32, last: LastWord) {
+        let counts = self.0.entry(group).or_default();
+        counts.blocks += 1;
+        counts.references += u64::from(last == LastWord::Reference);
+        counts.odd += u64::from(last == LastWord::Odd);
+    }
+
+    pub(crate) fn absorb(&mut self, other: Padding) {
+        for (group, found) in other.0 {
+            let counts = self.0.entry(group).or_default();
+            counts.blocks += found.blocks;
+            counts.references += found.references;
+            counts.odd += found.odd;
+        }
+    }
+
+    /// The groups in whose blocks the last word is a field.
+    pub(crate) fn fields(&self) -> HashSet<u32> {
+        self.0.iter().filter(|(_, counts)| counts.is_field()).map(|(group, _)| *group).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(blocks: u64, references: u64, odd: u64) -> Counts {
+        Counts { blocks, references, odd }
+    }
+
+    #[test]
+    fn fields_are_the_same_in_all_blocks() {
+        assert!(counts(1, 1, 0).is_field() && counts(15, 1, 14).is_field());
+        assert!(counts(1000, 999, 0).is_field() && counts(1000, 400, 0).is_field());
+        assert!(!counts(1000, 30, 0).is_field() && !counts(1000, 600, 200).is_field());
+    }
+
+    #[test]
+    fn groups_are_kinds_or_sizes_that_look_alike() {
+        assert_eq!(group(7, 48, 1), group(7, 64, 2));
+        assert_ne!(group(0, 48, 1), group(0, 48, 2));
+        assert_ne!(group(0, 48, 1), group(0, 64, 1));
+    }
+}

@@ -1,0 +1,87 @@
+"""Whether all answers give each block the same owner."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+from gdbheap.answers.at import at
+from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.owners import held
+from gdbheap.answers.pyobjects import pyobjects
+from gdbheap.answers.why import why
+from gdbheap.graph.nodes import Node
+from gdbheap.heap import Heap
+
+NOBODY = (1 << 32) - 1
+
+
+def differences(heap: Heap, rng: random.Random, most: int) -> list[str]:
+    """Return where answers disagree on whose a block is: ``pyobjects`` over all blocks, others over ``most`` blocks.
+
+    An object that alone keeps a block must be on the chain to it, from its owner up."""
+    graph = heap.references.graph
+    owners_by_number = enumerate(graph.owners_of(range(graph.blocks_end)))
+    numbers = [number for number, owner in owners_by_number if owner not in (NOBODY, number)]
+    found = list(_sums(heap)) if heap.is_python else []
+    for number in rng.sample(numbers, min(most, len(numbers))):
+        found += _of_block(heap, heap.references.node(number))
+    return found
+
+
+def _of_block(heap: Heap, block: Node) -> Iterator[str]:
+    references = heap.references
+    owner = references.owner_of(block.id)
+    assert owner is not None
+    address = None if owner.root is not None else owner.address
+    here = f"block {block.block:#x} of {owner.address:#x}"
+    chain = references.graph.chain(block.id)
+    if block.kind != "buffer" and chain:
+        above = next((node for node in reversed(references.nodes(chain[:-1])) if _owns(node)), None)
+        if above is None or above.id != owner.id:
+            yield f"{here}: the chain says {above}"
+    row = held(heap.paths, block)
+    if heap.is_python and row.owner != address:
+        yield f"{here}: owners says {row}"
+    if (
+        chain
+        and block.kind != "buffer"
+        and [holder.address for holder in why(heap, block.block).dominators][-1:] != [block.address]
+    ):
+        yield f"{here}: why ends elsewhere"
+    dominators = references.nodes(references.graph.dominator_chain(block.id))
+    keeper = next((node for node in reversed(dominators[:-1]) if _owns(node)), None)
+    if keeper is not None and block.kind != "buffer" and keeper.id not in chain:
+        yield f"{here}: retained says {keeper}"
+    if heap.is_python:
+        yield from _of_python(heap, block, address, here)
+
+
+def _of_python(heap: Heap, block: Node, address: int | None, here: str) -> Iterator[str]:
+    said = heap.owners_of([block.block])[block.block]
+    if said is None or (said.type is None) != (address is None) or said.type is not None and said.address != address:
+        yield f"{here}: chunks says {said}"
+    own = at(heap, block.block).owner
+    if own is None or address is not None and own.address != address:
+        yield f"{here}: at says {own}"
+    described = describe_blocks(heap, [(block.block, block.size)])[block.block]
+    if address is not None and described.owner != address:
+        yield f"{here}: is described as {described}"
+
+
+def _owns(node: Node) -> bool:
+    return node.root is not None or node.place == "static" or node.kind in ("object", "idle")
+
+
+def _sums(heap: Heap) -> Iterator[str]:
+    """Yield the types of which ``pyobjects`` counts other bytes than those of the blocks whose owners are theirs."""
+    graph, name = heap.references.graph, heap.objects.names.name
+    numbers = list(range(graph.blocks_end))
+    counted: Counter[str] = Counter()
+    for number, row, owner in zip(numbers, graph.nodes_of(numbers), graph.owners_of(numbers)):
+        if owner not in (number, NOBODY) and (kind := graph.node(owner).type_address):
+            counted[name(kind)] += row.size
+    for said in pyobjects(heap).types:
+        if said.buffers != counted[said.type]:
+            yield f"{said.type}: pyobjects says {said.buffers:,} bytes of buffers, not {counted[said.type]:,}"

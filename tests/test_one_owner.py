@@ -1,0 +1,38 @@
+"""All answers give a block to the same owner (``support.attribution``)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.attribution import differences
+from support.installed import python_with
+from support.library import heap_of
+from support.programs import KINDS, SOURCES, c_program, python_program, running
+
+# Blocks of each program that are compared one by one.
+COMPARED = 40
+
+
+def with_structures(rng: random.Random, _folder: Path) -> list[str]:
+    """Return a program whose objects hold structures of C: parsers, regular expressions, databases."""
+    return python_program(KINDS[0], "extensions", rng.getrandbits(32), 2)
+
+
+def with_numpy(rng: random.Random, folder: Path) -> list[str]:
+    """Return a program with arrays and views of them."""
+    return [python_with("numpy"), str(SOURCES / "owners.py"), str(rng.getrandbits(32)), "300", str(folder / "truth")]
+
+
+def in_c(rng: random.Random, folder: Path) -> list[str]:
+    """Return a program of blocks that refer to one another."""
+    return c_program("ended", rng.getrandbits(30), 3, 30, folder / "table")
+
+
+@pytest.mark.parametrize("program", [with_structures, with_numpy, in_c])
+def test_one_owner(program: Callable[[random.Random, Path], list[str]], rng: random.Random, tmp_path: Path) -> None:
+    """No block has two, and what ``pyobjects`` counts of each type are its blocks."""
+    with running(program(rng, tmp_path), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        assert differences(heap, rng, COMPARED) == []

@@ -1,0 +1,56 @@
+"""Weak evidence keeps no block from being lost: words in the padding of a block, and stacks of threads that ended."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import KERNEL_CORE, PROCESS, SOURCES, ask, c_program, running
+
+ALL = "--top=all"
+
+
+@pytest.mark.parametrize("words", [101, 102])
+def test_circles_of_shared_pointers(words: int, rng: random.Random, tmp_path: Path) -> None:
+    """All lost nodes are lost or doubtful, whether their size leaves padding or not, and no node is that is kept.
+
+    malloc does not divide a chunk that is 16 bytes too large: what lies there in few nodes is not known as padding."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    program = tmp_path / "cycles"
+    subprocess.run([compiler, "-O1", "-s", str(SOURCES / "cycles.cc"), "-o", str(program)], check=True)
+    count = rng.randrange(400, 900)
+    command = [str(program), str(rng.getrandbits(30)), str(count), str(words), str(tmp_path / "table")]
+    with running(command, tmp_path) as target:
+        answer = ask("unreachable", str(target.pid), ALL)
+    kinds = [line.split() for line in (tmp_path / "table").read_text().splitlines()]
+    least = min(int(size) for _kind, _at, size in kinds)
+    lost = {int(at) for kind, at, size in kinds if kind == "lost" and int(size) == least}
+    kept = {int(at) for kind, at, _size in kinds if kind == "kept"}
+    certain, doubtful = (addresses(answer, by_stray) for by_stray in (False, True))
+    assert lost <= certain | doubtful
+    assert not kept & (certain | doubtful)
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+def test_ended_threads_hold_nothing(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """What only stacks that glibc keeps lead to is lost, and these stacks are a line of the ledger."""
+    threads, count = rng.randrange(2, 12), rng.randrange(5, 60)
+    with running(c_program("ended", rng.getrandbits(30), threads, count, tmp_path / "table"), tmp_path) as target:
+        text = target.as_form(form)
+        answer, first = ask("unreachable", text, ALL), ask("", text)
+    lost = {int(line) for line in (tmp_path / "table").read_text().split()}
+    assert len(lost) == threads * count
+    assert addresses(answer, False) == lost
+    (line,) = [line for line in first["ledger"] if line["id"] == "ended-stacks"]
+    assert line["virtual"] >= max(line["resident"], 1)
+
+
+def addresses(answer: dict[str, Any], by_stray: bool) -> set[int]:
+    """Return the addresses of the rows that weak evidence leads to, or of the others."""
+    return {address for row in answer["rows"] if row["by_stray"] == by_stray for address in row["addresses"]}
