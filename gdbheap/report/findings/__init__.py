@@ -32,6 +32,7 @@ from gdbheap.report.findings import (
     pymalloc_arenas,
     runtimes,
     slack,
+    sparse_huge_pages,
     stacks,
     tcmalloc_unused,
     thread_tops,
@@ -44,8 +45,8 @@ __all__ = ["WORDS", "advice_of", "advice_or_none", "keys_of", "text_of", "text_o
 FILES = (
     after_fork, cached, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers, huge_pages,
     jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, lost_blocks, main_top, mappings, mimalloc_empty,
-    musl_mappings, other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack, stacks,
-    tcmalloc_unused, thread_tops,
+    musl_mappings, other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack, sparse_huge_pages,
+    stacks, tcmalloc_unused, thread_tops,
 )  # fmt: skip
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 
