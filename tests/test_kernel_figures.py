@@ -22,6 +22,8 @@ from test_tcmalloc_library import library
 from gdbheap.processes.family import family
 from gdbheap.report.processes import render
 from gdbheap.report.style import Style
+from gdbheap.target import tmpfs
+from gdbheap.target.tmpfs import find_tmpfs_files
 
 HUGE = 2 << 20
 # Of tests/programs/repacked.c: what is left of so many blocks.
@@ -162,3 +164,52 @@ def test_each_server_has_its_own_statements(name: str, client: str, rng: random.
         (found,) = (row for row in ask("", str(target.pid))["findings"] if row["id"].startswith("runtime-"))
     assert found["commands"] and all(line.startswith(f"{client} ") for line in found["commands"])
     assert any("sys.memory" in line for line in found["commands"]) == (client == "mysql")
+
+
+# In a mount namespace of its own: a tmpfs with files, a link and a mount point that lead elsewhere, and holes.
+MOUNTED = """
+set -e
+mount -t tmpfs none "$1"
+mkdir "$1/below" "$1/elsewhere" "$1/other"
+head -c 3145728 /dev/zero > "$1/below/nested"
+head -c 2097152 /dev/zero > "$1/new
+line"
+head -c 1000 /dev/zero > "$1/small"
+truncate -s 100M "$1/holes"
+ln -s "$2" "$1/link"
+ln -s "$1/below/nested" "$1/again"
+mount --bind "$2" "$1/elsewhere"
+shift 2
+exec "$@"
+"""
+
+
+def test_files_in_tmpfs(rng: random.Random, tmp_path: Path) -> None:
+    """Files that the process does not map are named with what they take; nothing outside of the tmpfs is."""
+    mounted, outside = tmp_path / "mounted", tmp_path / "outside"
+    mounted.mkdir()
+    outside.mkdir()
+    (outside / "large").write_bytes(bytes(4 << 20))
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(mounted)], capture_output=True).returncode:
+        pytest.skip("no mount namespace may be made here")
+    command = ["unshare", "-m", "sh", "-c", MOUNTED, "sh", str(mounted), str(outside)]
+    with running([*command, *c_program("huge_pages", 1, "whole")], tmp_path) as target:
+        files = find_tmpfs_files(str(target.pid), [])
+        answer = ask("", str(target.pid))
+    own = {file.path: (file.size, file.bytes) for file in files if file.path.startswith(f"{mounted}/")}
+    assert own == {f"{mounted}/below/nested": (3 << 20, 3 << 20), f"{mounted}/new\nline": (2 << 20, 2 << 20)}
+    assert not [file for file in files if "large" in file.path]
+    if answer["container"] is None:
+        pytest.skip("no control group counts its memory")
+    assert set(own) <= {row["path"] for row in answer["container"]["files"]}
+
+
+def test_tmpfs_behind_a_server() -> None:
+    """A tmpfs below a file system whose server may never answer is left alone; one below the others is not."""
+    table = (
+        b"1 0 0:5 / / rw - overlay overlay rw\n2 1 0:6 / /dev rw shared:3 - tmpfs dev rw\n"
+        b"3 1 0:7 / /srv\\040x rw - fuse.evil x rw\n4 3 0:8 / /srv\\040x/tmp rw - tmpfs x rw\n"
+        b"5 2 0:9 / /dev/shm rw - tmpfs x rw\n6 1 0:9 / /also rw - tmpfs x rw\n"
+    )
+    found = tmpfs._of_tmpfs(list(tmpfs._mounts(table)))
+    assert [mount.point for mount in found] == ["/dev", "/dev/shm"]
