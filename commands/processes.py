@@ -59,8 +59,9 @@ COMMAND = Command(
 
     In JSON, processes are a list of {pid, parent, program, rss, pss, uss, swap, heap {in_use, free, trim, kept,
     finding {id, bytes}}, beside, written, note}, total {processes, rss, pss, uss, shared, swap}; written, of a
-    process and of all, {restored, collector, counts, both, data, new, shared, freezing}, bytes of pages; types a list
-    of {type, objects, bytes, alone}; advice a list of {id (freeze, preload), saves, workers, at_most, at_least}.""",
+    process and of all, {restored, recounted, collector, counts, both, data, new, shared, freezing}, bytes of pages;
+    types a list of {type, objects, bytes, alone, recounted}; advice a list of {id (freeze, preload), saves, workers,
+    at_most, at_least}.""",
     example="gdbheap processes --children",
     needs=PROCESSES,
     options=Options,

@@ -16,15 +16,19 @@ from gdbheap.answers.findings import Finding
 from gdbheap.answers.findings.capacity import RoomOfKind
 from gdbheap.answers.findings.cycles import Cycles
 from gdbheap.answers.findings.finding import Figures
+from gdbheap.answers.findings.fragmented import Fragmented
 from gdbheap.answers.findings.free_chunks import FreeChunks
 from gdbheap.answers.findings.growing_buffers import GrowingBuffers
+from gdbheap.answers.findings.jemalloc_unused import JemallocUnused
 from gdbheap.answers.findings.main_top import MainTop
 from gdbheap.answers.findings.mappings import MAPPED_MEMORY, Mapped
 from gdbheap.answers.findings.one_container import LeakLike
 from gdbheap.answers.findings.other_allocator import OtherMalloc
+from gdbheap.answers.findings.pinned_pages import PinnedPages
 from gdbheap.answers.findings.runtimes import RuntimeMemory
 from gdbheap.answers.findings.slack import Room
 from gdbheap.answers.findings.small_views import ViewsOfType
+from gdbheap.answers.findings.sparse_huge_pages import SparseHugePages
 from gdbheap.answers.findings.stacks import Stacks
 from gdbheap.answers.findings.thread_tops import LargestTop, ThreadTops
 from gdbheap.answers.findings.thresholds import DEFAULT, RISEN, SET
@@ -125,9 +129,15 @@ def test_beside_other_findings() -> None:
 @pytest.mark.parametrize(
     ("figures", "text"),
     [
+        (SparseHugePages(4 * MIB, 2, 3 * MIB, False, False), "Transparent huge pages: 4.0 MiB, 3.0 MiB of zeros; the "
+             "program touched a part of each of 2 pages of 2 MiB"),
+        (SparseHugePages(4 * MIB, 2, 3 * MIB, True, False), "4.0 MiB, about 3.0 MiB of zeros"),
+        (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "x", [], False, MIB), "(x); 1.0 MiB more was given back by "),
         (FreeChunks(1, MIB, 0, 0), "1 free chunk between used ones hold whole resident pages, which free() does not "
              "give back: 1.0 MiB in the main arena"),
         (FreeChunks(1200, MIB, 3 * MIB, 2), "back: 1.0 MiB in the main arena, 3.0 MiB in 2 arenas of threads"),
+        (FreeChunks(9, 0, 4 * MIB, 3, 2 * MIB, 2, "last of x"), "4.0 MiB in 3 arenas of threads; no "
+             "thread uses 2 of these arenas any more (2.0 MiB); the block above the largest is last of x"),
         (ThreadTops(3, MIB, 128 * KIB, 0, 2, DEFAULT, LargestTop(MIB, 2, None, ""), False),
              "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
              "reach; the most, 1.0 MiB, in arena 2 (no thread is there now). free() trims an end only when it reaches "
@@ -172,13 +182,20 @@ def test_texts(figures: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("figures", "advice"),
     [
+        (PinnedPages(1000, 1000, MIB), "gives all of this back too. Drop them, or allocate what lives long before"),
+        (PinnedPages(77_920, 77_920, MIB), "gives all of this back too. Allocate what lives long before what does not"),
+        (FreeChunks(9, 0, MIB, 2), "'gdbheap replay --what-if' measure what fewer arenas or another allocator would"),
+        (JemallocUnused(1, MIB, 0, ["x"], False, None, "redis"), "in the program, or 'redis-cli MEMORY PURGE', or"),
+        (JemallocUnused(1, MIB, 0, ["duckdb"], False, None), "NULL, NULL, NULL, 0) in the program, or start"),
+        (Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5, "redis"), "'redis-cli CONFIG SET activedefrag yes' "),
+        (Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5), "copy what lives long into new blocks"),
         (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", ["Go", "V8"], False), "of the place. It may be Go or V8's"),
         (
             Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", [], True),
             "of the place; the command shows which code maps more memory",
         ),
         (OtherMalloc("allocator", "libx.so", ""), "there is no advice: nothing here knows how to ask libx.so how much"),
-        (OtherMalloc("jemalloc", "jemalloc", ""), "malloc_stats_print() in the process, or MALLOC_CONF="),
+        (OtherMalloc("jemalloc", "jemalloc", "", "call x()"), "call x()"),
         (
             Cycles(2, 0, "T", MIB, True, 1, 2),
             "call gc.collect(), and gc.enable() or a call from time to time, gc.unfree",

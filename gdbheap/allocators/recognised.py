@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from gdbheap.allocators.runtimes import NAME_LIMIT, file_name, title
+from gdbheap.allocators.runtimes import NAME_LIMIT, file_name, kind_of, title
 from gdbheap.errors import Fault, one_line
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping
@@ -126,11 +126,14 @@ def _function_of(loaded: LoadedObject, kind: Kind, hidden: bool) -> str | None:
 
 
 def _by_malloc(target: Target) -> OtherAllocator | None:
-    """Any other object than a C library that offers malloc() and free(), when the C library's own is not used."""
+    """Any other object than a C library that offers malloc() and free(), when the C library's own is not used; by the
+    name of the runtime that it is part of."""
     for loaded in target.objects:
         is_libc = loaded.exported("__libc_start_main") or _file_name(loaded).startswith("ld")
         if not is_libc and loaded.exported("malloc") and loaded.exported("free"):
-            return OtherAllocator(Kind(_file_name(loaded), (), ""), loaded.path, _told("malloc"))
+            runtime = kind_of(loaded)
+            kind = Kind(runtime.name, (), runtime.advice) if runtime else Kind(_file_name(loaded), (), "")
+            return OtherAllocator(kind, loaded.path, _told("malloc"))
     return None
 
 

@@ -103,6 +103,12 @@ def _kind(row: dict[str, Any]) -> Kind:
     return Kind(**row)
 
 
+def kind_of(loaded: LoadedObject) -> Kind | None:
+    """Return the kind of runtime that maps its memory itself and that a loaded object is, by its file or a function."""
+    own = (kind for kind in kinds() if kind.memory == ANONYMOUS)
+    return next((kind for kind in own if kind.has_file(loaded.path) or any(map(loaded.exported, kind.symbols))), None)
+
+
 def file_name(path: str) -> str:
     """The name of a file without its folder and the kernel's word for a deleted one."""
     return path.removesuffix(" (deleted)").rsplit("/", 1)[-1]

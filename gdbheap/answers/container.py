@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from gdbheap.target.cgroup import Group, Pressure
 from gdbheap.target.target import Rss
+from gdbheap.target.tmpfs import TmpfsFile
 
 __all__ = ["Container", "Pressure", "container"]
+
+MOST_FILES = 100
 
 
 @dataclass(frozen=True)
@@ -17,25 +21,28 @@ class Container(Group):
     of what it has together with others); ``others``, the rest of ``anon``, of other processes; ``cache``, the page
     cache without shared memory; ``rest``, what is charged beside these, ``shmem`` and ``kernel``. None where the kernel
     does not say. A process that came into the group later left what it had before in its old one: ``moved`` are the
-    bytes of ``own`` that are certainly not charged here."""
+    bytes of ``own`` that are certainly not charged here. ``files``: those in tmpfs of at least 1 MiB that the process
+    sees and does not map, largest first, at most MOST_FILES."""
 
     own: int | None = None
     others: int | None = None
     cache: int | None = None
     rest: int | None = None
     moved: int = 0
+    files: list[TmpfsFile] = field(default_factory=list)
 
 
-def container(group: Group | None, rss: Rss) -> Container | None:
-    """The group with the part of one process, whose figures are ``rss``."""
+def container(group: Group | None, rss: Rss, files: Sequence[TmpfsFile] = ()) -> Container | None:
+    """The group with the part of one process, whose figures are ``rss``; ``files``: in tmpfs, which it does not map."""
     if group is None:
         return None
     known: dict[str, Any] = {field.name: getattr(group, field.name) for field in fields(Group)}
     own = rss.anonymous if rss.proportional is None else rss.proportional
     cache = None if group.file is None else max(0, group.file - (group.shmem or 0))
     if own is None or group.anon is None:
-        return Container(**known, own=own, cache=cache)
+        return Container(**known, own=own, cache=cache, files=list(files))
     charged = min(own, group.anon)
     parts = (group.anon, cache, group.shmem, group.kernel)
     rest = max(0, group.current - sum(part or 0 for part in parts))
-    return Container(**known, own=own, others=group.anon - charged, cache=cache, rest=rest, moved=own - charged)
+    others, moved = group.anon - charged, own - charged
+    return Container(**known, own=own, others=others, cache=cache, rest=rest, moved=moved, files=list(files))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gdbheap.allocators.finding import OF_C_LIBRARIES
-from gdbheap.answers.container import Container, container
+from gdbheap.answers.container import MOST_FILES, Container, container
 from gdbheap.answers.findings import Evidence, Finding, findings
 from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.main_holders import MainHolders, main_holders
@@ -34,6 +34,7 @@ from gdbheap.target.procfs import Named
 from gdbheap.target.program_name import program_name
 from gdbheap.target.refusal import open_folder
 from gdbheap.target.target import Rss as Known
+from gdbheap.target.tmpfs import find_tmpfs_files
 from gdbheap.target.usage import usage_of
 
 Name = tuple[str, "str | None", str]
@@ -171,7 +172,10 @@ def without_memory(process: Named) -> Ledger:
 
 def _container(heap: Heap) -> Container | None:
     target = heap.target
-    return None if target.proc is None else container(find_group(target.proc), target.rss)
+    if target.proc is None:
+        return None
+    mapped = ((mapping.device, mapping.inode) for mapping in target.mappings if mapping.inode)
+    return container(find_group(target.proc), target.rss, find_tmpfs_files(target.proc, mapped)[:MOST_FILES])
 
 
 def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:

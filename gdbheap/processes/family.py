@@ -73,8 +73,8 @@ class Sums:
 class Advice:
     """What would be saved by something that is done before the fork, in bytes over all processes. ``id``: "freeze"
     (gc.freeze()), or "preload" (to load before the fork what each worker loads for itself). ``saves``: what is
-    promised; of freezing this is no more than ``at_most``; of preloading it is an estimate, and ``at_least`` is
-    certain. Of ``workers`` processes."""
+    promised, no more than ``at_most``, which is an estimate; of preloading it is ``at_least``, which is certain. Of
+    ``workers`` processes."""
 
     id: str
     saves: int
@@ -139,7 +139,7 @@ def family(
     compared = [member for member in members if member.written is not None]
     written = total_written(member.written for member in compared if member.written) if compared else None
     sums = _sums(members)
-    advice = [row for row in (_freeze(compared), _preload(looks)) if 100 * row.saves > MIN_PERCENT * sums.pss]
+    advice = [row for row in (_freeze(compared), _preload(looks)) if 100 * (row.at_most or 0) > MIN_PERCENT * sums.pss]
     return Family(members, sums, written, total_types(looks.types), advice)
 
 
@@ -281,7 +281,7 @@ def _preload(looks: _Looks) -> Advice:
         common = {kind: min(looks.objects[pid][kind] for pid in forked) for kind in looks.objects[forked[0]]}
         most += sum(max(0, size - objects[kind]) for kind, size in common.items()) * (len(forked) - 1)
         workers += len(forked) if len(forked) > 1 else 0
-    return Advice(PRELOAD, most if most > least else 0, workers, at_least=least)
+    return Advice(PRELOAD, least, workers, at_most=most if most > least else 0, at_least=least)
 
 
 def _by_type(heap: Heap) -> Counter[str]:

@@ -2,8 +2,8 @@
 
 The kernel copies a page for whoever writes it first. A page that is mapped by one process alone (pagemap's bit 56)
 and was there at the fork differs from the parent's by what was written since, or is equal: what was written was put
-back, as reference counts and the collector's words are. Who wrote those is told by whether objects there are tracked
-by the collector and whether that has run over all of them since."""
+back. On an equal page with Python objects these were reference counts, which go up while an object is used and down
+again; or the collector wrote there, if it tracks objects of the page and has run over all of them since."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ MANY_FROZEN = 5000
 @dataclass(frozen=True)
 class TypeCounts:
     """Reference counts of a type's objects that have changed: of how many objects, on how many bytes of pages; of
-    these the pages that nothing but counts was written to (those of several types count for each)."""
+    these the pages that nothing but counts was written to (those of several types count for each). ``recounted``: the
+    bytes of pages with objects of the type whose counts went up and down again."""
 
     type: str
     objects: int
     bytes: int
     alone: int
+    recounted: int = 0
 
 
 @dataclass(frozen=True)
 class Written:
     """Bytes of pages of private memory that may be written and that one process has alone, by what differs from
-    another's: nothing (``restored``), only what the collector puts before objects, with pages that it has certainly
+    another's: nothing, where no object lies (``restored``), nothing, where reference counts went up and down again
+    (``recounted``), only what the collector puts before objects, with pages that it has certainly
     written and restored (``collector``), only reference counts, both of these, anything else (``data``: real writes).
     ``new``: the other has no such page, or no memory there. ``shared``: pages that are still shared.
 
@@ -49,6 +52,7 @@ class Written:
     as are written for other reasons where the collector never writes."""
 
     restored: int = 0
+    recounted: int = 0
     collector: int = 0
     counts: int = 0
     both: int = 0
@@ -60,7 +64,7 @@ class Written:
     @property
     def unshared(self) -> int:
         """What was shared once, or may have been."""
-        return self.restored + self.collector + self.counts + self.both + self.data
+        return self.restored + self.recounted + self.collector + self.counts + self.both + self.data
 
 
 def total_written(rows: Iterable[Written]) -> Written:
@@ -74,8 +78,9 @@ def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
     found: dict[str, TypeCounts] = {}
     for row in rows:
         old = found.get(row.type, TypeCounts(row.type, 0, 0, 0))
-        found[row.type] = TypeCounts(row.type, old.objects + row.objects, old.bytes + row.bytes, old.alone + row.alone)
-    return sorted(found.values(), key=lambda row: (-row.bytes, row.type))
+        sums = (getattr(old, name) + getattr(row, name) for name in ("objects", "bytes", "alone", "recounted"))
+        found[row.type] = TypeCounts(row.type, *sums)
+    return sorted(found.values(), key=lambda row: (-row.bytes - row.recounted, row.type))
 
 
 def is_fork(one: Process, other: Process) -> bool:
@@ -117,9 +122,15 @@ def compare(heap: Heap, other: Heap) -> tuple[Written, list[TypeCounts]]:
     )
     names = [] if objects is None else [(row, objects.names.name(row.type_address)) for row in found.types]
     page = here.machine.page
-    types = [TypeCounts(name, row.objects, row.pages * page, row.counts_alone * page) for row, name in names]
+    has_collected = _has_collected(heap, other)
+    types = [_type_counts(row, name, page, has_collected) for row, name in names]
     new = _alone(here, subtract(private_ranges(here), ranges))
-    return _written(found, new, page, _has_collected(heap, other)), types
+    return _written(found, new, page, has_collected), types
+
+
+def _type_counts(row: _native.CountsOf, name: str, page: int, has_collected: bool) -> TypeCounts:
+    restored = row.restored + (0 if has_collected else row.restored_tracked)
+    return TypeCounts(name, row.objects, row.pages * page, row.counts_alone * page, restored * page)
 
 
 def _alone(process: Process, ranges: Ranges) -> int:
@@ -158,16 +169,16 @@ def _collector(heap: Heap) -> Collector | None:
 
 
 def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bool) -> Written:
-    restored, collector = found.restored, found.collector
+    recounted, collector = found.restored_counts, found.collector
     if has_collected:
         collector += found.restored_tracked
     else:
-        restored += found.restored_tracked
+        recounted += found.restored_tracked
     # Where the collector never writes, these pages were written for other reasons: the others were by as many.
     quiet = found.quiet_own + found.quiet_shared
     freezing = collector * found.quiet_shared // quiet if quiet else collector
     new += found.only_here
-    counts = (restored, collector, found.counts, found.both, found.other, new, found.shared, freezing)
+    counts = (found.restored, recounted, collector, found.counts, found.both, found.other, new, found.shared, freezing)
     return Written(*(page * count for count in counts))
 
 

@@ -12,11 +12,13 @@ from gdbheap.report.style import Style
 if TYPE_CHECKING:
     from gdbheap.answers.container import Container
     from gdbheap.target.cgroup import Pressure
+    from gdbheap.target.tmpfs import TmpfsFile
 
 __all__ = ["render"]
 
 PATH_WIDTH = 60
 MIN_PERCENT_WAITED = 1
+SHOWN_FILES = 5
 KILLED, HIT = "oom_kill", "max"
 
 
@@ -51,6 +53,20 @@ def _group(answer: Container, style: Style) -> Iterator[str]:
     more = list(_more(answer, style))
     if more:
         yield style.filled(f"{'; '.join(more)}.")
+    if answer.files:
+        yield style.filled(_files(answer.files, style))
+
+
+def _files(files: list[TmpfsFile], style: Style) -> str:
+    """Name the files in tmpfs that the process does not map: they are memory until somebody removes them."""
+    shown = [f"{one_line(file.path, PATH_WIDTH)} {style.bytes(file.bytes)}" for file in files[:SHOWN_FILES]]
+    left = files[SHOWN_FILES:]
+    more = [f"{len(left):,} more {style.bytes(sum(file.bytes for file in left))}"] * bool(left)
+    size = style.bytes(sum(file.bytes for file in files))
+    count = counted(len(files), "file")
+    return (
+        f"{count} in tmpfs that this process does not map, {size} of memory until removed: {', '.join(shown + more)}."
+    )
 
 
 def _parts(answer: Container, style: Style) -> Iterator[str]:

@@ -14,18 +14,28 @@ if TYPE_CHECKING:
     from gdbheap.processes.family import Advice, Family, Member
     from gdbheap.processes.written import TypeCounts, Written
 
-__all__ = ["advice_sentence", "render", "shared_sentence", "written_kinds"]
+__all__ = ["advice_sentence", "counts_sentence", "render", "shared_sentence", "written_kinds"]
 
 NAMES = ("RSS", "PSS", "USS", "swap")
 OF_HEAP = ("in use", "free", "trim gives", "kept")
 PROGRAM_WIDTH = 40
 TYPES = 5
+CHANGED = "Reference counts that have changed are those of objects of"
+RECOUNTED = "Reference counts went up and down again on pages with objects of"
+# Less than this share of PSS is worth no advice.
+MIN_PERCENT = 1
+COUNTS = (
+    "Reading un-shared {}: each use of an object changes its reference count, which lies in the object. Arrays have "
+    "one count for all their numbers: keep large tables that workers only read in array.array, numpy, Arrow or an "
+    "mmap. gc.freeze() does not help: it stops the collector, not reference counts."
+)
 # By what pages were written, as in the answer's record.
 KINDS = {
     "collector": "the collector's headers alone",
     "counts": "reference counts alone",
     "both": "both of these",
     "data": "real writes",
+    "recounted": "reference counts that went up and down again",
     "restored": "written and put back",
 }
 
@@ -41,6 +51,7 @@ def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Sty
         rest,
         style.filled(shared_sentence(whole, style)),
         _written(whole, style),
+        style.filled(counts_sentence(whole, style)),
         "\n".join(style.filled(advice_sentence(row, style)) for row in whole.advice),
         "\n".join(style.filled(_note(member)) for member in whole.processes if member.note is not None),
     )
@@ -101,9 +112,20 @@ def written_kinds(written: Written) -> Iterator[tuple[str, int]]:
 
 
 def _types(types: list[TypeCounts], style: Style) -> Iterator[str]:
-    if types:
-        rows = [f"{one_line(row.type, PROGRAM_WIDTH)} ({style.bytes(row.bytes)})" for row in types[:TYPES]]
-        yield style.filled(f"Reference counts that have changed are those of objects of {', '.join(rows)}.")
+    for start, key in ((CHANGED, "bytes"), (RECOUNTED, "recounted")):
+        sizes = sorted(((getattr(row, key), row.type) for row in types), reverse=True)
+        names = [f"{one_line(name, PROGRAM_WIDTH)} ({style.bytes(size)})" for size, name in sizes[:TYPES] if size]
+        if names:
+            yield style.filled(f"{start} {', '.join(names)}.")
+
+
+def counts_sentence(answer: Family, style: Style) -> str:
+    """What helps against reference counts, where they un-share the most; nothing where they do not."""
+    written = answer.written
+    counts = 0 if written is None else written.counts + written.recounted
+    if written is None or 100 * counts < MIN_PERCENT * answer.total.pss or 2 * counts < written.unshared:
+        return ""
+    return COUNTS.format(style.bytes(counts))
 
 
 def advice_sentence(row: Advice, style: Style) -> str:
@@ -116,9 +138,9 @@ def advice_sentence(row: Advice, style: Style) -> str:
             "reference counts unshare stays: immortal objects alone are spared (Python 3.12 and later)."
         )
     return (
-        f"Preloading what {counted(row.workers, 'worker')} load for themselves would save about "
-        f"{style.bytes(row.saves)}: so much is in objects, type by type, that all of them have beyond their parent. "
-        f"{style.bytes(row.at_least)} of it is certain: pages that are equal, byte for byte, in several of them."
+        f"Preloading what {counted(row.workers, 'worker')} load for themselves is certain to save "
+        f"{style.bytes(row.saves)}: pages that are equal, byte for byte, in several of them. The upper bound is "
+        f"{style.bytes(row.at_most)}: so much is in objects, type by type, that all of them have beyond their parent."
     )
 
 

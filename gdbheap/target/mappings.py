@@ -30,6 +30,7 @@ _HEADER = rb"([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][ps]) ([0-9a-f]+) ([0-9a-f]+:[
 _MAPS_LINE = re.compile(rb"^" + _HEADER + rb"$", re.MULTILINE)
 _SMAPS_LINE = re.compile(rb"^(?:" + _HEADER + rb"|(Rss|Swap|(?:Private|Shared)_Hugetlb):\s+(\d+) kB)$", re.MULTILINE)
 _FLAGS_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |VmFlags:(.*)$)", re.MULTILINE)
+_LAZY_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |LazyFree:\s+(\d+) kB$)", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
@@ -162,6 +163,17 @@ def _rss(sizes: dict[bytes, int]) -> int | None:
 def parse_locked(text: bytes) -> Ranges:
     """The ranges of ``/proc/PID/smaps`` that are locked into memory, ascending."""
     return parse_flagged(text, b"lo")
+
+
+def parse_lazy(text: bytes) -> list[tuple[int, int, int]]:
+    """Return (start, end, bytes given back by MADV_FREE) of the mappings of ``/proc/PID/smaps`` that have some."""
+    found, place = [], (0, 0)
+    for match in _LAZY_LINE.finditer(text):
+        if match[1] is not None:
+            place = (int(match[1], 16), int(match[2], 16))
+        elif size := int(match[3]) * KIB:
+            found.append((*place, size))
+    return found
 
 
 def parse_flagged(text: bytes, flag: bytes) -> Ranges:

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from gdbheap._native import Descriptor, Frozen, Pages, Room, Space, Stop, ThreadState
@@ -23,7 +24,7 @@ from gdbheap.target.elf import ElfFiles, SymbolTable, find_objects
 from gdbheap.target.file_systems import FileSystems
 from gdbheap.target.held_files import HeldFiles
 from gdbheap.target.identity import identify
-from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
+from gdbheap.target.mappings import Mapping, parse_lazy, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.procfs import Named, ProcessFolder
 from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
@@ -252,6 +253,13 @@ class Process(Target):
         with suppress(OSError):
             if procfs.kib(self._folder.status().get("VmLck")):
                 self.locked = parse_locked(self._folder.read("smaps", procfs.TABLE_LIMIT))
+
+    @cached_property
+    def lazily_freed(self) -> list[tuple[int, int, int]]:
+        if self.rss.lazy:
+            with suppress(OSError):
+                return parse_lazy(self._folder.read("smaps", procfs.TABLE_LIMIT))
+        return []
 
     def _read_smaps(self) -> None:
         """Each mapping's own figures. The kernel walks all pages for them, 35 ms for each GiB, so only when needed."""

@@ -149,6 +149,11 @@ class Target:
         huge = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.path == HUGE_PAGES]
         return joined(sorted(self.locked + huge))
 
+    @property
+    def lazily_freed(self) -> list[tuple[int, int, int]]:
+        """Return (start, end, bytes given back by MADV_FREE) of mappings that have some; none where nobody knows."""
+        return []
+
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
         """Of the whole resident pages in [start, end): bytes that this process alone maps, and bytes that others map
         too (after fork()); None where nobody knows."""

@@ -113,10 +113,40 @@ class Evidence:
         """The resident bytes of an owner and all below it."""
         return total(self.sums, owner).resident
 
+    @property
+    def rss(self) -> int:
+        """Return RSS without what was given back by MADV_FREE, which the kernel takes when it needs it; 0 where RSS is
+        not known."""
+        rss = self.heap.target.rss
+        return max(0, (rss.bytes or 0) - (rss.lazy or 0))
+
     def worth(self, size: int) -> bool:
         """Whether that many bytes are worth a finding: at least 4 MiB, and a twentieth of RSS where that is known."""
-        rss = self.heap.target.rss.bytes or 0
-        return size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT_OF_RSS * rss
+        return size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT_OF_RSS * self.rss
+
+    def lazily_freed(self, start: int, end: int) -> int:
+        """Return at most how many of the resident bytes in [start, end) were given back by MADV_FREE."""
+        parts = (size for first, last, size in self.heap.target.lazily_freed if first < end and start < last)
+        return min(self.resident_of([(start, end)]), sum(parts))
+
+    def server(self, *ids: str) -> str:
+        """Return the id of the first of the runtimes with these ids that the program is; "" where it is none."""
+        return next((runtime.kind.id for runtime in self.heap.runtimes if runtime.kind.id in ids), "")
+
+    def measuring(self) -> list[str]:
+        """Return the commands that measure what other settings and allocators would give, of a process; its arguments
+        are for the user to add."""
+        target = self.heap.target
+        if target.remote or target.kind != "process" or target.exe is None:
+            return []
+        return [f"gdbheap trace -o calls.log -- {shlex.quote(target.exe)}", "gdbheap replay calls.log --what-if"]
+
+    @cached_property
+    def unused_arenas(self) -> set[int]:
+        """Return the numbers of glibc's arenas that no thread uses any more; none where it does not count threads."""
+        arenas = self.glibc.malloc.arenas if self.glibc else []
+        counts = [index for index, arena in enumerate(arenas) if index and arena.layout["attached_threads"] is not None]
+        return {index for index in counts if not arenas[index].attached_threads}
 
     def line(self, noun: str, *options: str, calls: bool = False) -> list[str]:
         """A gdbheap command about this target, as a line to paste; no line if the process runs on another machine, or

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator
+from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.answers.findings.jemalloc_unused import SERVERS
+from gdbheap.target.target import AT_ENTRY
 
 
 @dataclass(frozen=True)
 class Fragmented(Figures):
     """``groups`` of blocks, slabs, spans or pages (``kind``), would go if their ``blocks`` were moved into others, of
     ``all_groups`` in which blocks lie; ``free``: the bytes of free blocks in all of them. ``sizes``: of blocks that
-    keep a page or more so; of these ``size`` keeps ``of_size`` bytes, the most."""
+    keep a page or more so; of these ``size`` keeps ``of_size`` bytes, the most. ``server``: the redis or valkey
+    whose own jemalloc it is, which moves blocks; "" for all other programs."""
 
     ids = ("fragmented-*",)
     title: str
@@ -26,6 +30,7 @@ class Fragmented(Figures):
     sizes: int
     size: int
     of_size: int
+    server: str = ""
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -55,7 +60,16 @@ def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -
         sum(freed >= page for freed in by_size.values()),
         size,
         most,
+        _server(evidence, allocator),
     )
     lines = [*evidence.line("sizes"), *evidence.line("pins", f"--allocator={allocator.name}")]
     freed = sum(by_size.values())
     return Claim(Finding(f"fragmented-{allocator.name}", freed, figures, lines), lambda: packing.going)
+
+
+def _server(evidence: Evidence, allocator: Allocator) -> str:
+    """Return the server that has jemalloc linked into its program: on a library's it refuses to move blocks."""
+    if not isinstance(allocator, JemallocLibraries):
+        return ""
+    program = evidence.heap.target.object_of(evidence.heap.target.auxv.get(AT_ENTRY, 0))
+    return evidence.server(*SERVERS) if any(root.module is program for root in allocator.roots) else ""

@@ -10,13 +10,16 @@ from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.answers.findings.modules import largest_first
 from gdbheap.target.ranges import joined
 
+# Servers that have a command for jemalloc, MEMORY PURGE.
+SERVERS = ("redis", "valkey")
+
 
 @dataclass(frozen=True)
 class JemallocUnused(Figures):
     """``stretches`` of memory without a block in use, their address space (``virtual``), and how much of what is
     resident is ``muzzy``: the kernel takes that by itself when memory is short. ``owners``: the modules whose jemalloc
     has it, that with the most first (``several``: of more than one that is here); ``variable``: what that one reads its
-    settings from, None where it is not to be seen."""
+    settings from, None where it is not to be seen. ``server``: "redis", "valkey", or "" for any other program."""
 
     ids = ("jemalloc-unused",)
     stretches: int
@@ -25,6 +28,7 @@ class JemallocUnused(Figures):
     owners: list[str]
     several: bool
     variable: str | None
+    server: str = ""
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -40,6 +44,7 @@ def find(evidence: Evidence) -> list[Claim]:
         return []
     owners = largest_first(found, [*dirty, *muzzy])
     virtual, variable = sum(end - start for start, end in there), found.variable(owners[0])
-    figures = JemallocUnused(len(there), virtual, of_muzzy, owners, len(found.roots) > 1, variable)
+    server, several = evidence.server(*SERVERS), len(found.roots) > 1
+    figures = JemallocUnused(len(there), virtual, of_muzzy, owners, several, variable, server)
     remedy = found.remedy(Purpose.UNUSED, owners[0])
     return [Claim(Finding("jemalloc-unused", size, figures, environment=remedy), lambda: there)]

@@ -20,7 +20,8 @@ KINDS = {"other.rest": MAPPED_MEMORY, "shared": SHARED_MEMORY, "file.readonly": 
 class Mapped(Figures):
     """The largest piece: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its mapping.
     ``kind``: the finding's id. For mapped memory also the ``runtimes`` that it may belong to, and whether a tracer of
-    system calls shows who maps it (``traced``)."""
+    system calls shows who maps it (``traced``). ``lazily_freed``: what such memory has besides that was given back by
+    MADV_FREE."""
 
     ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
     address: int
@@ -30,6 +31,7 @@ class Mapped(Figures):
     name: str
     runtimes: list[str]
     traced: bool
+    lazily_freed: int = 0
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -41,17 +43,17 @@ def find(evidence: Evidence) -> list[Claim]:
 
 def _of(evidence: Evidence, owner: str) -> list[Claim]:
     pieces = _pieces(evidence, owner)
+    lazy = min(evidence.heap.target.rss.lazy or 0, sum(evidence.lazily_freed(*piece) for _resident, *piece in pieces))
     # Another allocator's memory is no piece of its own: it is not among the owner's pages.
-    size = min(evidence.resident(owner), sum(resident for resident, *_ in pieces))
-    rss = evidence.heap.target.rss.bytes or 0
-    if not evidence.worth(size) or 100 * size < MIN_PERCENT_OF_RSS * rss:
+    size = min(evidence.resident(owner) - lazy, sum(resident for resident, *_ in pieces))
+    if not evidence.worth(size) or 100 * size < MIN_PERCENT_OF_RSS * evidence.rss:
         return []
     resident, start, end = max(pieces)
     mapping = evidence.heap.target.mappings.find(start)
     name = mapping.name if mapping else ""
     runtimes, commands = _by_whom(evidence) if KINDS[owner] == MAPPED_MEMORY else ([], [])
     traced = bool(commands) and not runtimes
-    figures = Mapped(start, end - start, resident, KINDS[owner], name, runtimes, traced)
+    figures = Mapped(start, end - start, resident, KINDS[owner], name, runtimes, traced, lazy)
     finding = Finding(KINDS[owner], size, figures, commands)
     return [Claim(finding, lambda: [(start, end) for _resident, start, end in pieces])]
 
@@ -72,7 +74,8 @@ def _pieces(evidence: Evidence, owner: str) -> list[tuple[int, int, int]]:
     if target.pages is None or taken is None:
         return []
     of_kind = [(mapping.start, mapping.end) for mapping in target.mappings if _is_of(mapping, owner)]
-    return [(target.pages.count(*piece).resident, *piece) for piece in subtract(of_kind, taken)]
+    found = [(target.pages.count(*piece).resident, *piece) for piece in subtract(of_kind, taken)]
+    return [(resident - evidence.lazily_freed(start, end), start, end) for resident, start, end in found]
 
 
 def _taken(evidence: Evidence) -> Ranges | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.answers.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.answers.findings.pinned_pages import free_of
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,15 @@ class MuslMappings(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """The resident pages of mappings whose blocks in use are at most half of them."""
+    """What is free in the resident pages of mappings whose blocks in use are at most half of them."""
     found = evidence.heap.find_allocator(MallocngAllocator)
     if found is None or evidence.heap.target.pages is None:
         return []
     totals = found.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
-    if not evidence.worth(totals.freed):
+    free = free_of(totals)
+    if not evidence.worth(free):
         return []
     regions = found.store.regions()
     figures = MuslMappings(totals.groups, totals.blocks, totals.bytes, len(regions))
     line = evidence.line("pins", f"--allocator={found.name}")
-    return [Claim(Finding("musl-mappings", totals.freed, figures, line), lambda: regions)]
+    return [Claim(Finding("musl-mappings", free, figures, line), lambda: regions)]

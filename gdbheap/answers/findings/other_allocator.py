@@ -11,12 +11,14 @@ from gdbheap.answers.partition import other_allocator
 
 @dataclass(frozen=True)
 class OtherMalloc(Figures):
-    """The allocator's ``kind`` (``OtherAllocator.id``) and ``name``, and its line in the ledger (``title``)."""
+    """The allocator's ``kind`` (``OtherAllocator.id``) and ``name``, its line in the ledger (``title``), and how to
+    ask it (``advice``, "" where that is not known)."""
 
     ids = ("other-allocator",)
     kind: str
     name: str
     title: str
+    advice: str = ""
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -24,6 +26,6 @@ def find(evidence: Evidence) -> list[Claim]:
     other = other_allocator(evidence.heap)
     if other is None or "other.allocator" not in evidence.sums:
         return []
-    figures = OtherMalloc(other.id, other.kind.name, other.title)
+    figures = OtherMalloc(other.id, other.kind.name, other.title, other.kind.advice)
     finding = Finding("other-allocator", evidence.resident("other.allocator"), figures)
     return [Claim(finding, lambda: allocator_ranges(evidence.heap), bool(other.kind.advice))]

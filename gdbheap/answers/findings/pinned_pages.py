@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import given_tops
 from gdbheap.answers.findings.finding import Evidence, Figures, Finding
@@ -12,7 +13,7 @@ from gdbheap.answers.partition import total
 
 @dataclass(frozen=True)
 class PinnedPages(Figures):
-    """``groups`` of ``blocks``, and the bytes of these (``held``)."""
+    """``groups`` of ``blocks``, and the bytes of these (``held``), which are not among the finding's."""
 
     ids = ("pinned-pages",)
     groups: int
@@ -27,11 +28,16 @@ def find(evidence: Evidence) -> list[Finding]:
     if glibc is None or pages is None or not evidence.worth(at_most(evidence, glibc)):
         return []
     totals = glibc.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
-    groups, blocks, size, freed = totals.groups, totals.blocks, totals.bytes, totals.freed
-    if not evidence.worth(freed):
+    free = free_of(totals)
+    if not evidence.worth(free):
         return []
-    figures = PinnedPages(groups, blocks, size)
-    return [Finding("pinned-pages", freed, figures, evidence.line("pins", "--allocator=glibc"))]
+    figures = PinnedPages(totals.groups, totals.blocks, totals.bytes)
+    return [Finding("pinned-pages", free, figures, evidence.line("pins", "--allocator=glibc"))]
+
+
+def free_of(totals: _native.PinTotals) -> int:
+    """Return the bytes in pinned pages that are free: what would go, without the blocks, which are in use."""
+    return max(0, totals.freed - totals.bytes)
 
 
 def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:

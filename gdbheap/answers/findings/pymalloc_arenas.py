@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.answers.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.answers.findings.pinned_pages import free_of
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,15 @@ class PymallocArenas(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """The resident pages of arenas whose blocks in use are at most half of them; from the pools' headers alone."""
+    """What is free in the resident pages of arenas whose blocks in use are at most half of them; from the pools'
+    headers alone."""
     python = evidence.heap.find_allocator(PymallocAllocator)
     if python is None or evidence.heap.target.pages is None:
         return []
     totals = python.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
-    arenas, blocks, size, freed = totals.groups, totals.blocks, totals.bytes, totals.freed
-    if not evidence.worth(freed):
+    free = free_of(totals)
+    if not evidence.worth(free):
         return []
-    figures = PymallocArenas(arenas, blocks, size, len(python.pymalloc.arenas))
-    finding = Finding("pymalloc-arenas", freed, figures, evidence.line("pins", "--allocator=pymalloc"))
+    figures = PymallocArenas(totals.groups, totals.blocks, totals.bytes, len(python.pymalloc.arenas))
+    finding = Finding("pymalloc-arenas", free, figures, evidence.line("pins", "--allocator=pymalloc"))
     return [Claim(finding, python.ranges)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gdbheap.allocators.allocator import State
+from gdbheap.allocators.finding import MALLOC
 from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, MMAPPED, SHARED, Runtime
 from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.answers.partition import main_runtime, other_allocator
@@ -56,7 +58,9 @@ def _memory(evidence: Evidence, runtime: Runtime) -> tuple[int, Callable[[], Ran
         shared = [(mapping.start, mapping.end) for mapping in heap.target.mappings if not mapping.private]
         return evidence.resident("shared"), lambda: shared
     if kind == MMAPPED:
-        return evidence.resident_of(heap.single_blocks()), heap.single_blocks
+        # Other findings are about what is free in malloc.
+        used = [owner for owner in evidence.of(State.USED) if owner.startswith(f"{MALLOC.name}.")]
+        return sum(map(evidence.resident, used)), list
     if kind == ALLOCATOR:
         return evidence.resident("other.allocator"), lambda: allocator_ranges(heap)
     held = [pair for each in heap.held if runtime.kind.has_file(each.path) for pair in each.ranges]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
-ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 NO_HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
 
 

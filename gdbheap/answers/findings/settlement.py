@@ -13,9 +13,9 @@ from gdbheap.target.ranges import Ranges, joined, subtract
 # The most specific first: those that say why the memory is there before those that only say that it is. A finding that
 # is not named here comes last.
 ORDER = (
-    "huge-pages", "growing-buffers", "large-chunks", "main-top", "thread-tops", "free-chunks", "pymalloc-arenas",
-    "mimalloc-empty", "jemalloc-unused", "tcmalloc-unused", "musl-mappings", "cached-", "fragmented-",
-    "jemalloc-arenas", "runtime-", "other-held", "other-allocator", "stacks", "mapped-memory",
+    "huge-pages", "sparse-huge-pages", "growing-buffers", "large-chunks", "main-top", "thread-tops", "free-chunks",
+    "pymalloc-arenas", "mimalloc-empty", "jemalloc-unused", "tcmalloc-unused", "musl-mappings", "cached-",
+    "fragmented-", "jemalloc-arenas", "runtime-", "other-held", "other-allocator", "stacks", "mapped-memory",
     "shared-memory", "mapped-files",
 )  # fmt: skip
 # What a container keeps may have room of its own, and so may what nobody reaches; objects and buffers of each kind may

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.allocators.glibc.trim import ArenaTrim
 from gdbheap.answers.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
-from gdbheap.answers.findings.settings import ONE_ARENA, TRIM_THRESHOLD
+from gdbheap.answers.findings.settings import TRIM_THRESHOLD
 from gdbheap.answers.findings.thresholds import DEFAULT_THRESHOLD, origin
 
 
@@ -55,7 +55,8 @@ def find(evidence: Evidence) -> list[Claim]:
         len(trim.arenas) - 1, kept, par.trim_threshold, par.arena_max, len(arenas), origin(par, par.trim_threshold),
         _largest(evidence, glibc, arenas), by_threshold,
     )  # fmt: skip
-    finding = Finding("thread-tops", size, figures, environment=TRIM_THRESHOLD if by_threshold else ONE_ARENA)
+    commands = [] if by_threshold else evidence.measuring()
+    finding = Finding("thread-tops", size, figures, commands, environment=TRIM_THRESHOLD if by_threshold else {})
     return [Claim(finding, lambda: evidence.tops(main=False), has_remedy=True)]
 
 

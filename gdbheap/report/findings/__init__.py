@@ -35,6 +35,7 @@ from gdbheap.report.findings import (
     runtimes,
     slack,
     small_views,
+    sparse_huge_pages,
     stacks,
     tcmalloc_unused,
     thread_tops,
@@ -48,7 +49,7 @@ FILES = (
     after_fork, cached, capacity, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers,
     holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, lost_blocks, main_top, mappings,
     mimalloc_empty, musl_mappings, other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack,
-    small_views, stacks, tcmalloc_unused, thread_tops,
+    small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
 )  # fmt: skip
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 

@@ -6,9 +6,9 @@ from gdbheap.answers.findings.fragmented import Fragmented
 from gdbheap.report.findings.words import Words
 from gdbheap.report.numbers import counted, size_text
 
-JEMALLOC = (
-    "in a redis with its own jemalloc CONFIG SET activedefrag yes moves them, where MEMORY PURGE gives back nothing of "
-    "this; elsewhere "
+SERVER = (
+    "'{0}-cli CONFIG SET activedefrag yes' moves them: this {0} has its own jemalloc. MEMORY PURGE gives back nothing "
+    "of this"
 )
 OWN = (
     "copy what lives long into new blocks, all of it before any of the old blocks is freed (a container is made anew), "
@@ -28,8 +28,9 @@ def _text(figures: Fragmented) -> str:
 
 
 def _advice(figures: Fragmented) -> str:
-    own = OWN.format(call=CALLS.get(figures.title, "mi_collect(true)"), kind=figures.kind)
-    return (JEMALLOC if figures.title == "jemalloc" else "") + own
+    if figures.server:
+        return SERVER.format(figures.server)
+    return OWN.format(call=CALLS.get(figures.title, "mi_collect(true)"), kind=figures.kind)
 
 
 WORDS = Words(Fragmented, _text, _advice)

@@ -10,6 +10,10 @@ ADVICE = (
     "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now); "
     "'heap holes' shows what stands between them, 'heap pins' what keeps more"
 )
+MEASURED = (
+    ". Each arena keeps its own peak: 'gdbheap trace' and 'gdbheap replay --what-if' measure what fewer arenas or "
+    "another allocator would give, before any setting is changed"
+)
 REMEDY = "call malloc_trim(0) after the load, which gives it back until the next one ('heap trim --yes' does it now)"
 
 
@@ -17,10 +21,18 @@ def _text(figures: FreeChunks) -> str:
     where = f"{size_text(figures.main)} in the main arena"
     if figures.arenas:
         where += f", {size_text(figures.threads)} in {counted(figures.arenas, 'arena')} of threads"
+    if figures.unused_arenas:
+        whose = "that arena" if figures.arenas == 1 else f"{figures.unused_arenas} of these arenas"
+        where += f"; no thread uses {whose} any more ({size_text(figures.unused)})"
+    above = f"; the block above the largest is {figures.pinned_by}" if figures.pinned_by else ""
     return (
         f"{counted(figures.chunks, 'free chunk')} between used ones hold whole resident pages, which free() does not "
-        f"give back: {where}"
+        f"give back: {where}{above}"
     )
 
 
-WORDS = Words(FreeChunks, _text, lambda figures: ADVICE, lambda figures: REMEDY)
+def _advice(figures: FreeChunks) -> str:
+    return ADVICE + MEASURED if figures.arenas > 1 else ADVICE
+
+
+WORDS = Words(FreeChunks, _text, _advice, lambda figures: REMEDY)

@@ -13,7 +13,7 @@ ARROW = (
     "release_unused() of its pool gives back nothing (of pyarrow 26)"
 )
 ADVICE = (
-    'call {call}("arena.4096.purge", NULL, NULL, NULL, 0) in the program{redis}, or start it with '
+    'call {call}("arena.4096.purge", NULL, NULL, NULL, 0) in the program{purge}, or start it with '
     "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0{unknown}: jemalloc "
     "gives such pages back over dirty_decay_ms (10,000 unless set otherwise), and without a thread of its own for "
     "that only while it is being called"
@@ -37,7 +37,7 @@ def _advice(figures: JemallocUnused) -> str:
     prefix = (figures.variable or PLAIN)[: -len(PLAIN)]
     return ADVICE.format(
         call=f"{prefix.lower()}mallctl",
-        redis="" if prefix == "_RJEM_" else " (in redis: MEMORY PURGE)",
+        purge=f", or '{figures.server}-cli MEMORY PURGE'" if figures.server else "",
         variable=figures.variable or PLAIN,
         unknown="" if figures.variable else ", with the prefix of its build",
     )

@@ -18,11 +18,14 @@ ADVICE = {
     "name is gone (shm_unlink, ipcrm)",
     MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) takes them out of this RSS",
 }
+LAZY = "; {} more was given back by madvise(MADV_FREE)"
 TRACED = "; the command shows which code maps more memory, while it happens"
 
 
 def _text(figures: Mapped) -> str:
-    return f"{TEXTS[figures.kind]}; the most, {size_text(figures.resident)}, at {figures.address:#x} ({figures.name})"
+    most = f"the most, {size_text(figures.resident)}, at {figures.address:#x} ({figures.name})"
+    lazy = LAZY.format(size_text(figures.lazily_freed)) if figures.lazily_freed else ""
+    return f"{TEXTS[figures.kind]}; {most}{lazy}"
 
 
 def _advice(figures: Mapped) -> str:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from gdbheap.answers.findings.musl_mappings import MuslMappings
+from gdbheap.report.findings.pinned_pages import pinned_advice
 from gdbheap.report.findings.words import Words
 from gdbheap.report.numbers import counted, size_text
 
-ADVICE = (
-    "'heap pins --allocator=mallocng' names the blocks: without them most of this goes back, and what stays is reused. "
-    "Drop them, or make what lives long before the load that filled these mappings"
+NAMES = (
+    "'heap pins --allocator=mallocng' names the blocks: without them most of this goes back, and what stays is reused"
 )
+EARLY = "make what lives long before the load that filled these mappings"
 
 
 def _text(figures: MuslMappings) -> str:
     return (
-        f"{counted(figures.mappings, 'mapping')} of musl's malloc, of {figures.all_mappings:,}, are kept by "
-        f"{counted(figures.blocks, 'block')} in slots of {size_text(figures.held)} together: a mapping goes back only "
-        "as a whole"
+        f"free memory in {counted(figures.mappings, 'mapping')} of musl's malloc, of {figures.all_mappings:,}, is kept "
+        f"by {counted(figures.blocks, 'block')} in slots of {size_text(figures.held)} together: a mapping goes back "
+        "only as a whole"
     )
 
 
-WORDS = Words(MuslMappings, _text, lambda figures: ADVICE)
+WORDS = Words(MuslMappings, _text, lambda figures: pinned_advice(NAMES, figures.blocks, EARLY))

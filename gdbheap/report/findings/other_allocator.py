@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gdbheap.allocators.recognised import KINDS
 from gdbheap.answers.findings.other_allocator import OtherMalloc
 from gdbheap.report.findings.words import Words
 
@@ -13,11 +12,7 @@ def _text(figures: OtherMalloc) -> str:
 
 def _advice(figures: OtherMalloc) -> str:
     unknown = f"there is no advice: nothing here knows how to ask {figures.name} how much of it is free"
-    return _remedy(figures) or unknown
+    return figures.advice or unknown
 
 
-def _remedy(figures: OtherMalloc) -> str:
-    return next((kind.advice for kind in KINDS if kind.name == figures.kind), "")
-
-
-WORDS = Words(OtherMalloc, _text, _advice, _remedy)
+WORDS = Words(OtherMalloc, _text, _advice, lambda figures: figures.advice)

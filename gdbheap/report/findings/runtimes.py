@@ -10,7 +10,7 @@ from gdbheap.report.findings.words import Words
 TEXTS = {
     ANONYMOUS: "memory of {name}, with what else is mapped without a file",
     SHARED: "shared memory of {name}, which is in the RSS of each of its processes",
-    MMAPPED: "the heap of {name} lies in malloc chunks with their own mappings",
+    MMAPPED: "the heap of {name} lies in malloc's blocks in use",
     ALLOCATOR: "{name} keeps its data in the memory of {allocator}",
     HELD: "memory beside every malloc is {name}, by the static data that points to it",
 }

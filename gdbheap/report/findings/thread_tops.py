@@ -9,11 +9,11 @@ from gdbheap.report.numbers import counted, size_text
 
 BY_THRESHOLD = (
     "start the program with MALLOC_TRIM_THRESHOLD_=131072: every arena then gives back what it has free at its end "
-    "beyond that; or with MALLOC_ARENA_MAX=1, and malloc_trim(0) reaches all of it"
+    "beyond that"
 )
 BY_ARENAS = (
-    "start the program with MALLOC_ARENA_MAX=1, or a small number: the threads then share arenas, at the price of "
-    "waiting for each other, and malloc_trim(0) reaches the end of the main one"
+    "'gdbheap trace' and 'gdbheap replay --what-if' measure what fewer arenas or another allocator would give: each "
+    "arena keeps its own peak, and with fewer of them threads wait for each other"
 )
 
 

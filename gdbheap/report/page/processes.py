@@ -10,7 +10,7 @@ from gdbheap.report.numbers import counted, size_text
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, bar, listed, paragraph, safe, table
 from gdbheap.report.page.skeleton import fitted, page
 from gdbheap.report.page.target import moment
-from gdbheap.report.processes import advice_sentence, shared_sentence, written_kinds
+from gdbheap.report.processes import advice_sentence, counts_sentence, shared_sentence, written_kinds
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PROCESSES = (
 WRITTEN = (Column("kind", "by what"), Column("bytes", "bytes", SIZE))
 TYPES = (
     Column("type", "type"), Column("objects", "objects", COUNT), Column("bytes", "on pages of", SIZE),
-    Column("alone", "of these with nothing else", SIZE),
+    Column("alone", "of these with nothing else", SIZE), Column("recounted", "up and down again on", SIZE),
 )  # fmt: skip
 
 
@@ -35,7 +35,8 @@ def processes_page(found: Family, time: float) -> bytes:
     """The page, of a moment."""
     style = Style()
     title = f"Memory of {counted(len(found.processes), 'process', 'processes')}"
-    advice = listed([advice_sentence(row, style) for row in found.advice])
+    told = [counts_sentence(found, style), *(advice_sentence(row, style) for row in found.advice)]
+    advice = listed([sentence for sentence in told if sentence])
     lead = f'<p class="lead">{safe(shared_sentence(found, style), 1000)}</p>\n{advice}'
     notes = [f"Process {member.pid}: {one_line(member.note)}" for member in found.processes if member.note]
     lead += listed(notes, "warnings")
@@ -56,7 +57,7 @@ def _sections(found: Family, most: int) -> Iterator[Section]:
         f"{size_text(written.shared)} of private pages is still shared since the fork, {size_text(written.unshared)} "
         f"no longer is, and {size_text(written.new)} is new since."
     )
-    types = [(row.type, row.objects, row.bytes, row.alone) for row in found.types]
+    types = [(row.type, row.objects, row.bytes, row.alone, row.recounted) for row in found.types]
     body = paragraph(told) + table("written-table", "Pages that are no longer shared", WRITTEN, kinds, most)
     body += table("written-types", "Whose reference counts have changed", TYPES, types, most)
     yield Section("written", "By what pages were written", body)

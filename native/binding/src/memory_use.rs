@@ -41,15 +41,24 @@ answers! {
     struct Pins { rows: Vec<Pin>, totals: PinTotals }
 
     /// Objects of a type whose reference counts differ: how many, on how many pages, and on how many of these nothing but
-    /// counts does.
-    struct CountsOf of memory_use::CountsOf { type_address: u64, objects: u64, pages: u64, counts_alone: u64 }
+    /// counts does; on how many pages that are equal counts of its objects lie (`restored`, and
+    /// `restored_tracked`, where the collector tracks objects).
+    struct CountsOf of memory_use::CountsOf {
+        type_address: u64,
+        objects: u64,
+        pages: u64,
+        counts_alone: u64,
+        restored: u64,
+        restored_tracked: u64,
+    }
 
     /// Numbers of pages of private memory beside those of another process: what a process has alone and is equal
-    /// (`restored_tracked`: with objects that the collector tracks), differs in what the collector writes, in reference
+    /// (`restored_counts`: with objects, `restored_tracked`: with objects that the collector tracks), differs in what the collector writes, in reference
     /// counts, in both, in anything else; what the other has not (`only_here`); what is still shared. Of pages with
     /// objects, none of them tracked: those that are equal or differ in counts, and those still shared (`quiet_…`).
     struct WrittenPages {
         restored: u64,
+        restored_counts: u64,
         restored_tracked: u64,
         collector: u64,
         counts: u64,
@@ -185,10 +194,11 @@ pub fn zero_pages(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult
 
 impl From<memory_use::Written> for WrittenPages {
     fn from(sums: memory_use::Written) -> WrittenPages {
-        let memory_use::Written { restored, restored_tracked, collector, counts, both, other, .. } = sums;
-        let memory_use::Written { only_here, shared, quiet_own, quiet_shared, types, .. } = sums;
+        let memory_use::Written { restored, restored_counts, restored_tracked, collector, .. } = sums;
+        let memory_use::Written { counts, both, other, only_here, shared, quiet_own, quiet_shared, types, .. } = sums;
         WrittenPages {
             restored,
+            restored_counts,
             restored_tracked,
             collector,
             counts,

@@ -29,3 +29,9 @@ pub fn packed(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&memory::Pag
     let (sizes, going) = memory_use::packing(slabs, pages);
     Packing { sizes: all(sizes), going }
 }
+
+/// What copying all blocks before the first old one is freed would do.
+pub fn copied(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&memory::Pages>) -> Packing {
+    let (sizes, going) = memory_use::copying(slabs, pages);
+    Packing { sizes: all(sizes), going }
+}

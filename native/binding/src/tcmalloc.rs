@@ -1,7 +1,7 @@
 //! tcmalloc of gperftools, whichever module brings it.
 
 use crate::memory::{Pages, Space};
-use crate::packing::{packed, Packing};
+use crate::packing::{copied, Packing};
 use crate::records::Given;
 use crate::rows::{
     all, answers, block, damage_rows, size_class, used, BlockList, Damage, Hole, Member, Range, SizeClass,
@@ -94,11 +94,11 @@ impl Tcmalloc {
         all(self.0.sizes())
     }
 
-    /// What would go if the blocks of spans were moved into as few as they need; all pages count where `pages` is None.
+    /// What would go if the program copied the blocks of spans and freed the old ones then; all pages count where `pages` is None.
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
-        py.detach(|| packed(self.0.slabs(), pages.as_deref()))
+        py.detach(|| copied(self.0.slabs(), pages.as_deref()))
     }
 
     /// [start, end) of blocks in threads' caches and in transfer caches, ascending; neighbours together.

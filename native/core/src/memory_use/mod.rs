@@ -12,7 +12,7 @@ pub(crate) mod written;
 pub use content_kind::look_at;
 pub use contents::{read_once, zero_pages, WINDOW};
 pub use copies::{find_copies, Copied};
-pub use packing::{packing, PackedSize};
+pub use packing::{copying, packing, PackedSize};
 pub use pins::{pins, Kept, Pins, Totals};
 pub use sweep::{Owners, Row, Sum, Sweep};
 pub use written::{page_marks, written, CountsOf, Fork, Written};

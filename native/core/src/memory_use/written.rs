@@ -1,7 +1,8 @@
 //! Pages that a process shared with another since a fork and has alone by now: by what they were written.
 //!
 //! A page is compared with the other's, word by word. Words that differ and are a living object's reference count, or in
-//! what the collector puts before objects, are told from all others; equal pages were written and restored.
+//! what the collector puts before objects, are told from all others; equal pages were written and restored. Where objects
+//! lie on these, their reference counts went up and down again.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -24,23 +25,27 @@ const UNTRACKED: u64 = -2i64 as u64;
 const SHORT_HEAD: u64 = 16;
 
 /// A type whose objects' reference counts have changed: on how many objects and pages, and on how many pages nothing else
-/// has but other types' counts.
+/// has but other types' counts. `restored`: on how many pages that are equal to the other's counts of its objects lie, without those of objects that
+/// the collector tracks, which are `restored_tracked`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CountsOf {
     pub type_address: u64,
     pub objects: u64,
     pub pages: u64,
     pub counts_alone: u64,
+    pub restored: u64,
+    pub restored_tracked: u64,
 }
 
-/// Numbers of pages. Those that one process has alone by what differs from the other's: nothing, and no object there is
-/// tracked by the collector (`restored`), or some is (`restored_tracked`); what the collector writes; reference counts;
-/// both of these; anything else; `only_here`: the other has no such page. `shared`: those that it still shares.
+/// Numbers of pages. Those that one process has alone by what differs from the other's: nothing, and no object lies there
+/// (`restored`), objects of which the collector tracks none (`restored_counts`), or some of which it does
+/// (`restored_tracked`); what the collector writes; reference counts; both of these; anything else; `only_here`: the other has no such page. `shared`: those that it still shares.
 /// `quiet_own` and `quiet_shared`: of the pages with objects, none of them tracked, those with restored or counted words
 /// alone, and those still shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     pub restored: u64,
+    pub restored_counts: u64,
     pub restored_tracked: u64,
     pub collector: u64,
     pub counts: u64,
@@ -142,6 +147,11 @@ impl Compared {
         (self.changed[group].load(Relaxed) & bit != 0).then_some((group, bit))
     }
 
+    /// Whether the other has the same page, byte for byte.
+    fn is_equal(&self, place: usize) -> bool {
+        self.is_there[place].load(Relaxed) && !self.kind_of(place).0
+    }
+
     /// What pages of its own differ in, each as (anything, counts, the collector's words, other words).
     fn kind_of(&self, place: usize) -> (bool, bool, bool, bool) {
         let mut kind = (false, false, false, false);
@@ -165,6 +175,7 @@ impl Compared {
             let sum = match kind {
                 _ if !self.is_there[place].load(Relaxed) => &mut sums.only_here,
                 (false, ..) if tracked => &mut sums.restored_tracked,
+                (false, ..) if holds => &mut sums.restored_counts,
                 (false, ..) => &mut sums.restored,
                 (_, _, _, true) => &mut sums.other,
                 (_, true, true, _) => &mut sums.both,
@@ -198,13 +209,22 @@ impl Lookup {
     }
 }
 
+/// What was found of a type: objects whose counts differ and the places of their pages, and the places of equal pages
+/// where counts of its objects lie.
+#[derive(Default)]
+struct CountPlaces {
+    objects: u64,
+    changed: HashSet<usize>,
+    restored: HashSet<usize>,
+}
+
 /// Marks what objects explain.
 struct Marker<'a> {
     compared: &'a Compared,
     types: Types<'a>,
     own: Lookup,
     shared: Lookup,
-    found: HashMap<u64, (u64, HashSet<usize>)>,
+    found: ByType,
 }
 
 impl<'a> Marker<'a> {
@@ -221,11 +241,14 @@ impl<'a> Marker<'a> {
         for offset in words {
             let at = address + offset;
             let Some(place) = self.own.find(&self.compared.own, self.compared.page, at) else { continue };
-            let Some((group, bit)) = self.compared.changed_at(place, at) else { continue };
-            self.compared.counts[group].fetch_or(bit, Relaxed);
-            let row = self.found.entry(type_address).or_default();
-            row.0 += 1;
-            row.1.insert(place);
+            if let Some((group, bit)) = self.compared.changed_at(place, at) {
+                self.compared.counts[group].fetch_or(bit, Relaxed);
+                let row = self.found.entry(type_address).or_default();
+                row.objects += 1;
+                row.changed.insert(place);
+            } else if self.compared.is_equal(place) {
+                self.found.entry(type_address).or_default().restored.insert(place);
+            }
         }
     }
 
@@ -304,34 +327,38 @@ pub fn written(watcher: &dyn Watcher, fork: &Fork<'_>, sharing: Sharing) -> Resu
             control.advance(0)
         },
     )?;
-    let mut types: BTreeMap<u64, (u64, HashSet<usize>)> = BTreeMap::new();
+    let mut types: BTreeMap<u64, CountPlaces> = BTreeMap::new();
     if let Some(layout) = fork.layout {
-        for (address, (objects, pages)) in marked(watcher, fork, layout, &compared)? {
+        for (address, found) in marked(watcher, fork, layout, &compared)? {
             let row = types.entry(address).or_default();
-            row.0 += objects;
-            row.1.extend(pages);
+            row.objects += found.objects;
+            row.changed.extend(found.changed);
+            row.restored.extend(found.restored);
         }
     }
     let mut sums = compared.sums();
     let is_counts_alone = |place: &&usize| matches!(compared.kind_of(**place), (_, true, false, false));
     sums.types = types
         .into_iter()
-        .map(|(type_address, (objects, pages))| {
-            let counts_alone = pages.iter().filter(is_counts_alone).count() as u64;
-            CountsOf { type_address, objects, pages: pages.len() as u64, counts_alone }
+        .map(|(type_address, CountPlaces { objects, changed, restored })| {
+            let counts_alone = changed.iter().filter(is_counts_alone).count() as u64;
+            let tracked =
+                restored.iter().filter(|place| compared.own_seen[**place].tracked.load(Relaxed)).count() as u64;
+            let (pages, restored) = (changed.len() as u64, restored.len() as u64 - tracked);
+            CountsOf { type_address, objects, pages, counts_alone, restored, restored_tracked: tracked }
         })
         .collect();
     Ok(sums)
 }
 
-type ByType = HashMap<u64, (u64, HashSet<usize>)>;
+type ByType = HashMap<u64, CountPlaces>;
 
 fn marked(
     watcher: &dyn Watcher,
     fork: &Fork<'_>,
     layout: &TypeLayout,
     compared: &Compared,
-) -> Result<impl Iterator<Item = (u64, (u64, HashSet<usize>))>> {
+) -> Result<impl Iterator<Item = (u64, CountPlaces)>> {
     let Jobs { jobs, total } = fork.heaps.jobs();
     let init = || (Walk::new(fork.heaps), Marker::new(fork.heaps, layout, compared));
     let work = |(walk, marker): &mut (Walk<'_>, Marker<'_>), job: &_, control: &Control| walk.run(job, control, marker);

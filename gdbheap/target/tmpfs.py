@@ -1,0 +1,139 @@
+"""Files in the tmpfs mounts that a process sees: memory that its container is charged, whoever maps them.
+
+The tree is another's, and root may look at it for a user: no link is followed, no other file system is entered, no file
+is opened, and what is read of it is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+
+from gdbheap.target.procfs import PROC
+
+__all__ = ["TmpfsFile", "find_tmpfs_files"]
+
+FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+HELD = os.O_PATH | FOLDER
+# To look up a name on these asks nobody but the kernel: a server of FUSE or NFS may never answer.
+LOCAL = {"tmpfs", "devtmpfs", "ramfs", "rootfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "squashfs"}
+MAX_MOUNTS, MAX_DEPTH, MAX_ENTRIES = 32, 8, 10_000
+MIN_BYTES, TABLE_LIMIT = 1 << 20, 1 << 20
+_LINE = re.compile(rb"^\d+ \d+ (\d+):(\d+) \S+ (\S+) .*? - (\S+) ", re.MULTILINE)
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class TmpfsFile:
+    """A file by the path that the process knows it by, its ``size``, and the ``bytes`` of memory or swap it has."""
+
+    path: str
+    size: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class _Mount:
+    """A line of ``mountinfo`` (proc(5)): the device, the mount point, and the type of the file system."""
+
+    device: int
+    point: str
+    kind: str
+
+
+def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = PROC) -> list[TmpfsFile]:
+    """Return the files of at least 1 MiB that a process does not map, largest first. ``place``: its folder below /proc;
+    ``mapped``: (device as in ``maps``, inode) of what it maps."""
+    folder = f"{proc}/{place}"
+    try:
+        with open(f"{folder}/mountinfo", "rb") as stream:
+            mounts = list(_mounts(stream.read(TABLE_LIMIT)))
+        root = os.open(f"{folder}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    search = _Search({mount.point for mount in mounts}, set(mapped))
+    try:
+        for mount in _of_tmpfs(mounts):
+            search.mount(root, mount)
+    finally:
+        os.close(root)
+    return sorted(search.found, key=lambda file: (-file.bytes, file.path))
+
+
+def _mounts(text: bytes) -> Iterator[_Mount]:
+    for match in _LINE.finditer(text):
+        point = _ESCAPE.sub(lambda code: bytes([int(code[1], 8) & 255]), match[3])
+        yield _Mount(os.makedev(int(match[1]), int(match[2])), os.fsdecode(point), match[4].decode("latin-1"))
+
+
+def _of_tmpfs(mounts: list[_Mount]) -> list[_Mount]:
+    """Return each tmpfs once, whose mount point can be reached without asking a server."""
+    found: dict[int, _Mount] = {}
+    for mount in mounts:
+        above = (other for other in mounts if _is_at_or_above(other.point, mount.point))
+        if mount.kind == "tmpfs" and all(other.kind in LOCAL for other in above):
+            found.setdefault(mount.device, mount)
+    return list(found.values())[:MAX_MOUNTS]
+
+
+def _is_at_or_above(point: str, path: str) -> bool:
+    return path == point or path.startswith(point.rstrip("/") + "/")
+
+
+class _Search:
+    """What was ``found``, by descriptors of folders that are held. ``points``: mount points, which are not entered."""
+
+    def __init__(self, points: set[str], mapped: set[tuple[str, int]]) -> None:
+        self.found: list[TmpfsFile] = []
+        self._points, self._mapped, self._left = points, mapped, MAX_ENTRIES
+
+    def mount(self, root: int, mount: _Mount) -> None:
+        """Look at all of a tmpfs that is mounted below ``root``."""
+        with suppress(OSError):
+            number = os.open(".", HELD, dir_fd=root)
+            for name in filter(None, mount.point.split("/")):
+                try:
+                    below = os.open(name, HELD, dir_fd=number)
+                finally:
+                    os.close(number)
+                number = below
+            self._folder(number, mount.device, mount.point.rstrip("/"), MAX_DEPTH)
+
+    def _folder(self, held: int, device: int, path: str, depth: int) -> None:
+        """Look at a folder that is held by O_PATH, and below it; it is closed."""
+        try:
+            if os.fstat(held).st_dev != device:
+                return
+            number = os.open(".", os.O_RDONLY | FOLDER, dir_fd=held)
+        finally:
+            os.close(held)
+        try:
+            with os.scandir(number) as entries:
+                for entry in islice(entries, max(0, self._left)):
+                    self._left -= 1
+                    self._entry(number, entry.name, device, f"{path}/{entry.name}", depth)
+        finally:
+            os.close(number)
+
+    def _entry(self, folder: int, name: str, device: int, path: str, depth: int) -> None:
+        if path in self._points or self._left <= 0:
+            return
+        with suppress(OSError):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            size = 512 * status.st_blocks
+            if status.st_dev != device:
+                return
+            if stat.S_ISDIR(status.st_mode) and depth:
+                self._folder(os.open(name, HELD, dir_fd=folder), device, path, depth - 1)
+            elif stat.S_ISREG(status.st_mode) and size >= MIN_BYTES and _identity(status) not in self._mapped:
+                self.found.append(TmpfsFile(path, status.st_size, size))
+
+
+def _identity(status: os.stat_result) -> tuple[str, int]:
+    """Return the device and the inode as ``maps`` has them."""
+    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", status.st_ino

@@ -1,0 +1,215 @@
+"""Figures that the kernel, or the allocator itself, has too: huge pages, memory given back lazily, pages that reading
+un-shared, spans after repacking, arenas that no thread uses; and names of memory that no malloc walks."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import kernel
+from support.programs import SOURCES, ask, build, c_program, interpreter_of, running
+from test_oracle_findings import FORBID, THP, finding
+from test_processes import private_in_smaps
+from test_runtimes import needed, renamed
+from test_tcmalloc_library import library
+
+from gdbheap.processes.family import family
+from gdbheap.report.processes import render
+from gdbheap.report.style import Style
+from gdbheap.target import tmpfs
+from gdbheap.target.tmpfs import find_tmpfs_files
+
+HUGE = 2 << 20
+# Of tests/programs/repacked.c: what is left of so many blocks.
+ONE_IN = 4
+# What the kernel and the C library have beside the mapping.
+BATCHES = 1 << 20
+
+
+def ids(answer: dict[str, Any]) -> list[str]:
+    """Return the ids of the findings."""
+    return [row["id"] for row in answer["findings"]]
+
+
+def test_sparse_huge_pages(rng: random.Random, tmp_path: Path) -> None:
+    """One page of each huge page is written: what was promised is what the same program has less without huge pages; a
+    mapping that is written to its end has no such finding, nor has one of zeros."""
+    if not THP.exists() or "[never]" in THP.read_text():
+        pytest.skip("this kernel makes no huge pages")
+    command = c_program("huge_pages", rng.randrange(20, 40), "sparse")
+    with running(command, tmp_path) as target:
+        answer = ask("", str(target.pid))
+        huge, before = kernel.in_rollup(target.pid, "AnonHugePages"), kernel.rollup(target.pid)[0]
+        if not huge or all(line["huge"] is None for line in answer["ledger"]):
+            pytest.skip("the kernel made no huge pages, or does not say which are huge")
+    with running([sys.executable, "-c", FORBID, *command], tmp_path) as target:
+        saved = before - kernel.rollup(target.pid)[0]
+        assert "sparse-huge-pages" not in ids(ask("", str(target.pid)))
+    found = finding(answer, "sparse-huge-pages")
+    assert found["bytes"] == pytest.approx(saved, rel=0.02) and found["figures"]["huge"] == huge
+    assert re.search(r"Transparent huge pages: [\d.]+ MiB, [\d.]+ MiB of zeros", found["text"])
+    assert "MADV_NOHUGEPAGE" in found["advice"] and "PR_SET_THP_DISABLE" in found["advice"]
+    # The same bytes are in no other finding.
+    assert sum(row["bytes"] for row in answer["findings"]) <= answer["rss"]["bytes"]
+    with running(c_program("huge_pages", 20, rng.choice(["whole", "zeros"])), tmp_path) as target:
+        assert "sparse-huge-pages" not in ids(ask("", str(target.pid)))
+
+
+def test_given_back_lazily(rng: random.Random, tmp_path: Path) -> None:
+    """The finding has what the kernel does not count as LazyFree, of the mapping that the program made."""
+    count = rng.randrange(20, 40)
+    with running(c_program("huge_pages", count, "lazy"), tmp_path) as target:
+        before = kernel.in_rollup(target.pid, "LazyFree")
+        answer = ask("", str(target.pid))
+        after = kernel.in_rollup(target.pid, "LazyFree")
+    if min(before, after) < count * HUGE // 2:
+        pytest.skip("the kernel took what was given back, or does not count it")
+    found, (least, most) = finding(answer, "mapped-memory"), sorted((before, after))
+    # The kernel counts pages in batches; beside the mapping the C library has some pages of its own.
+    assert -BATCHES <= found["bytes"] - (count * HUGE - most) <= most - least + BATCHES
+    assert least - BATCHES <= found["figures"]["lazily_freed"] <= most + BATCHES
+
+
+def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
+    """Two workers read a table: at least 90 % of what the kernel says that they have alone has a heading with reference
+    counts, the types are named, and what helps is said."""
+    command = [interpreter_of("stripped"), "-I", str(SOURCES / "readers.py"), str(rng.randrange(60_000, 80_000))]
+    with running(command, tmp_path) as parent:
+        workers = [int(pid) for pid in re.findall(r"^read (\d+)$", parent.stderr, re.MULTILINE)]
+        answer = family([parent.pid, *workers], None)
+        private = sum(map(private_in_smaps, workers))
+    text = " ".join(render(answer, answer, 0, False, Style()).split())
+    rows = [row.written for row in answer.processes if row.pid in workers and row.written is not None]
+    counts = sum(row.recounted + row.counts for row in rows)
+    assert len(rows) == 2 and counts >= 0.9 * private
+    most = sorted(answer.types, key=lambda row: -row.recounted)[:3]
+    assert {row.type for row in most} == {"str", "tuple", "float"}
+    assert "reference counts that went up and down again" in text and "gc.freeze() does not help" in text
+    assert all(name in text for name in ("array.array", "numpy", "mmap"))
+
+
+@pytest.mark.parametrize("size", [32, 48, 64, 80, 128, 256])
+@pytest.mark.cases(2)
+def test_repacked_spans(size: int, tmp_path: Path) -> None:
+    """tcmalloc with its transfer caches as they are: what would go is what goes when a program repacks, within 15 %."""
+    command = c_program("repacked", size, (24 << 20) // size, ONE_IN)
+    with running(command, tmp_path, {"LD_PRELOAD": library("tcmalloc_minimal")}) as target:
+        (sizes,) = ask("sizes", str(target.pid), "--top=0")["others"]
+        before = kernel.rollup(target.pid)[0]
+        target.go_on()
+        freed = before - kernel.rollup(target.pid)[0]
+    assert sizes["freed"] == pytest.approx(freed, rel=0.15)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_arenas_of_threads(ended: bool, rng: random.Random, tmp_path: Path) -> None:
+    """Each thread leaves its peak in an arena: as many arenas as there were threads, unused once these have ended. The
+    measurement is named, no number of arenas; and the variable that has the block above the largest free chunk."""
+    threads, environment = rng.randrange(3, 6), {"GLIBC_TUNABLES": "glibc.malloc.arena_max=64"}
+    command = c_program("peaks", threads, 20_000, int(ended))
+    with running(command, tmp_path, environment) as target:
+        found = finding(ask("", str(target.pid)), "free-chunks")
+    figures = found["figures"]
+    assert figures["arenas"] == threads and figures["unused_arenas"] == (threads if ended else 0)
+    assert figures["unused"] == (figures["threads"] if ended else 0)
+    assert ("any more" in found["text"]) == ended
+    assert re.search(r"the block above the largest is (last|results)\b.* of peaks", found["text"])
+    assert "gdbheap trace" in found["advice"] and not any("ARENA_MAX" in line for line in found["commands"])
+    assert found["commands"][-1] == "gdbheap replay calls.log --what-if"
+
+
+def test_sanitizer(rng: random.Random, tmp_path: Path) -> None:
+    """AddressSanitizer's memory has its name, and the advice is about it."""
+    program = tmp_path / "checked"
+    source = str(SOURCES / "holder.c")
+    done = subprocess.run(["gcc", "-fsanitize=address", "-pthread", source, "-o", str(program)], capture_output=True)
+    if done.returncode:
+        pytest.skip("no compiler with AddressSanitizer")
+    with running([str(program), str(rng.getrandbits(30)), "2000", str(tmp_path / "table")], tmp_path) as target:
+        answer = ask("", str(target.pid))
+    assert "AddressSanitizer and other anonymous memory" in [line["name"] for line in answer["ledger"]]
+    assert answer["summary"]["unknown"]["name"] == "AddressSanitizer"
+    assert "-fsanitize" in finding(answer, "other-allocator")["advice"]
+
+
+def test_valgrind(rng: random.Random, tmp_path: Path) -> None:
+    """A program under valgrind: what valgrind maps has its name, and is not said to be the program's own."""
+    command = [needed("valgrind"), "--quiet", *c_program("holder", rng.getrandbits(30), 2000, tmp_path / "table")]
+    with running(command, tmp_path) as target:
+        answer = ask("", str(target.pid), "--max-stop=60")
+    assert "valgrind and other anonymous memory" in [line["name"] for line in answer["ledger"]]
+    assert "runtime-valgrind" in ids(answer) and "other-held" not in ids(answer)
+
+
+def test_malloc_of_a_runtime(rng: random.Random, tmp_path: Path) -> None:
+    """A program that offers malloc() itself and is a runtime by its name is called that, with the runtime's advice."""
+    shutil.copy(build("own_malloc"), tmp_path / "chrome")
+    command = [str(tmp_path / "chrome"), str(rng.getrandbits(30)), "20000", str(tmp_path / "table")]
+    with running(command, tmp_path) as target:
+        answer = ask("", str(target.pid))
+    found = finding(answer, "other-allocator")
+    assert "PartitionAlloc" in found["text"] and "chrome://memory-internals" in found["advice"]
+
+
+@pytest.mark.parametrize(("name", "client"), [("mariadbd", "mariadb"), ("mysqld", "mysql")])
+def test_each_server_has_its_own_statements(name: str, client: str, rng: random.Random, tmp_path: Path) -> None:
+    """MariaDB has no table of MySQL's schema sys for memory; each has its own client."""
+    with running(renamed(name, rng, tmp_path), tmp_path) as target:
+        (found,) = (row for row in ask("", str(target.pid))["findings"] if row["id"].startswith("runtime-"))
+    assert found["commands"] and all(line.startswith(f"{client} ") for line in found["commands"])
+    assert any("sys.memory" in line for line in found["commands"]) == (client == "mysql")
+
+
+# In a mount namespace of its own: a tmpfs with files, a link and a mount point that lead elsewhere, and holes.
+MOUNTED = """
+set -e
+mount -t tmpfs none "$1"
+mkdir "$1/below" "$1/elsewhere" "$1/other"
+head -c 3145728 /dev/zero > "$1/below/nested"
+head -c 2097152 /dev/zero > "$1/new
+line"
+head -c 1000 /dev/zero > "$1/small"
+truncate -s 100M "$1/holes"
+ln -s "$2" "$1/link"
+ln -s "$1/below/nested" "$1/again"
+mount --bind "$2" "$1/elsewhere"
+shift 2
+exec "$@"
+"""
+
+
+def test_files_in_tmpfs(rng: random.Random, tmp_path: Path) -> None:
+    """Files that the process does not map are named with what they take; nothing outside of the tmpfs is."""
+    mounted, outside = tmp_path / "mounted", tmp_path / "outside"
+    mounted.mkdir()
+    outside.mkdir()
+    (outside / "large").write_bytes(bytes(4 << 20))
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(mounted)], capture_output=True).returncode:
+        pytest.skip("no mount namespace may be made here")
+    command = ["unshare", "-m", "sh", "-c", MOUNTED, "sh", str(mounted), str(outside)]
+    with running([*command, *c_program("huge_pages", 1, "whole")], tmp_path) as target:
+        files = find_tmpfs_files(str(target.pid), [])
+        answer = ask("", str(target.pid))
+    own = {file.path: (file.size, file.bytes) for file in files if file.path.startswith(f"{mounted}/")}
+    assert own == {f"{mounted}/below/nested": (3 << 20, 3 << 20), f"{mounted}/new\nline": (2 << 20, 2 << 20)}
+    assert not [file for file in files if "large" in file.path]
+    if answer["container"] is None:
+        pytest.skip("no control group counts its memory")
+    assert set(own) <= {row["path"] for row in answer["container"]["files"]}
+
+
+def test_tmpfs_behind_a_server() -> None:
+    """A tmpfs below a file system whose server may never answer is left alone; one below the others is not."""
+    table = (
+        b"1 0 0:5 / / rw - overlay overlay rw\n2 1 0:6 / /dev rw shared:3 - tmpfs dev rw\n"
+        b"3 1 0:7 / /srv\\040x rw - fuse.evil x rw\n4 3 0:8 / /srv\\040x/tmp rw - tmpfs x rw\n"
+        b"5 2 0:9 / /dev/shm rw - tmpfs x rw\n6 1 0:9 / /also rw - tmpfs x rw\n"
+    )
+    found = tmpfs._of_tmpfs(list(tmpfs._mounts(table)))
+    assert [mount.point for mount in found] == ["/dev", "/dev/shm"]
