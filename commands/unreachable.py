@@ -22,24 +22,29 @@ def _render(shown: Shown[unreachable.Unreachable, Common]) -> str:
 
 COMMAND = Command(
     noun="unreachable",
-    question="What does nothing keep alive: cycles that were not collected, and blocks that were lost?",
-    text="""A row for each type and size of block. Objects are listed if nothing refers to them, or if what does
-    proves nothing (a word on a stack or in a C structure) and the objects in question hold all of one another's
-    references, as the garbage collector counts them. They are cycles that have not been collected yet, or objects
-    whose references were not given back. Blocks that are not objects are listed if nothing points to them or into
-    them: memory that nobody can free any more. Blocks to which only stray words point (on a thread's stack, in a
-    register, or into the middle) have rows of their own: a running function has them, or something that counts from
-    the middle; or the word is left over, or a number, and they are lost as well.
+    question="What is leaked: uncollected cycles, lost references and lost blocks?",
+    text="""A row for each type and size of block, in four groups. Cycles are objects all of whose references come
+    from one another, as the garbage collector counts them, and what hangs on them; the references that close them
+    have names. gc.collect() frees them, but for those whose row says why not: objects that gc.freeze() put aside,
+    objects of a type whose references the collector does not see, __del__ in Python 2. Lost references are objects
+    that have more references than exist: a library took one and never gave it back, and neither gc.collect() nor
+    anything else frees the object and what hangs on it. Lost blocks are memory to which nothing points, or only other
+    lost blocks do: nobody can free it any more. Doubtful is what only weak words point to: words on a thread's stack,
+    in a register, or into the middle of a block. A running function uses it, or the word is left over, or a number,
+    and the block is lost as well.
 
     Of a program without Python all words count: those of static data, of data of threads, of what is in use of their
     stacks, of registers, of memory that the program mapped itself, and of blocks that these lead to. First come the
     heads of what is lost: blocks to which no other lost block leads, or one of a circle, with how many blocks hang on
-    each and how much would be free with it. Blocks to which only words into their middle lead are apart: a program may
-    count from there. Blocks without a type have what most of them look like (text, zeros, pointers, data). A core that
-    is cut short lacks memory that may lead to all of them: then none is said to be lost.
+    each and how much would be free with it. Blocks without a type have what most of them look like (text, zeros,
+    pointers, data). A core that is cut short lacks memory that may lead to all of them: then none is said to be lost.
 
-    In JSON, heads is a list of at most 1,000 of head_count heads: {address, size, type, count, retained, in_circle,
-    content}; lacking is how many bytes of the program's memory the core lacks.""",
+    In JSON, cycles and lost_references are {objects, bytes}, lost_blocks and doubtful {blocks, bytes}; cycles also
+    has collectable_objects and collectable_bytes, which gc.collect() frees. rows is a list of {group, type, size,
+    count, bytes, buffers, why, addresses, content}, where bytes has the buffers, and type is null for blocks that are
+    no objects; closings a list of {what, count, bytes, is_collectable}, heads a list of at most 1,000 of head_count
+    heads: {address, size, type, count, retained, in_circle, content}; lacking is how many bytes of the program's
+    memory the core lacks.""",
     example="heap unreachable",
     needs=TARGET,
     options=Common,
@@ -48,7 +53,6 @@ COMMAND = Command(
     rows="rows",
     listed="rows",
     sorts={
-        "together": lambda row: row.bytes + row.buffers,
         "bytes": lambda row: row.bytes,
         "count": lambda row: row.count,
         "size": lambda row: row.size,

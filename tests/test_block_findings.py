@@ -28,7 +28,8 @@ def test_lost_blocks(rng: random.Random, tmp_path: Path) -> None:
         answer = ask("", str(target.pid))
     row = finding(answer, "lost-blocks")
     assert row["bytes"] == lost and row["figures"]["blocks"] == 2 * row["figures"]["heads"]
-    assert row["commands"] == [f"gdbheap unreachable {target.pid}"]
+    assert row["commands"][0] == f"gdbheap unreachable {target.pid}"
+    assert row["commands"][1].startswith(f"gdbheap catch {target.pid} malloc --min=")
 
 
 def test_blocks_that_hang_on_a_global(rng: random.Random, tmp_path: Path) -> None:

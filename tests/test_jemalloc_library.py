@@ -234,7 +234,7 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
     assert members and members <= own
     # The table is shared memory, from where nobody looks: only what a stack or jemalloc still has is reached.
     lost = ask("unreachable", pid, "--top=1")
-    assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["blocks"]["count"] <= len(own)
+    assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["lost_blocks"]["blocks"] <= len(own)
 
 
 def test_given_back(emptied: Running) -> None:

@@ -166,7 +166,7 @@ def test_answers_agree(emptied: tuple[Running, Path], rng: random.Random) -> Non
     assert members and members <= set(blocks)
     # The table is shared memory, from where nobody looks: only what a stack still has is reached.
     lost = ask("unreachable", pid, "--top=1")
-    assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["blocks"]["count"] <= len(blocks)
+    assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["lost_blocks"]["blocks"] <= len(blocks)
 
 
 def test_states(rng: random.Random, tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
     assert members and members <= blocks
     # The table is shared memory, from where nobody looks: only what a stack still has is reached.
     lost = ask("unreachable", pid, "--top=1")
-    assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["blocks"]["count"] <= len(blocks)
+    assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["lost_blocks"]["blocks"] <= len(blocks)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("secure")] or [None])

@@ -79,7 +79,7 @@ def check_lost(truth: Blocks, answer: dict[str, Any]) -> None:
     """Assert that what nothing reaches is lost, and what words into the middle alone reach is told apart."""
     found: dict[bool, set[int]] = {False: set(), True: set()}
     for row in answer["rows"]:
-        found[row["by_stray"]] |= set(row["addresses"])
+        found[row["group"] == "doubtful"] |= set(row["addresses"])
     assert found[False] == set(truth.sizes) - truth.reached()
     assert found[True] == truth.reached() - truth.certain()
 

@@ -31,10 +31,11 @@ def test_lost_blocks_are_those_of_the_program(name: str, form: str, rng: random.
         table = planted.table_of(tmp_path / "table")
         answer = ask("unreachable", target.as_form(form))
     lost = [row for row in table if row.kind in LOST]
-    certain = [row for row in answer["rows"] if not row["by_stray"]]
+    certain = [row for row in answer["rows"] if row["group"] == "lost_blocks"]
     assert all(row["type"] is None or row["type"] for row in certain)
     check_rows(certain, lost)
-    check_stray([row for row in answer["rows"] if row["by_stray"]], table)
+    check_circles(certain, table)
+    check_stray([row for row in answer["rows"] if row["group"] == "doubtful"], table)
     check_heads(answer["heads"], lost)
 
 
@@ -50,8 +51,9 @@ def test_without_the_programs_file(name: str, rng: random.Random, tmp_path: Path
     program.unlink()
     answer = ask("unreachable", str(core))
     assert any("(program)" in warning for warning in answer["warnings"])
-    check_rows([row for row in answer["rows"] if not row["by_stray"]], [row for row in table if row.kind in LOST])
-    check_stray([row for row in answer["rows"] if row["by_stray"]], table)
+    lost = [row for row in answer["rows"] if row["group"] == "lost_blocks"]
+    check_rows(lost, [row for row in table if row.kind in LOST])
+    check_stray([row for row in answer["rows"] if row["group"] == "doubtful"], table)
 
 
 def test_a_core_that_lacks_memory(rng: random.Random, tmp_path: Path) -> None:
@@ -91,6 +93,18 @@ def check_rows(rows: list[dict[str, Any]], lost: list[Planted]) -> None:
     assert counts == {size: len(blocks) for size, blocks in expected.items()}
     for size, blocks in expected.items():
         assert found[size] <= blocks and (len(blocks) > LISTED or found[size] == blocks)
+
+
+def check_circles(rows: list[dict[str, Any]], table: list[Planted]) -> None:
+    """Assert that blocks that keep one another are said to, and those to which nothing points."""
+    by_why = {
+        why: {address for row in rows if row["why"] == why for address in row["addresses"]}
+        for why in ("lost blocks point to one another", "nothing points to it")
+    }
+    circles, alone = by_why.values()
+    assert circles <= {row.address for row in table if row.kind == CYCLE}
+    assert alone <= {row.address for row in table if row.kind == DIRECT}
+    assert bool(circles) == any(row.kind == CYCLE for row in table)
 
 
 def check_stray(rows: list[dict[str, Any]], table: list[Planted]) -> None:

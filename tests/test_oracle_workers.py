@@ -44,5 +44,5 @@ def looked(target: str, addresses: list[int]) -> tuple[dict[int, Why], set[int]]
     """Return {address: the answer of heap why} and the objects that nothing keeps alive, of one look."""
     with heap_of(target) as heap:
         rows = unreachable(heap, 1 << 30).rows
-        lost = {address for row in rows if row.type is not None for address in row.addresses}
+        lost = {address for row in rows if row.group == "cycles" and row.type is not None for address in row.addresses}
         return {address: why(heap, address) for address in addresses}, lost

@@ -37,11 +37,11 @@ def test_database_in_memory(release: str, rng: random.Random, tmp_path: Path) ->
     python = interpreter_of_release(release).executable
     with hung(python, "sqlite3", 0, SMALL, rng.getrandbits(32), tmp_path) as target:
         own, _others = named(target, "sqlite3.")
-        stray = ask("unreachable", str(target.pid))["by_stray"]["bytes"]
+        stray = ask("unreachable", str(target.pid))["doubtful"]["bytes"]
         target.go_on()
         size = grown(target)
         own_later, _others = named(target, "sqlite3.")
-        stray_later = ask("unreachable", str(target.pid))["by_stray"]["bytes"]
+        stray_later = ask("unreachable", str(target.pid))["doubtful"]["bytes"]
         rows = ask("retained", str(target.pid), "--top=10")["rows"]
     assert own_later - own >= (1 - MAX_FALSE) * size
     assert stray_later - stray <= MAX_FALSE * size, (stray_later, stray, size)

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.answers.causes import COLLECTABLE, CauseTexts, collector_facts
 from gdbheap.answers.describing import looks
 from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
 
+CYCLES, LOST_REFERENCES, LOST_BLOCKS, DOUBTFUL = GROUPS = ("cycles", "lost_references", "lost_blocks", "doubtful")
 MAX_ADDRESSES = 1000
+MAX_CLOSINGS = 20
 # Blocks of a row whose contents are looked at, and what the allocator may have of a block's size.
 ASKED = 32
 HEADER = 16
@@ -19,18 +22,19 @@ HEADER = 16
 
 @dataclass(frozen=True)
 class Lost:
-    """Objects of one type (None: blocks that are not objects, or whose type is not known) in blocks of one size.
-    ``content``: what most blocks without a type look like, None where they differ, or there is a type.
-    ``by_stray``: whether stray words point to the blocks: on stacks, in registers, or into the middle; without Python
-    only those into the middle are stray. ``buffers``: bytes of the blocks that they own; ``addresses``: of the objects
-    or blocks, the first 1,000."""
+    """Objects of one type, or blocks of one size without a known type (None), that are not free for one reason.
 
+    ``group``: CYCLES, LOST_REFERENCES, LOST_BLOCKS or DOUBTFUL; ``why``: what keeps them from being freed. ``bytes``:
+    of the blocks and of the ``buffers`` that they own. ``addresses``: of the objects or blocks, the first 1,000.
+    ``content``: what most blocks without a type look like, None where they differ, or there is a type."""
+
+    group: str
     type: str | None
-    by_stray: bool
     size: int
     count: int
     bytes: int
     buffers: int
+    why: str
     addresses: list[int]
     content: str | None = None
 
@@ -51,27 +55,60 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Sum:
-    """Over all rows of one kind."""
+class CycleSum:
+    """Objects and bytes of all cycles, and of those that ``gc.collect()`` frees."""
 
+    objects: int
+    bytes: int
+    collectable_objects: int
+    collectable_bytes: int
+
+
+@dataclass(frozen=True)
+class ObjectSum:
+    """Objects of one group, and bytes with all that hangs on them."""
+
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class BlockSum:
+    """Blocks of one group, and their bytes."""
+
+    blocks: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Closing:
+    """How cycles are closed: ``count`` of them are closed in the way ``what``; ``bytes`` of all with what hangs on
+    them; ``is_collectable``: whether gc.collect() frees them."""
+
+    what: str
     count: int
     bytes: int
-    buffers: int
+    is_collectable: bool
 
 
 @dataclass(frozen=True)
 class Unreachable:
-    """The answer of ``heap unreachable``, largest first: ``objects``, all of whose references come from one another,
-    ``blocks``, to which nothing points, and ``by_stray``, blocks to which only stray words point: a running function
-    uses them, or such a word is left over, or a number, and they are lost too. ``heads``: of lost structures
-    those that retain most, at most 1,000 of ``head_count``; none where there is Python. ``is_python``: whether there
-    is; ``lacking``: bytes of the program's memory that a core which is cut short lacks, and which may lead to what is
-    listed."""
+    """The answer of ``heap unreachable``, by group, largest first.
+
+    ``cycles``: objects all of whose references come from one another, and what hangs on them. ``lost_references``:
+    objects with more references than exist, so that nothing frees them, and what hangs on them. ``lost_blocks``: blocks
+    to which nothing points, or only other lost blocks. ``doubtful``: to which only weak words point: a running function
+    uses them, or such a word is left over, or a number, and they are lost too. ``closings``: of the cycles, at most 20.
+    ``heads``: of lost structures those that retain most, at most 1,000 of ``head_count``; none where there is Python
+    (``is_python``). ``lacking``: bytes of the program's memory that a core which is cut short lacks, and which may lead
+    to what is listed."""
 
     rows: list[Lost]
-    objects: Sum
-    blocks: Sum
-    by_stray: Sum
+    cycles: CycleSum
+    lost_references: ObjectSum
+    lost_blocks: BlockSum
+    doubtful: BlockSum
+    closings: list[Closing]
     heads: list[Head]
     head_count: int
     is_python: bool
@@ -81,26 +118,59 @@ class Unreachable:
 def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     """``listed``: at most how many addresses a row has, and how many heads there are. Raises Unsupported."""
     references, is_python = heap.references, heap.is_python
-    raw, found = references.graph.unreachable(listed), None if is_python else references.graph.lost_heads(listed)
-    contents = _Contents(heap, raw, found.rows if found is not None else [])
-    rows = [_row(heap, references, row, contents.of_row(row)) for row in raw]
-    rows.sort(key=lambda row: (row.by_stray, -row.bytes - row.buffers, row.type or "", row.size))
-    objects = [row for row in rows if row.type is not None and is_python]
-    others = [row for row in rows if row.type is None or not is_python]
-    blocks, doubtful = ([row for row in others if row.by_stray == of] for of in (False, True))
+    raw = references.graph.unreachable(listed, collector_facts(heap))
+    found = None if is_python else references.graph.lost_heads(listed)
+    contents, texts = _Contents(heap, raw.rows, found.rows if found is not None else []), CauseTexts(heap)
+    rows = [
+        _row(heap, raw, row, texts.text(row.cause, raw.causes[row.cause], row.is_head), contents.of_row(row))
+        for row in raw.rows
+    ]
+    rows.sort(key=lambda row: (GROUPS.index(row.group), -row.bytes, row.type or "", row.size))
+    sums = _cycle_sum(raw), _objects(rows, LOST_REFERENCES), _blocks(rows, LOST_BLOCKS), _blocks(rows, DOUBTFUL)
     heads = [_head(heap, row, contents.of_head(row)) for row in found.rows] if found is not None else []
     count = found.count if found is not None else 0
-    sums = _sum(objects), _sum(blocks), _sum(doubtful)
-    return Unreachable(rows, *sums, heads, count, is_python, heap.target.lacking)
+    return Unreachable(rows, *sums, _closings(raw, texts), heads, count, is_python, heap.target.lacking)
 
 
-def _row(heap: Heap, references: Nodes, row: _native.Lost, content: str | None) -> Lost:
-    kind, addresses = _type(heap, row.type_address), _addresses(references, row.addresses)
-    return Lost(kind, row.by_stray, row.size, row.count, row.bytes, row.buffers, addresses, content)
+def _row(heap: Heap, raw: _native.Unreachable, row: _native.Lost, why: str, content: str | None) -> Lost:
+    group, kind = raw.causes[row.cause].group, _type(heap, row.type_address)
+    size, addresses = row.bytes + row.buffers, _addresses(heap.references, row.addresses)
+    return Lost(group, kind, row.size, row.count, size, row.buffers, why, addresses, content)
 
 
 def _head(heap: Heap, row: _native.Head, content: str | None) -> Head:
     return Head(row.address, row.size, _type(heap, row.type_address), row.count, row.retained, row.in_circle, content)
+
+
+def _cycle_sum(raw: _native.Unreachable) -> CycleSum:
+    rows = [row for row in raw.rows if raw.causes[row.cause].group == CYCLES]
+    freed = [row for row in rows if raw.causes[row.cause].kind == COLLECTABLE]
+    return CycleSum(*_sum(rows), *_sum(freed))
+
+
+def _sum(rows: Sequence[_native.Lost]) -> tuple[int, int]:
+    """How many objects, and all bytes."""
+    return sum(row.count for row in rows if row.type_address), sum(row.bytes + row.buffers for row in rows)
+
+
+def _objects(rows: Sequence[Lost], group: str) -> ObjectSum:
+    own = [row for row in rows if row.group == group]
+    return ObjectSum(sum(row.count for row in own if row.type is not None), sum(row.bytes for row in own))
+
+
+def _blocks(rows: Sequence[Lost], group: str) -> BlockSum:
+    own = [row for row in rows if row.group == group]
+    return BlockSum(sum(row.count for row in own), sum(row.bytes for row in own))
+
+
+def _closings(raw: _native.Unreachable, texts: CauseTexts) -> list[Closing]:
+    """Those of the cycles that hold most."""
+    sizes: Counter[int] = Counter()
+    for row in raw.rows:
+        sizes[row.cause] += row.bytes + row.buffers
+    largest = [(place, size) for place, size in sizes.most_common() if raw.causes[place].group == CYCLES]
+    causes = [(raw.causes[place], size) for place, size in largest[:MAX_CLOSINGS]]
+    return [Closing(texts.closing(cause), cause.count, size, cause.kind == COLLECTABLE) for cause, size in causes]
 
 
 class _Contents:
@@ -129,7 +199,3 @@ def _addresses(references: Nodes, blocks: list[int]) -> list[int]:
     """The addresses of the objects in the blocks, or of the blocks themselves."""
     numbers = [number for block in blocks if (number := references.graph.find(block)) is not None]
     return sorted(node.address for node in references.nodes(numbers))
-
-
-def _sum(rows: list[Lost]) -> Sum:
-    return Sum(*(sum(getattr(row, name) for row in rows) for name in ("count", "bytes", "buffers")))

@@ -76,15 +76,21 @@ def find_collector(
 def count_frozen(space: _native.Space, collector: Collector, most: int) -> int:
     """How many objects gc.freeze() has put aside, ``most`` if there are more; 3.12 does so itself with a few when it
     starts."""
+    return sum(1 for _head in frozen_heads(space, collector, most))
+
+
+def frozen_heads(space: _native.Space, collector: Collector, most: int) -> Iterator[int]:
+    """Yield the addresses of the heads (PyGC_Head) of objects that gc.freeze() has put aside, at most ``most``; none
+    after one that cannot be read."""
     at = collector.permanent
-    try:
-        for count in range(most):
+    for _count in range(most):
+        try:
             at = space.word(at + NEXT) & ~FLAGS
-            if at == collector.permanent:
-                return count
-    except (Fault, OverflowError):
-        return 0
-    return most
+        except (Fault, OverflowError):
+            return
+        if at == collector.permanent:
+            return
+        yield at
 
 
 def _around(addresses: Sequence[int]) -> Ranges:

@@ -136,7 +136,7 @@ class ObjectPaths:
 
     def _is_attribute(self, kind: int, edge: Edge) -> bool:
         """Whether the key in the dict of an instance of the type at ``kind`` is the name of the attribute."""
-        key = _key_of(edge) if kind else None
+        key = key_of(edge.text) if kind else None
         return key is not None and not self.edges.shadowed(kind, key)
 
 
@@ -166,7 +166,7 @@ class _Run:
         """With ``{}`` for the holder's."""
         if len(self.edges) == 1:
             return self.edges[0].expression or ""
-        return f"{{}}.{_key_of(self.edges[1])}"
+        return f"{{}}.{key_of(self.edges[1].text)}"
 
 
 class _Prefix:
@@ -251,7 +251,7 @@ class _Prefix:
         return f"{text}{OWN_DICT}" if self.place else text
 
 
-def _key_of(edge: Edge) -> str | None:
-    """The key that the edge is about, where that is an identifier."""
-    found = _KEY.match(edge.text)
+def key_of(text: str) -> str | None:
+    """The key that an edge with this text is about, where that is an identifier."""
+    found = _KEY.match(text)
     return found and (found[1] or found[2])

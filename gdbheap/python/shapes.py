@@ -103,7 +103,7 @@ class GraphLayout:
     flag_heap_type: int = cpython.FLAG_HEAP_TYPE
     flag_managed_dict: int = cpython.FLAG_MANAGED_DICT
     closed: tuple[str, ...] = (*CLOSED, *KNOWN)
-    closed_families: tuple[str, ...] = ("BaseException",)
+    closed_families: tuple[str, ...] = ("BaseException", "exceptions.BaseException")
 
 
 def graph_layout(release: Release) -> GraphLayout:

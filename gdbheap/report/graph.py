@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.report.arrays import column_text, render_arrays, shape_text
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.owners import HeldTogether, Owners
     from gdbheap.answers.retained import Kept, Retained
     from gdbheap.answers.threads import PythonThread, Running, ThreadLines, Threads
-    from gdbheap.answers.unreachable import Head, Lost, Unreachable
+    from gdbheap.answers.unreachable import Closing, Head, Lost, Unreachable
 
 __all__ = [
     "held_at", "render_owners", "render_retained", "render_threads", "render_unreachable", "thread_name",
@@ -23,15 +23,20 @@ __all__ = [
 RETAINED = (Column("retained"), SHARE, Column("own"), Column("address"), Column("type", True), Column("path", True))
 RETAINED_SET = (Column("count"), Column("bytes"), SHARE, Column("type", True))
 GROUPED = (Column("retained"), SHARE, Column("own"), Column("count"), Column("name", True))
-LOST_BLOCKS = (
-    Column("count"), Column("each"), Column("bytes"), SHARE, Column("type", True), Column("led to by", True),
+LOST = (
+    Column("group", True), Column("count"), Column("each"), Column("bytes"), SHARE, Column("type", True),
+    Column("why", True),
 )  # fmt: skip
-LOST = (Column("count"), Column("each"), Column("objects"), Column("buffers"), SHARE, Column("type", True))
+GROUP_NAMES = {
+    "cycles": "cycle", "lost_references": "lost reference", "lost_blocks": "lost block", "doubtful": "doubtful",
+}  # fmt: skip
+WEAKLY = {True: "Only words on stacks or into the middle of a block", False: "Only words into the middle"}
 HEADS = (
     Column("heads"), Column("each"), Column("retained"), SHARE, Column("blocks"), Column("first at"),
     Column("type", True), Column("", True),
 )  # fmt: skip
 SHOWN_HEADS = 20
+SHOWN_CLOSINGS = 5
 SHOWN_PARTS = 2
 SHOWN_THREADS = 5
 SHARED_OUT = (
@@ -44,10 +49,6 @@ SHARED = (
     "A shared mapping is unmapped with its object; its pages are freed only where no other process maps them and no "
     "file keeps them."
 )
-NO_OBJECT = {
-    False: "(no object: nothing points to these blocks)",
-    True: "(no object: only a stray word points to it)",
-}
 
 
 def render_retained(answer: Retained, style: Style, by: str) -> str:
@@ -108,37 +109,23 @@ def _retained_set(answer: Retained, address: int, style: Style) -> str:
 
 
 def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
-    """A row for each type and size, and what the rows mean."""
-    objects, blocks, doubtful = answer.objects, answer.blocks, answer.by_stray
+    """A row for each reason, type and size, and what the groups mean."""
     if not answer.rows:
         return style.filled("Everything that is in use is reached from a root.")
-    if not answer.is_python:
-        return _lost_blocks(answer, style, left_out)
     rows = [
-        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.size(row.buffers),
-         style.share(row.bytes + row.buffers), row.type or NO_OBJECT[row.by_stray]]
+        [GROUP_NAMES[row.group], count_text(row.count), style.size(row.size), style.size(row.bytes),
+         style.share(row.bytes), _what(row), row.why]
         for row in answer.rows
     ]  # fmt: skip
-    count, size = (sum(getattr(part, name) for part in (objects, blocks, doubtful)) for name in ("count", "bytes"))
-    both = size + objects.buffers
     if left_out:
-        rows.append(["", "", "", "", "", f"({left_out:,} more rows)"])
-    total = [count_text(count), "", style.size(size), style.size(objects.buffers), style.share(both), "total"]
-    lacking = (
-        f" The core lacks {style.bytes(answer.lacking)} of the program's memory, which may lead to the blocks."
-        if answer.lacking
-        else ""
-    )
-    told = (
-        f"{objects.count:,} objects with {style.bytes(objects.bytes + objects.buffers)} are kept by nothing but one "
-        f"another; to {blocks.count:,} other blocks with {style.bytes(blocks.bytes)} nothing points, and "
-        f"to {doubtful.count:,} with {style.bytes(doubtful.bytes)} only stray words: a function that runs has them, or "
-        "the words are left over, or numbers, and the blocks lost."
-    ) + lacking
-    return join(table(LOST, rows, style, total), style.filled(told))
+        rows.append(["", "", "", "", "", f"({left_out:,} more rows)", ""])
+    size = sum(part.bytes for part in (answer.cycles, answer.lost_references, answer.lost_blocks, answer.doubtful))
+    total = ["", "", "", style.size(size), style.share(size), "total", ""]
+    shown = _heads(answer, style) if answer.heads else ""
+    return join(shown, table(LOST, rows, style, total), *_told_of_groups(answer, style))
 
 
-def _lost_blocks(answer: Unreachable, style: Style, left_out: int) -> str:
+def _heads(answer: Unreachable, style: Style) -> str:
     groups = _alike(answer.heads)
     heads = [
         [count_text(len(group)), style.size(group[0].size), *_together(group, style), address_text(group[0].address),
@@ -146,40 +133,60 @@ def _lost_blocks(answer: Unreachable, style: Style, left_out: int) -> str:
         for group in groups[:SHOWN_HEADS]
     ]  # fmt: skip
     more = answer.head_count - sum(map(len, groups[:SHOWN_HEADS]))
-    if heads and more > 0:
+    if more > 0:
         heads.append([count_text(more), "", "", "", "", "", "(more)", ""])
-    rows = [
-        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.share(row.bytes), _what(row),
-         "only words into the middle" if row.by_stray else "nothing"]
-        for row in answer.rows
-    ]  # fmt: skip
-    if left_out:
-        rows.append(["", "", "", "", f"({left_out:,} more rows)", ""])
-    blocks, doubtful = answer.blocks, answer.by_stray
-    count, size = blocks.count + doubtful.count, blocks.bytes + doubtful.bytes
-    total = [count_text(count), "", style.size(size), style.share(size), "total", ""]
-    shown = table(HEADS, heads, style) if heads else ""
-    return join(shown, table(LOST_BLOCKS, rows, style, total), style.filled(_told_of_lost(answer, style)))
+    return table(HEADS, heads, style)
 
 
-def _told_of_lost(answer: Unreachable, style: Style) -> str:
-    blocks, doubtful, told = answer.blocks, answer.by_stray, []
-    if blocks.count:
-        end = "." if answer.lacking else ": the program cannot free them any more."
-        what = f"{counted(blocks.count, 'block')} with {style.bytes(blocks.bytes)}"
-        told.append(f"Nothing leads to {what}, which hang on {counted(answer.head_count, 'head')}{end}")
-    if doubtful.count:
-        what = f"{counted(doubtful.count, 'block')} with {style.bytes(doubtful.bytes)}"
-        told.append(
-            f"Only words into the middle lead to {what}: the program counts from there, or they are lost"
-            f"{' too' if told else ''}."
+def _told_of_groups(answer: Unreachable, style: Style) -> Iterator[str]:
+    """Yield a paragraph for each group that has something, and what to do about it."""
+    if answer.cycles.bytes:
+        yield from _told_of_cycles(answer, style)
+    lost, blocks, doubtful = answer.lost_references, answer.lost_blocks, answer.doubtful
+    if lost.bytes:
+        yield style.filled(
+            f"Lost references keep {counted(lost.objects, 'object')} with {style.bytes(lost.bytes)}: more references "
+            "are counted than exist. gc.collect() does not free them; a library took one and never gave it back."
         )
+    if blocks.blocks:
+        yield style.filled(_told_of_lost(answer, style))
+    if doubtful.blocks:
+        what = f"{counted(doubtful.blocks, 'block')} with {style.bytes(doubtful.bytes)}"
+        yield style.filled(f"{WEAKLY[answer.is_python]} point to {what}: the program uses them, or they are lost too.")
     if answer.lacking:
-        told.append(
+        yield style.filled(
             f"The core lacks {style.bytes(answer.lacking)} of the program's memory, which may lead to them: whether"
             " they are lost is not known."
         )
-    return " ".join(told)
+
+
+def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
+    cycles = answer.cycles
+    all_of_it = f"{counted(cycles.objects, 'object')} with {style.bytes(cycles.bytes)}"
+    freed = f"{counted(cycles.collectable_objects, 'object')} with {style.bytes(cycles.collectable_bytes)} of them"
+    does = "frees all of them" if cycles.collectable_bytes == cycles.bytes else f"frees {freed}"
+    does = does if cycles.collectable_bytes else "frees none of them"
+    are = "is" if cycles.objects == 1 else "are"
+    yield style.filled(f"{all_of_it} {are} kept by nothing but one another. gc.collect() {does}. These close them:")
+    shown = [f"  {closing_text(one)} ({style.bytes(one.bytes)})" for one in answer.closings[:SHOWN_CLOSINGS]]
+    more = len(answer.closings) - len(shown)
+    yield "\n".join([*shown, *([f"  ({more:,} more)"] if more else [])])
+
+
+def closing_text(one: Closing) -> str:
+    """Return the references that close cycles, and how often."""
+    return f"{one.what}, {'once' if one.count == 1 else f'{one.count:,} times'}"
+
+
+def _told_of_lost(answer: Unreachable, style: Style) -> str:
+    blocks = f"{counted(answer.lost_blocks.blocks, 'block')} with {style.bytes(answer.lost_blocks.bytes)}"
+    heads = f", which hang on {counted(answer.head_count, 'head')}" if answer.head_count else ""
+    if answer.lacking:
+        return f"Nothing leads to {blocks}{heads}."
+    return (
+        f"Nothing leads to {blocks}{heads}: the program cannot free them any more. 'heap catch malloc --size=N' stops "
+        "at the next call that asks for such a block; 'gdbheap trace --stacks=1' records who makes them."
+    )
 
 
 def _what(row: Lost | Head) -> str:

@@ -77,7 +77,7 @@ _gdbheap()
         "map --sort") words="size resident address" ;;
         "retained --by") words="object type module global thread" ;;
         "retained --format") words="folded svg speedscope pprof" ;;
-        "unreachable --sort") words="together bytes count size" ;;
+        "unreachable --sort") words="bytes count size" ;;
         "owners --by") words="holder block array type global thread" ;;
         "owners --format") words="folded svg speedscope pprof" ;;
         "tasks --kind") words="all task coroutine generator async_generator greenlet" ;;

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
+from gdbheap import _native
+from gdbheap.answers.causes import COLLECTABLE, CauseTexts
 from gdbheap.answers.findings.finding import UNLISTED, Evidence, Figures, Finding
 
 
@@ -11,7 +14,8 @@ from gdbheap.answers.findings.finding import UNLISTED, Evidence, Figures, Findin
 class Cycles(Figures):
     """``objects`` in all, and the ``type`` whose objects have the most bytes (``largest``). Of the collector, where it
     was found: whether it is ``enabled``, has ``frozen`` objects, and by ``count`` of ``threshold`` how far it is from
-    its next run over the youngest generation."""
+    its next run over the youngest generation. ``closing``: the references that close the largest group of cycles, and
+    ``times``, how many cycles that are."""
 
     ids = ("cycles",)
     objects: int
@@ -21,27 +25,31 @@ class Cycles(Figures):
     frozen: bool
     count: int | None = field(metadata=UNLISTED)
     threshold: int | None = field(metadata=UNLISTED)
+    closing: str = ""
+    times: int = field(default=0, metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Finding]:
     """What the collector would free, by the graph of references: of few blocks, where it is off, or in detail."""
-    references = evidence.references
-    if references is None:
+    found = evidence.unreachable
+    if evidence.references is None or found is None:
         return []
-    found = references.graph.unreachable(0, counted=True)
-    rows = [(row.type_address, row.count, row.bytes + row.buffers) for row in found if row.type_address]
-    size = sum(row[2] for row in rows) - evidence.absent_unreached(references)
+    rows = [row for row in found.rows if found.causes[row.cause].kind == COLLECTABLE]
+    size = sum(row.bytes + row.buffers for row in rows)
     if not evidence.worth(size):
         return []
-    return [Finding("cycles", size, _figures(evidence, rows))]
+    return [Finding("cycles", size, _figures(evidence, found, rows), evidence.line("unreachable"))]
 
 
-def _figures(evidence: Evidence, rows: list[tuple[int, int, int]]) -> Cycles:
-    collector = evidence.heap.collector
-    count = sum(row[1] for row in rows)
-    kind, _, largest = max(rows, key=lambda row: row[2])
-    name = evidence.heap.objects.names.name(kind)
+def _figures(evidence: Evidence, found: _native.Unreachable, rows: list[_native.Lost]) -> Cycles:
+    collector, sizes, causes = evidence.heap.collector, Counter[int](), Counter[int]()
+    for row in rows:
+        sizes[row.type_address] += (row.bytes + row.buffers) * bool(row.type_address)
+        causes[row.cause] += row.bytes + row.buffers
+    count = sum(row.count for row in rows if row.type_address)
+    (kind, largest), cause = sizes.most_common(1)[0], found.causes[causes.most_common(1)[0][0]]
+    name, closing = evidence.heap.objects.names.name(kind), CauseTexts(evidence.heap).closing(cause)
     if collector is None:
-        return Cycles(count, None, name, largest, False, None, None)
-    enabled = int(not collector.is_off)
-    return Cycles(count, enabled, name, largest, collector.frozen, collector.counts[0], collector.thresholds[0])
+        return Cycles(count, None, name, largest, False, None, None, closing, cause.count)
+    enabled, near = int(not collector.is_off), (collector.counts[0], collector.thresholds[0])
+    return Cycles(count, enabled, name, largest, collector.frozen, *near, closing, cause.count)

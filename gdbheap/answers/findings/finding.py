@@ -11,15 +11,16 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Union
 
+from gdbheap import _native
 from gdbheap.allocators.allocator import LedgerLine, State
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import Trim
 from gdbheap.answers.absent import absent_blocks
+from gdbheap.answers.causes import collector_facts
 from gdbheap.answers.findings.thresholds import DEFAULT_THRESHOLD
 from gdbheap.answers.partition import Sums, ledger_lines, total
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.blocks import BlockReferences
-from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
 from gdbheap.python.census import Estimate, Objects
 from gdbheap.python.references import NOT_REACHED, References
@@ -228,9 +229,23 @@ class Evidence:
         except GdbheapError:
             return None
 
-    def absent_unreached(self, references: Nodes) -> int:
-        """Return how many bytes of the blocks that nothing reaches are not resident: they are worth no finding."""
-        graph, heap = references.graph, self.heap
+    @cached_property
+    def unreachable(self) -> _native.Unreachable | None:
+        """What no root keeps alive, without addresses; None without a graph."""
+        graph = self._graph
+        return None if graph is None else graph.unreachable(0, collector_facts(self.heap))
+
+    @property
+    def _graph(self) -> _native.Graph | None:
+        found = self.references or self.block_references
+        return None if found is None else found.graph
+
+    @cached_property
+    def absent_unreached(self) -> int:
+        """How many bytes of the blocks that nothing reaches are not resident: they are worth no finding."""
+        graph, heap = self._graph, self.heap
+        if graph is None:
+            return 0
         found = [(block, graph.find(block.address)) for block in absent_blocks(heap)]
         known = [(block, number) for block, number in found if number is not None]
         phases = graph.phases([number for _block, number in known])

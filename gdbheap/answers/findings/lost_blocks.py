@@ -1,33 +1,52 @@
-"""Blocks of a program without Python to which nothing leads."""
+"""Blocks to which nothing points, or only one another."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
+from gdbheap import _native
 from gdbheap.answers.findings.finding import UNLISTED, Evidence, Figures, Finding
+from gdbheap.answers.unreachable import LOST_BLOCKS
+
+# Of glibc a block's size has a word more than what can be asked for, and is a multiple of two words.
+HEADER, STEP = 8, 16
 
 
 @dataclass(frozen=True)
 class LostBlocks(Figures):
-    """How many ``blocks``, and how many ``heads``: those to which no other lost block leads. ``largest``: what the head
-    retains that retains most."""
+    """How many ``blocks``, and how many ``heads``: those to which no other lost block points. ``largest``: the bytes of
+    the blocks of the size that has most; calls that asked for them asked for ``least`` to ``most`` bytes."""
 
     ids = ("lost-blocks",)
     blocks: int
     heads: int
     largest: int = field(metadata=UNLISTED)
+    least: int = field(metadata=UNLISTED)
+    most: int = field(metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """All of them together, by the graph of blocks: of few blocks, or in detail. None where memory is lacking that
+    """All of them together, by the graph of references: of few blocks, or in detail. None where memory is lacking that
     may lead to them."""
-    references = evidence.block_references
-    if references is None or evidence.heap.target.lacking:
+    found = evidence.unreachable
+    if found is None or evidence.heap.target.lacking:
         return []
-    rows = [row for row in references.graph.unreachable(0) if not row.by_stray]
-    size = sum(row.bytes for row in rows) - evidence.absent_unreached(references)
+    rows = [row for row in found.rows if found.causes[row.cause].group == LOST_BLOCKS]
+    size = sum(row.bytes + row.buffers for row in rows) - evidence.absent_unreached
     if not evidence.worth(size):
         return []
-    heads = references.graph.lost_heads(1)
-    figures = LostBlocks(sum(row.count for row in rows), heads.count, heads.rows[0].retained)
-    return [Finding("lost-blocks", size, figures, evidence.line("unreachable"))]
+    figures = _figures(evidence, found, rows)
+    catch = evidence.line("catch", "malloc", f"--min={figures.least}", f"--max={figures.most}", calls=True)
+    return [Finding("lost-blocks", size, figures, [*evidence.line("unreachable"), *catch])]
+
+
+def _figures(evidence: Evidence, found: _native.Unreachable, rows: list[_native.Lost]) -> LostBlocks:
+    sizes: Counter[int] = Counter()
+    for row in rows:
+        sizes[row.size] += row.bytes
+    (size, largest), *_others = sizes.most_common(1)
+    heads = sum(cause.count for cause in found.causes if cause.group == LOST_BLOCKS)
+    # Other allocators round up by an eighth at most.
+    few, own = (STEP - 1, size - HEADER) if evidence.glibc is not None else (size // 8, size)
+    return LostBlocks(sum(row.count for row in rows), heads, largest, max(own - few, 0), own)

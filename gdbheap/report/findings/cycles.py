@@ -10,8 +10,12 @@ from gdbheap.report.numbers import counted, size_text
 def _text(figures: Cycles) -> str:
     return (
         f"{counted(figures.objects, 'object')} are reached by nobody but one another, the most of type "
-        f"{figures.type} ({size_text(figures.largest)}): {_state(figures)}"
+        f"{figures.type} ({size_text(figures.largest)}): {_state(figures)}{_closing(figures)}"
     )
+
+
+def _closing(figures: Cycles) -> str:
+    return f"; {figures.closing}, {counted(figures.times, 'time')}" if figures.closing else ""
 
 
 def _state(figures: Cycles) -> str:
@@ -31,7 +35,7 @@ def _advice(figures: Cycles) -> str:
     frozen = ", gc.unfreeze() before it where that frees nothing: some objects are out of its reach (gc.freeze())"
     return (
         f"call gc.collect(){keep}{frozen if figures.frozen else ''}; 'heap unreachable' "
-        "lists what they are, and where no object leads back to its owner there is no cycle"
+        "lists what they are; where the named reference is cleared (del, None, weakref) there is no cycle"
     )
 
 

@@ -1,4 +1,4 @@
-"""lost-blocks: blocks to which nothing leads."""
+"""lost-blocks: blocks to which nothing points."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from gdbheap.report.numbers import counted, size_text
 def _text(figures: LostBlocks) -> str:
     heads = counted(figures.heads, "of them leads", "of them lead")
     return (
-        f"nothing in the program leads to {counted(figures.blocks, 'block')} any more, so that it cannot free them; "
-        f"{heads} to the others, one to {size_text(figures.largest)}"
+        f"nothing in the program points to {counted(figures.blocks, 'block')} any more, so that it cannot free them; "
+        f"{heads} to the others; blocks of one size hold {size_text(figures.largest)}"
     )
 
 
-def _advice(_figures: LostBlocks) -> str:
+def _advice(figures: LostBlocks) -> str:
     return (
-        "'heap unreachable' lists them by size and type; 'gdbheap trace --stacks=1' from the program's start on records"
-        " who makes them, which 'heap at ADDRESS --calls=FILE' then shows"
+        "'heap unreachable' lists them by size and type; "
+        f"'heap catch malloc --min={figures.least} --max={figures.most}' stops at the next call that asks for such a "
+        "block; 'gdbheap trace --stacks=1' from the program's start on records who makes them, which "
+        "'heap at ADDRESS --calls=FILE' then shows"
     )
 
 

@@ -5,7 +5,7 @@ use crate::records::{records, Given};
 use crate::rows::{all, answers};
 use crate::structures::Structures;
 use crate::watch::{raised, watched, Report};
-use gdbheap_core::graph::{self, Form, FrameLayout, GraphLayout, KeysLayout, NodeRow, Root, Tables};
+use gdbheap_core::graph::{self, CollectorFacts, Form, FrameLayout, GraphLayout, KeysLayout, NodeRow, Root, Tables};
 use gdbheap_core::python::TypeLayout;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -24,6 +24,7 @@ records! {
     }
     Root { phase, pointers, ranges }
     Tables { data, code }
+    CollectorFacts { frames, code, finalized, frozen }
 }
 
 answers! {
@@ -47,17 +48,34 @@ answers! {
     /// The objects of one type, their bytes, and what would be free if all of them went.
     struct RetainedByType of graph::RetainedByType { type_address: u64, count: u64, bytes: u64, retained: u64 }
 
-    /// Blocks of one type and size that nothing keeps alive, or to which only stray words lead; the type is 0 for what is no
-    /// object, `buffers` the bytes of those that belong to them, `addresses` some of theirs.
-    struct Lost of graph::Lost {
+    /// Why some blocks are not free. Group: cycles, lost_references, lost_blocks or doubtful. Kind: of cycles collectable,
+    /// likely, frozen, untracked or finalizer; of lost blocks nothing or circle; else reference or weak. `count`: how many
+    /// cycles or heads; `nodes`: some objects of one cycle, which has `length`.
+    struct Cause of graph::Cause {
+        group: &'static str,
+        kind: &'static str,
+        count: u64,
         type_address: u64,
-        by_stray: bool,
+        nodes: Vec<u32>,
+        length: u64,
+    }
+
+    /// Blocks of one type and size with one cause, by its place; the type is 0 for what is no object. `is_head`: whether
+    /// these are what the cause is about, and not what hangs on it; `bytes` are their own, `buffers` those that belong to
+    /// them, `addresses` some of theirs.
+    struct Lost of graph::Lost {
+        cause: u32,
+        is_head: bool,
+        type_address: u64,
         size: u64,
         count: u64,
         bytes: u64,
         buffers: u64,
         addresses: Vec<u64>,
     }
+
+    /// What no root keeps alive, and why.
+    struct Unreachable { causes: Vec<Cause>, rows: Vec<Lost> }
 
     /// A lost block to which no other lost block leads, or one of a circle to which nothing else does; how many blocks
     /// would be free with it, itself included, and their bytes. The type is 0 where it is not known.
@@ -370,11 +388,11 @@ impl Graph {
         self.0.type_addresses().to_vec()
     }
 
-    /// What nothing keeps alive, and blocks to which only stray words lead, by type and size, with at most `most`
-    /// addresses (of blocks) in each row. `counted`: of objects only what the collector would free.
-    #[pyo3(signature = (most, counted=false))]
-    fn unreachable(&self, py: Python<'_>, most: usize, counted: bool) -> PyResult<Vec<Lost>> {
-        Ok(all(watched(py, None, |watcher| self.0.unreachable(watcher, most, counted))?))
+    /// What nothing keeps alive, and blocks to which only weak words point, by cause, type and size, with at most `most`
+    /// addresses (of blocks) in each row.
+    fn unreachable(&self, py: Python<'_>, most: usize, facts: Given<CollectorFacts>) -> PyResult<Unreachable> {
+        let found = watched(py, None, |watcher| self.0.unreachable(watcher, most, &facts.0))?;
+        Ok(Unreachable { causes: all(found.causes), rows: all(found.rows) })
     }
 
     /// The heads of what no root reaches, those first that retain most, at most `most` of them. None are told where there

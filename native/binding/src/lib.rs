@@ -87,6 +87,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         graph::LargestBlocks,
         graph::RetainedByType,
         graph::Lost,
+        graph::Cause,
+        graph::Unreachable,
         graph::Head,
         graph::Heads,
         graph::Grouped,

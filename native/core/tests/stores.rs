@@ -83,7 +83,7 @@ fn twins_in_the_graph() {
     assert_eq!(graph.edges(1).expect("a node"), [(0, 1)]);
     assert_eq!(graph.edges(2).expect("a node"), [(0, 0)]);
     assert_eq!(graph.retained(&Unwatched, &[0]).expect("not cancelled"), [STRIDE]);
-    let lost = graph.unreachable(&Unwatched, 5, false).expect("not cancelled");
+    let lost = graph.unreachable(&Unwatched, 5, &Default::default()).expect("not cancelled").rows;
     assert_eq!(lost.iter().map(|lost| &lost.addresses[..]).collect::<Vec<_>>(), [[LAST]]);
 }
 

@@ -35,7 +35,7 @@ impl Written {
     /// An edge of the node whose row is being written.
     #[inline(always)]
     pub(crate) fn edge(&mut self, target: u32, strength: u32) {
-        self.rows.targets.push(target | strength << STRENGTH_SHIFT);
+        self.rows.targets.push(joint(target, strength));
     }
 
     pub(crate) fn end_row(&mut self, kind: u32) {
@@ -143,6 +143,12 @@ impl Edges {
 #[inline(always)]
 pub(crate) fn split(edge: u32) -> (u32, u32) {
     (edge & TARGET, edge >> STRENGTH_SHIFT)
+}
+
+/// An edge to this node.
+#[inline(always)]
+pub(crate) fn joint(target: u32, strength: u32) -> u32 {
+    target | strength << STRENGTH_SHIFT
 }
 
 /// Pairs of a row and a value in compressed rows, `(starts, values)`, each row in the order of the pairs, which are

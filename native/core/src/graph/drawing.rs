@@ -159,7 +159,8 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
             BY_OTHERS | BY_REMAINS => LIKELY,
             _ => EXACT,
         };
-        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength));
+        let has_lists = root.phase as u8 == BY_REMAINS;
+        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength, has_lists));
         drawer.rows.end_row(0);
     }
     drawer.rows.finish()

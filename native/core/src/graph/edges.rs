@@ -17,7 +17,7 @@ use crate::python::dict_keys::index_width;
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::strays::{self, Sign, LOW};
 use crate::python::types::Types;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 pub(crate) const EXACT: u32 = 0;
@@ -40,6 +40,12 @@ pub(crate) fn is_object(kind: u32) -> bool {
 const WINDOW: u64 = 48 << 12;
 const WORD: u64 = 8;
 const MAX_INLINE: u64 = 256;
+/// Fields of the interpreter that lie side by side and are of one size are fewer.
+const LEAST_LIST: usize = 8;
+const SPARE_HEAD: usize = 128;
+/// Of tp_flags: subclasses of list and of dict.
+const LIST: u64 = 1 << 25;
+const DICT: u64 = 1 << 29;
 
 /// Types by the numbers that all workers know.
 #[derive(Default)]
@@ -95,6 +101,15 @@ impl Bytes<'_> {
     fn size(&self) -> u64 {
         self.end.saturating_sub(self.address)
     }
+}
+
+/// An object at a word's address: the size of its block, and whether the word points to the head that the collector links.
+#[derive(Clone, Copy)]
+struct Spare {
+    size: u64,
+    is_container: bool,
+    is_alive: bool,
+    is_head: bool,
 }
 
 impl<'a> Drawer<'a> {
@@ -516,16 +531,60 @@ impl<'a> Drawer<'a> {
         self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).ok()
     }
 
-    /// Words of memory outside of the heaps: what begins where they point, or any block.
-    pub(crate) fn range(&mut self, start: u64, end: u64, strength: u32) {
+    /// Words of memory outside of the heaps: what begins where they point, or any block. `has_lists`: the interpreter keeps
+    /// its free lists there, whose words stay when an object is taken off.
+    pub(crate) fn range(&mut self, start: u64, end: u64, strength: u32, has_lists: bool) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
         self.source.space.show(start, end, &mut scratch, |at, piece| {
+            let left = if has_lists { self.left_over(piece) } else { HashSet::new() };
             for (word, address) in piece.chunks_exact(8).zip((at..).step_by(8)) {
-                self.outer_word(address, u64_at(word, 0), strength);
+                if !left.contains(&(address - at)) {
+                    self.outer_word(address, u64_at(word, 0), strength);
+                }
             }
         });
         self.scratch = scratch;
+    }
+
+    /// Where words lie that keep nothing alive: those of a free list, which is many words in a row that point to blocks of
+    /// one size, some of them lists or dicts, but for objects on it; and those to the heads of objects, which the collector
+    /// links.
+    fn left_over(&mut self, piece: &[u8]) -> HashSet<u64> {
+        let found: Vec<_> = piece.chunks_exact(8).map(|word| self.spare(u64_at(word, 0))).collect();
+        let size = |place: usize| found.get(place).copied().flatten().map(|spare| spare.size);
+        let heads = (0..found.len()).filter(|place| found[*place].is_some_and(|spare| spare.is_head));
+        let (mut left, mut first): (HashSet<u64>, usize) = (heads.map(|place| 8 * place as u64).collect(), 0);
+        for place in 0..found.len() {
+            if size(place).is_some() && size(place) == size(place + 1) {
+                continue;
+            }
+            let run = || found[first..=place].iter().flatten();
+            // Fields of the interpreter that lie side by side are living lists and dicts, or fewer.
+            let is_reused = || run().any(|spare| !spare.is_alive || !spare.is_container);
+            let is_list = run().count() >= LEAST_LIST && run().any(|spare| spare.is_container) && is_reused();
+            if size(place).is_some() && is_list {
+                let living = (first..=place).filter(|at| found[*at].is_some_and(|spare| spare.is_alive));
+                left.extend(living.map(|at| 8 * at as u64));
+            }
+            first = place + 1;
+        }
+        left
+    }
+
+    /// What a word of a free list may point to.
+    fn spare(&mut self, pointer: u64) -> Option<Spare> {
+        if pointer < self.bounds.0 || pointer >= self.bounds.1 {
+            return None;
+        }
+        let block = self.source.blocks.heaps.block_at(pointer)?;
+        let mut head = [0; SPARE_HEAD];
+        let wanted = head.len().min(block.size as usize);
+        let got = self.source.space.fill(block.address, &mut head[..wanted]);
+        let (number, is_alive) = self.types.object_in(&head[..got], block.size)?;
+        let kind = &self.types.kinds[number as usize];
+        let is_head = self.types.layout.hook == 0 && kind.pre > 0 && pointer == block.address;
+        Some(Spare { size: block.size, is_container: kind.flags & (LIST | DICT) != 0, is_alive, is_head })
     }
 
     /// A word outside of the heaps, which may be a number where it is a low one.

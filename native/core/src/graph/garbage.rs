@@ -1,4 +1,4 @@
-//! What nothing keeps alive: objects whose references all come from one another, and blocks to which nothing points.
+//! What nothing keeps alive: objects whose references all come from one another.
 //!
 //! A word on a stack or in a structure of C may be left over, so that it does not prove that an object is alive. Its
 //! reference count does: an object is held from elsewhere if it has more references than the objects in question have
@@ -6,7 +6,7 @@
 
 use super::csr::{split, Edges};
 use super::edges::{is_object, BUFFER, EXACT, IDLE};
-use super::tree::{Tree, BY_OTHERS, BY_PADDING, NOT_REACHED};
+use super::tree::{Tree, BY_OTHERS};
 use crate::error::Cancelled;
 use crate::work::Control;
 
@@ -15,22 +15,17 @@ const OFTEN: usize = 1 << 20;
 pub(crate) struct Garbage {
     /// Objects that are alive for the allocator only.
     pub(crate) objects: Vec<u32>,
-    /// Blocks that are no objects, to which nothing points at all, or only weak evidence does.
-    pub(crate) blocks: Vec<u32>,
     /// Buffers that belong to those objects, by number.
     pub(crate) buffers: Vec<u32>,
 }
 
-/// `first_static`: the number after the last block's. `count_of`: an object's reference count. `counted`: also objects
-/// to which nothing leads must have all of their references accounted for, as for the collector.
-#[allow(clippy::too_many_arguments)]
+/// `first_static`: the number after the last block's. `count_of`: an object's reference count.
 pub(crate) fn find(
     edges: &Edges,
     tree: &Tree,
     kinds: &[u32],
     first_static: u32,
     mut count_of: impl FnMut(u32) -> u64,
-    counted: bool,
     control: &Control,
 ) -> Result<Garbage, Cancelled> {
     let questionable = |node: u32| node < first_static && tree.phases[node as usize] >= BY_OTHERS;
@@ -51,8 +46,7 @@ pub(crate) fn find(
     let mut held = vec![false; first_static as usize];
     let mut open: Vec<u32> = Vec::new();
     for node in (0..first_static).filter(|node| questionable(*node) && is_object(*node)) {
-        let asked = counted || tree.phases[node as usize] != NOT_REACHED;
-        if asked && count_of(node) > u64::from(inner[node as usize]) {
+        if count_of(node) > u64::from(inner[node as usize]) {
             held[node as usize] = true;
             open.push(node);
         }
@@ -84,23 +78,5 @@ pub(crate) fn find(
             }
         }
     }
-    let is_leak = |node: &u32| tree.phases[*node as usize] >= BY_PADDING && kinds[*node as usize] == 0;
-    let mut blocks: Vec<u32> = (0..first_static).filter(is_leak).collect();
-    leave_out_inner(edges, &objects, &mut blocks);
-    Ok(Garbage { objects, blocks, buffers })
-}
-
-/// Blocks to which an object leads that is garbage itself are that object's.
-fn leave_out_inner(edges: &Edges, objects: &[u32], blocks: &mut Vec<u32>) {
-    let mut open: Vec<u32> = objects.to_vec();
-    let mut inner = std::collections::HashSet::new();
-    while let Some(node) = open.pop() {
-        for edge in edges.of(node) {
-            let (target, _) = split(*edge);
-            if blocks.binary_search(&target).is_ok() && inner.insert(target) {
-                open.push(target);
-            }
-        }
-    }
-    blocks.retain(|block| !inner.contains(block));
+    Ok(Garbage { objects, buffers })
 }

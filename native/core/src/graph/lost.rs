@@ -1,14 +1,13 @@
 //! Blocks that no root reaches, in a graph without objects, and which of them lead to the others.
 
-use super::csr::{split, Edges, Rows};
+use super::csr::{joint, split, Edges, Rows};
 use super::dominators::Dominators;
 use super::ids::Node;
-use super::tree::{Rules, Tree, BY_LAST_WORDS, NOBODY, NOT_REACHED, PHASES};
-use super::whole::{Graph, Lost};
+use super::tree::{Rules, Tree, NOBODY, NOT_REACHED, PHASES};
+use super::whole::Graph;
 use crate::error::Result;
 use crate::work::Watcher;
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 /// A lost block to which no other lost block leads, or of a circle of them one.
 #[derive(Clone, Copy, Debug)]
@@ -25,32 +24,11 @@ pub struct Head {
 }
 
 impl Graph {
-    /// What no root reaches, and what weak evidence alone reaches (words in padding, words into the middle of a block): by
-    /// type and size, with up to `most` addresses in each row.
-    pub(super) fn lost(&self, watcher: &dyn Watcher, most: usize) -> Result<Vec<Lost>> {
-        let tree = self.tree(watcher)?;
-        let blocks = self.blocks();
-        let mut rows: HashMap<(u64, bool, u64), Lost> = HashMap::new();
-        for id in (0..self.ids.first_static).filter(|id| tree.phases[*id as usize] >= BY_LAST_WORDS) {
-            let Node::Block { address, size, .. } = blocks.node(id) else { continue };
-            let (type_address, by_stray) = (self.type_of(id), tree.phases[id as usize] != NOT_REACHED);
-            let (count, bytes, buffers, addresses) = (0, 0, 0, Vec::new());
-            let empty = Lost { type_address, by_stray, size, count, bytes, buffers, addresses };
-            let row = rows.entry((type_address, by_stray, size)).or_insert(empty);
-            row.count += 1;
-            row.bytes += size;
-            if row.addresses.len() < most {
-                row.addresses.push(address);
-            }
-        }
-        Ok(rows.into_values().collect())
-    }
-
     /// The heads of what no root reaches, those first that retain most, at most `most`, and how many there are.
     pub fn lost_heads(&self, watcher: &dyn Watcher, most: usize) -> Result<(u64, Vec<Head>)> {
         let tree = self.tree(watcher)?;
         let all: Vec<u32> = (0..self.ids.first_static).filter(|id| tree.phases[*id as usize] == NOT_REACHED).collect();
-        let edges = among(&self.edges, &all);
+        let edges = among(&self.edges, &all, false);
         let heads = heads(&edges);
         let blocks = self.blocks();
         let sizes = || all.iter().map(|id| blocks.node(*id).size()).collect();
@@ -79,14 +57,15 @@ impl Graph {
     }
 }
 
-/// The edges between some nodes, ascending, which are numbered anew.
-fn among(edges: &Edges, nodes: &[u32]) -> Edges {
+/// The edges between some nodes, ascending, which are numbered anew. `strengths`: whether edges keep theirs.
+pub(super) fn among(edges: &Edges, nodes: &[u32], strengths: bool) -> Edges {
     let mut rows = Rows::default();
     let mut places = vec![NOBODY; edges.nodes()];
     nodes.iter().zip(0..).for_each(|(node, place)| places[*node as usize] = place);
     for node in nodes {
-        let targets = edges.of(*node).iter().map(|edge| places[split(*edge).0 as usize]);
-        rows.targets.extend(targets.filter(|place| *place != NOBODY));
+        let known = edges.of(*node).iter().map(|edge| split(*edge)).map(|(node, kept)| (places[node as usize], kept));
+        let inner = known.filter(|(place, _)| *place != NOBODY);
+        rows.targets.extend(inner.map(|(place, kept)| if strengths { joint(place, kept) } else { place }));
         rows.ends.push(rows.targets.len() as u32);
         rows.kinds.push(0);
     }

@@ -1,6 +1,7 @@
 //! The whole reference graph of a target: numbers for blocks, edges in compressed rows, chains, dominators, garbage.
 #![forbid(unsafe_code)]
 
+pub(crate) mod components;
 pub(crate) mod csr;
 pub(crate) mod dominators;
 pub(crate) mod drawing;
@@ -18,6 +19,7 @@ pub(crate) mod shapes;
 pub(crate) mod shares;
 pub(crate) mod together;
 pub(crate) mod tree;
+pub(crate) mod unreachable;
 pub(crate) mod whole;
 
 pub use drawing::{draw_graph, static_types, Root};
@@ -27,4 +29,5 @@ pub use lost::Head;
 pub use plain::{draw_blocks, Tables};
 pub use shapes::{Form, FrameLayout, GraphLayout, KeysLayout};
 pub use shares::{Branch, Labelled, Several};
-pub use whole::{Graph, Lost, NodeRow, RetainedByType};
+pub use unreachable::{Cause, CollectorFacts, Lost, Unreachable};
+pub use whole::{Graph, NodeRow, RetainedByType};

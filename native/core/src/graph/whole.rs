@@ -3,18 +3,13 @@
 use super::csr::{split, Edges};
 use super::dominators::{self, Dominators};
 use super::edges::{is_object, BUFFER, IDLE, KIND};
-use super::garbage;
 use super::ids::{Blocks, Ids, Node};
 use super::together::{self, Together};
-use super::tree::{self, Rules, Tree, BY_PADDING, NOT_REACHED, PHASES};
+use super::tree::{self, Rules, Tree, NOT_REACHED, PHASES};
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::tally::Tally;
-use crate::allocators::walk::HEAD_BYTES;
-use crate::bytes::half_at;
 use crate::error::{Cancelled, Error, Result};
-use crate::python::counts::shared_references;
 use crate::python::layout::TypeLayout;
-use crate::python::types::Types;
 use crate::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
@@ -31,7 +26,7 @@ pub(super) fn is_equal(retained: u64, of_above: u64) -> bool {
 pub struct Graph {
     pub(super) heaps: SharedHeaps,
     /// None where there are no objects.
-    layout: Option<TypeLayout>,
+    pub(super) layout: Option<TypeLayout>,
     pub(super) ids: Ids,
     pub(super) edges: Edges,
     pub(super) kinds: Vec<u32>,
@@ -65,22 +60,6 @@ pub struct RetainedByType {
     pub count: u64,
     pub bytes: u64,
     pub retained: u64,
-}
-
-/// Blocks of one type and size that nothing keeps alive.
-#[derive(Clone, Debug)]
-pub struct Lost {
-    /// 0 for what is no object.
-    pub type_address: u64,
-    /// Whether stray words lead there.
-    pub by_stray: bool,
-    pub size: u64,
-    pub count: u64,
-    pub bytes: u64,
-    /// Bytes of the buffers that belong to them.
-    pub buffers: u64,
-    /// Some of their addresses.
-    pub addresses: Vec<u64>,
 }
 
 impl Graph {
@@ -434,61 +413,5 @@ impl Graph {
     /// The addresses of all types that have objects.
     pub fn type_addresses(&self) -> &[u64] {
         &self.types
-    }
-
-    /// What nothing keeps alive, and blocks to which only stray words lead, by type and size, with up to `most`
-    /// addresses (of blocks) in each row. `counted`: of objects only what the collector would free.
-    pub fn unreachable(&self, watcher: &dyn Watcher, most: usize, counted: bool) -> Result<Vec<Lost>> {
-        let Some(layout) = &self.layout else { return self.lost(watcher, most) };
-        let tree = self.tree(watcher)?;
-        let found = self.alone(watcher, |control| {
-            let mut types = Types::new(self.heaps.lend(), layout);
-            // A count that cannot be read is more than anybody accounts for.
-            let count_of = |id| self.references_of(&mut types, id).unwrap_or(u64::MAX);
-            garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, counted, control)
-        })?;
-        let blocks = self.blocks();
-        let mut rows: HashMap<(u64, bool, u64), Lost> = HashMap::new();
-        let owned: HashSet<u32> = found.buffers.iter().copied().collect();
-        for id in found.objects.iter().chain(&found.blocks) {
-            let Node::Block { address, size, .. } = blocks.node(*id) else { continue };
-            let (type_address, is_object) = (self.type_of(*id), self.kinds[*id as usize] & KIND != 0);
-            let by_stray = (BY_PADDING..NOT_REACHED).contains(&tree.phases[*id as usize]) && !is_object;
-            let (count, bytes, buffers, addresses) = (0, 0, 0, Vec::new());
-            let empty = Lost { type_address, by_stray, size, count, bytes, buffers, addresses };
-            let row = rows.entry((type_address, by_stray, size)).or_insert(empty);
-            row.count += 1;
-            row.bytes += size;
-            if is_object {
-                row.buffers += self.owned_bytes(*id, &owned);
-            }
-            if row.addresses.len() < most {
-                row.addresses.push(address);
-            }
-        }
-        Ok(rows.into_values().collect())
-    }
-
-    /// The reference count of the object in a block; None where it cannot be read.
-    fn references_of(&self, types: &mut Types<'_>, id: u32) -> Option<u64> {
-        let Node::Block { address, size, .. } = self.blocks().node(id) else { return Some(0) };
-        let mut head = [0; HEAD_BYTES];
-        let wanted = head.len().min(size as usize);
-        let got = types.space.fill(address, &mut head[..wanted]);
-        let head = &head[..got];
-        let (number, _) = types.object_in(head, size)?;
-        let at = types.layout.outer_hook(head) + types.kinds[number as usize].pre as usize;
-        if types.layout.is_free_threaded() {
-            return shared_references(head.get(at..)?);
-        }
-        // Since 3.14 the upper half holds flags.
-        half_at(head, at + types.layout.ob_refcnt as usize).map(u64::from)
-    }
-
-    /// Bytes of the buffers among `owned` to which an object leads.
-    fn owned_bytes(&self, id: u32, owned: &HashSet<u32>) -> u64 {
-        let blocks = self.blocks();
-        let targets = self.edges.of(id).iter().map(|edge| split(*edge).0).filter(|target| owned.contains(target));
-        targets.map(|target| blocks.node(target).size()).sum()
     }
 }

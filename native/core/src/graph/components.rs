@@ -1,0 +1,75 @@
+//! Strongly connected components: nodes each of which reaches each other one.
+
+use super::csr::{split, Edges};
+use super::tree::NOBODY;
+
+/// The component of each node for which `is_in`, `NOBODY` for the others, and how many there are. Components are numbered so
+/// that one is reached from higher ones only (Tarjan). `counts`: whether edges of a strength count.
+pub(crate) fn components(
+    edges: &Edges,
+    is_in: impl Fn(u32) -> bool,
+    counts: impl Fn(u32) -> bool,
+) -> (Vec<u32>, usize) {
+    let nodes = edges.nodes();
+    let (mut found, mut number) = (vec![NOBODY; nodes], 0);
+    // When a node was met, from 1 on, and the first met one that it reaches.
+    let (mut met, mut low, mut next) = (vec![0u32; nodes], vec![0u32; nodes], 1);
+    let (mut open, mut calls): (Vec<u32>, Vec<(u32, usize)>) = (Vec::new(), Vec::new());
+    for start in (0..nodes as u32).filter(|node| is_in(*node)) {
+        if met[start as usize] == 0 {
+            calls.push((start, 0));
+        }
+        while let Some((node, place)) = calls.last_mut() {
+            let (own, at) = (*node as usize, *place);
+            *place += 1;
+            if met[own] == 0 {
+                (met[own], low[own]) = (next, next);
+                next += 1;
+                open.push(own as u32);
+            }
+            match edges.of(own as u32).get(at).map(|edge| split(*edge)) {
+                Some((target, strength)) if counts(strength) && is_in(target) => match met[target as usize] {
+                    0 => calls.push((target, 0)),
+                    when if found[target as usize] == NOBODY => low[own] = low[own].min(when),
+                    _ => (),
+                },
+                Some(_) => (),
+                None => {
+                    calls.pop();
+                    if low[own] == met[own] {
+                        while let Some(member) = open.pop() {
+                            found[member as usize] = number;
+                            if member as usize == own {
+                                break;
+                            }
+                        }
+                        number += 1;
+                    }
+                    if let Some((above, _)) = calls.last() {
+                        low[*above as usize] = low[*above as usize].min(low[own]);
+                    }
+                }
+            }
+        }
+    }
+    (found, number as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::csr::Rows;
+
+    #[test]
+    fn components_are_numbered_from_the_last_reached_on() {
+        // 0 -> 1 -> 2 -> 1; 2 -> 3 -> 3; 4 is left out.
+        let (mut rows, plain) = (Rows::default(), [&[1][..], &[2], &[1, 3], &[3], &[0]]);
+        for targets in plain {
+            rows.targets.extend_from_slice(targets);
+            rows.ends.push(rows.targets.len() as u32);
+            rows.kinds.push(0);
+        }
+        let edges = Edges::join(vec![rows], plain.len()).expect("few edges").0;
+        assert_eq!(components(&edges, |node| node != 4, |_| true), (vec![2, 1, 1, 0, NOBODY], 3));
+    }
+}

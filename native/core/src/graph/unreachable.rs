@@ -1,0 +1,537 @@
+//! What no root keeps alive, and why each block of it is not free: cycles, lost references, lost blocks, and blocks to
+//! which only weak words point.
+
+use super::components::components;
+use super::csr::{split, Edges};
+use super::edges::{is_object, BUFFER, DOUBTFUL, EXACT, IDLE, KIND};
+use super::garbage::{self, Garbage};
+use super::ids::Node;
+use super::lost::among;
+use super::tree::{Tree, BY_LAST_WORDS, BY_PADDING, NOBODY, NOT_REACHED};
+use super::whole::Graph;
+use crate::allocators::walk::HEAD_BYTES;
+use crate::bytes::{half_at, word_at};
+use crate::error::{Cancelled, Result};
+use crate::python::counts::shared_references;
+use crate::python::layout::TypeLayout;
+use crate::python::types::Types;
+use crate::work::{Control, Watcher};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+pub(crate) const CYCLES: &str = "cycles";
+pub(crate) const LOST_REFERENCES: &str = "lost_references";
+pub(crate) const LOST_BLOCKS: &str = "lost_blocks";
+pub(crate) const DOUBTFUL_BLOCKS: &str = "doubtful";
+
+/// From here on a count is that of an immortal object, or counting is deferred.
+const IMMORTAL: u64 = 1 << 31;
+/// Cycles of more kinds are put together; of a longer one the first nodes are kept.
+const MAX_CAUSES: usize = 500;
+const MAX_LENGTH: usize = 16;
+/// `gc_refs` of an object that the collector does not know: in Python 2, and up to 3.7, where it is shifted past a flag.
+const UNTRACKED: [i64; 2] = [-2, -4];
+const OLD_GC_HEAD: u64 = 32;
+const FREE_THREADED_BITS: usize = 11;
+const TRACKED: u8 = 1;
+const FROZEN: u8 = 1 << 3;
+
+/// What decides which cycles the collector frees, and which object of a cycle names it.
+#[derive(Clone, Debug, Default)]
+pub struct CollectorFacts {
+    /// The types of frames and of what else runs, and that of code; 0 where there is none.
+    pub frames: Vec<u64>,
+    pub code: u64,
+    /// Types whose objects the collector does not free because they have a finalizer of their own.
+    pub finalized: Vec<u64>,
+    /// Heads of objects that gc.freeze() has put aside.
+    pub frozen: Vec<u64>,
+}
+
+/// Why some blocks are not free.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    /// cycles, lost_references, lost_blocks or doubtful.
+    pub group: &'static str,
+    /// Of cycles: collectable, likely (words of unknown meaning close them), or what keeps the collector from freeing them:
+    /// frozen, untracked, finalizer. Of lost blocks: nothing points to them, or a circle of blocks. Else reference or weak.
+    pub kind: &'static str,
+    /// How many cycles, or heads.
+    pub count: u64,
+    /// The type of the objects whose references are lost, or of the object that the collector passes over; else 0.
+    pub type_address: u64,
+    /// Some objects of one cycle, in their order, and how many it has.
+    pub nodes: Vec<u32>,
+    pub length: u64,
+}
+
+/// Blocks of one type and size with one cause.
+#[derive(Clone, Debug)]
+pub struct Lost {
+    pub cause: u32,
+    /// Whether these are what the cause is about; the others hang on such.
+    pub is_head: bool,
+    /// 0 for what is no object.
+    pub type_address: u64,
+    pub size: u64,
+    pub count: u64,
+    /// Their own.
+    pub bytes: u64,
+    /// Bytes of the buffers that belong to them.
+    pub buffers: u64,
+    /// Some of their addresses.
+    pub addresses: Vec<u64>,
+}
+
+/// All that no root keeps alive.
+#[derive(Clone, Debug)]
+pub struct Unreachable {
+    pub causes: Vec<Cause>,
+    pub rows: Vec<Lost>,
+}
+
+/// What the head of an object says.
+#[derive(Clone, Copy)]
+struct Head {
+    references: u64,
+    is_tracked: bool,
+    is_frozen: bool,
+}
+
+/// The nodes in question, numbered anew, and what was decided about them.
+struct Sorter<'a> {
+    graph: &'a Graph,
+    tree: &'a Tree,
+    /// From this phase on what leads to a node is weak.
+    weak: u8,
+    nodes: Vec<u32>,
+    edges: Edges,
+    /// Objects all of whose references come from one another, and their buffers.
+    proven: Vec<bool>,
+    causes: Vec<Cause>,
+    cause_of: Vec<u32>,
+    is_head: Vec<bool>,
+}
+
+impl Graph {
+    /// What nothing keeps alive and what only weak words point to, by cause, type and size, with up to `most` addresses (of
+    /// blocks) in each row.
+    pub fn unreachable(&self, watcher: &dyn Watcher, most: usize, facts: &CollectorFacts) -> Result<Unreachable> {
+        let tree = self.tree(watcher)?;
+        let causes = self.alone(watcher, |control| {
+            let mut sorter = Sorter::new(self, tree, control)?;
+            if let Some(layout) = &self.layout {
+                sorter.sort_objects(layout, facts);
+            }
+            sorter.sort_blocks(facts);
+            sorter.sort_weak();
+            let rows = sorter.rows(most);
+            Ok(Unreachable { causes: sorter.causes, rows })
+        })?;
+        Ok(causes)
+    }
+
+    /// What an object's head says; None where it cannot be read.
+    fn head_of(&self, types: &mut Types<'_>, id: u32) -> Option<Head> {
+        let Node::Block { address, size, .. } = self.blocks().node(id) else { return None };
+        let mut head = [0; HEAD_BYTES];
+        let wanted = head.len().min(size as usize);
+        let got = types.space.fill(address, &mut head[..wanted]);
+        let head = &head[..got];
+        let (number, _) = types.object_in(head, size)?;
+        let (kind, layout) = (&types.kinds[number as usize], types.layout);
+        let at = layout.outer_hook(head) + kind.pre as usize;
+        let has_gc = kind.flags & layout.flag_gc != 0;
+        if layout.is_free_threaded() {
+            let bits = *head.get(at + FREE_THREADED_BITS)?;
+            let references = shared_references(head.get(at..)?)?;
+            return Some(Head { references, is_tracked: has_gc && bits & TRACKED != 0, is_frozen: bits & FROZEN != 0 });
+        }
+        // Since 3.14 the upper half holds flags.
+        let references = half_at(head, at + layout.ob_refcnt as usize).map(u64::from)?;
+        let is_linked = || {
+            let start = at.checked_sub(layout.gc_head as usize)?;
+            let is_out = layout.gc_head == OLD_GC_HEAD && UNTRACKED.contains(&(word_at(head, start + 16)? as i64));
+            Some(word_at(head, start)? != 0 && !is_out)
+        };
+        Some(Head { references, is_tracked: has_gc && is_linked().unwrap_or(true), is_frozen: false })
+    }
+}
+
+impl<'a> Sorter<'a> {
+    fn new(graph: &'a Graph, tree: &'a Tree, control: &Control) -> Result<Sorter<'a>, Cancelled> {
+        let weak = if graph.layout.is_some() { BY_PADDING } else { BY_LAST_WORDS };
+        let mut is_proven = vec![false; graph.ids.first_static as usize];
+        if let Some(layout) = &graph.layout {
+            let mut types = Types::new(graph.heaps.lend(), layout);
+            // A count that cannot be read is more than anybody accounts for.
+            let count_of = |id| graph.head_of(&mut types, id).map_or(u64::MAX, |head| head.references);
+            let found = garbage::find(&graph.edges, tree, &graph.kinds, graph.ids.first_static, count_of, control)?;
+            let Garbage { objects, buffers } = found;
+            objects.iter().chain(&buffers).for_each(|node| is_proven[*node as usize] = true);
+        }
+        let in_question = |node: &u32| {
+            is_proven[*node as usize] || tree.phases[*node as usize] >= weak && graph.kinds[*node as usize] & IDLE == 0
+        };
+        let nodes: Vec<u32> = (0..graph.ids.first_static).filter(in_question).collect();
+        let edges = among(&graph.edges, &nodes, true);
+        let proven = nodes.iter().map(|node| is_proven[*node as usize]).collect();
+        let (cause_of, is_head) = (vec![NOBODY; nodes.len()], vec![false; nodes.len()]);
+        Ok(Sorter { graph, tree, weak, nodes, edges, proven, causes: Vec::new(), cause_of, is_head })
+    }
+
+    fn kind(&self, place: u32) -> u32 {
+        self.graph.kinds[self.nodes[place as usize] as usize]
+    }
+
+    /// Of a graph of blocks a kind is that of a structure.
+    fn is_object(&self, place: u32) -> bool {
+        self.graph.layout.is_some() && is_object(self.kind(place))
+    }
+
+    fn places(&self) -> std::ops::Range<u32> {
+        0..self.nodes.len() as u32
+    }
+
+    fn phase(&self, place: u32) -> u8 {
+        self.tree.phases[self.nodes[place as usize] as usize]
+    }
+
+    fn is_free(&self, place: u32) -> bool {
+        self.cause_of[place as usize] == NOBODY
+    }
+
+    fn cause(&mut self, group: &'static str, kind: &'static str, type_address: u64) -> u32 {
+        self.causes.push(Cause { group, kind, count: 0, type_address, nodes: Vec::new(), length: 0 });
+        self.causes.len() as u32 - 1
+    }
+
+    /// Makes nodes the heads of their cause.
+    fn begin(&mut self, cause: u32, heads: &[u32]) {
+        for head in heads {
+            self.cause_of[*head as usize] = cause;
+            self.is_head[*head as usize] = true;
+        }
+    }
+
+    /// Gives what hangs on the nodes their cause, if it has none yet and `may` have one.
+    fn spread(&mut self, starts: &[u32], may: impl Fn(&Self, u32) -> bool) {
+        let mut open: VecDeque<u32> = starts.iter().copied().collect();
+        while let Some(node) = open.pop_front() {
+            let (start, end) = self.edges.row(node);
+            for at in start..end {
+                let target = split(self.edges.at(at)).0;
+                if self.is_free(target) && may(self, target) {
+                    self.cause_of[target as usize] = self.cause_of[node as usize];
+                    open.push_back(target);
+                }
+            }
+        }
+    }
+
+    /// Lost references, then cycles, and what hangs on either.
+    fn sort_objects(&mut self, layout: &TypeLayout, facts: &CollectorFacts) {
+        let mut types = Types::new(self.graph.heaps.lend(), layout);
+        let read =
+            |place: u32| self.is_object(place).then(|| self.graph.head_of(&mut types, self.nodes[place as usize]));
+        let heads: Vec<Option<Head>> = self.places().map(read).map(Option::flatten).collect();
+        self.sort_references(&heads);
+        self.sort_cycles(&heads, facts);
+    }
+
+    /// Objects that have more references than were found, those on stacks included.
+    fn sort_references(&mut self, heads: &[Option<Head>]) {
+        let found = self.found();
+        let is_lost = |place: &u32| {
+            let count = heads[*place as usize].map_or(u64::MAX, |head| head.references);
+            !self.proven[*place as usize] && count < IMMORTAL && count > u64::from(found[*place as usize])
+        };
+        let lost: Vec<u32> = self.places().filter(is_lost).collect();
+        let mut by_kind: HashMap<u32, Vec<u32>> = HashMap::new();
+        lost.iter().for_each(|place| by_kind.entry(self.kind(*place)).or_default().push(*place));
+        for (kind, places) in sorted(by_kind) {
+            let cause = self.cause(LOST_REFERENCES, "reference", self.graph.types[kind as usize - 1]);
+            self.causes[cause as usize].count = places.len() as u64;
+            self.begin(cause, &places);
+        }
+        self.spread(&lost, |sorter, place| !sorter.proven[place as usize]);
+    }
+
+    /// How many words are references to each node, as far as can be told: of the nodes, and on stacks.
+    fn found(&self) -> Vec<u32> {
+        let mut found = vec![0u32; self.nodes.len()];
+        for place in self.places() {
+            self.edges.of(place).iter().for_each(|edge| found[split(*edge).0 as usize] += 1);
+        }
+        let graph = self.graph;
+        for root in graph.ids.first_static..graph.ids.count() as u32 {
+            let known = graph.edges.of(root).iter().map(|edge| split(*edge).0);
+            known.filter_map(|node| self.nodes.binary_search(&node).ok()).for_each(|place| found[place] += 1);
+        }
+        found
+    }
+
+    /// Cycles of objects all of whose references are known, first those that the collector does not free.
+    fn sort_cycles(&mut self, heads: &[Option<Head>], facts: &CollectorFacts) {
+        let (found, count) = components(&self.edges, |place| self.proven[place as usize], |strength| strength == EXACT);
+        let cycles = self.cycles(&found, count, EXACT);
+        let frozen: HashSet<u32> = facts.frozen.iter().filter_map(|address| self.graph.find(*address)).collect();
+        let obstacle = |place: u32| {
+            let (node, head) = (self.nodes[place as usize], heads[place as usize]?);
+            let is_frozen = head.is_frozen || frozen.contains(&node);
+            let has_finalizer = || facts.finalized.contains(&self.graph.type_of(node));
+            match (head.is_tracked, is_frozen) {
+                (false, _) => Some("untracked"),
+                (_, true) => Some("frozen"),
+                _ => has_finalizer().then_some("finalizer"),
+            }
+        };
+        let obstacles = cycles.iter().map(|members| {
+            members.iter().filter(|place| self.is_object(**place)).find_map(|place| Some((obstacle(*place)?, *place)))
+        });
+        let obstacles: Vec<_> = obstacles.collect();
+        let mut naming = Naming { facts, found: &found, limit: EXACT, known: HashMap::new() };
+        for is_free in [false, true] {
+            let mut starts = Vec::new();
+            for (members, obstacle) in cycles.iter().zip(&obstacles).filter(|(_, why)| why.is_none() == is_free) {
+                if !members.first().is_some_and(|place| self.is_free(*place)) {
+                    continue;
+                }
+                let (kind, culprit) = obstacle
+                    .map_or(("collectable", 0), |(kind, place)| (kind, self.graph.type_of(self.nodes[place as usize])));
+                self.name(&mut naming, members, kind, culprit);
+                starts.extend_from_slice(members);
+            }
+            self.spread(&starts, |_, _| true);
+        }
+    }
+
+    /// The components that are cycles and have objects.
+    fn cycles(&self, found: &[u32], count: usize, limit: u32) -> Vec<Vec<u32>> {
+        let mut members: Vec<Vec<u32>> = vec![Vec::new(); count];
+        let known = self.places().filter(|place| found[*place as usize] != NOBODY);
+        known.for_each(|place| members[found[place as usize] as usize].push(place));
+        let leads_to_itself = |place: u32| {
+            self.edges.of(place).iter().map(|edge| split(*edge)).any(|(to, strength)| to == place && strength <= limit)
+        };
+        let is_cycle = |members: &Vec<u32>| members.len() > 1 || members.iter().any(|place| leads_to_itself(*place));
+        members.retain(|members| is_cycle(members) && members.iter().any(|place| self.is_object(*place)));
+        members
+    }
+
+    /// Makes a cycle one of those that are closed in the same way.
+    fn name(&mut self, naming: &mut Naming<'_>, members: &[u32], kind: &'static str, culprit: u64) {
+        let cycle = naming.cycle(self, members);
+        let key = (kind, culprit, naming.signature(self, &cycle));
+        let cause = match naming.known.get(&key) {
+            Some(cause) => *cause,
+            None if self.causes.len() >= MAX_CAUSES => self.others(kind, culprit),
+            None => {
+                let cause = self.cause(CYCLES, kind, culprit);
+                let nodes = cycle.iter().take(MAX_LENGTH).map(|place| self.nodes[*place as usize]).collect();
+                (self.causes[cause as usize].nodes, self.causes[cause as usize].length) = (nodes, cycle.len() as u64);
+                naming.known.insert(key, cause);
+                cause
+            }
+        };
+        self.causes[cause as usize].count += 1;
+        self.begin(cause, members);
+    }
+
+    /// The cause of cycles of more kinds than are told apart.
+    fn others(&mut self, kind: &'static str, culprit: u64) -> u32 {
+        let is_it = |cause: &Cause| {
+            cause.group == CYCLES && cause.kind == kind && cause.type_address == culprit && cause.nodes.is_empty()
+        };
+        match self.causes.iter().position(is_it) {
+            Some(place) => place as u32,
+            None => self.cause(CYCLES, kind, culprit),
+        }
+    }
+
+    /// Of what nothing reaches and has no cause yet: what leads to the rest, and the rest with it.
+    fn sort_blocks(&mut self, facts: &CollectorFacts) {
+        let is_in = |sorter: &Self, place: u32| sorter.is_free(place) && sorter.phase(place) == NOT_REACHED;
+        let (found, count) = components(&self.edges, |place| is_in(self, place), |_| true);
+        let mut is_led_to = vec![false; count];
+        for place in self.places().filter(|place| found[*place as usize] != NOBODY) {
+            for (target, _) in self.edges.of(place).iter().map(|edge| split(*edge)) {
+                let (own, other) = (found[place as usize], found[target as usize]);
+                if other != NOBODY && own != other {
+                    is_led_to[other as usize] = true;
+                }
+            }
+        }
+        let is_first = |place: &u32| found[*place as usize] != NOBODY && !is_led_to[found[*place as usize] as usize];
+        let mut members: HashMap<u32, Vec<u32>> = HashMap::new();
+        self.places().filter(is_first).for_each(|place| members.entry(found[place as usize]).or_default().push(place));
+        self.sort_heads(&found, members, facts);
+    }
+
+    fn sort_heads(&mut self, found: &[u32], members: HashMap<u32, Vec<u32>>, facts: &CollectorFacts) {
+        let mut naming = Naming { facts, found, limit: u32::MAX, known: HashMap::new() };
+        let (mut nothing, mut circle, mut starts) = (None, None, Vec::new());
+        for members in members.into_values() {
+            let has_objects = members.iter().any(|place| self.is_object(*place));
+            // Nothing says what keeps an object of unknown count.
+            if members.len() == 1 && has_objects {
+                continue;
+            }
+            if has_objects {
+                self.name(&mut naming, &members, "likely", 0);
+            } else {
+                let (place, kind) =
+                    if members.len() == 1 { (&mut nothing, "nothing") } else { (&mut circle, "circle") };
+                let cause = *place.get_or_insert_with(|| self.cause(LOST_BLOCKS, kind, 0));
+                self.causes[cause as usize].count += 1;
+                self.begin(cause, &members);
+            }
+            starts.extend(members);
+        }
+        self.spread(&starts, |sorter, place| sorter.phase(place) == NOT_REACHED);
+    }
+
+    /// What only weak words point to.
+    fn sort_weak(&mut self) {
+        let is_weak = |place: &u32| {
+            let kind = self.kind(*place);
+            self.is_free(*place) && (self.weak..NOT_REACHED).contains(&self.phase(*place)) && kind & BUFFER == 0
+        };
+        let places: Vec<u32> = self.places().filter(is_weak).collect();
+        if !places.is_empty() {
+            let cause = self.cause(DOUBTFUL_BLOCKS, "weak", 0);
+            self.causes[cause as usize].count = places.len() as u64;
+            self.begin(cause, &places);
+            self.spread(&places, |sorter, place| sorter.kind(place) & BUFFER != 0);
+        }
+    }
+
+    fn rows(&self, most: usize) -> Vec<Lost> {
+        let mut rows: HashMap<(u32, bool, u64, u64), Lost> = HashMap::new();
+        let buffers = self.buffers();
+        for place in self.places().filter(|place| !self.is_free(*place) && buffers[*place as usize] != TAKEN) {
+            let id = self.nodes[place as usize];
+            let Node::Block { address, size, .. } = self.graph.blocks().node(id) else { continue };
+            let (cause, is_head) = (self.cause_of[place as usize], self.is_head[place as usize]);
+            let type_address = if self.kind(place) & KIND != 0 { self.graph.type_of(id) } else { 0 };
+            let (count, bytes, owned, addresses) = (0, 0, 0, Vec::new());
+            let empty = Lost { cause, is_head, type_address, size, count, bytes, buffers: owned, addresses };
+            let row = rows.entry((cause, is_head, type_address, size)).or_insert(empty);
+            row.count += 1;
+            row.bytes += size;
+            row.buffers += buffers[place as usize];
+            if row.addresses.len() < most {
+                row.addresses.push(address);
+            }
+        }
+        rows.into_values().collect()
+    }
+
+    /// Bytes of the buffers of each object; of a buffer that an object has `TAKEN`.
+    fn buffers(&self) -> Vec<u64> {
+        let mut owned = vec![0; self.nodes.len()];
+        let blocks = self.graph.blocks();
+        for place in self.places().filter(|place| self.is_object(*place) && !self.is_free(*place)) {
+            let mut open = vec![place];
+            while let Some(holder) = open.pop() {
+                for target in self.edges.of(holder).iter().map(|edge| split(*edge).0) {
+                    if self.kind(target) & BUFFER != 0 && !self.is_free(target) && owned[target as usize] != TAKEN {
+                        owned[target as usize] = TAKEN;
+                        owned[place as usize] += blocks.node(self.nodes[target as usize]).size();
+                        open.push(target);
+                    }
+                }
+            }
+        }
+        owned
+    }
+}
+
+const TAKEN: u64 = u64::MAX;
+
+/// Those first that most nodes have.
+fn sorted(by_kind: HashMap<u32, Vec<u32>>) -> Vec<(u32, Vec<u32>)> {
+    let mut rows: Vec<_> = by_kind.into_iter().collect();
+    rows.sort_unstable_by_key(|(kind, places)| (Reverse(places.len()), *kind));
+    rows
+}
+
+type Signature = Vec<(u8, u32, u32)>;
+
+/// How cycles are told apart: by the types of their objects, and by the code of those that have some.
+struct Naming<'a> {
+    facts: &'a CollectorFacts,
+    /// The component of each node.
+    found: &'a [u32],
+    /// The weakest edges that close a cycle.
+    limit: u32,
+    known: HashMap<(&'static str, u64, Signature), u32>,
+}
+
+impl Naming<'_> {
+    /// A shortest cycle of a component, without buffers, through the object that says most about it.
+    fn cycle(&self, sorter: &Sorter<'_>, members: &[u32]) -> Vec<u32> {
+        let objects = members.iter().copied().filter(|place| sorter.is_object(*place));
+        let Some(start) = objects.min_by_key(|place| (self.rank(sorter, *place), *place)) else { return Vec::new() };
+        let (mut before, mut open) = (HashMap::from([(start, start)]), VecDeque::from([start]));
+        while let Some(place) = open.pop_front() {
+            for (target, strength) in sorter.edges.of(place).iter().map(|edge| split(*edge)) {
+                if strength > self.limit || self.found[target as usize] != self.found[start as usize] {
+                    continue;
+                }
+                if target == start {
+                    return self.turned(sorter, way(&before, start, place));
+                }
+                if let std::collections::hash_map::Entry::Vacant(entry) = before.entry(target) {
+                    entry.insert(place);
+                    open.push_back(target);
+                }
+            }
+        }
+        vec![start]
+    }
+
+    /// The objects of a cycle, so that equal cycles begin at equal objects.
+    fn turned(&self, sorter: &Sorter<'_>, cycle: Vec<u32>) -> Vec<u32> {
+        let mut objects: Vec<u32> = cycle.into_iter().filter(|place| sorter.is_object(*place)).collect();
+        let items = self.signature(sorter, &objects);
+        let turn = |at: usize| items.iter().cycle().skip(at).take(items.len());
+        let lowest = items.iter().min();
+        let begins = (0..items.len()).filter(|at| items.get(*at) == lowest).take(MAX_LENGTH);
+        if let Some(first) = begins.min_by(|one, other| turn(*one).cmp(turn(*other))) {
+            objects.rotate_left(first);
+        }
+        objects
+    }
+
+    fn signature(&self, sorter: &Sorter<'_>, cycle: &[u32]) -> Signature {
+        let item = |place: &u32| (self.rank(sorter, *place), sorter.kind(*place) & KIND, self.code_of(sorter, *place));
+        cycle.iter().map(item).collect()
+    }
+
+    /// Frames first, then instances of classes.
+    fn rank(&self, sorter: &Sorter<'_>, place: u32) -> u8 {
+        let kind = sorter.graph.type_of(sorter.nodes[place as usize]);
+        match () {
+            () if self.facts.frames.contains(&kind) => 0,
+            () if sorter.graph.find(kind).is_some_and(|id| id < sorter.graph.ids.first_static) => 1,
+            () => 2,
+        }
+    }
+
+    /// The code that an object runs, NOBODY for others.
+    fn code_of(&self, sorter: &Sorter<'_>, place: u32) -> u32 {
+        let targets = sorter.graph.edges.of(sorter.nodes[place as usize]).iter().map(|edge| split(*edge));
+        let is_code = |node: &u32| self.facts.code != 0 && sorter.graph.type_of(*node) == self.facts.code;
+        let known = targets.filter(|(_, strength)| *strength < DOUBTFUL).map(|(node, _)| node);
+        known.filter(|node| *node < sorter.graph.ids.first_static).find(is_code).unwrap_or(NOBODY)
+    }
+}
+
+/// From the start to the last node.
+fn way(before: &HashMap<u32, u32>, start: u32, last: u32) -> Vec<u32> {
+    let mut nodes: Vec<u32> =
+        std::iter::successors(Some(last), |node| (*node != start).then(|| before[node])).collect();
+    nodes.reverse();
+    nodes
+}
