@@ -56,8 +56,8 @@ class Kept:
     these retains: ``holders`` are the paths of those that hold several of the examples, ``path`` is of an example and
     of at least half of them, ``chain`` of that example alone; or the data of a library, or the modules of one file, as
     ``chain`` says. ``same``: below the object, a chain of which each retains what the one above it does, the outermost
-    first; those above it have no name that source code can write. ``at_most``: what may be free without it, with blocks of
-    C code that ``holders`` may hold as well, None where ``retained`` is all. ``absent``: of ``retained``, bytes of
+    first; those above it have no name that source code can write. ``at_most``: what may be free without it, with blocks
+    of C code that ``holders`` may hold as well, None where ``retained`` is all. ``absent``: of ``retained``, bytes of
     large blocks that are not resident: they were never written to, or were swapped out."""
 
     address: int | None
