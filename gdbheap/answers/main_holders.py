@@ -38,8 +38,8 @@ class MainHolders:
 
 
 def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = ()) -> MainHolders:
-    """Find them, beside the findings that were ``found``, by the graph of references, which is drawn for at most MAX_BLOCKS blocks, and by what the mappings tell
-    of runtimes."""
+    """Find them, beside the findings that were ``found``, by the graph of references, which is drawn for at most
+    MAX_BLOCKS blocks, and by what the mappings tell of runtimes."""
     rows = list(_runtimes(heap, evidence))
     not_looked = None
     try:
