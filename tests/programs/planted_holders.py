@@ -10,6 +10,7 @@ import collections
 import functools
 import gc
 import json
+import mmap
 import os
 import random
 import sys
@@ -375,6 +376,17 @@ def modules_of_one_file():
     own = sum(sys.getsizeof(one.__dict__) for one in found[::4])
     answer = told(found[1][0], *found)
     return dict(answer, word="plugin", bytes=answer["bytes"] + own)
+
+
+@shape
+def module_mmap():
+    """Memory that is no allocator's, each page with something else in it."""
+    global planted
+    size = wanted() // ROUND * ROUND + ROUND
+    planted = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for place in range(0, size, PAGE):
+        planted[place : place + 8] = os.urandom(8)
+    return {"word": WORD, "bytes": size, "item": id(planted)}
 
 
 def large(unit):

@@ -39,6 +39,8 @@ CACHES = ("cached_function", "cached_method", "thread_local", "context_variable"
 FRAMES = ("frame_local", "generator_local", "kept_traceback", "asyncio_task")
 OTHERS = ("memory_view", "many_variables", "modules_of_one_file")
 EXTENSIONS = ("extension_object", "extension_static")
+# What has memory of its own that is no allocator's.
+UNOWNED = ("module_mmap",)
 SHAPES = (*MODULE_VARIABLES, *ATTRIBUTES, *CACHES, *FRAMES, *OTHERS, *EXTENSIONS)
 OF_PACKAGES = {"numpy_array": "numpy", "numpy_over_bytes": "numpy", "arrow_array": "pyarrow", "polars_frame": "polars"}
 # The least that is told of a holder in any row of a page.
