@@ -1,9 +1,10 @@
 //! Drawing the graph: one walk over the blocks for the marks, another one for the edges.
 
-use super::csr::{Edges, Rows};
+use super::csr::{Edges, Rows, Written};
 use super::edges::{Drawer, Registry, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
 use super::ids::{Blocks, Ids};
 use super::marks::{self, Claimed, Marker};
+use super::proof::Proof;
 use super::shapes::GraphLayout;
 use super::tree::{BY_OTHERS, BY_REMAINS, BY_STACKS, PHASES};
 use super::whole::Graph;
@@ -52,7 +53,7 @@ pub fn static_types(heaps: Heaps<'_>, layout: &TypeLayout) -> Vec<u64> {
     found
 }
 
-/// Reads all edges. `statics`: static types, ascending.
+/// Reads all edges. `statics`: static types, ascending. `is_partial`: memory that may lead to blocks is not there.
 pub fn draw_graph(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
@@ -60,6 +61,7 @@ pub fn draw_graph(
     graph: &GraphLayout,
     statics: Vec<u64>,
     roots: &[Root],
+    is_partial: bool,
 ) -> Result<Graph> {
     if roots.iter().any(|root| root.phase >= PHASES) {
         return Err(Error::invalid("there is no such phase"));
@@ -76,13 +78,16 @@ pub fn draw_graph(
     let registry = Mutex::new(Registry::default());
     let space = heaps.space;
     let source = Source { space, blocks, types: &layout, layout: graph, marks: &marks, registry: &registry };
-    let mut parts = passes.draw(source)?;
-    parts.extend(outside(source, roots));
-    let (edges, kinds) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    let mut written = passes.draw(source)?;
+    written.push(outside(source, roots));
+    let unread = written.iter().map(|rows| rows.unread).sum();
+    let parts: Vec<Rows> = written.into_iter().flat_map(Written::finish).collect();
+    let (edges, kinds, counts) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
     drop(marks);
     let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
     let phases = root_phases(roots, ids.first_root);
-    Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases))
+    let proof = Proof::of(unread, is_partial, counts);
+    Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases, proof))
 }
 
 /// The numbers of the roots, the first one's given, by phase.
@@ -118,19 +123,19 @@ impl<'a> Passes<'a> {
         Ok(states.into_iter().map(|(_, marker)| marker.claimed).collect())
     }
 
-    fn draw(&self, source: Source<'_>) -> Result<Vec<Rows>> {
+    fn draw(&self, source: Source<'_>) -> Result<Vec<Written>> {
         let init = || (Walk::new(self.heaps), Drawer::new(source));
         let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &Job, control: &Control| {
             drawer.rows.begin(source.blocks.ids.id_from(job.first));
             walk.run(job, control, drawer)
         };
         let states = self.heaps.space.task(self.watcher, Some(self.jobs.total)).run(&self.jobs.jobs, init, work)?;
-        Ok(states.into_iter().flat_map(|(_, drawer)| drawer.rows.finish()).collect())
+        Ok(states.into_iter().map(|(_, drawer)| drawer.rows).collect())
     }
 }
 
 /// The rows of static types and of roots.
-fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
+fn outside(source: Source<'_>, roots: &[Root]) -> Written {
     let mut drawer = Drawer::new(source);
     drawer.rows.begin(source.blocks.ids.first_static);
     for address in &source.blocks.ids.statics {
@@ -149,5 +154,5 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
         root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength));
         drawer.rows.end_row(0);
     }
-    drawer.rows.finish()
+    drawer.rows
 }

@@ -89,6 +89,7 @@ fn among(edges: &Edges, nodes: &[u32]) -> Edges {
         rows.targets.extend(targets.filter(|place| *place != NOBODY));
         rows.ends.push(rows.targets.len() as u32);
         rows.kinds.push(0);
+        rows.counts.push(0);
     }
     Edges::join(vec![rows], nodes.len()).unwrap_or_default().0
 }
@@ -164,6 +165,7 @@ mod tests {
             rows.targets.extend_from_slice(targets);
             rows.ends.push(rows.targets.len() as u32);
             rows.kinds.push(0);
+            rows.counts.push(0);
         }
         Edges::join(vec![rows], plain.len()).expect("few edges").0
     }

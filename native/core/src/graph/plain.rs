@@ -7,8 +7,9 @@
 
 use super::csr::{Edges, Rows, Written};
 use super::drawing::{root_phases, walked_bits, Root};
-use super::edges::{DOUBTFUL, EXACT, LIKELY};
+use super::edges::{unread_of, DOUBTFUL, EXACT, LIKELY};
 use super::ids::{Blocks, Found, Ids};
+use super::proof::Proof;
 use super::tree::PHASES;
 use super::whole::Graph;
 use crate::allocators::block::Block;
@@ -56,13 +57,15 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
 }
 
 /// Reads all edges. Of `roots` the phase is 0 for static data and what belongs to threads, 1 for stacks and registers.
-/// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is.
+/// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is. `is_partial`: memory
+/// that may lead to blocks is not there.
 pub fn draw_blocks(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
     tables: &Tables,
     roots: &[Root],
     mut kinds: Vec<u32>,
+    is_partial: bool,
 ) -> Result<Graph> {
     if roots.iter().any(|root| root.phase >= PHASES) {
         return Err(Error::invalid("there is no such phase"));
@@ -81,24 +84,27 @@ pub fn draw_blocks(
         walk.run(job, control, drawer)
     };
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
-    let mut parts: Vec<Rows> = states.into_iter().flat_map(|(_, drawer)| drawer.rows.finish()).collect();
-    parts.extend(outside(Drawer::new(blocks, tables), roots));
-    let (edges, _) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    let mut written: Vec<Written> = states.into_iter().map(|(_, drawer)| drawer.rows).collect();
+    written.push(outside(Drawer::new(blocks, tables), roots));
+    let unread = written.iter().map(|rows| rows.unread).sum();
+    let parts: Vec<Rows> = written.into_iter().flat_map(Written::finish).collect();
+    let (edges, _, _) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
     let phases = root_phases(roots, ids.first_root);
     kinds.resize(ids.count(), 0);
     let types = (1..=kinds.iter().copied().max().unwrap_or(0)).map(u64::from).collect();
-    Ok(Graph::new(shared, None, ids, edges, kinds, types, phases))
+    let proof = Proof::of(unread, is_partial, Vec::new());
+    Ok(Graph::new(shared, None, ids, edges, kinds, types, phases, proof))
 }
 
 /// The rows of roots.
-fn outside(mut drawer: Drawer<'_>, roots: &[Root]) -> Vec<Rows> {
+fn outside(mut drawer: Drawer<'_>, roots: &[Root]) -> Written {
     drawer.rows.begin(drawer.blocks.ids.first_root);
     for root in roots {
         root.pointers.iter().for_each(|pointer| drawer.word(*pointer, EXACT, u32::MAX));
         root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end));
         drawer.rows.end_row(0);
     }
-    drawer.rows.finish()
+    drawer.rows
 }
 
 /// One worker's part.
@@ -180,7 +186,11 @@ impl<'a> Drawer<'a> {
     fn words(&mut self, start: u64, end: u64, last: u64, own: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
-        self.blocks.heaps.space.show(start, end, &mut scratch, |at, piece| self.piece(at, piece, last, own));
+        let space = self.blocks.heaps.space;
+        space.show(start, end, &mut scratch, |at, piece| {
+            self.rows.unread += space.unread_after(at, piece.len() as u64, end.min(at + WINDOW));
+            self.piece(at, piece, last, own);
+        });
         self.scratch = scratch;
     }
 
@@ -205,6 +215,7 @@ impl Visitor for Drawer<'_> {
     fn block(&mut self, Block { place, address, end, .. }: Block, head: &[u8]) -> bool {
         let Some(id) = self.blocks.ids.id_of(place) else { return false };
         self.rows.go_to(id);
+        self.rows.unread += unread_of(end.saturating_sub(address), Self::HEAD, head);
         let last = end.saturating_sub(WORD);
         self.piece(address, head, last, id);
         let done = address + (head.len() as u64) / WORD * WORD;
@@ -213,6 +224,10 @@ impl Visitor for Drawer<'_> {
         }
         self.rows.end_row(0);
         true
+    }
+
+    fn unread(&mut self, bytes: u64) {
+        self.rows.unread += bytes;
     }
 
     fn plain_block(&mut self, block: Block, head: &[u8]) {

@@ -5,6 +5,7 @@ use super::dominators::{self, Dominators};
 use super::edges::{is_object, BUFFER, IDLE, KIND};
 use super::garbage;
 use super::ids::{Blocks, Ids, Node};
+use super::proof::Proof;
 use super::together::{self, Together};
 use super::tree::{self, Rules, Tree, BY_STACKS, NOT_REACHED, PHASES};
 use crate::allocators::heaps::SharedHeaps;
@@ -37,6 +38,7 @@ pub struct Graph {
     pub(super) kinds: Vec<u32>,
     pub(super) types: Vec<u64>,
     phases: [Vec<u32>; PHASES],
+    pub(super) proof: Proof,
     /// Where each node is, once somebody asked for all.
     pub(super) places: OnceLock<Vec<u64>>,
     tree: OnceLock<Tree>,
@@ -83,6 +85,7 @@ pub struct Lost {
 }
 
 impl Graph {
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn new(
         heaps: SharedHeaps,
         layout: Option<TypeLayout>,
@@ -91,9 +94,10 @@ impl Graph {
         kinds: Vec<u32>,
         types: Vec<u64>,
         phases: [Vec<u32>; PHASES],
+        proof: Proof,
     ) -> Graph {
         let (places, tree, dominators) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Graph { heaps, layout, ids, edges, kinds, types, phases, places, tree, dominators }
+        Graph { heaps, layout, ids, edges, kinds, types, phases, proof, places, tree, dominators }
     }
 
     pub(super) fn blocks(&self) -> Blocks<'_> {
@@ -134,7 +138,12 @@ impl Graph {
     pub(super) fn dominators(&self, watcher: &dyn Watcher) -> Result<&Dominators> {
         let tree = self.tree(watcher)?;
         if self.dominators.get().is_none() {
-            let roots = self.phases.concat();
+            let mut roots = self.phases.concat();
+            if self.proof.is_cut {
+                let bounds = (self.ids.first_static, self.ids.first_root);
+                // What may be led to by something that was not read, as if a root led there.
+                roots.extend(self.proof.doubtful(&self.edges, tree, &self.kinds, bounds));
+            }
             let find = |control: &Control| Dominators::find(&self.edges, tree, &roots, || self.sizes(), control);
             let found = self.alone(watcher, find)?;
             let _ = self.dominators.set(found);
@@ -146,6 +155,9 @@ impl Graph {
     pub fn retained_of_all(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
         if let Some(known) = self.dominators.get() {
             return Ok(known.retained.clone());
+        }
+        if self.proof.is_cut {
+            return Ok(self.dominators(watcher)?.retained.clone());
         }
         let roots = self.phases.concat();
         self.alone(watcher, |control| match self.tree.get() {

@@ -287,6 +287,16 @@ impl Space {
         }
     }
 
+    /// How many bytes of [at, end) are missing after the first `got`, which are there, although they are backed.
+    pub(crate) fn unread_after(&self, at: u64, got: u64, end: u64) -> u64 {
+        let next = at.saturating_add(got);
+        if next < end && self.segment_at(next).is_some() {
+            self.prefix(next, end - next)
+        } else {
+            0
+        }
+    }
+
     /// Work that reads this space; `total`: what it reports as done in the end, None where nothing is counted.
     pub(crate) fn task<'a>(&self, watcher: &'a dyn Watcher, total: Option<u64>) -> Task<'a> {
         Task { watcher, total, inline: matches!(self.origin, Origin::Remote(_)) }
