@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gdbheap.answers import ledger
+from gdbheap.answers.aborted import Abort, abort_of
 from gdbheap.answers.findings import Finding
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
@@ -46,7 +48,15 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
         _draw(heap, options)
     findings = [*whole.findings, *_growth(heap, options.since)]
     findings.sort(key=lambda finding: finding.rank)
-    return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
+    rows = _sorted(whole.ledger, options.sort)
+    return dataclasses.replace(whole, ledger=rows, findings=findings[: options.top], abort=_abort(heap))
+
+
+def _abort(heap: Heap) -> Abort | None:
+    """Return why glibc ended the process; None where it did not, or memory cannot be read."""
+    with suppress(GdbheapError):
+        return abort_of(heap)
+    return None
 
 
 def _draw(heap: Heap, options: Options) -> None:

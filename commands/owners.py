@@ -62,12 +62,17 @@ COMMAND = Command(
     its symbol, or its section where the program has no symbols), one thread's data or stack, or other memory.
     --by=global, --by=thread and --by=type are some of these rows, or put them together.
 
+    Where not all references could be read, because --max-stop was over or a core is truncated, a row has what its
+    holder is proven to have, "at least" so much; the rest is one line, "not examined", with the commands that would
+    examine it. A holder is proven where an object counts no more references than were found. In JSON a row has
+    at_least then, and the document not_examined, in bytes, and next, a list of command lines.
+
     --by=block is a row for each large block: its size, the Python object that it is or belongs to, and the path from a
     root to that object: as Python where there is an expression, else in words. Without Python the path leads over the
     offsets of the words that lead from block to block. In JSON blocks are owners; holders are groups: {root, kind,
-    what, count, bytes, path, parts, array, absent}, where array is {what, shape, dtype, bytes, columns} of a variable
-    that is a DataFrame, a table or an array, else null. absent, of all rows, is what is not resident of large blocks,
-    which the program never wrote to or the kernel swapped out: shares of RSS are of what is left.
+    what, count, bytes, path, parts, array, absent, at_least}, where array is {what, shape, dtype, bytes, columns} of a
+    variable that is a DataFrame, a table or an array, else null. absent, of all rows, is what is not resident of large
+    blocks, which the program never wrote to or the kernel swapped out: shares of RSS are of what is left.
 
     --by=array is a row for each DataFrame, Series and Index of pandas and polars, pyarrow Table, RecordBatch,
     ChunkedArray and Array, numpy array, and torch tensor, with the columns below it: bytes as memory_usage(),

@@ -55,6 +55,10 @@ COMMAND = Command(
     Shares of RSS leave out what is not resident of large blocks (in JSON: absent); a share is unknown where more than
     RSS is left.
 
+    Where not all references could be read, an object retains "at least" what is proven, and groups have no rows; the
+    rest is one line, "not examined". In JSON these are at_least of a row, and not_examined and next of the document, as
+    of 'heap owners'.
+
     By type it is what would be free if all objects of the type went, with what several of them hold together; by
     module, if the module and its dict did. A word that may be left over, on a stack or in the interpreter's own
     data, counts only for what nothing better reaches.

@@ -37,7 +37,7 @@ COMMAND = Command(
     bytes of its block and of the buffers that it owns (a list's items, a dict's keys, but not what those refer to).
     What a thread keeps would be free if none of its frames held anything. Threads that are at the same lines of the
     same functions are one paragraph, with how many there are and the variables of the first of them; in JSON each is a
-    row of its own, with its variables.""",
+    row of its own, with its variables. --c-frames also takes programs without Python, whose frames are all of C.""",
     example="heap threads --values",
     needs=TARGET,
     options=Options,

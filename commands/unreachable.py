@@ -38,6 +38,9 @@ COMMAND = Command(
     count from there. Blocks without a type have what most of them look like (text, zeros, pointers, data). A core that
     is cut short lacks memory that may lead to all of them: then none is said to be lost.
 
+    Where not all references could be read, only objects have rows that hold all of one another's references; the rest
+    is one line, "not examined" (in JSON: not_examined, and next, the commands that would examine it).
+
     In JSON, heads is a list of at most 1,000 of head_count heads: {address, size, type, count, retained, in_circle,
     content}; lacking is how many bytes of the program's memory the core lacks.""",
     example="heap unreachable",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap.allocators.finding import OF_C_LIBRARIES
+from gdbheap.answers.aborted import Abort
 from gdbheap.answers.container import Container, container
 from gdbheap.answers.findings import Evidence, Finding, findings
 from gdbheap.answers.partition import (
@@ -86,7 +87,8 @@ class Line:
 class Ledger:
     """The answer of ``heap``. ``trim``: what malloc_trim(0) would give back; None where that is not known. ``summary``:
     what is used and what is free, in all allocators; None where memory cannot be read. ``container``: what the control
-    group of a process is charged; None for a core, and where no group counts its memory."""
+    group of a process is charged; None for a core, and where no group counts its memory. ``abort``: why glibc ended
+    the process; None where it did not."""
 
     rss: Rss
     ledger: list[Line]
@@ -94,6 +96,7 @@ class Ledger:
     trim: int | None = None
     summary: Summary | None = None
     container: Container | None = None
+    abort: Abort | None = None
 
     @property
     def looks_past(self) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.answers.findings.settings import lines_to_paste, shell_line
 from gdbheap.report import container, summary
+from gdbheap.report.aborted import abort_lines
 from gdbheap.report.findings import advice_of, text_of
 from gdbheap.report.style import SEVERE, Style
 from gdbheap.report.tables import SHARE, Column, join, table
@@ -31,11 +32,13 @@ COLUMNS = (
 
 def render(answer: Ledger, style: Style) -> str:
     """Where the memory is, in one sentence, the tree with its total, and what can be done about it."""
+    ended = abort_lines(answer.abort, style)
     if not answer.ledger:
-        return join(style.filled(headline(answer, style)), container.render(answer.container, None, style))
+        return join(ended, style.filled(headline(answer, style)), container.render(answer.container, None, style))
     tree = _tree(answer.ledger)
     rows = [_row(line, depth, style) for line, depth in tree]
     return join(
+        ended,
         style.filled(headline(answer, style)),
         table(COLUMNS, rows, style, _total(answer.ledger, style), [line.state for line, _depth in tree]),
         container.render(answer.container, answer.rss.lazy, style),
