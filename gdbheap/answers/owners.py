@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from gdbheap.answers.absent import absent_blocks, absent_by
 from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
-from gdbheap.answers.shared_out import Part, Shape, share_out
+from gdbheap.answers.shared_out import NOBODY, Part, Shape, share_out
+from gdbheap.answers.unfinished import finishing, not_examined
 from gdbheap.answers.ways import in_words
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
@@ -45,7 +46,8 @@ class HeldTogether:
     variable is, None where it is none. ``absent``: of ``bytes``, those of large blocks that are not resident: they were
     never written to, or were swapped out. Without Python the root is a global with its object, a thread's stack or
     data, or other memory, and the blocks are of one kind, ``what``: their type, or their size. Root and kind are None
-    where blocks are put together whatever leads to them, and where nothing does."""
+    where blocks are put together whatever leads to them, and where nothing does. ``at_least``: not all references could
+    be read, and the bytes are those that this holder alone is proven to have."""
 
     root: str | None
     kind: str | None
@@ -56,6 +58,7 @@ class HeldTogether:
     parts: list[Part] = field(default_factory=list)
     array: Shape | None = None
     absent: int = 0
+    at_least: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ class Owners:
     """The answer of ``heap owners``, largest first; ``count`` and ``bytes`` are over all that are large enough, and, in
     ``groups`` of a program without Python, that a root leads to; bytes of ``arrays`` are those of their values, none
     of them twice, wherever these lie. At most one of the lists has rows. ``absent``: of the bytes of groups, or of
-    arrays, those that are not resident."""
+    arrays, those that are not resident. ``not_examined``: bytes in use beside those, which nothing is proven to hold
+    because not all references could be read; ``next``: the command lines that would examine them."""
 
     owners: list[Held]
     count: int
@@ -71,6 +75,8 @@ class Owners:
     groups: list[HeldTogether] = field(default_factory=list)
     arrays: list[ArrayRow] = field(default_factory=list)
     absent: int = 0
+    not_examined: int = 0
+    next: list[str] = field(default_factory=list)
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
@@ -108,14 +114,18 @@ def _held(paths: Paths, node: Node) -> Held:
 
 def _shared_out(heap: Heap, top: int | None) -> Owners:
     rows = share_out(heap.object_paths, frames_of(heap), absent_blocks(heap))
+    is_cut = heap.object_references.graph.is_cut
     groups = [
         HeldTogether(
             row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts,
-            row.array, row.absent,
+            row.array, row.absent, is_cut,
         )
-        for row in rows
+        for row in rows if not (is_cut and row.kind == NOBODY)
     ]  # fmt: skip
-    return _together(groups, top)
+    if not is_cut:
+        return _together(groups, top)
+    rest = sum(row.bytes for row in rows if row.kind == NOBODY)
+    return replace(_together(groups, top), not_examined=rest, next=finishing(heap, heap.references, "owners"))
 
 
 def _together(groups: list[HeldTogether], top: int | None) -> Owners:
@@ -127,6 +137,9 @@ def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
     if heap.is_python:
         raise UsageError(f"heap owners: --by={by} is for programs without Python: 'heap retained --by=type' is like it")
     paths = heap.block_paths
+    if paths.references.graph.is_cut:
+        rest, more = not_examined(paths.references), finishing(heap, paths.references, "owners", f"--by={by}")
+        return Owners([], 0, 0, not_examined=rest, next=more)
     graph, roots, first = paths.references.graph, paths.references.roots, paths.references.first_root
     wanted = {GLOBAL: (GLOBAL, MEMORY), THREAD: (THREAD,)}.get(by)
     sums: dict[tuple[str | None, str | None, str | None], list[int]] = {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gdbheap import _native
 from gdbheap.answers.describing import looks
+from gdbheap.answers.unfinished import finishing, not_examined
 from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
 
@@ -66,7 +67,8 @@ class Unreachable:
     uses them, or such a word is left over, or a number, and they are lost too. ``heads``: of lost structures
     those that retain most, at most 1,000 of ``head_count``; none where there is Python. ``is_python``: whether there
     is; ``lacking``: bytes of the program's memory that a core which is cut short lacks, and which may lead to what is
-    listed."""
+    listed. ``not_examined``: bytes in use that may be lost, and nobody knows because not all references could be read;
+    ``next``: the command lines that would examine them."""
 
     rows: list[Lost]
     objects: Sum
@@ -76,12 +78,17 @@ class Unreachable:
     head_count: int
     is_python: bool
     lacking: int
+    not_examined: int = 0
+    next: list[str] = field(default_factory=list)
 
 
 def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     """``listed``: at most how many addresses a row has, and how many heads there are. Raises Unsupported."""
     references, is_python = heap.references, heap.is_python
-    raw, found = references.graph.unreachable(listed), None if is_python else references.graph.lost_heads(listed)
+    graph = references.graph
+    if graph.is_cut:
+        return _unfinished(heap, references, listed)
+    raw, found = graph.unreachable(listed), None if is_python else graph.lost_heads(listed)
     contents = _Contents(heap, raw, found.rows if found is not None else [])
     rows = [_row(heap, references, row, contents.of_row(row)) for row in raw]
     rows.sort(key=lambda row: (row.by_stray, -row.bytes - row.buffers, row.type or "", row.size))
@@ -92,6 +99,19 @@ def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     count = found.count if found is not None else 0
     sums = _sum(objects), _sum(blocks), _sum(doubtful)
     return Unreachable(rows, *sums, heads, count, is_python, heap.target.lacking)
+
+
+def _unfinished(heap: Heap, references: Nodes, listed: int) -> Unreachable:
+    """Return the objects whose references are all counted and come from one another: whatever was not read cannot lead
+    to them. All else that nothing leads to is not examined."""
+    raw = references.graph.unreachable(listed, counted=True) if heap.is_python else []
+    rows = [_row(heap, references, row, None) for row in raw if row.type_address]
+    rows.sort(key=lambda row: (-row.bytes - row.buffers, row.type or "", row.size))
+    objects, nothing = _sum(rows), Sum(0, 0, 0)
+    rest = max(0, not_examined(references) - objects.bytes - objects.buffers)
+    more = finishing(heap, references, "unreachable")
+    lacking = heap.target.lacking
+    return Unreachable(rows, objects, nothing, nothing, [], 0, heap.is_python, lacking, rest, more)
 
 
 def _row(heap: Heap, references: Nodes, row: _native.Lost, content: str | None) -> Lost:

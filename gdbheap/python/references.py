@@ -30,9 +30,14 @@ class References(Nodes):
     """The graph of one target."""
 
     def __init__(
-        self, objects: Objects, threads: Threads, progress: Callable[[int, int], object] | None = None
+        self,
+        objects: Objects,
+        threads: Threads,
+        progress: Callable[[int, int], object] | None = None,
+        is_partial: bool = False,
     ) -> None:
-        """Raises Unsupported where the tables lack a field."""
+        """Raises Unsupported where the tables lack a field. ``is_partial``: memory that may lead to objects is
+        missing."""
         super().__init__()
         self.objects = objects
         self.threads = threads
@@ -43,7 +48,7 @@ class References(Nodes):
             *_of_memory(objects),
         ]
         self.graph = _native.draw_graph(
-            objects.heaps, objects.layout, graph_layout(objects.release), statics, self.roots, progress
+            objects.heaps, objects.layout, graph_layout(objects.release), statics, self.roots, progress, is_partial
         )
 
     def is_certain(self, number: int) -> bool:

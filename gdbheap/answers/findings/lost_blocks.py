@@ -22,7 +22,7 @@ def find(evidence: Evidence) -> list[Finding]:
     """All of them together, by the graph of blocks: of few blocks, or in detail. None where memory is lacking that
     may lead to them."""
     references = evidence.block_references
-    if references is None or evidence.heap.target.lacking:
+    if references is None or references.graph.is_cut:
         return []
     rows = [row for row in references.graph.unreachable(0) if not row.by_stray]
     size = sum(row.bytes for row in rows) - evidence.absent_unreached(references)
