@@ -55,6 +55,5 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    copies=True,
     listed="",
 )

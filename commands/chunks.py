@@ -152,7 +152,6 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    copies=True,
     listed="chunks, kinds or stacks",
     sorts={key: lambda row: row for key in (*chunks.ORDERS, "count")},
     top=20,

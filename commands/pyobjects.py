@@ -174,7 +174,6 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    copies=True,
     rows="types",
     listed="types, objects or kinds of buffers",
     sorts={

@@ -3,8 +3,9 @@ function __gdbheap_no_noun
     not __fish_seen_subcommand_from heap arenas stats holes pins sizes chunks pools pyobjects contexts trim map at refs why retained unreachable owners threads tasks duplicates snapshot diff report growth catch record plot top ps processes watch trace replay stacks export sql shell doctor check check-advice info
 end
 complete -c gdbheap -n __fish_use_subcommand -a '(__fish_complete_pids)'
-complete -c gdbheap -n __fish_use_subcommand -a heap -d 'Where did the memory go, and what should I do?'
+complete -c gdbheap -n __fish_use_subcommand -a heap -d 'Where did the memory go, who holds it, and what should I do?'
 complete -c gdbheap -n '__fish_seen_subcommand_from heap' -l detail -d 'also a line for each arena\'s part of malloc\'s memory, kind of file mapping and kind of…'
+complete -c gdbheap -n '__fish_seen_subcommand_from heap' -l quick -d 'the ledger and the findings alone'
 complete -c gdbheap -n '__fish_seen_subcommand_from heap' -l since -r -d 'an earlier snapshot'
 complete -c gdbheap -n '__fish_seen_subcommand_from heap' -l mode -x -d 'the permissions of what is written, as 640'
 complete -c gdbheap -n '__fish_seen_subcommand_from heap' -l format -x -a 'folded svg speedscope pprof' -d 'print the tree instead of the answer'
@@ -341,6 +342,7 @@ complete -c gdbheap -n __fish_use_subcommand -a info -d 'What is known about thi
 complete -c gdbheap -n '__fish_seen_subcommand_from info' -l top -x -d 'how many facts to list'
 complete -c gdbheap -n '__fish_seen_subcommand_from info' -l sort -x -a 'order fact source' -d 'what to order by, largest first'
 complete -c gdbheap -n '__gdbheap_no_noun' -l detail -d 'also a line for each arena\'s part of malloc\'s memory, kind of file mapping and kind of…'
+complete -c gdbheap -n '__gdbheap_no_noun' -l quick -d 'the ledger and the findings alone'
 complete -c gdbheap -n '__gdbheap_no_noun' -l since -r -d 'an earlier snapshot'
 complete -c gdbheap -n '__gdbheap_no_noun' -l mode -x -d 'the permissions of what is written, as 640'
 complete -c gdbheap -n '__gdbheap_no_noun' -l format -x -a 'folded svg speedscope pprof' -d 'print the tree instead of the answer'
