@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gdbheap.answers import ledger
+from gdbheap.answers.aborted import Abort, abort_of
 from gdbheap.answers.findings import Finding
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
@@ -49,8 +51,16 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
         _draw(heap, options)
     findings = [*whole.findings, *_growth(heap, options.since)]
     findings.sort(key=lambda finding: finding.rank)
+    whole = dataclasses.replace(whole, abort=_abort(heap))
     whole = dataclasses.replace(whole, verdict=verdict(whole, Style(rss=whole.rss.bytes)))
     return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
+
+
+def _abort(heap: Heap) -> Abort | None:
+    """Return why glibc ended the process; None where it did not, or memory cannot be read."""
+    with suppress(GdbheapError):
+        return abort_of(heap)
+    return None
 
 
 def _draw(heap: Heap, options: Options) -> None:
@@ -124,9 +134,10 @@ COMMAND = Command(
     from RSS down: by allocator, arena and state, and what is in use by the types of objects.
 
     In JSON verdict is the first sentence; holders are a list of {bytes, resident, share, path, what, count, kind,
-    address, shape, parts, way}: what is the type of the object that path leads to, count its length, parts the kinds of
-    its blocks, way the steps from there to its largest block; next are lines to paste; not_looked is the number of
-    blocks in use where these are too many to look for holders, else null.
+    address, shape, parts, way, at_least}: what is the type of the object that path leads to, count its length, parts
+    the kinds of its blocks, way the steps from there to its largest block, at_least whether bytes are those that are
+    proven, because not all references could be read; next are lines to paste; not_looked is the number of blocks in use
+    where these are too many to look for holders, else null; not_examined are the bytes that nothing is proven to hold.
 
     In JSON each line also has zero, the bytes for which the kernel's zero page stands in (they are not resident);
     huge, how many of the resident bytes are mapped by huge pages (null where the kernel does not say, before Linux

@@ -67,13 +67,19 @@ COMMAND = Command(
     thread's variable or a mapping leads to; the memory contexts of one name in PostgreSQL; the objects in a Java heap.
     --by=global, --by=thread and --by=type have a row for each kind of block: of globals, of threads, of all.
 
+    Where not all references could be read, because --max-stop was over or a core is truncated, a row has what its
+    holder is proven to have, "at least" so much; the rest is one line, "not examined", with the commands that would
+    examine it. A holder is proven where an object counts no more references than were found. In JSON a row has
+    at_least then, and the document not_examined, in bytes, and next, a list of command lines.
+
     --by=block is a row for each large block: its size, the Python object that it is or belongs to, and the path from a
     root to that object: as Python where there is an expression, else in words. Without Python the path leads over the
     offsets of the words that lead from block to block. In JSON blocks are owners; holders are rows: {path, kind,
-    what, blocks, bytes, resident, share, expression, parts, array, absent}. path is a Python expression or words,
-    expression the same where it is Python, else null; array is {what, shape, dtype, bytes, columns} of a variable that
-    is a DataFrame, a table or an array, else null. absent, of all rows, is what is not resident of large blocks, which
-    the program never wrote to or the kernel swapped out; resident is what is left, and share that part of RSS.
+    what, blocks, bytes, resident, share, expression, parts, array, absent, at_least}. path is a Python expression or
+    words, expression the same where it is Python, else null; array is {what, shape, dtype, bytes, columns} of a
+    variable that is a DataFrame, a table or an array, else null. absent, of all rows, is what is not resident of large
+    blocks, which the program never wrote to or the kernel swapped out; resident is what is left, and share that part of
+    RSS.
 
     --by=array is a row for each DataFrame, Series and Index of pandas and polars, pyarrow Table, RecordBatch,
     ChunkedArray and Array, numpy array, and torch tensor, with the columns below it: bytes as memory_usage(),

@@ -60,6 +60,10 @@ COMMAND = Command(
     Memory that objects mapped (mmap.mmap, numpy.memmap, SharedMemory, Arrow's and torch's mapped files) counts for
     them. What is shared with others that map it is unmapped without its object, not freed (in JSON: shared).
 
+    Where not all references could be read, an object retains "at least" what is proven, and groups have no rows; the
+    rest is one line, "not examined". In JSON these are at_least of a row, and not_examined and next of the document, as
+    of 'heap owners'.
+
     By type it is what would be free if all objects of the type went, with what several of them hold together; by
     module, if the module and its dict did. A word that may be left over counts for an object only where nothing better
     reaches it. For a block of C code every word counts that lies in use; words on stacks never do.

@@ -38,7 +38,7 @@ COMMAND = Command(
     what it retains: what would be free without it. Behind a frame stands what its variables retain together. What a
     thread keeps would be free if none of its frames held anything. Threads that are at the same lines of the
     same functions are one paragraph, with how many there are and the variables of the first of them; in JSON each is a
-    row of its own, with its variables.""",
+    row of its own, with its variables. --c-frames also takes programs without Python, whose frames are all of C.""",
     example="heap threads --values",
     needs=TARGET,
     options=Options,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import A, Allocator, Block, WalkedBlocks
@@ -37,6 +37,9 @@ from gdbheap.target.target import Damage, Target
 from gdbheap.target.unseen import about
 
 Progress = Callable[[str, int, int], object]
+N = TypeVar("N", bound=Nodes)
+
+CUT_OFF = "not all references could be read: a holder has at least the bytes that are listed for it"
 
 # Unidentified blocks that are described at most.
 MAX_UNIDENTIFIED = 10_000
@@ -392,10 +395,24 @@ class Heap:
         found: References = self._part(
             "references",
             lambda: References(
-                self.objects, self.interpreter.threads, draw, [(one.address, one.end) for one in self.mapped]
+                self.objects,
+                self.interpreter.threads,
+                draw,
+                [(one.address, one.end) for one in self.mapped],
+                self._lacks_memory(),
             ),
         )
-        return found
+        return self._told(found)
+
+    def _lacks_memory(self) -> bool:
+        """Return whether memory that may lead to blocks is missing."""
+        is_absent = any(damage.is_absence and not damage.transient for damage in self.damage)
+        return bool(is_absent or self.target.partial or self.target.lacking or self.target.cut_short)
+
+    def _told(self, references: N) -> N:
+        if references.graph.is_cut:
+            self.note(CUT_OFF)
+        return references
 
     @property
     def mapped(self) -> list[Mapped]:
@@ -438,7 +455,7 @@ class Heap:
     def block_references(self) -> BlockReferences:
         """The graph of the blocks alone. Raises Unsupported."""
         found: BlockReferences = self._part("references of blocks", self._draw_blocks)
-        return found
+        return self._told(found)
 
     def _draw_blocks(self) -> BlockReferences:
         _known = self.malloc
@@ -447,7 +464,8 @@ class Heap:
         kept = [stack.kept for stack in self.ended_stacks]
         roots = block_roots(self.target, provided, loose, self.unwalked_ranges(), self._heap_ranges(), kept)
         draw = self.labelled("following references")
-        return BlockReferences(self.target, self.walked.stores, roots, self.known_kinds, draw)
+        kinds = self.known_kinds
+        return BlockReferences(self.target, self.walked.stores, roots, kinds, draw, self._lacks_memory())
 
     def _heap_ranges(self) -> Ranges:
         """Where blocks lie, ascending."""
@@ -594,6 +612,8 @@ class Heap:
     def partial(self) -> bool:
         """Whether an answer may lack something: then the exit status is 1."""
         if self.target.partial or self.target.cut_short:
+            return True
+        if any(isinstance(part, Nodes) and part.graph.is_cut for part in self._parts.values()):
             return True
         return any(not damage.transient for damage in self._met)
 

@@ -30,6 +30,7 @@ for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGH
 # A CPython release, or a build of one, among a test's parameters; of so many of them a run of all tests takes some.
 BUILD = re.compile(r"((?:2\.7|3\.\d+)t?)(?:-\w+)?\Z")
 SOME = 3
+SWEEP = "GDBHEAP_SWEEP"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "in_turn(name, count): a run of all tests takes so many of the parameter's values"
     )
     config.addinivalue_line("markers", "cases(count): a run of all tests takes at most so many of each test's cases")
+    config.addinivalue_line("markers", f"sweep: where {SWEEP} is set, a run of all tests takes all of its cases")
     config.pluginmanager.register(Failures(config))
 
 
@@ -80,7 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         return _builds(item) <= taken[_name(item)] and all(chosen)
 
-    taken_by_both = set(_cases([item for item in items if is_taken(item)]))
+    swept = {item for item in items if item.get_closest_marker("sweep") and os.environ.get(SWEEP)}
+    taken_by_both = swept | set(_cases([item for item in items if is_taken(item)]))
     config.hook.pytest_deselected(items=[item for item in items if item not in taken_by_both])
     items[:] = [item for item in items if item in taken_by_both]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.installed import python_with
 from support.planted_holders import OF_PACKAGES, SHAPES, named, planted
-from support.programs import RELEASES, interpreter_of_release
+from support.programs import KINDS, RELEASES, interpreter_of, interpreter_of_release
 
 from gdbheap.answers.retained import OBJECT, retained
 from gdbheap.heap import Heap
@@ -20,16 +20,24 @@ from gdbheap.python.homes import namespaces
 WITHIN = 0.01
 # Smaller objects may have a row together.
 LEAST = 64 << 10
+STRIPPED = KINDS[1]
 
 
+@pytest.mark.sweep
 @pytest.mark.cases(4)
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", [*RELEASES, STRIPPED])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_list_begins_with_the_holder(shape: str, release: str, rng: random.Random, tmp_path: Path) -> None:
     """The first row names it, and gives it what the program added up; nothing large is folded into nothing."""
-    check(interpreter_of_release(release).executable, shape, rng, tmp_path)
+    check(python_of(release), shape, rng, tmp_path)
 
 
+def python_of(release: str) -> str:
+    """Return the executable of a release, or of the build without symbols."""
+    return interpreter_of(STRIPPED) if release == STRIPPED else interpreter_of_release(release).executable
+
+
+@pytest.mark.sweep
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("shape", OF_PACKAGES)
 def test_every_list_begins_with_the_array(shape: str, rng: random.Random, tmp_path: Path) -> None:

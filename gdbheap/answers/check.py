@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from gdbheap.answers.aborted import Abort, abort_of
 from gdbheap.heap import Heap
 
 
@@ -12,9 +13,9 @@ from gdbheap.heap import Heap
 class Check:
     """The answer of ``heap check``: whether all is well, and how much was looked at. The damage is the heap's.
 
-    ``pages``: those of mimalloc; ``slabs``: those of jemalloc, and its large blocks; ``spans``: those of tcmalloc with
-    blocks in them. ``unexplained``: bytes of arenas between a damaged block and the next one that the walk could go on
-    from.
+    ``abort``: why glibc ended the process, None where it did not; ``pages``: those of mimalloc; ``slabs``: those of
+    jemalloc, and its large blocks; ``spans``: those of tcmalloc with blocks in them. ``unexplained``: bytes of arenas
+    between a damaged block and the next one that the walk could go on from.
     """
 
     ok: bool
@@ -25,6 +26,7 @@ class Check:
     pages: int = 0
     slabs: int = 0
     spans: int = 0
+    abort: Abort | None = None
 
 
 def check(heap: Heap) -> Check:
@@ -38,8 +40,10 @@ def check(heap: Heap) -> Check:
         unexplained += looked.unexplained
     for kind, error in heap.unknown_allocators.items():
         heap.note(f"{error}: {kind.title} is not checked")
-    looked_at = (counts[name] for name in ("pages", "slabs", "spans"))
-    return Check(not heap.partial, counts["regions"], counts["chunks"], counts["pools"], unexplained, *looked_at)
+    pages, slabs, spans = (counts[name] for name in ("pages", "slabs", "spans"))
+    regions, chunks, pools = (counts[name] for name in ("regions", "chunks", "pools"))
+    abort = abort_of(heap)
+    return Check(not heap.partial, regions, chunks, pools, unexplained, pages, slabs, spans, abort)
 
 
 def find_damage(heap: Heap) -> None:

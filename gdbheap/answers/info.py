@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.allocators.finding import MALLOC
+from gdbheap.answers.aborted import MESSAGE, abort_message
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.layout.facts import Fact
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.procfs import as_shown
+
+ABORT = "abort"
 
 
 @dataclass(frozen=True)
@@ -21,13 +24,19 @@ class Info:
 
 def info(heap: Heap) -> Info:
     """Every fact, those of the target first; a part that cannot be had is a fact too, with its reason."""
-    facts = _target_facts(heap)
+    facts = [*_abort_facts(heap), *_target_facts(heap)]
     for name, ask in ((MALLOC.name, lambda: heap.malloc), ("Python", lambda: heap.objects)):
         try:
             ask()
         except GdbheapError as error:
             facts.append(Fact(name, "not known", str(error), None))
     return Info(facts + heap.facts.all() + _other_facts(heap) + _runtime_facts(heap))
+
+
+def _abort_facts(heap: Heap) -> list[Fact]:
+    """What glibc said before it ended the process."""
+    message = abort_message(heap)
+    return [] if message is None else [Fact(ABORT, message, f"{MESSAGE} of the C library", None)]
 
 
 def _runtime_facts(heap: Heap) -> list[Fact]:

@@ -6,9 +6,10 @@ Each line also says what it has in whole pages (see ``partition``): of free memo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gdbheap.allocators.finding import OF_C_LIBRARIES
+from gdbheap.answers.aborted import Abort
 from gdbheap.answers.container import MOST_FILES, Container, container
 from gdbheap.answers.findings import Evidence, Finding, findings
 from gdbheap.answers.findings.holder import MainHolder
@@ -97,7 +98,8 @@ class Ledger:
     group of a process is charged; None for a core, and where no group counts its memory. ``holders``: who has most of
     what is in use, if that was asked for; ``not_looked``: the number of blocks in use, where these were too many to
     look for holders, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask next;
-    ``verdict``: all that in a sentence, where somebody wrote one."""
+    ``verdict``: all that in a sentence, where somebody wrote one. ``abort``: why glibc ended the process; None where it
+    did not. ``not_examined``: bytes in use that nothing is proven to hold because not all references could be read."""
 
     rss: Rss
     ledger: list[Line]
@@ -111,6 +113,8 @@ class Ledger:
     pid: int | None = None
     next: list[str] = field(default_factory=list)
     verdict: str = ""
+    abort: Abort | None = None
+    not_examined: int = 0
 
     @property
     def looks_past(self) -> bool:
@@ -157,7 +161,8 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, holder
     about = (program_name(heap.target.arguments, heap.target.exe), heap.target.pid)
     after = next_lines(evidence, held) if holders else []
     held_by = (held.rows, held.not_looked)
-    return Ledger(rss, shown, found, trim, told, _container(heap), *held_by, *about, after)
+    whole = Ledger(rss, shown, found, trim, told, _container(heap), *held_by, *about, after)
+    return replace(whole, not_examined=held.not_examined)
 
 
 def without_memory(process: Named) -> Ledger:

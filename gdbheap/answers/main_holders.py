@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gdbheap.answers.findings import Evidence, Finding
 from gdbheap.answers.findings.holder import RUNTIME, MainHolder, found_of
-from gdbheap.answers.owners import owners
+from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.partition import main_runtime, other_allocator, total
 from gdbheap.answers.shared_out import NOBODY
 from gdbheap.errors import GdbheapError
@@ -30,28 +30,33 @@ OF_DICT = re.compile(r"\.__dict__\['([^\W\d]\w*)'\]")
 @dataclass(frozen=True)
 class MainHolders:
     """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the finding about the first one, if it
-    is worth one. ``not_looked``: blocks in use, where there are too many of them to look for holders; else None."""
+    is worth one. ``not_looked``: blocks in use, where there are too many of them to look for holders; else None.
+    ``not_examined``: bytes in use that nothing is proven to hold because not all references could be read;
+    ``finishing``: the command lines that would examine them."""
 
     rows: list[MainHolder] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     not_looked: int | None = None
+    not_examined: int = 0
+    finishing: list[str] = field(default_factory=list)
 
 
 def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = ()) -> MainHolders:
     """Find them, beside the findings that were ``found``, by the graph of references, which is drawn for at most
     MAX_BLOCKS blocks, and by what the mappings tell of runtimes."""
     rows = list(_runtimes(heap, evidence))
-    not_looked = None
+    not_looked, whole = None, Owners([], 0, 0)
     try:
         if heap.target.refusal is None and (not heap.target.remote or evidence.detail):
             count = heap.used_blocks
             not_looked = count if count > MAX_BLOCKS and not evidence.detail else None
-            rows += [] if not_looked is not None else _of_graph(heap)
+            whole = whole if not_looked is not None else owners(heap, None, None)
+            rows += _of_graph(heap, whole)
     except GdbheapError as error:
         heap.note(f"holders are not known: {error}")
     rss = heap.target.rss.bytes
     rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
-    return MainHolders(rows, found_of(evidence, rows, found), not_looked)
+    return MainHolders(rows, found_of(evidence, rows, found), not_looked, whole.not_examined, whole.next)
 
 
 def _is_much(row: MainHolder, rss: int | None) -> bool:
@@ -59,8 +64,8 @@ def _is_much(row: MainHolder, rss: int | None) -> bool:
     return rss is None or 100 * size >= MIN_PERCENT * rss
 
 
-def _of_graph(heap: Heap) -> Iterator[MainHolder]:
-    for row in owners(heap, None, None).groups:
+def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
+    for row in whole.groups:
         if row.root is None or row.kind is None or row.kind in NOT_NAMED:
             continue
         count = row.variables if row.variables > 1 else _length(heap, row.address)
@@ -77,6 +82,7 @@ def _of_graph(heap: Heap) -> Iterator[MainHolder]:
             [] if array is None else list(array.shape),
             row.parts,
             row.way,
+            row.at_least,
         )
 
 

@@ -21,7 +21,9 @@ def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
     """Return at most MOST lines, each with the reason as a comment."""
     heap = evidence.heap
     lines: list[str] = []
-    if held.not_looked is not None or not held.rows:
+    if held.finishing:
+        lines += _commented(held.finishing[:1], "who holds the rest of what is in use")
+    elif held.not_looked is not None or not held.rows:
         lines += _commented(evidence.line("owners"), "who holds what is in use")
     children = children_of(heap)
     if children:

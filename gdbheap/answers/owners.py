@@ -8,7 +8,8 @@ from typing import ClassVar
 from gdbheap.answers.absent import absent_by, absent_memory, shared_memory
 from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
 from gdbheap.answers.by_root import RootShare, by_root
-from gdbheap.answers.shared_out import MAX_PARTS, Part, Shape, share_out
+from gdbheap.answers.shared_out import MAX_PARTS, NOBODY, Part, Shape, share_out
+from gdbheap.answers.unfinished import finishing, not_examined
 from gdbheap.answers.ways import in_words
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
@@ -48,7 +49,8 @@ class HeldTogether:
     DataFrame, table or array the variable is, None where it is none; ``address`` is that of the variable's object, and
     ``way`` how that leads to its largest block, in words; ``type``: of that object, or of all ``variables`` that the
     row stands for. Root and kind are None where blocks are put together whatever
-    leads to them.
+    leads to them. ``at_least``: not all references could be read, and the bytes are those that this holder alone is
+    proven to have.
 
     ``absent``: of ``bytes``, those of large blocks that are not resident: they were never written to, or were swapped
     out. ``resident`` are the others, ``share`` their share of RSS, None where that is not known. ``shared``: of
@@ -71,6 +73,7 @@ class HeldTogether:
     way: str | None = None
     type: str | None = None
     variables: int = 0
+    at_least: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,9 @@ class Owners:
     """The answer of ``heap owners``, largest first; ``count`` and ``bytes`` are over all that are large enough, and, in
     ``groups`` of a program without Python, that a root leads to; bytes of ``arrays`` are those of their values, none
     of them twice, wherever these lie. At most one of the lists has rows. ``absent``: of the bytes of groups, or of
-    arrays, those that are not resident; ``shared``: those of shared mappings."""
+    arrays, those that are not resident; ``shared``: those of shared mappings. ``not_examined``: bytes in use beside
+    those, which nothing is proven to hold because not all references could be read; ``next``: the command lines that
+    would examine them."""
 
     keys: ClassVar[dict[str, str]] = {"groups": "rows"}
     owners: list[Held]
@@ -88,6 +93,8 @@ class Owners:
     arrays: list[ArrayRow] = field(default_factory=list)
     absent: int = 0
     shared: int = 0
+    not_examined: int = 0
+    next: list[str] = field(default_factory=list)
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
@@ -128,15 +135,19 @@ def held(paths: Paths, node: Node) -> Held:
 
 def _shared_out(heap: Heap, top: int | None) -> Owners:
     rows = share_out(heap.object_paths, frames_of(heap), absent_memory(heap), shared_memory(heap))
+    is_cut = heap.object_references.graph.is_cut
     groups = [
         HeldTogether(
             row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts,
             row.array, row.absent, shared=row.shared, address=row.address, way=row.way,
-            type=row.type, variables=row.variables,
+            type=row.type, variables=row.variables, at_least=is_cut,
         )
-        for row in rows
+        for row in rows if not (is_cut and row.kind == NOBODY)
     ]  # fmt: skip
-    return _together(heap, groups, top)
+    if not is_cut:
+        return _together(heap, groups, top)
+    rest = sum(row.bytes for row in rows if row.kind == NOBODY)
+    return replace(_together(heap, groups, top), not_examined=rest, next=finishing(heap, heap.references, "owners"))
 
 
 def _together(heap: Heap, groups: list[HeldTogether], top: int | None) -> Owners:
@@ -155,7 +166,15 @@ def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:
     return replace(row, resident=resident, share=round(min(resident / whole, 1), 4))
 
 
+def _unproven(heap: Heap, *options: str) -> Owners:
+    """Return no row: blocks of C code count no references, so that no holder is proven where some are unread."""
+    nodes = heap.block_references
+    return Owners([], 0, 0, not_examined=not_examined(nodes), next=finishing(heap, nodes, "owners", *options))
+
+
 def _by_root(heap: Heap, minimum: int, top: int | None) -> Owners:
+    if heap.block_references.graph.is_cut:
+        return _unproven(heap)
     groups = [_of_root(row) for row in by_root(heap, minimum)]
     groups.sort(key=lambda row: (-row.bytes, row.root or ""))
     return _together(heap, groups, top)
@@ -171,6 +190,8 @@ def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
     if heap.is_python:
         raise UsageError(f"heap owners: --by={by} is for programs without Python: 'heap retained --by=type' is like it")
     paths = heap.block_paths
+    if paths.references.graph.is_cut:
+        return _unproven(heap, f"--by={by}")
     graph, roots, first = paths.references.graph, paths.references.roots, paths.references.first_root
     wanted = {GLOBAL: (GLOBAL, MEMORY), THREAD: (THREAD,)}.get(by)
     sums: dict[tuple[str | None, str | None, str | None], list[int]] = {}

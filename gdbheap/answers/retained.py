@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from gdbheap._native import NodeBytes
 from gdbheap.answers.absent import absent_by, absent_under, shared_under
 from gdbheap.answers.arrays import frames_of
+from gdbheap.answers.unfinished import finishing, not_examined
 from gdbheap.answers.views import kept_by_views
 from gdbheap.answers.ways import MAX_PATHS, alike, in_a_line, in_words
 from gdbheap.answers.why import find_node
@@ -62,7 +63,8 @@ class Kept:
     first; those above it have no name that source code can write. ``at_most``: what may be free without it, with blocks
     of C code that ``holders`` may hold as well, None where ``retained`` is all. ``absent``: of ``retained``, bytes of
     large blocks that are not resident: they were never written to, or were swapped out; ``shared``: bytes of shared
-    mappings, whose pages stay where others map them too."""
+    mappings, whose pages stay where others map them too. ``at_least``: not all references could be read, and it retains
+    what is proven, or more."""
 
     address: int | None
     type: str
@@ -76,6 +78,7 @@ class Kept:
     absent: int = 0
     shared: int = 0
     at_most: int | None = None
+    at_least: bool = False
 
     @property
     def most(self) -> int:
@@ -98,10 +101,13 @@ class Kept:
 @dataclass(frozen=True)
 class Retained:
     """The answer of ``heap retained``, largest first. ``address``: of the block whose retained set the rows are, by
-    type; None where they are what retains most."""
+    type; None where they are what retains most. ``not_examined``: bytes in use that nothing is proven to keep because
+    not all references could be read; ``next``: the command lines that would examine them."""
 
     rows: list[Kept]
     address: int | None = None
+    not_examined: int = 0
+    next: list[str] = field(default_factory=list)
 
 
 def retained(heap: Heap, by: str, top: int | None) -> Retained:
@@ -126,9 +132,22 @@ def retained(heap: Heap, by: str, top: int | None) -> Retained:
     if by not in known:
         which = "a program with Python" if heap.is_python else "a program without Python"
         raise UsageError(f"heap retained: --by={by} is not for {which}: {', '.join(known)} are")
+    if heap.references.graph.is_cut:
+        return _unfinished(heap, by, known[OBJECT](top) if by == OBJECT and heap.is_python else [], top)
     more = _small_views(heap) if by == OBJECT and heap.is_python else []
-    rows = sorted([*known[by](top), *more], key=lambda row: (-row.most, row.type, row.address or 0))[:top]
-    return Retained(_with_absent(heap, rows, by))
+    return Retained(_with_absent(heap, _sorted([*known[by](top), *more], top), by))
+
+
+def _sorted(rows: Iterable[Kept], top: int | None) -> list[Kept]:
+    return sorted(rows, key=lambda row: (-row.most, row.type, row.address or 0))[:top]
+
+
+def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retained:
+    """Return the objects that are proven to retain something, and what is left. What a group retains is not proven."""
+    kept = _with_absent(heap, _sorted((row for row in rows if row.address is not None), top), OBJECT)
+    options = [] if by == OBJECT else [f"--by={by}"]
+    more = finishing(heap, heap.references, "retained", *options)
+    return Retained([replace(row, at_least=True) for row in kept], None, not_examined(heap.references), more)
 
 
 def _small_views(heap: Heap) -> list[Kept]:
@@ -180,7 +199,10 @@ def retained_set(heap: Heap, address: int) -> Retained:
         return paths.type_name(heap.references.node(number)) if node.id in graph.dominator_chain(number) else None
 
     absent = absent_by(heap, kept)
-    return Retained([replace(row, absent=absent[row.type]) for row in rows], node.address)
+    is_cut, rest = graph.is_cut, not_examined(heap.references)
+    rows = [replace(row, absent=absent[row.type], at_least=is_cut) for row in rows]
+    more = finishing(heap, heap.references, "retained", f"{address:#x}")
+    return Retained(rows, node.address, rest, more)
 
 
 def _blocks(paths: BlockPaths, top: int | None) -> list[Kept]:
@@ -232,6 +254,8 @@ def _objects(paths: ObjectPaths, top: int | None) -> list[Kept]:
         else Kept(node.address, paths.type_name(node), 1, node.size, kept.bytes)
         for place, (node, kept) in enumerate(zip(nodes, found))
     ]
+    if paths.references.graph.is_cut:
+        return single
     libraries = _libraries(paths, single)
     return _shared(paths, single, without, top) + libraries + _several(paths, without, top) + _same_file(paths)
 

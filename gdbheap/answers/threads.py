@@ -10,6 +10,7 @@ from gdbheap.python.references import References
 from gdbheap.python.repr import BRIEF
 from gdbheap.python.threads import Frame, Local, ThreadState
 from gdbheap.target.frames import frames_of
+from gdbheap.target.target import Thread
 
 # What runs Python's code; compilers add to these names.
 LOOPS = ("_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx")
@@ -45,8 +46,8 @@ class Running:
 
 @dataclass(frozen=True)
 class PythonThread:
-    """A thread that runs Python; ``tid`` None when the thread itself has ended. The innermost frame comes first.
-    ``kept``: bytes of what would be free if no frame of the thread held anything."""
+    """A thread that runs Python, or any of a program without; ``tid`` None when the thread itself has ended. The
+    innermost frame comes first. ``kept``: bytes of what would be free if no frame of the thread held anything."""
 
     tid: int | None
     name: str
@@ -94,7 +95,10 @@ def thread_lines(heap: Heap) -> list[ThreadLines]:
 
 def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     """The threads with their frames; ``values``: with texts of their variables, ``with_c``: with the frames of C
-    between them, where unwind tables tell. Raises NotAPython or Unsupported."""
+    between them, where unwind tables tell; of a program without Python all are of C. Raises NotAPython or
+    Unsupported."""
+    if with_c and not heap.is_python:
+        return Threads([_of_c(heap, thread) for thread in heap.target.threads])
     references = heap.object_references
     states = heap.interpreter.threads.states
     found = []
@@ -119,6 +123,11 @@ def _with_retained(references: References, frames: list[Running]) -> list[Runnin
         variables = [replace(one, retained=sizes.get(one.address)) for one in frame.locals]
         found.append(replace(frame, locals=variables, retained=together))
     return found
+
+
+def _of_c(heap: Heap, thread: Thread) -> PythonThread:
+    frames = [Running(frame.function, "", None, 0, []) for frame in frames_of(heap.target, thread)]
+    return PythonThread(thread.tid, thread.name, frames, 0)
 
 
 def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:

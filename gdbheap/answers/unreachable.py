@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gdbheap import _native
 from gdbheap.answers.causes import COLLECTABLE, CauseTexts, collector_facts
 from gdbheap.answers.describing import looks
+from gdbheap.answers.unfinished import finishing, not_examined
 from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
 
@@ -18,6 +19,7 @@ MAX_CLOSINGS = 20
 # Blocks of a row whose contents are looked at, and what the allocator may have of a block's size.
 ASKED = 32
 HEADER = 16
+LIKELY = "likely"
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class Unreachable:
     uses them, or such a word is left over, or a number, and they are lost too. ``closings``: of the cycles, at most 20.
     ``heads``: of lost structures those that retain most, at most 1,000 of ``head_count``; none where there is Python
     (``is_python``). ``lacking``: bytes of the program's memory that a core which is cut short lacks, and which may lead
-    to what is listed."""
+    to what is listed. ``not_examined``: bytes in use that may be lost, and nobody knows because not all references
+    could be read; ``next``: the command lines that would examine them."""
 
     rows: list[Lost]
     cycles: CycleSum
@@ -113,11 +116,15 @@ class Unreachable:
     head_count: int
     is_python: bool
     lacking: int
+    not_examined: int = 0
+    next: list[str] = field(default_factory=list)
 
 
 def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     """``listed``: at most how many addresses a row has, and how many heads there are. Raises Unsupported."""
     references, is_python = heap.references, heap.is_python
+    if references.graph.is_cut:
+        return _unfinished(heap, listed)
     raw = references.graph.unreachable(listed, collector_facts(heap))
     found = None if is_python else references.graph.lost_heads(listed)
     contents, texts = _Contents(heap, raw.rows, found.rows if found is not None else []), CauseTexts(heap)
@@ -126,10 +133,27 @@ def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
         for row in raw.rows
     ]
     rows.sort(key=lambda row: (GROUPS.index(row.group), -row.bytes, row.type or "", row.size))
-    sums = _cycle_sum(raw), _objects(rows, LOST_REFERENCES), _blocks(rows, LOST_BLOCKS), _blocks(rows, DOUBTFUL)
+    blocks = _blocks(rows, LOST_BLOCKS), _blocks(rows, DOUBTFUL)
+    sums = _cycle_sum(raw, raw.rows), _objects(rows, LOST_REFERENCES), *blocks
     heads = [_head(heap, row, contents.of_head(row)) for row in found.rows] if found is not None else []
     count = found.count if found is not None else 0
-    return Unreachable(rows, *sums, _closings(raw, texts), heads, count, is_python, heap.target.lacking)
+    return Unreachable(rows, *sums, _closings(raw, raw.rows, texts), heads, count, is_python, heap.target.lacking)
+
+
+def _unfinished(heap: Heap, listed: int) -> Unreachable:
+    """Return the objects whose references are all counted and come from one another: whatever was not read cannot lead
+    to them. All else that nothing leads to is not examined."""
+    references, texts = heap.references, CauseTexts(heap)
+    raw = references.graph.unreachable(listed, collector_facts(heap))
+    is_proven = [cause.group == CYCLES and cause.kind != LIKELY for cause in raw.causes]
+    proven = [row for row in raw.rows if heap.is_python and is_proven[row.cause]]
+    rows = [_row(heap, raw, row, texts.text(row.cause, raw.causes[row.cause], row.is_head), None) for row in proven]
+    rows.sort(key=lambda row: (-row.bytes, row.type or "", row.size))
+    cycles, more = _cycle_sum(raw, proven), finishing(heap, references, "unreachable")
+    sums = cycles, ObjectSum(0, 0), BlockSum(0, 0), BlockSum(0, 0)
+    rest = max(0, not_examined(references) - cycles.bytes)
+    closings, lacking = _closings(raw, proven, texts), heap.target.lacking
+    return Unreachable(rows, *sums, closings, [], 0, heap.is_python, lacking, rest, more)
 
 
 def _row(heap: Heap, raw: _native.Unreachable, row: _native.Lost, why: str, content: str | None) -> Lost:
@@ -142,8 +166,8 @@ def _head(heap: Heap, row: _native.Head, content: str | None) -> Head:
     return Head(row.address, row.size, _type(heap, row.type_address), row.count, row.retained, row.in_circle, content)
 
 
-def _cycle_sum(raw: _native.Unreachable) -> CycleSum:
-    rows = [row for row in raw.rows if raw.causes[row.cause].group == CYCLES]
+def _cycle_sum(raw: _native.Unreachable, found: Sequence[_native.Lost]) -> CycleSum:
+    rows = [row for row in found if raw.causes[row.cause].group == CYCLES]
     freed = [row for row in rows if raw.causes[row.cause].kind == COLLECTABLE]
     return CycleSum(*_sum(rows), *_sum(freed))
 
@@ -163,10 +187,10 @@ def _blocks(rows: Sequence[Lost], group: str) -> BlockSum:
     return BlockSum(sum(row.count for row in own), sum(row.bytes for row in own))
 
 
-def _closings(raw: _native.Unreachable, texts: CauseTexts) -> list[Closing]:
+def _closings(raw: _native.Unreachable, found: Sequence[_native.Lost], texts: CauseTexts) -> list[Closing]:
     """Those of the cycles that hold most."""
     sizes: Counter[int] = Counter()
-    for row in raw.rows:
+    for row in found:
         sizes[row.cause] += row.bytes + row.buffers
     largest = [(place, size) for place, size in sizes.most_common() if raw.causes[place].group == CYCLES]
     causes = [(raw.causes[place], size) for place, size in largest[:MAX_CLOSINGS]]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.absent import absent_under
+from gdbheap.answers.unfinished import finishing, not_examined
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import STEPS_AT_EACH_END, Step
@@ -39,7 +40,9 @@ class Why:
     between those that are named. ``retained``: bytes that only it keeps, of which ``absent`` bytes of large
     blocks are not resident.
     ``lacking``: bytes of the program's memory that a core which is cut short lacks. ``made``: the recorded call that
-    gave its block, if that was looked for and has a stack.
+    gave its block, if that was looked for and has a stack. ``at_least``: not
+    all references could be read: dominators and what they retain are those that are proven, ``not_examined`` bytes in
+    use have no proven holder, and ``next`` are the command lines that would examine them.
     """
 
     address: int
@@ -54,6 +57,9 @@ class Why:
     lacking: int
     made: Made | None = None
     absent: int = 0
+    at_least: bool = False
+    not_examined: int = 0
+    next: list[str] = field(default_factory=list)
 
 
 def why(heap: Heap, address: int) -> Why:
@@ -69,7 +75,9 @@ def why(heap: Heap, address: int) -> Why:
     (own,) = references.graph.retained([node.id])
     found = path.steps, path.length, path.expression, certain, holders, count, own, heap.target.lacking
     absent = absent_under(heap, lambda number: number if number == node.id else None)[node.id]
-    return Why(node.address, paths.type_name(node), *found, absent=absent)
+    rest, more = not_examined(references), finishing(heap, references, "why", f"{address:#x}")
+    told = Why(node.address, paths.type_name(node), *found, absent=absent)
+    return replace(told, at_least=references.graph.is_cut, not_examined=rest, next=more)
 
 
 def _dominators(heap: Heap, node: Node) -> tuple[list[Holder], int]:

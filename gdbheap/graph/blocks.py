@@ -25,12 +25,13 @@ class BlockReferences(Nodes):
         roots: Sequence[Root],
         structures: Structures | None = None,
         progress: Callable[[int, int], object] | None = None,
+        is_partial: bool = False,
     ) -> None:
         super().__init__()
         self.target, self.roots, self.structures = target, roots, structures
         kinds = structures.native if structures is not None else None
         heaps = _native.Heaps(target.space, stores)
-        self.graph = _native.draw_blocks(heaps, tables(target), roots, kinds, progress)
+        self.graph = _native.draw_blocks(heaps, tables(target), roots, kinds, progress, is_partial)
 
     @property
     def space(self) -> _native.Space:

@@ -37,9 +37,10 @@ class References(Nodes):
         threads: Threads,
         progress: Callable[[int, int], object] | None = None,
         mapped: Ranges | None = None,
+        is_partial: bool = False,
     ) -> None:
         """Raises Unsupported where the tables lack a field. ``mapped``: memory that objects mapped, whose bytes are not
-        read; each range is a node."""
+        read; each range is a node. ``is_partial``: memory that may lead to objects is missing."""
         super().__init__()
         self.objects = objects
         self.threads = threads
@@ -50,7 +51,7 @@ class References(Nodes):
             *_of_memory(objects),
         ]
         heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release)
-        self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, progress)
+        self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, progress, is_partial)
 
     @property
     def space(self) -> _native.Space:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gdbheap.report.aborted import abort_lines
 from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import FAULT, SOUND, Style
 from gdbheap.report.tables import Column, join, table
@@ -23,7 +24,12 @@ COLUMNS = (Column("address"), Column("what", True), Column("expected", True), Co
 
 
 def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
-    """The verdict, and a row for each place of ``damage``, which may be the first of ``count``."""
+    """Why the process ended, the verdict, and a row for each place of ``damage``, which may be the first of
+    ``count``."""
+    return join(abort_lines(answer.abort, style), _walked(answer, style, damage, count))
+
+
+def _walked(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
     pools = f"{answer.pages:,} pages of mimalloc" if answer.pages else f"{answer.pools:,} pools"
     slabs = f", {answer.slabs:,} slabs of jemalloc" if answer.slabs else ""
     slabs += f", {answer.spans:,} spans of tcmalloc" if answer.spans else ""

@@ -9,6 +9,7 @@ from gdbheap.report.arrays import column_text, render_arrays, shape_text
 from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, left_over, table
+from gdbheap.report.unfinished import at_least, unfinished
 
 if TYPE_CHECKING:
     from gdbheap.answers.owners import HeldTogether, Owners
@@ -36,6 +37,8 @@ HEADS = (
     Column("heads"), Column("each"), Column("retained"), SHARE, Column("blocks"), Column("first at"),
     Column("type", True), Column("", True),
 )  # fmt: skip
+PROVEN = "examined"
+NO_HOLDER = "No holder is proven."
 SHOWN_HEADS = 20
 SHOWN_CLOSINGS = 5
 SHOWN_PARTS = 2
@@ -55,19 +58,13 @@ SHARED = (
 def render_retained(answer: Retained, style: Style, by: str) -> str:
     """A row an object with the way to it, or a row a group."""
     if answer.address is not None:
-        return _retained_set(answer, answer.address, style)
+        return join(_retained_set(answer, answer.address, style), _rest_of(answer, style))
+    if answer.not_examined:
+        return join(_rows_of_objects(answer, style) if answer.rows else NO_HOLDER, _rest_of(answer, style))
     if not answer.rows:
         return style.filled("Nothing retains more than its own block.")
     if by == "object":
-        rows = [
-            [_retained(row, style), style.share(row.retained, row.absent), style.size(row.bytes),
-             "" if row.address is None else address_text(row.address),
-             row.type if row.address is not None else f"{row.count:,} x {row.type}",
-             held_at(row) + (f" ({style.bytes(row.shared)} of it shared)" if row.shared else "")]
-            for row in answer.rows
-        ]  # fmt: skip
-        told = style.filled(SHARED) if any(row.shared for row in answer.rows) else ""
-        return join(table(RETAINED, rows, style), told)
+        return _rows_of_objects(answer, style)
     grouped = [
         [style.size(row.retained), style.share(row.retained, row.absent), style.size(row.bytes),
          count_text(row.count), row.type]
@@ -77,7 +74,25 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
 
 
 def _retained(row: Kept, style: Style) -> str:
-    return style.size(row.retained) if row.at_most is None else f"at most {style.size(row.at_most)}"
+    if row.at_most is not None and not row.at_least:
+        return f"at most {style.size(row.at_most)}"
+    return at_least(style.size(row.retained), row.at_least)
+
+
+def _rows_of_objects(answer: Retained, style: Style) -> str:
+    rows = [
+        [_retained(row, style), style.share(row.retained, row.absent), style.size(row.bytes),
+         "" if row.address is None else address_text(row.address),
+         row.type if row.address is not None else f"{row.count:,} x {row.type}",
+         held_at(row) + (f" ({style.bytes(row.shared)} of it shared)" if row.shared else "")]
+        for row in answer.rows
+    ]  # fmt: skip
+    told = style.filled(SHARED) if any(row.shared for row in answer.rows) else ""
+    return join(table(RETAINED, rows, style), told)
+
+
+def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
+    return unfinished(answer.not_examined, answer.next, style)
 
 
 def held_at(row: Kept) -> str:
@@ -111,19 +126,35 @@ def _retained_set(answer: Retained, address: int, style: Style) -> str:
 
 def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     """A row for each reason, type and size, and what the groups mean."""
+    if answer.not_examined:
+        return join(_cycles(answer, style), _rest_of(answer, style))
     if not answer.rows:
         return style.filled("Everything that is in use is reached from a root.")
-    rows = [
-        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.share(row.bytes),
-         GROUP_NAMES.get(row.group, row.group), _what(row), row.why]
-        for row in answer.rows
-    ]  # fmt: skip
+    rows = _lost_rows(answer, style)
     if left_out:
         rows.append(["", "", "", "", "", f"({left_out:,} more rows)", ""])
     size = sum(part.bytes for part in (answer.cycles, answer.lost_references, answer.lost_blocks, answer.doubtful))
     total = ["", "", style.size(size), style.share(size), "total", "", ""]
     shown = _heads(answer, style) if answer.heads else ""
     return join(shown, table(LOST, rows, style, total), *_told_of_groups(answer, style))
+
+
+def _lost_rows(answer: Unreachable, style: Style) -> list[list[str]]:
+    return [
+        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.share(row.bytes),
+         GROUP_NAMES.get(row.group, row.group), _what(row), row.why]
+        for row in answer.rows
+    ]  # fmt: skip
+
+
+def _cycles(answer: Unreachable, style: Style) -> str:
+    """Return the objects that are garbage whatever was not read."""
+    found = answer.cycles
+    if not answer.rows:
+        return "No object and no block is proven to be unreachable."
+    told = f"At least {counted(found.objects, 'object')} with {style.bytes(found.bytes)}"
+    rows = _lost_rows(answer, style)
+    return join(table(LOST, rows, style), style.filled(f"{told} are kept by nothing but one another."))
 
 
 def _heads(answer: Unreachable, style: Style) -> str:
@@ -208,6 +239,9 @@ def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
     """A row a block, a row a group, or a row an array."""
     if answer.arrays:
         return render_arrays(answer.arrays, answer.count, answer.bytes, answer.absent, style)
+    if answer.not_examined:
+        shown = _held_together(answer, style) if answer.groups else NO_HOLDER
+        return join(shown, _rest_of(answer, style))
     if not answer.count:
         return style.filled(
             "No DataFrame, table or array is that large." if by_array else "No used block is that large."
@@ -239,15 +273,15 @@ def _held_together(answer: Owners, style: Style) -> str:
 
 def _shared_out(answer: Owners, style: Style) -> str:
     rows = [
-        [style.size(row.bytes), style.share(row.bytes, row.absent), count_text(row.count), _holder(row),
-         _most(row, style)]
+        [at_least(style.size(row.bytes), row.at_least), style.share(row.bytes, row.absent), count_text(row.count),
+         _holder(row), _most(row, style)]
         for row in answer.groups
     ]  # fmt: skip
     count, size, absent = left_over(answer, answer.groups, ("count", "bytes", "absent"))
     if size:
         rows.append([style.size(size), style.share(size, absent), count_text(count), "(more)", ""])
-    share = style.share(answer.bytes, answer.absent)
-    total = [style.size(answer.bytes), share, count_text(answer.count), "in use", ""]
+    share, is_cut = style.share(answer.bytes, answer.absent), answer.not_examined > 0
+    total = [style.size(answer.bytes), share, count_text(answer.count), PROVEN if is_cut else "in use", ""]
     told = style.filled(shared_text(answer.shared, style)) if answer.shared else ""
     return join(table(SHARED_OUT, rows, style, total), told)
 
@@ -275,11 +309,18 @@ def render_threads(answer: Threads, style: Style) -> str:
     """A paragraph a stack, a table a frame; threads that are at the same lines share a paragraph."""
     if not answer.threads:
         return style.filled("No thread runs Python.")
+    if not any(frame.file for thread in answer.threads for frame in thread.frames):
+        return join(*(_c_stack(thread, style) for thread in answer.threads))
     stacks: dict[tuple[object, ...], list[PythonThread]] = {}
     for thread in answer.threads:
         key = tuple((frame.function, frame.file, frame.line) for frame in thread.frames)
         stacks.setdefault(key, []).append(thread)
     return join(*(_stack(threads, style) for threads in stacks.values()))
+
+
+def _c_stack(thread: PythonThread, style: Style) -> str:
+    head = style.heading(f"Thread {thread_name(thread)}: {counted(len(thread.frames), 'frame')}")
+    return "\n".join([head, *(_frame(frame, style)[0] for frame in thread.frames)])
 
 
 def _stack(threads: list[PythonThread], style: Style) -> str:

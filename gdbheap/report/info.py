@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.report.aborted import ended_by
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
+ABORT = "abort"
 COLUMNS = (Column("fact", True), Column("value", True), Column("source", True), Column("confirmed by", True))
 
 
@@ -20,4 +22,5 @@ def render(answer: Info, style: Style) -> str:
     rows = [[fact.fact, fact.value, fact.source, fact.confirmed or "-"] for fact in answer.facts]
     confirmed = sum(fact.confirmed is not None for fact in answer.facts)
     sentence = f"{len(answer.facts)} facts, {confirmed} confirmed by a second source or by the target's own bytes."
-    return join(table(COLUMNS, rows, style), sentence)
+    ended = [ended_by(fact.value) for fact in answer.facts if fact.fact == ABORT]
+    return join(*ended, table(COLUMNS, rows, style), sentence)

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from gdbheap.answers.findings.settings import lines_to_paste, shell_line
 from gdbheap.report import container, main_holders, summary
+from gdbheap.report.aborted import abort_lines
 from gdbheap.report.findings import advice_of, text_of
 from gdbheap.report.style import SEVERE, Style
 from gdbheap.report.tables import SHARE, Column, join, table
+from gdbheap.report.unfinished import unfinished
 from gdbheap.report.verdict import verdict
 
 if TYPE_CHECKING:
@@ -32,11 +34,13 @@ COLUMNS = (
 
 
 def render(answer: Ledger, style: Style, whole: bool = False) -> str:
-    """The verdict, who holds what is in use, what can be done about it, what to ask next; then the tree with its total.
-    ``whole``: with the lines that have next to nothing."""
+    """Why it was ended, the verdict, who holds what is in use, what can be done about it, what to ask next; then the
+    tree with its total. ``whole``: with the lines that have next to nothing."""
+    ended = abort_lines(answer.abort, style)
     if not answer.ledger:
-        return join(style.filled(verdict(answer, style)), container.render(answer.container, None, style))
+        return join(ended, style.filled(verdict(answer, style)), container.render(answer.container, None, style))
     return join(
+        ended,
         style.filled(verdict(answer, style)),
         _holders(answer, style),
         _findings(answer, style),
@@ -79,7 +83,7 @@ def _holders(answer: Ledger, style: Style) -> str:
         return style.filled(
             f"Who holds them is not looked for among {answer.not_looked:,} blocks in use: 'heap owners' does."
         )
-    return main_holders.render(answer.holders, style)
+    return join(main_holders.render(answer.holders, style), unfinished(answer.not_examined, [], style))
 
 
 def _tree(lines: list[Line]) -> list[tuple[Line, int]]:

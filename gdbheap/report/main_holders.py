@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gdbheap.report.numbers import count_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, table
+from gdbheap.report.unfinished import at_least
 
 if TYPE_CHECKING:
     from gdbheap.answers.findings.holder import MainHolder
@@ -25,7 +26,10 @@ def render(rows: list[MainHolder], style: Style) -> str:
     """A row a holder, the largest first; nothing where there is none."""
     if not rows:
         return ""
-    cells = [[style.size(row.bytes), style.share_of_resident(row.resident), row.path, described(row)] for row in rows]
+    cells = [
+        [at_least(style.size(row.bytes), row.at_least), style.share_of_resident(row.resident), row.path, described(row)]
+        for row in rows
+    ]
     return table(COLUMNS, cells, style)
 
 

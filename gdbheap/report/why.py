@@ -10,6 +10,7 @@ from gdbheap.report.folding import NO_GAP, Gap, folded
 from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
+from gdbheap.report.unfinished import at_least, unfinished
 
 if TYPE_CHECKING:
     from gdbheap.answers.refs import Refs
@@ -32,15 +33,18 @@ def render(answer: Why, style: Style, with_maker: bool = False) -> str:
 def _way(answer: Why, style: Style) -> str:
     name = f"{address_text(answer.address)} ({answer.type})"
     if not answer.chain:
-        return style.filled(_not_led_to(answer, name, style))
-    told = [f"{name} retains {style.bytes(answer.retained)}{style.of_rss(answer.retained, answer.absent)}."]
+        told_so = style.filled(_not_led_to(answer, name, style))
+        return join(told_so, unfinished(answer.not_examined, answer.next, style))
+    size = at_least(style.bytes(answer.retained), answer.at_least)
+    told = [f"{name} retains {size}{style.of_rss(answer.retained, answer.absent)}."]
     if answer.expression:
         told.append(f"As Python: {answer.expression}")
     if not answer.certain:
         told.append("Not all of this chain is known: a word that looks like a reference may be left over.")
     shown = _dominators(answer, style)
     lead = "Without any one of these it would be free:" if shown else ""
-    return join(table(STEPS, _steps(answer), style), *told, lead, shown)
+    rest = unfinished(answer.not_examined, answer.next, style)
+    return join(table(STEPS, _steps(answer), style), *told, lead, shown, rest)
 
 
 def _not_led_to(answer: Why, name: str, style: Style) -> str:
@@ -49,6 +53,8 @@ def _not_led_to(answer: Why, name: str, style: Style) -> str:
             f"Nothing that is here leads to {name}; the core lacks {style.bytes(answer.lacking)} of the program's"
             " memory, which may."
         )
+    if answer.at_least:
+        return f"Nothing that was read leads to {name}."
     return f"Nothing leads to {name}: it is garbage, or lost. 'heap unreachable' lists what is."
 
 
@@ -58,7 +64,10 @@ def _steps(answer: Why) -> list[list[str]]:
 
 
 def _dominators(answer: Why, style: Style) -> str:
-    rows = [[address_text(one.address), style.size(one.retained), one.type] for one in answer.dominators]
+    rows = [
+        [address_text(one.address), at_least(style.size(one.retained), answer.at_least), one.type]
+        for one in answer.dominators
+    ]
     if len(rows) < 2:
         return ""
     gap = _gap(len(rows), answer.dominator_count)

@@ -17,11 +17,12 @@ __all__ = ["Frame", "frames_of", "function_at"]
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame [start, end) on a stack, and its function: by name, or as ``object+0x1234``."""
+    """A frame [start, end) on a stack, its function: by name, or as ``object+0x1234``, and where that is."""
 
     start: int
     end: int
     function: str
+    counter: int
 
 
 def frames_of(target: Target, thread: Thread) -> list[Frame]:
@@ -37,7 +38,8 @@ def frames_of(target: Target, thread: Thread) -> list[Frame]:
     frames = []
     for place, (counter, start, end) in enumerate(pairs):
         # A return address is behind the call.
-        frames.append(Frame(start, end, function_at(target, counter - bool(place), names)))
+        at = counter - bool(place)
+        frames.append(Frame(start, end, function_at(target, at, names), at))
     return frames
 
 

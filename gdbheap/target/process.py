@@ -31,6 +31,8 @@ from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE = 0, 1, 2, 3
 SPARE_BYTES = 16 << 20
+# Seconds, of a stop that is to end no answer early.
+LONGER_STOP = 60
 # Shared memory of at most this size is copied too; half of what is spare is for it.
 MAX_SHARED_COPY = SPARE_BYTES // 2
 UNCOLLECTED = (
@@ -209,6 +211,14 @@ class Process(Target):
             f"the process was let go after {holder.seconds or 0:.1f} s (--max-stop): what had not been read by then is"
             " missing, and damage is not listed, because it may be no more than that"
         )
+
+    @property
+    def finishing(self) -> list[str]:
+        """Return none beside a copy, which is read for as long as it takes."""
+        holder = self._holder
+        if not isinstance(holder, Stop) or not holder.expired:
+            return []
+        return ["--clone", f"--max-stop={max(LONGER_STOP, int(10 * (holder.seconds or 0)))}"]
 
     def _tell_unstopped(self) -> None:
         unstopped = self._holder.unstopped if self._holder else []

@@ -17,6 +17,8 @@ from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.unseen import UnseenFile
 
 AT_PHDR = 3
+# How what is found ends where memory is missing.
+ABSENT = ("absent bytes", "where nothing is")
 AT_PAGESZ = 6
 AT_ENTRY = 9
 AT_RANDOM = 25
@@ -49,6 +51,11 @@ class Damage:
     expected: str
     found: str
     transient: bool = False
+
+    @property
+    def is_absence(self) -> bool:
+        """Whether memory is missing there, instead of being other than it must be."""
+        return self.found.endswith(ABSENT)
 
     @classmethod
     def of(cls, found: _native.Damage, transient: bool = False) -> Damage:
@@ -137,6 +144,11 @@ class Target:
     def cut_short(self) -> str | None:
         """Why something of the answer may be missing although it was there; None where nothing is."""
         return None
+
+    @property
+    def finishing(self) -> list[str]:
+        """Return the options with which a command would read what this one had no time for."""
+        return []
 
     @property
     def main_stack(self) -> Mapping | None:

@@ -31,6 +31,17 @@ def without_first_pages(core: Path, copy: Path) -> Path:
     return _with_headers(copied(core, copy), change)
 
 
+def without_last_bytes(core: Path, copy: Path, part: float) -> Path:
+    """Return a copy that lacks this part of its largest segment, at the end."""
+    largest = max(fields[5] for fields in program_headers(core) if fields[0] == PT_LOAD)
+
+    def change(fields: list[int]) -> None:
+        if fields[0] == PT_LOAD and fields[5] == largest:
+            fields[5] = int((1 - part) * fields[5]) // PAGE * PAGE
+
+    return _with_headers(copied(core, copy), change)
+
+
 def without_files_note(core: Path, copy: Path) -> Path:
     """Return a copy without NT_FILE, as before Linux 3.7: the note has another type."""
     copied(core, copy)

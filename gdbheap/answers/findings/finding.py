@@ -231,9 +231,9 @@ class Evidence:
 
     @cached_property
     def unreachable(self) -> _native.Unreachable | None:
-        """What no root keeps alive, without addresses; None without a graph."""
+        """What no root keeps alive, without addresses; None without a graph, and where references are unread."""
         graph = self._graph
-        return None if graph is None else graph.unreachable(0, collector_facts(self.heap))
+        return None if graph is None or graph.is_cut else graph.unreachable(0, collector_facts(self.heap))
 
     @property
     def _graph(self) -> _native.Graph | None:

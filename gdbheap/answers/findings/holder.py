@@ -23,7 +23,8 @@ class MainHolder:
     None where it has no length, or how many objects these are; ``shape``: of an array or
     a table. ``kind``: of shared_out.SharedOut, a root's (graph.roots) or "runtime". ``parts``: the kinds of its blocks,
     the largest first; ``way``: how it leads to its largest block, in words. ``bytes`` of its blocks, ``resident`` of
-    these, None where that is not known; ``share``: of RSS, of resident bytes."""
+    these, None where that is not known; ``share``: of RSS, of resident bytes. ``at_least``: not all references could be
+    read, and the bytes are those that this holder alone is proven to have."""
 
     bytes: int
     resident: int | None
@@ -36,6 +37,7 @@ class MainHolder:
     shape: list[int] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     way: str | None = None
+    at_least: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def find(evidence: Evidence) -> list[Finding]:
     """All of them together, by the graph of references: of few blocks, or in detail. None where memory is lacking that
     may lead to them."""
     found = evidence.unreachable
-    if found is None or evidence.heap.target.lacking:
+    if found is None:
         return []
     rows = [row for row in found.rows if found.causes[row.cause].group == LOST_BLOCKS]
     size = sum(row.bytes + row.buffers for row in rows) - evidence.absent_unreached

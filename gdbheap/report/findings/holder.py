@@ -19,7 +19,8 @@ def _text(figures: Holder) -> str:
     holder = figures.holder
     what = described(holder)
     way = f"; it leads to its largest block by {holder.way}" if holder.way else ""
-    return f"in use, and held by {holder.path}{f' ({what})' if what else ''}{way}"
+    least = "or more " if holder.at_least else ""
+    return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}"
 
 
 def _advice(figures: Holder) -> str:

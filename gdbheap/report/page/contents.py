@@ -10,6 +10,7 @@ from gdbheap.report.numbers import count_text
 from gdbheap.report.page.html import ADDRESS, COUNT, SIZE, Column, Section, paragraph, refused, table
 from gdbheap.report.pyobjects import sentences
 from gdbheap.report.style import Style
+from gdbheap.report.unfinished import unfinished
 
 if TYPE_CHECKING:
     from gdbheap.answers.owners import HeldTogether, Owners
@@ -21,6 +22,7 @@ __all__ = ["owners_section", "retained_section", "types_section"]
 
 TYPES, RETAINED, OWNERS = "Types", "What would free the most if it went", "Who holds what is in use"
 SHOWN_PARTS = 3
+AT_LEAST = ": at least so much"
 OBJECTS = (
     Column("type", "type"), Column("count", "count", COUNT), Column("bytes", "objects", SIZE),
     Column("buffers", "buffers", SIZE), Column("together", "together", SIZE), Column("retained", "retained", SIZE),
@@ -80,8 +82,10 @@ def retained_section(asked: Asked[Retained], most: int) -> Section:
     """The objects, or blocks, that keep the most alive."""
     if asked.answer is None:
         return refused("retained", RETAINED, asked.why)
-    rows = [(row.type, row.address, row.count, row.bytes, row.retained, held_at(row)) for row in asked.answer.rows]
-    body = table("retained-table", "What is kept alive by one alone", KEPT, rows, most)
+    found = asked.answer
+    rows = [(row.type, row.address, row.count, row.bytes, row.retained, held_at(row)) for row in found.rows]
+    title = "What is kept alive by one alone" + (AT_LEAST if found.not_examined else "")
+    body = table("retained-table", title, KEPT, rows, most) + _rest(found)
     return Section("retained", RETAINED, body or paragraph("Nothing retains more than its own block."))
 
 
@@ -90,13 +94,21 @@ def owners_section(asked: Asked[Owners], most: int) -> Section:
     if asked.answer is None:
         return refused("owners", OWNERS, asked.why)
     found = asked.answer
+    if not found.groups and found.not_examined:
+        return Section("owners", OWNERS, _rest(found))
     if not found.groups:
         rows = [(row.what, row.address, row.size, row.type, row.path or row.chain) for row in found.owners]
         body = table("owners-table", "Large blocks, one by one", SINGLE, rows, most, None, found.count)
         return Section("owners", OWNERS, body or paragraph("No used block is large."))
     groups = [(row.root, row.bytes, row.count, _parts(row), row.path) for row in found.groups]
     total = ("total", found.bytes, found.count, "", "")
-    return Section("owners", OWNERS, table("owners-table", "Holders, the largest first", HELD, groups, most, total))
+    title = "Holders, the largest first" + (AT_LEAST if found.not_examined else "")
+    return Section("owners", OWNERS, table("owners-table", title, HELD, groups, most, total) + _rest(found))
+
+
+def _rest(found: Owners | Retained) -> str:
+    """Return what was not examined; nothing where all was."""
+    return paragraph(unfinished(found.not_examined, found.next, Style()))
 
 
 def _parts(row: HeldTogether) -> str:

@@ -190,11 +190,11 @@ pub fn static_types(heaps: &Heaps, layout: Given<TypeLayout>) -> Vec<u64> {
     graph::static_types(heaps.0.lend(), &layout.0)
 }
 
-/// Reads all edges. `statics`: static types, ascending. Raises MemoryError,
+/// Reads all edges. `statics`: static types, ascending; `is_partial`: memory that may lead to blocks is not there. Raises MemoryError,
 /// OverflowError where there are more than 2^30 blocks or 2^32 edges, KeyboardInterrupt and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (heaps, layout, graph, statics, roots, progress=None))]
+#[pyo3(signature = (heaps, layout, graph, statics, roots, progress=None, is_partial=false))]
 #[allow(clippy::too_many_arguments)]
 pub fn draw_graph(
     py: Python<'_>,
@@ -204,10 +204,12 @@ pub fn draw_graph(
     statics: Vec<u64>,
     roots: Given<Vec<Root>>,
     progress: Option<Report>,
+    is_partial: bool,
 ) -> PyResult<Graph> {
     let heaps = heaps.0.clone();
-    let draw =
-        |watcher: &dyn gdbheap_core::Watcher| graph::draw_graph(watcher, heaps, layout.0, &graph.0, statics, &roots.0);
+    let draw = |watcher: &dyn gdbheap_core::Watcher| {
+        graph::draw_graph(watcher, heaps, layout.0, &graph.0, statics, &roots.0, is_partial)
+    };
     watched(py, progress, draw).map(Graph)
 }
 
@@ -216,7 +218,7 @@ pub fn draw_graph(
 /// and what belongs to threads, 1 for stacks and registers. A block's type is the number of its kind among those of
 /// `structures`. Raises as `draw_graph`.
 #[pyfunction]
-#[pyo3(signature = (heaps, tables, roots, structures=None, progress=None))]
+#[pyo3(signature = (heaps, tables, roots, structures=None, progress=None, is_partial=false))]
 pub fn draw_blocks(
     py: Python<'_>,
     heaps: &Heaps,
@@ -224,12 +226,13 @@ pub fn draw_blocks(
     roots: Given<Vec<Root>>,
     structures: Option<&Structures>,
     progress: Option<Report>,
+    is_partial: bool,
 ) -> PyResult<Graph> {
     let heaps = heaps.0.clone();
     let kinds = structures.map_or_else(Vec::new, |structures| structures.0.kinds().to_vec());
     let held_inside = structures.map_or_else(Default::default, |structures| structures.0.held_inside().clone());
     let draw = |watcher: &dyn gdbheap_core::Watcher| {
-        graph::draw_blocks(watcher, heaps, &tables.0, &roots.0, kinds, &held_inside)
+        graph::draw_blocks(watcher, heaps, &tables.0, &roots.0, kinds, &held_inside, is_partial)
     };
     watched(py, progress, draw).map(Graph)
 }
@@ -250,6 +253,23 @@ impl Graph {
     #[getter]
     fn edge_count(&self) -> usize {
         self.0.edge_count()
+    }
+
+    /// Whether something is missing from the graph, so that what nodes retain is the least that is proven.
+    #[getter]
+    fn is_cut(&self) -> bool {
+        self.0.is_cut()
+    }
+
+    /// Bytes that were wanted while it was drawn, and could not be read.
+    #[getter]
+    fn unread(&self) -> u64 {
+        self.0.unread()
+    }
+
+    /// Bytes of the blocks that nothing is proven to hold and that hold nothing; 0 where the graph is whole.
+    fn not_examined(&self, py: Python<'_>) -> PyResult<u64> {
+        watched(py, None, |watcher| self.0.not_examined(watcher))
     }
 
     /// The number of the first node that is no block.

@@ -127,7 +127,7 @@ fn graph_of(heaps: SharedHeaps) -> Graph {
         closed: vec!["Type".to_string()],
         closed_families: Vec::new(),
     };
-    draw_graph(&Unwatched, heaps, types, &layout, Vec::new(), &[]).expect("not cancelled")
+    draw_graph(&Unwatched, heaps, types, &layout, Vec::new(), &[], false).expect("not cancelled")
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn graph_of(heaps: SharedHeaps, roots: &[Root]) -> Graph {
         closed: Vec::new(),
         closed_families: Vec::new(),
     };
-    draw_graph(&Unwatched, heaps, types(), &layout, Vec::new(), roots).expect("not cancelled")
+    draw_graph(&Unwatched, heaps, types(), &layout, Vec::new(), roots, false).expect("not cancelled")
 }
 
 #[test]

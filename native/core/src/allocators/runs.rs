@@ -36,21 +36,23 @@ pub(crate) fn show_equal(
     used: &[u64],
     bytes: &mut Vec<u8>,
     mut show: impl FnMut(u64, &[u8]),
-) {
+) -> u64 {
     let in_window = (WINDOW / run.stride).max(1);
     let each = run.stride.min(WINDOW);
     bytes.resize((in_window * each) as usize, 0);
-    let (mut first, mut end) = (0, 0);
+    let (mut first, mut end, mut unread) = (0, 0, 0);
     for number in bits::members(used) {
         if number >= end {
             (first, end) = (number, (number + in_window).min(run.count));
             let window = &mut bytes[..((end - first) * each) as usize];
-            let got = space.fill(run.block(first), window);
+            let got = space.fill_words(run.block(first), window);
             window[got..].fill(0);
+            unread += (window.len() - got) as u64;
         }
         let at = ((number - first) * run.stride) as usize;
         show(number, &bytes[at..at + each as usize]);
     }
+    unread
 }
 
 /// The runs of one allocator, ascending and disjoint, and which of their blocks are used.

@@ -147,6 +147,10 @@ pub(crate) trait Visitor {
     #[inline(always)]
     fn plain_block(&mut self, _block: Block, _head: &[u8]) {}
 
+    /// So many bytes of blocks could not be read, and are shown as zeros.
+    #[inline(always)]
+    fn unread(&mut self, _bytes: u64) {}
+
     /// All of a group has been shown. Its blocks have `size` bytes and are numbered from `first`; only their bits count.
     #[inline(always)]
     fn group(&mut self, _first: Place, _size: u64, _used: &GroupBits, _objects: &GroupBits) {}
@@ -190,8 +194,9 @@ impl<'a> Walk<'a> {
         self.bytes.resize(in_window * pools.pool_size as usize, 0);
         for (batch, group) in pools.pools_of(arena).chunks(in_window).enumerate() {
             let window = &mut self.bytes[..group.len() * pools.pool_size as usize];
-            let got = self.heaps.space.fill(group[0].address, window);
+            let got = self.heaps.space.fill_words(group[0].address, window);
             window[got..].fill(0);
+            visitor.unread((window.len() - got) as u64);
             let first = arena.first_pool + batch * in_window;
             for (place, bytes) in window.chunks(pools.pool_size as usize).enumerate() {
                 if !group[place].is_free() {
@@ -283,14 +288,16 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Cancelled> {
         for page in mimalloc.pages[job.range()].iter().filter(|page| V::ALL || mimalloc.may_hold_objects(page)) {
             let holds_objects = mimalloc.may_hold_objects(page);
-            show_equal(self.heaps.space, &page.run(), mimalloc.words_of(page), &mut self.bytes, |number, head| {
-                let block = Cell::plain(page.first + number, page.block(number), page.size).of(job.first.store);
-                if holds_objects {
-                    visitor.block(block, head);
-                } else {
-                    visitor.plain_block(block, head);
-                }
-            });
+            let unread =
+                show_equal(self.heaps.space, &page.run(), mimalloc.words_of(page), &mut self.bytes, |number, head| {
+                    let block = Cell::plain(page.first + number, page.block(number), page.size).of(job.first.store);
+                    if holds_objects {
+                        visitor.block(block, head);
+                    } else {
+                        visitor.plain_block(block, head);
+                    }
+                });
+            visitor.unread(unread);
             control.advance(if holds_objects { page.size * page.capacity } else { 0 })?;
         }
         Ok(())
@@ -343,10 +350,11 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Cancelled> {
         for place in job.range() {
             let (run, first) = (&runs.runs[place], runs.first_block(place));
-            show_equal(self.heaps.space, run, runs.used_of(place), &mut self.bytes, |number, head| {
+            let unread = show_equal(self.heaps.space, run, runs.used_of(place), &mut self.bytes, |number, head| {
                 let block = Cell::plain(first + number, run.block(number), run.stride).of(job.first.store);
                 visitor.block(block, head);
             });
+            visitor.unread(unread);
             control.advance(run.count * run.stride)?;
         }
         Ok(())

@@ -68,6 +68,7 @@ mod tests {
             rows.targets.extend_from_slice(targets);
             rows.ends.push(rows.targets.len() as u32);
             rows.kinds.push(0);
+            rows.counts.push(0);
         }
         let edges = Edges::join(vec![rows], plain.len()).expect("few edges").0;
         assert_eq!(components(&edges, |node| node != 4, |_| true), (vec![2, 1, 1, 0, NOBODY], 3));

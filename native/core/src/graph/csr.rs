@@ -14,13 +14,22 @@ pub(crate) struct Rows {
     pub(crate) ends: Vec<u32>,
     pub(crate) targets: Vec<u32>,
     pub(crate) kinds: Vec<u32>,
+    /// Of each object its references as it counts them, `MANY` for more; 0 for what is no object.
+    pub(crate) counts: Vec<u8>,
 }
+
+/// As many references or more.
+pub(crate) const MANY: u8 = u8::MAX;
 
 /// What one worker has read: rows of consecutive nodes, several times.
 #[derive(Default)]
 pub(crate) struct Written {
     rows: Rows,
     done: Vec<Rows>,
+    /// The references that the object of the row counts.
+    pub(crate) count: u8,
+    /// Bytes that were wanted and could not be read.
+    pub(crate) unread: u64,
 }
 
 impl Written {
@@ -40,6 +49,7 @@ impl Written {
 
     pub(crate) fn end_row(&mut self, kind: u32) {
         self.rows.kinds.push(kind);
+        self.rows.counts.push(std::mem::take(&mut self.count));
         self.rows.ends.push(self.rows.targets.len() as u32);
     }
 
@@ -65,26 +75,30 @@ pub(crate) struct Edges {
 
 impl Edges {
     /// Joins rows that together are those of all nodes; None where there are more edges than can be counted. Returns
-    /// the kinds too.
-    pub(crate) fn join(mut parts: Vec<Rows>, nodes: usize) -> Option<(Edges, Vec<u32>)> {
+    /// the kinds too, and the counts of references.
+    pub(crate) fn join(mut parts: Vec<Rows>, nodes: usize) -> Option<(Edges, Vec<u32>, Vec<u8>)> {
         parts.sort_unstable_by_key(|part| part.first);
         let all: usize = parts.iter().map(|part| part.targets.len()).sum();
         u32::try_from(all).ok()?;
         let mut edges = Edges { ends: Vec::with_capacity(nodes), targets: Vec::with_capacity(all) };
         let mut kinds = Vec::with_capacity(nodes);
+        let mut counts = Vec::with_capacity(nodes);
         for part in parts {
             // A pool that could not be read leaves its blocks without rows.
             let before = edges.targets.len() as u32;
             edges.ends.resize(part.first as usize, before);
             kinds.resize(part.first as usize, 0);
+            counts.resize(part.first as usize, 0);
             edges.ends.extend(part.ends.iter().map(|end| before + end));
             edges.targets.extend(part.targets);
             kinds.extend(part.kinds);
+            counts.extend(part.counts);
         }
         edges.ends.resize(nodes, edges.targets.len() as u32);
         kinds.resize(nodes, 0);
+        counts.resize(nodes, 0);
         give_back();
-        Some((edges, kinds))
+        Some((edges, kinds, counts))
     }
 
     /// Gives each edge the strength that `judge` finds for its source, target and strength.

@@ -306,6 +306,7 @@ mod tests {
             rows.targets.extend(targets);
             rows.ends.push(rows.targets.len() as u32);
             rows.kinds.push(0);
+            rows.counts.push(0);
         }
         Edges::join(vec![rows], plain.len()).expect("few edges").0
     }

@@ -1,10 +1,11 @@
 //! Drawing the graph: one walk over the blocks for the marks, another one for the edges.
 
-use super::csr::{Edges, Rows};
+use super::csr::{Edges, Rows, Written};
 use super::edges::{Drawer, Registry, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
 use super::ids::{Blocks, Ids};
 use super::marks::{self, Claimed, Marker};
 use super::padding::Padding;
+use super::proof::Proof;
 use super::shapes::GraphLayout;
 use super::tree::{BY_OTHERS, BY_REMAINS, BY_STACKS, PHASES};
 use super::whole::Graph;
@@ -54,7 +55,7 @@ pub fn static_types(heaps: Heaps<'_>, layout: &TypeLayout) -> Vec<u64> {
     found
 }
 
-/// Reads all edges. `statics`: static types, ascending.
+/// Reads all edges. `statics`: static types, ascending. `is_partial`: memory that may lead to blocks is not there.
 pub fn draw_graph(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
@@ -62,6 +63,7 @@ pub fn draw_graph(
     graph: &GraphLayout,
     statics: Vec<u64>,
     roots: &[Root],
+    is_partial: bool,
 ) -> Result<Graph> {
     if roots.iter().any(|root| root.phase >= PHASES) {
         return Err(Error::invalid("there is no such phase"));
@@ -78,9 +80,11 @@ pub fn draw_graph(
     let registry = Mutex::new(Registry::default());
     let space = heaps.space;
     let source = Source { space, blocks, types: &layout, layout: graph, marks: &marks, registry: &registry };
-    let (mut parts, fields) = passes.draw(source)?;
-    parts.extend(outside(source, roots));
-    let (mut edges, kinds) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    let (mut written, fields) = passes.draw(source)?;
+    written.push(outside(source, roots));
+    let unread = written.iter().map(|rows| rows.unread).sum();
+    let parts: Vec<Rows> = written.into_iter().flat_map(Written::finish).collect();
+    let (mut edges, kinds, counts) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
     drop(marks);
     edges.judge(|source, _, strength| match strength {
         DOUBTFUL if fields.contains(&source) => LIKELY,
@@ -88,7 +92,8 @@ pub fn draw_graph(
     });
     let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
     let phases = root_phases(roots, ids.first_root);
-    Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases))
+    let proof = Proof::of(unread, is_partial, counts);
+    Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases, proof))
 }
 
 /// The numbers of the roots, the first one's given, by phase.
@@ -125,26 +130,26 @@ impl<'a> Passes<'a> {
     }
 
     /// The rows of all blocks, and those of C code whose last word is a field.
-    fn draw(&self, source: Source<'_>) -> Result<(Vec<Rows>, HashSet<u32>)> {
+    fn draw(&self, source: Source<'_>) -> Result<(Vec<Written>, HashSet<u32>)> {
         let init = || (Walk::new(self.heaps), Drawer::new(source));
         let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &Job, control: &Control| {
             drawer.rows.begin(source.blocks.ids.id_from(job.first));
             walk.run(job, control, drawer)
         };
         let states = self.heaps.space.task(self.watcher, Some(self.jobs.total)).run(&self.jobs.jobs, init, work)?;
-        let (mut parts, mut lasts, mut padding): (Vec<Rows>, Vec<(u32, u32)>, Padding) = Default::default();
+        let (mut written, mut lasts, mut padding): (Vec<Written>, Vec<(u32, u32)>, Padding) = Default::default();
         for (_, drawer) in states {
             padding.absorb(drawer.padding);
             lasts.extend(drawer.lasts);
-            parts.extend(drawer.rows.finish());
+            written.push(drawer.rows);
         }
         let fields = padding.fields();
-        Ok((parts, lasts.into_iter().filter(|(_, group)| fields.contains(group)).map(|(id, _)| id).collect()))
+        Ok((written, lasts.into_iter().filter(|(_, group)| fields.contains(group)).map(|(id, _)| id).collect()))
     }
 }
 
 /// The rows of static types and of roots.
-fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
+fn outside(source: Source<'_>, roots: &[Root]) -> Written {
     let mut drawer = Drawer::new(source);
     drawer.rows.begin(source.blocks.ids.first_static);
     for address in &source.blocks.ids.statics {
@@ -163,5 +168,5 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
         root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength, has_lists));
         drawer.rows.end_row(0);
     }
-    drawer.rows.finish()
+    drawer.rows
 }

@@ -4,15 +4,16 @@
 //! object written in C is the address of an object or of a block, DOUBTFUL where it may be older than the block that it lies
 //! in (padding.rs), and STRAY where it points into a block, or lies on a stack: it may be a number, or left over.
 
-use super::csr::Written;
+use super::csr::{Written, MANY};
 use super::ids::Blocks;
 use super::padding::{self, LastWord, Padding};
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
 use crate::allocators::block::{Block, Place};
 use crate::allocators::walk::Visitor;
-use crate::bytes::{u64_at, word_at};
+use crate::bytes::{half_at, u64_at, word_at};
 use crate::memory::space::Space;
 use crate::python::claims::{claimed_pointer, PlacedClaim};
+use crate::python::counts::shared_references;
 use crate::python::dict_keys::index_width;
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::strays::{self, Sign, LOW};
@@ -192,7 +193,8 @@ impl<'a> Drawer<'a> {
         scratch.resize(WINDOW as usize, 0);
         for at in (from..to).step_by(WINDOW as usize) {
             let size = (to - at).min(WINDOW) as usize;
-            let got = self.source.space.fill(bytes.address + at, &mut scratch[..size]);
+            let got = self.source.space.fill_words(bytes.address + at, &mut scratch[..size]);
+            self.rows.unread += (size - got) as u64;
             show(self, at, &scratch[..got]);
         }
         self.scratch = scratch;
@@ -357,6 +359,7 @@ impl<'a> Drawer<'a> {
     fn object(&mut self, number: u32, alive: bool, address: u64, size: u64, end: u64, head: &[u8]) -> u32 {
         let outer = self.types.layout.outer_hook(head) as u64;
         let block = Bytes { address: address + outer, end, head: &head[outer as usize..] };
+        self.rows.count = self.count_in(number, block.head).map_or(MANY, |count| count.min(MANY.into()) as u8);
         let shape = match self.shapes.get(number as usize) {
             Some(Some(shape)) if shape.is_leaf => return (shape.number + 1) | if alive { 0 } else { IDLE },
             _ => self.shape(number),
@@ -385,6 +388,16 @@ impl<'a> Drawer<'a> {
         let head = block.head.get(pre as usize..).unwrap_or(&[]);
         self.fields(&shape, Bytes { address: block.address + pre, end, head });
         shape.number + 1
+    }
+
+    /// The references that an object counts; None where that cannot be read.
+    #[inline(always)]
+    fn count_in(&self, number: u32, head: &[u8]) -> Option<u64> {
+        let (at, layout) = (self.types.kinds[number as usize].pre as usize, &self.types.layout);
+        if layout.is_free_threaded() {
+            return shared_references(head.get(at..)?);
+        }
+        half_at(head, at + layout.ob_refcnt as usize).map(u64::from)
     }
 
     fn claimed(&mut self, claim: &PlacedClaim, block: Bytes<'_>, size: u64) {
@@ -536,7 +549,9 @@ impl<'a> Drawer<'a> {
     pub(crate) fn range(&mut self, start: u64, end: u64, strength: u32, has_lists: bool) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
-        self.source.space.show(start, end, &mut scratch, |at, piece| {
+        let space = self.source.space;
+        space.show(start, end, &mut scratch, |at, piece| {
+            self.rows.unread += space.unread_after(at, piece.len() as u64, end.min(at + WINDOW));
             let left = if has_lists { self.left_over(piece) } else { HashSet::new() };
             for (word, address) in piece.chunks_exact(8).zip((at..).step_by(8)) {
                 if !left.contains(&(address - at)) {
@@ -613,6 +628,9 @@ impl Visitor for Drawer<'_> {
     #[inline(always)]
     fn block(&mut self, Block { place, address, size, end }: Block, head: &[u8]) -> bool {
         let Some((id, mark)) = self.mark_at(place) else { return false };
+        if !self.source.blocks.heaps.is_closed(place) {
+            self.rows.unread += unread_of(self.source.space, (address, end), Self::HEAD, head);
+        }
         let kind = if mark != 0 {
             self.buffer(mark, Bytes { address, end, head });
             BUFFER
@@ -634,6 +652,10 @@ impl Visitor for Drawer<'_> {
         true
     }
 
+    fn unread(&mut self, bytes: u64) {
+        self.rows.unread += bytes;
+    }
+
     fn plain_block(&mut self, Block { place, address, size, end }: Block, head: &[u8]) {
         let Some((id, mark)) = self.mark_at(place) else { return };
         let bytes = Bytes { address, end, head };
@@ -643,5 +665,16 @@ impl Visitor for Drawer<'_> {
             self.structure(id, size, bytes);
         }
         self.rows.end_row(if mark != 0 { BUFFER } else { 0 });
+    }
+}
+
+/// How many bytes of the block [start, end) were wanted and could not be read, of which `head` is there.
+#[inline(always)]
+pub(super) fn unread_of(space: &Space, (start, end): (u64, u64), most: usize, head: &[u8]) -> u64 {
+    let (size, got) = (end.saturating_sub(start), head.len() as u64);
+    if got < size.min(most as u64) && space.left_out_at(start + got) == 0 {
+        size - got
+    } else {
+        0
     }
 }

@@ -69,7 +69,7 @@ impl Graph {
         let groups: Vec<u32> = (0..self.ids.first_static).map(&mut number).collect();
         let group_of = |node: u32| groups.get(node as usize).map_or(0, |number| *number as usize);
         let rows = self.alone(watcher, |control| {
-            let mut together = Together::new(&self.edges, tree, found, &sizes, control)?;
+            let mut together = Together::new(&self.edges, tree, found, &sizes, self.proof.is_cut, control)?;
             together::by_kind(&mut together, found, keys.len(), group_of, top, control)
         })?;
         let named = |(group, count, bytes, retained): (usize, u64, u64, u64)| RetainedByGroup {

@@ -68,6 +68,7 @@ pub(super) fn among(edges: &Edges, nodes: &[u32], strengths: bool) -> Edges {
         rows.targets.extend(inner.map(|(place, kept)| if strengths { joint(place, kept) } else { place }));
         rows.ends.push(rows.targets.len() as u32);
         rows.kinds.push(0);
+        rows.counts.push(0);
     }
     Edges::join(vec![rows], nodes.len()).unwrap_or_default().0
 }
@@ -143,6 +144,7 @@ mod tests {
             rows.targets.extend_from_slice(targets);
             rows.ends.push(rows.targets.len() as u32);
             rows.kinds.push(0);
+            rows.counts.push(0);
         }
         Edges::join(vec![rows], plain.len()).expect("few edges").0
     }

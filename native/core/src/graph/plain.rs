@@ -7,9 +7,10 @@
 
 use super::csr::{Edges, Rows, Written};
 use super::drawing::{root_phases, walked_bits, Root};
-use super::edges::{DOUBTFUL, EXACT, LIKELY};
+use super::edges::{unread_of, DOUBTFUL, EXACT, LIKELY};
 use super::ids::{Blocks, Found, Ids};
 use super::padding::{self, LastWord, Padding};
+use super::proof::Proof;
 use super::tree::PHASES;
 use super::whole::Graph;
 use crate::allocators::block::Block;
@@ -59,7 +60,8 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
 
 /// Reads all edges. Of `roots` the phase is 0 for static data and what belongs to threads, 1 for stacks and registers.
 /// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is; `held_inside`: kinds of
-/// blocks that are proven to be held by a pointer into their middle.
+/// blocks that are proven to be held by a pointer into their middle. `is_partial`: memory that may lead to blocks is not
+/// there.
 pub fn draw_blocks(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
@@ -67,6 +69,7 @@ pub fn draw_blocks(
     roots: &[Root],
     mut kinds: Vec<u32>,
     held_inside: &HashSet<u32>,
+    is_partial: bool,
 ) -> Result<Graph> {
     if roots.iter().any(|root| root.phase >= PHASES) {
         return Err(Error::invalid("there is no such phase"));
@@ -85,13 +88,15 @@ pub fn draw_blocks(
         walk.run(job, control, drawer)
     };
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
-    let (mut parts, mut padding): (Vec<Rows>, Padding) = Default::default();
+    let (mut written, mut padding): (Vec<Written>, Padding) = Default::default();
     for (_, drawer) in states {
         padding.absorb(drawer.padding);
-        parts.extend(drawer.rows.finish());
+        written.push(drawer.rows);
     }
-    parts.extend(outside(Drawer::new(blocks, tables, &kinds), roots));
-    let (mut edges, groups) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    written.push(outside(Drawer::new(blocks, tables, &kinds), roots));
+    let unread = written.iter().map(|rows| rows.unread).sum();
+    let parts: Vec<Rows> = written.into_iter().flat_map(Written::finish).collect();
+    let (mut edges, groups, _) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
     let fields = padding.fields();
     let kind = |target: u32| kinds.get(target as usize).copied().unwrap_or(0);
     edges.judge(|source, target, strength| match strength {
@@ -103,18 +108,19 @@ pub fn draw_blocks(
     let phases = root_phases(roots, ids.first_root);
     kinds.resize(ids.count(), 0);
     let types = (1..=kinds.iter().copied().max().unwrap_or(0)).map(u64::from).collect();
-    Ok(Graph::new(shared, None, ids, edges, kinds, types, phases))
+    let proof = Proof::of(unread, is_partial, Vec::new());
+    Ok(Graph::new(shared, None, ids, edges, kinds, types, phases, proof))
 }
 
 /// The rows of roots.
-fn outside(mut drawer: Drawer<'_>, roots: &[Root]) -> Vec<Rows> {
+fn outside(mut drawer: Drawer<'_>, roots: &[Root]) -> Written {
     drawer.rows.begin(drawer.blocks.ids.first_root);
     for root in roots {
         root.pointers.iter().for_each(|pointer| _ = drawer.word(*pointer, EXACT, u32::MAX));
         root.ranges.iter().for_each(|(start, end)| drawer.words(*start, *end, u32::MAX));
         drawer.rows.end_row(0);
     }
-    drawer.rows.finish()
+    drawer.rows
 }
 
 /// One worker's part.
@@ -197,7 +203,11 @@ impl<'a> Drawer<'a> {
     fn words(&mut self, start: u64, end: u64, own: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
-        self.blocks.heaps.space.show(start, end, &mut scratch, |_, piece| self.piece(piece, own));
+        let space = self.blocks.heaps.space;
+        space.show(start, end, &mut scratch, |at, piece| {
+            self.rows.unread += space.unread_after(at, piece.len() as u64, end.min(at + WINDOW));
+            self.piece(piece, own);
+        });
         self.scratch = scratch;
     }
 
@@ -239,6 +249,7 @@ impl Visitor for Drawer<'_> {
         let Some(id) = self.blocks.ids.id_of(block.place) else { return false };
         self.rows.go_to(id);
         let Block { address, end, .. } = block;
+        self.rows.unread += unread_of(self.blocks.heaps.space, (address, end), Self::HEAD, head);
         // Of a block that is cut off at an odd place the last word is no whole one.
         let last = address + end.saturating_sub(address).saturating_sub(WORD).next_multiple_of(WORD);
         self.piece(head.get(..(last - address) as usize).unwrap_or(head), id);
@@ -249,6 +260,10 @@ impl Visitor for Drawer<'_> {
         let group = self.last_word(block, last, head, id);
         self.rows.end_row(group);
         true
+    }
+
+    fn unread(&mut self, bytes: u64) {
+        self.rows.unread += bytes;
     }
 
     fn plain_block(&mut self, block: Block, head: &[u8]) {

@@ -51,7 +51,7 @@ impl Graph {
     /// Of each label the blocks of at least `minimum` bytes that are its own, by group. `seeds`: nodes and their labels.
     /// The bytes of a buffer count for what owns it.
     pub fn shares(&self, watcher: &dyn Watcher, seeds: &[(u32, u32)], minimum: u64) -> Result<Vec<Labelled>> {
-        let tree = self.tree(watcher)?;
+        let before = self.above(watcher)?;
         let sizes = self.sizes();
         let mut labels = vec![NOBODY; self.ids.count()];
         for (node, label) in seeds {
@@ -66,10 +66,10 @@ impl Graph {
             let mut at = node;
             while at != NOBODY && !is_known[at as usize] {
                 way.push(at);
-                at = tree.before[at as usize];
+                at = before[at as usize];
             }
             for passed in way.drain(..).rev() {
-                let (place, above) = (passed as usize, tree.before[passed as usize]);
+                let (place, above) = (passed as usize, before[passed as usize]);
                 if above != NOBODY {
                     labels[place] = if labels[place] == NOBODY { labels[above as usize] } else { labels[place] };
                     owners[place] = if is_buffer(passed) { owners[above as usize] } else { passed };
@@ -103,20 +103,20 @@ impl Graph {
         through: &HashSet<u64>,
         minimum: u64,
     ) -> Result<Vec<Branch>> {
-        let tree = self.tree(watcher)?;
-        let sums = self.sums(&tree.before, &tree.phases, seeds);
+        let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
+        let sums = self.sums(before, &tree.phases, seeds);
         let mut rows = Vec::new();
         for node in (0..self.ids.first_static).filter(|node| sums.bytes[*node as usize] >= minimum.max(1)) {
             let is_passed = |id: u32| {
-                let above = tree.before[id as usize];
+                let above = before[id as usize];
                 self.kinds[id as usize] & BUFFER != 0 || open.contains(&above) && through.contains(&self.type_of(id))
             };
             if seeds.contains(&node) || is_passed(node) || tree.phases[node as usize] == NOT_REACHED {
                 continue;
             }
-            let mut above = tree.before[node as usize];
+            let mut above = before[node as usize];
             while above != NOBODY && !seeds.contains(&above) && is_passed(above) {
-                above = tree.before[above as usize];
+                above = before[above as usize];
             }
             if above != NOBODY && seeds.contains(&above) {
                 rows.push(Branch { id: node, bytes: sums.bytes[node as usize], way: self.way(node, &sums, seeds) });

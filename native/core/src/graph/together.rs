@@ -112,6 +112,8 @@ pub(crate) struct Together<'a> {
     others: (Vec<u32>, Vec<u32>),
     marks: Vec<u32>,
     run: u32,
+    /// Whether something may lead to what nothing dominates that was not read.
+    is_cut: bool,
 }
 
 impl<'a> Together<'a> {
@@ -120,6 +122,7 @@ impl<'a> Together<'a> {
         tree: &'a Tree,
         found: &'a Dominators,
         sizes: &'a [u64],
+        is_cut: bool,
         control: &Control,
     ) -> Result<Together<'a>, Cancelled> {
         let nodes = edges.nodes() as u32;
@@ -130,7 +133,7 @@ impl<'a> Together<'a> {
         let others = others(edges, tree);
         control.advance(0)?;
         let marks = vec![0; nodes as usize];
-        Ok(Together { edges, tree, above: &found.above, sizes, chains, closed, others, marks, run: 0 })
+        Ok(Together { edges, tree, above: &found.above, sizes, chains, closed, others, marks, run: 0, is_cut })
     }
 
     /// Bytes that go with `members`, which `is_member` tells; `certain`: those of what one of them dominates.
@@ -149,7 +152,7 @@ impl<'a> Together<'a> {
         let open = self.open(members, &is_member, control)?;
         let mut stay: Vec<u32> = Vec::new();
         for (count, node) in open.iter().enumerate() {
-            if self.is_led_to(*node, &is_member) {
+            if self.is_cut && self.above[*node as usize] == NOBODY || self.is_led_to(*node, &is_member) {
                 self.mark(*node, State::Stays);
                 stay.push(*node);
             }

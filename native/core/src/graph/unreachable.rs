@@ -303,7 +303,9 @@ impl<'a> Sorter<'a> {
                 self.name(&mut naming, members, kind, culprit);
                 starts.extend_from_slice(members);
             }
-            self.spread(&starts, |_, _| true);
+            // What was not read may lead to all that is not proven.
+            let is_cut = self.graph.proof.is_cut;
+            self.spread(&starts, |sorter, place| !is_cut || sorter.proven[place as usize]);
         }
     }
 

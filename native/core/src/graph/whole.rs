@@ -4,6 +4,7 @@ use super::csr::{split, Edges};
 use super::dominators::{self, Dominators};
 use super::edges::{is_object, BUFFER, IDLE, KIND};
 use super::ids::{Blocks, Ids, Node};
+use super::proof::Proof;
 use super::together::{self, Together};
 use super::tree::{self, Rules, Tree, NOT_REACHED, PHASES};
 use crate::allocators::heaps::SharedHeaps;
@@ -32,6 +33,7 @@ pub struct Graph {
     pub(super) kinds: Vec<u32>,
     pub(super) types: Vec<u64>,
     phases: [Vec<u32>; PHASES],
+    pub(super) proof: Proof,
     /// Where each node is, once somebody asked for all.
     pub(super) places: OnceLock<Vec<u64>>,
     tree: OnceLock<Tree>,
@@ -63,6 +65,7 @@ pub struct RetainedByType {
 }
 
 impl Graph {
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn new(
         heaps: SharedHeaps,
         layout: Option<TypeLayout>,
@@ -71,9 +74,10 @@ impl Graph {
         kinds: Vec<u32>,
         types: Vec<u64>,
         phases: [Vec<u32>; PHASES],
+        proof: Proof,
     ) -> Graph {
         let (places, tree, dominators, owners) = Default::default();
-        Graph { heaps, layout, ids, edges, kinds, types, phases, places, tree, dominators, owners }
+        Graph { heaps, layout, ids, edges, kinds, types, phases, proof, places, tree, dominators, owners }
     }
 
     pub(super) fn blocks(&self) -> Blocks<'_> {
@@ -121,7 +125,12 @@ impl Graph {
     pub(super) fn dominators(&self, watcher: &dyn Watcher) -> Result<&Dominators> {
         let tree = self.tree(watcher)?;
         if self.dominators.get().is_none() {
-            let roots = self.phases.concat();
+            let mut roots = self.phases.concat();
+            if self.proof.is_cut {
+                let bounds = (self.ids.first_static, self.ids.first_root);
+                // What may be led to by something that was not read, as if a root led there.
+                roots.extend(self.proof.doubtful(&self.edges, tree, &self.kinds, bounds));
+            }
             let find = |control: &Control| Dominators::find(&self.edges, tree, &roots, || self.sizes(), control);
             let found = self.alone(watcher, find)?;
             let _ = self.dominators.set(found);
@@ -133,6 +142,9 @@ impl Graph {
     pub fn retained_of_all(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
         if let Some(known) = self.dominators.get() {
             return Ok(known.retained.clone());
+        }
+        if self.proof.is_cut {
+            return Ok(self.dominators(watcher)?.retained.clone());
         }
         let roots = self.phases.concat();
         self.alone(watcher, |control| match self.tree.get() {
@@ -358,7 +370,7 @@ impl Graph {
         };
         let rows = self.alone(watcher, |control| {
             let sizes = self.sizes();
-            let mut together = Together::new(&self.edges, tree, found, &sizes, control)?;
+            let mut together = Together::new(&self.edges, tree, found, &sizes, self.proof.is_cut, control)?;
             together::by_kind(&mut together, found, self.types.len(), kind_of, top, control)
         })?;
         let named = |(kind, count, bytes, retained): (usize, u64, u64, u64)| RetainedByType {
@@ -378,7 +390,7 @@ impl Graph {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         self.alone(watcher, |control| {
             let sizes = self.sizes();
-            let mut together = Together::new(&self.edges, tree, found, &sizes, control)?;
+            let mut together = Together::new(&self.edges, tree, found, &sizes, self.proof.is_cut, control)?;
             let one = |set: &Vec<u32>| {
                 let members: HashSet<u32> =
                     set.iter().copied().filter(|id| tree.phases[*id as usize] != NOT_REACHED).collect();

@@ -96,7 +96,7 @@ struct Part {
     buffer: Vec<u8>,
     runs: Vec<Run>,
     kept: Vec<(u64, u64)>,
-    left_out: u64,
+    blank: Vec<(u64, u64)>,
 }
 
 /// The copied bytes. What could not be read, and what was left out, is in no run.
@@ -105,8 +105,8 @@ pub(crate) struct Capture {
     runs: Vec<Run>,
     /// Words of memory that was left out, ascending.
     kept: Vec<(u64, u64)>,
-    /// Bytes that were left out, because there are no pointers among them.
-    pub(crate) left_out: u64,
+    /// What was left out, because there are no pointers in it, ascending.
+    blank: Vec<(u64, u64)>,
     /// Whether the process was let go before all was copied.
     pub(crate) is_cut: bool,
     room: Arc<Room>,
@@ -148,7 +148,7 @@ impl Capture {
         }
         room.give_back(used);
         let (covered, is_cut) = (order.stretches.to_vec(), is_cut.into_inner());
-        Ok(Some(joined(parts, Capture { covered, runs: Vec::new(), kept: Vec::new(), left_out: 0, is_cut, room })))
+        Ok(Some(joined(parts, Capture { covered, runs: Vec::new(), kept: Vec::new(), blank: Vec::new(), is_cut, room })))
     }
 
     /// Fills the prefix of `buffer` that was copied; its length, or None where `address` was not to be copied.
@@ -162,6 +162,16 @@ impl Capture {
             }
         }
         Some(done)
+    }
+
+    /// Bytes that were left out, because there are no pointers among them.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.blank.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// How many bytes from `address` on were left out; 0 where it was not.
+    pub(crate) fn left_out_at(&self, address: u64) -> u64 {
+        range_at(&self.blank, address).map_or(0, |index| self.blank[index].1 - address)
     }
 
     fn part(&self, address: u64, buffer: &mut [u8]) -> usize {
@@ -249,7 +259,7 @@ impl Part {
             return self.runs.push(Run { start: at, end, place: None });
         }
         if let Some(words) = without_pointers(at, unit, known) {
-            self.left_out += unit.len() as u64;
+            self.blank.push((at, end));
             return self.kept.extend(words);
         }
         let place = used.fetch_add(unit.len(), Ordering::Relaxed);
@@ -294,7 +304,7 @@ fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
     for part in parts {
         runs.extend(part.runs);
         into.kept.extend(part.kept);
-        into.left_out += part.left_out;
+        into.blank.extend(part.blank);
     }
     runs.sort_unstable_by_key(|run: &Run| run.start);
     for run in runs {
@@ -305,6 +315,7 @@ fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
         }
     }
     into.kept.sort_unstable();
+    into.blank.sort_unstable();
     into
 }
 
@@ -421,13 +432,13 @@ mod tests {
     fn all_is_copied_where_there_is_room() {
         let capture = taken(PIECE, 1 << 20, u64::MAX).unwrap();
         assert!((0..PIECE).step_by(8).all(|at| word(&capture, START + at) == Some(word_at(START + at))));
-        assert!(capture.left_out == 0 && !capture.is_cut && capture.fill(START - 8, &mut [0; 8]).is_none());
+        assert!(capture.left_out() == 0 && !capture.is_cut && capture.fill(START - 8, &mut [0; 8]).is_none());
     }
 
     #[test]
     fn what_holds_no_pointers_is_left_out() {
         let capture = taken(PIECE, 3 << 18, u64::MAX).unwrap();
-        assert_eq!(capture.left_out, PIECE / 2);
+        assert_eq!(capture.left_out(), PIECE / 2);
         for at in (0..PIECE).step_by(8) {
             let (unit, inside) = (at / UNIT as u64, at % UNIT as u64);
             let is_kept =

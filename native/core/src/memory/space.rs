@@ -303,12 +303,42 @@ impl Space {
                 break;
             }
             let size = (end - next).min(bytes.len() as u64) as usize;
-            let got = self.fill(next, &mut bytes[..size]);
+            let got = self.fill_words(next, &mut bytes[..size]);
             look(next, &bytes[..got]);
             // What cannot be read is passed over: a page after what could be, else as much as was asked for.
             let is_cut = got > 0 && got < size;
             let step = if is_cut { (page.number(got as u64) + 1) * page.bytes() } else { size as u64 };
             at = next.saturating_add(step);
+        }
+    }
+
+    /// As `fill`, with zeros for what was left out of the copy: there are no pointers in it.
+    pub(crate) fn fill_words(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let mut got = self.fill(address, buffer);
+        while got < buffer.len() {
+            let blank = self.left_out_at(address + got as u64).min((buffer.len() - got) as u64) as usize;
+            if blank == 0 {
+                break;
+            }
+            buffer[got..got + blank].fill(0);
+            got += blank;
+            got += self.fill(address + got as u64, &mut buffer[got..]);
+        }
+        got
+    }
+
+    /// How many bytes from `address` on were left out of the copy, because there are no pointers in them.
+    pub(crate) fn left_out_at(&self, address: u64) -> u64 {
+        self.copy.get().map_or(0, |copy| copy.left_out_at(address))
+    }
+
+    /// How many bytes of [at, end) are missing after the first `got`, which are there, although they are backed.
+    pub(crate) fn unread_after(&self, at: u64, got: u64, end: u64) -> u64 {
+        let next = at.saturating_add(got);
+        if next < end && self.left_out_at(next) == 0 && self.segment_at(next).is_some() {
+            self.prefix(next, end - next)
+        } else {
+            0
         }
     }
 
@@ -444,7 +474,7 @@ impl Space {
 
     /// The bytes that were left out of the copy, because there are no pointers among them.
     pub fn left_out(&self) -> u64 {
-        self.copy.get().map_or(0, |copy| copy.left_out)
+        self.copy.get().map_or(0, |copy| copy.left_out())
     }
 
     /// The memory of the process as it is now, whether or not it stands: for what does not change while a program runs, where

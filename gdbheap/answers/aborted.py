@@ -1,0 +1,212 @@
+"""Why glibc ended a process by abort(): what it said, the block that is to blame, who holds it, and who called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import Block
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.mutation import malloc_range
+from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.ways import ways
+from gdbheap.errors import Fault, GdbheapError
+from gdbheap.graph.nodes import Node
+from gdbheap.graph.roots import GLOBAL, BlockRoot
+from gdbheap.heap import Heap
+from gdbheap.target.frames import Frame, frames_of
+from gdbheap.target.target import Damage
+
+__all__ = ["MESSAGE", "Abort", "AbortBlock", "abort_message", "abort_of"]
+
+MESSAGE, DOOR = "__abort_msg", "abort"
+# struct abort_msg_s (glibc, include/stdlib.h): the size of the mapping, then the text.
+TEXT_AT, MAX_TEXT = 4, 1024
+# Of malloc's messages, those about the pointer that it was given.
+OF_POINTER = ("double free", "invalid pointer", "invalid size")
+OVERFLOW, TWICE, AFTER_FREE, NOT_GIVEN = "overflow", "freed twice", "written after free", "not a beginning"
+FREED_TWICE, DETECTED, OF_NEXT = "double free", "double free detected", "next size"
+# Damage of a free block's own links; all other damage was written over the end of the block before it.
+OF_LINKS = ("fd", "bk", "free chunk", "link", "list", "bin")
+# The function that malloc calls to end the process saves malloc's registers at the far end of its frame.
+SAVED_WORDS = 8
+MAX_HOLDERS, MAX_SHOWN, LEAST_TEXT = 2, 64, 4
+HEADER, USED = 16, "used"
+
+
+@dataclass(frozen=True)
+class AbortBlock:
+    """The block that is to blame: its first byte, its size with its header, its state, what it is, and how its bytes
+    begin (``text``, where contents are shown and it is text); ``why``: "overflow", the program wrote beyond its end;
+    "freed twice"; "written after free"; or "not a beginning", free() was given a pointer into it."""
+
+    address: int
+    size: int
+    state: str
+    what: str
+    why: str
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Abort:
+    """What glibc said before it called abort(). ``block``: the one that is to blame, ``holder``: how that is reached,
+    as Python or in words, ``frames``: the functions that led into malloc or free, the innermost first; each is None,
+    or empty, where it is not known."""
+
+    message: str
+    block: AbortBlock | None
+    holder: str | None
+    frames: list[str]
+
+
+def abort_message(heap: Heap) -> str | None:
+    """Return what glibc said before it called abort(); None where it said nothing, or another libc is there."""
+    glibc = heap.find_allocator(GlibcAllocator) if heap.target.refusal is None else None
+    place = None if glibc is None else glibc.malloc.libc.symbols().get(MESSAGE)
+    if place is None:
+        return None
+    space = heap.target.space
+    with suppress(Fault):
+        pointer = space.word(place[0])
+        raw = space.read_available(pointer + TEXT_AT, MAX_TEXT) if pointer else b""
+        return raw.split(b"\0")[0].decode("utf-8", "replace").strip() or None
+    return None
+
+
+def abort_of(heap: Heap) -> Abort | None:
+    """Return why glibc ended the process; None where it did not. The heap is walked for that."""
+    message = abort_message(heap)
+    glibc = heap.find_allocator(GlibcAllocator)
+    if message is None or glibc is None:
+        return None
+    inside, callers = _parted(glibc, _aborting(heap))
+    block = _culprit(heap, glibc, message, inside)
+    return Abort(message, block, _holder(heap, block), [frame.function for frame in callers])
+
+
+def _aborting(heap: Heap) -> list[Frame]:
+    """Return the frames of the thread that called abort()."""
+    threads = sorted(heap.target.threads, key=lambda thread: not thread.failed)
+    for thread in threads:
+        stack = frames_of(heap.target, thread)
+        if any(frame.function == DOOR for frame in stack):
+            return stack
+    return []
+
+
+def _parted(glibc: GlibcAllocator, stack: list[Frame]) -> tuple[list[Frame], list[Frame]]:
+    """Return the frames of malloc's functions with the one that they called, and those above them: of all where none is
+    malloc's, those above abort()."""
+    place = malloc_range(glibc.malloc.libc)
+    own = [at for at, frame in enumerate(stack) if place is not None and place[0] <= frame.counter < place[1]]
+    if not own:
+        doors = [at for at, frame in enumerate(stack) if frame.function == DOOR]
+        return [], stack[doors[-1] + 1 :] if doors else []
+    return stack[max(0, own[0] - 1) : own[-1] + 1], stack[own[-1] + 1 :]
+
+
+def _culprit(heap: Heap, glibc: GlibcAllocator, message: str, inside: list[Frame]) -> AbortBlock | None:
+    """Return the block that is to blame. A size that was written over makes the block behind it look as if its pointer
+    were wrong, so that damage comes first, unless malloc knows better."""
+    if DETECTED in message:
+        return _by_pointer(heap, message, inside) or _by_damage(heap, glibc)
+    return _by_damage(heap, glibc) or _by_pointer(heap, message, inside)
+
+
+def _by_pointer(heap: Heap, message: str, inside: list[Frame]) -> AbortBlock | None:
+    if not any(words in message for words in OF_POINTER) or OF_NEXT in message:
+        return None
+    is_free = FREED_TWICE in message
+    found = _given(heap, inside, is_free)
+    return None if found is None else _told(heap, found, TWICE if is_free else NOT_GIVEN)
+
+
+def _by_damage(heap: Heap, glibc: GlibcAllocator) -> AbortBlock | None:
+    for damage in _damage(heap):
+        is_link = any(words in damage.what for words in OF_LINKS)
+        block = glibc.find(damage.address if is_link else damage.address - 1)
+        if block is not None:
+            return _told(heap, block, AFTER_FREE if is_link or block.state != USED else OVERFLOW)
+    return None
+
+
+def _damage(heap: Heap) -> list[Damage]:
+    """Return what is damaged, as malloc's own walk finds it."""
+    with suppress(GdbheapError):
+        heap.malloc.check()
+    return [damage for damage in heap.damage if not damage.transient]
+
+
+def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
+    """Return the block whose pointer malloc's frames have most often: of a free one the pointer, or where its header
+    begins, of one in use any pointer into it."""
+    votes: Counter[int] = Counter()
+    blocks: dict[int, Block] = {}
+    for word in _words(heap, inside):
+        for address in (word, word + HEADER) if is_free else (word,):
+            block = heap.block_at(address)
+            if block is not None and (block.state != USED) == is_free and (not is_free or block.address == address):
+                votes[block.address] += 1
+                blocks[block.address] = block
+    return blocks[votes.most_common(1)[0][0]] if votes else None
+
+
+def _words(heap: Heap, inside: Sequence[Frame]) -> Iterator[int]:
+    """Yield the words of malloc's frames; of the first, which is of the function that they called, those at its end."""
+    machine = heap.target.machine
+    for place, frame in enumerate(inside):
+        start = max(frame.start, frame.end - SAVED_WORDS * machine.word) if place == 0 else frame.start
+        yield from machine.words_of(heap.target.space.read_available(start, max(0, frame.end - start)))
+
+
+def _told(heap: Heap, block: Block, why: str) -> AbortBlock:
+    size = block.end - block.address
+    what = str(describe_blocks(heap, [(block.address, size)])[block.address])
+    # What was written beyond the end goes on from what is in the block.
+    shown = MAX_SHOWN if why == OVERFLOW else min(size, MAX_SHOWN)
+    return AbortBlock(block.address, block.size, block.state, what, why, _text(heap, block, shown))
+
+
+def _text(heap: Heap, block: Block, size: int) -> str | None:
+    """Return how a block begins, where that is text that may be shown."""
+    if not heap.disclosure.contents or block.state != USED:
+        return None
+    first = heap.target.space.read_available(block.address, size).split(b"\0")[0]
+    text = first.decode("ascii", "ignore")
+    return text if len(text) == len(first) >= LEAST_TEXT and text.isprintable() else None
+
+
+def _holder(heap: Heap, block: AbortBlock | None) -> str | None:
+    """Return how the block is reached; of a free one, how those are reached that still point to it."""
+    if block is None:
+        return None
+    with suppress(GdbheapError):
+        if block.state == USED:
+            return ways(heap, [block.address]).get(block.address)
+        return " and ".join([*_globals_to(heap, block), *_blocks_to(heap, block)][:MAX_HOLDERS]) or None
+    return None
+
+
+def _globals_to(heap: Heap, block: AbortBlock) -> Iterator[str]:
+    """Yield the globals of a program without Python that point to a free block."""
+    if heap.is_python:
+        return
+    paths, space = heap.block_paths, heap.target.space
+    target = Node(-1, "block", "unknown", block.address, block.address, block.size, 0)
+    for number, root in enumerate(paths.references.roots, paths.references.first_root):
+        if isinstance(root, BlockRoot) and root.kind == GLOBAL:
+            pointers = (_native.find_pointer(space, *pair, block.address, block.address + 1) for pair in root.ranges)
+            if any(place is not None for place in pointers):
+                yield paths.edge(paths.references.node(number), target).text
+
+
+def _blocks_to(heap: Heap, block: AbortBlock) -> Iterator[str]:
+    """Yield how those blocks are reached whose first words point to a free block."""
+    heaps = _native.Heaps(heap.target.space, heap.walked.stores)
+    pointing = _native.blocks_with(heaps, [block.address])[:MAX_HOLDERS]
+    found = ways(heap, [address for address, _size, _offset in pointing])
+    yield from (f"{found[address]} +{offset}" for address, _size, offset in pointing if address in found)

@@ -1,0 +1,22 @@
+"""What an answer leaves out that rests on a graph which was cut off, and the commands that would finish it."""
+
+from __future__ import annotations
+
+from gdbheap.graph.nodes import Nodes
+from gdbheap.heap import Heap
+
+__all__ = ["finishing", "not_examined"]
+
+
+def finishing(heap: Heap, nodes: Nodes, noun: str, *options: str) -> list[str]:
+    """Return the command lines that would examine the rest; none where the graph is whole, or nothing would."""
+    target = heap.target
+    where = target.words or str(target.pid or "")
+    if not nodes.graph.is_cut or target.remote or not where:
+        return []
+    return [" ".join(["gdbheap", noun, where, *options, option]) for option in target.finishing]
+
+
+def not_examined(nodes: Nodes) -> int:
+    """Return the bytes of the blocks that nothing is proven to hold; 0 where the graph is whole."""
+    return nodes.graph.not_examined() if nodes.graph.is_cut else 0

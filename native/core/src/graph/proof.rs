@@ -1,0 +1,106 @@
+//! What a graph proves from which something is missing.
+//!
+//! A reference that was not read may lead to any block. Only an object whose references were all found is known to be led to
+//! by nothing else, and a buffer, which belongs to its owner alone. Everything else may have a holder that was not read, as
+//! if a root led there.
+
+use super::csr::{split, Edges, MANY};
+use super::edges::{is_object, BUFFER, EXACT, IDLE, LIKELY};
+use super::tree::{Tree, BY_REMAINS, NOT_REACHED};
+
+/// What could not be read while a graph was drawn; `counts`: the references that each object counts, kept where the graph is
+/// cut off.
+pub(crate) struct Proof {
+    pub(super) unread: u64,
+    pub(super) is_cut: bool,
+    counts: Vec<u8>,
+}
+
+impl Proof {
+    pub(super) fn of(unread: u64, is_partial: bool, counts: Vec<u8>) -> Proof {
+        let is_cut = is_partial || unread > 0;
+        Proof { unread, is_cut, counts: if is_cut { counts } else { Vec::new() } }
+    }
+
+    /// The nodes below `blocks` and the static ones up to `end` to which something else may lead.
+    pub(super) fn doubtful(&self, edges: &Edges, tree: &Tree, kinds: &[u32], (blocks, end): (u32, u32)) -> Vec<u32> {
+        let known = self.known(edges, tree, kinds, blocks);
+        let is_known = |id: u32| known.get(id as usize).is_some_and(|known| *known);
+        (0..end).filter(|id| tree.phases[*id as usize] != NOT_REACHED && !is_known(*id)).collect()
+    }
+
+    /// Whether each block, by number, is known to be led to by nothing but what was read. A reference of something to which
+    /// nothing leads, or only weak words do, proves nothing: what leads there may not have been read.
+    pub(super) fn known(&self, edges: &Edges, tree: &Tree, kinds: &[u32], blocks: u32) -> Vec<bool> {
+        let mut found = vec![0u8; blocks as usize];
+        let mut is_doubted = vec![false; blocks as usize];
+        for node in (0..edges.nodes() as u32).filter(|node| kinds[*node as usize] & IDLE == 0) {
+            let is_reached = tree.phases[node as usize] != NOT_REACHED;
+            let targets = edges.of(node).iter().map(|edge| split(*edge)).filter(|(target, _)| *target < blocks);
+            for (target, strength) in targets {
+                let place = target as usize;
+                if is_reached && tree.counts(node, target, strength) {
+                    found[place] = found[place].saturating_add(u8::from(strength == EXACT));
+                } else if strength <= LIKELY || tree.phases[place] >= BY_REMAINS {
+                    is_doubted[place] = true;
+                }
+            }
+        }
+        let is_known = |(place, found): (usize, u8)| match kinds[place] {
+            _ if is_doubted[place] => false,
+            kind if kind & BUFFER != 0 => true,
+            kind if is_object(kind) => {
+                let count = self.counts.get(place).copied().unwrap_or(MANY);
+                count > 0 && count < MANY && count <= found
+            }
+            _ => false,
+        };
+        found.into_iter().enumerate().map(is_known).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::csr::Rows;
+    use super::super::tree::{Rules, PHASES};
+    use super::*;
+    use crate::work::{Task, Unwatched};
+
+    const OBJECT: u32 = 1;
+
+    /// What is known of nodes with these kinds and counts; the last node is the root.
+    fn known(targets: &[&[u32]], kinds: &[u32], counts: &[u8]) -> Vec<bool> {
+        let mut rows = Rows { kinds: kinds.to_vec(), counts: counts.to_vec(), ..Rows::default() };
+        for row in targets {
+            rows.targets.extend(*row);
+            rows.ends.push(rows.targets.len() as u32);
+        }
+        let nodes = targets.len();
+        let (edges, kinds, counts) = Edges::join(vec![rows], nodes).expect("few edges");
+        let mut phases: [Vec<u32>; PHASES] = Default::default();
+        phases[0].push(nodes as u32 - 1);
+        let task = Task { watcher: &Unwatched, total: None, inline: true };
+        let tree = task.alone(|control| Tree::grow(&edges, &phases, Rules::Objects, control)).expect("not cancelled");
+        Proof::of(1, false, counts).known(&edges, &tree, &kinds, nodes as u32 - 1)
+    }
+
+    #[test]
+    fn an_object_is_known_where_all_references_are_found() {
+        // The root leads to 0, which leads to a buffer with 2 and 3; 3 counts one reference more.
+        let found = known(&[&[1], &[2, 3], &[], &[], &[0]], &[OBJECT, BUFFER, OBJECT, OBJECT, 0], &[1, 0, 1, 2, 0]);
+        assert_eq!(found, [true, true, true, false]);
+    }
+
+    #[test]
+    fn what_nothing_leads_to_proves_nothing() {
+        // 1 leads to 2 as well, and may be led to by what was not read.
+        let found = known(&[&[2], &[2], &[], &[0]], &[OBJECT, OBJECT, OBJECT, 0], &[1, 1, 2, 0]);
+        assert_eq!(found, [true, false, false]);
+    }
+
+    #[test]
+    fn blocks_without_counts_are_not_known() {
+        assert_eq!(known(&[&[1], &[], &[0]], &[OBJECT, 0, 0], &[1, 0, 0]), [true, false]);
+        assert_eq!(known(&[&[], &[0]], &[OBJECT, 0], &[MANY, 0]), [false]);
+    }
+}

@@ -1,0 +1,82 @@
+"""A core that glibc's abort() left: what it said, the block that is to blame, its holder, and who called free().
+
+The program writes down the block before it misuses it; one of its globals points to that."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import programs
+from support.programs import build, gdbheap, running
+
+WHY = {"top": "overflow", "next": "overflow", "twice": "freed twice", "large": "freed twice"}
+FORMS = ("with symbols", "stripped")
+
+
+def aborted(how: str, form: str, rng: random.Random, folder: Path) -> tuple[Path, int, str]:
+    """Return the kernel's core, the address of the block, and what glibc said."""
+    program, truth = build("aborts", *(["-s"] if form == "stripped" else [])), folder / "truth"
+    with running([str(program), how, str(rng.getrandbits(32)), str(truth)], folder) as target:
+        core = target.aborted_core()
+        return core, int.from_bytes(truth.read_bytes(), "little"), target.stderr.strip()
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("how", WHY)
+def test_the_block_is_named(how: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """The record has the message, the block, its holder, and the calls above free(); all first lines say it."""
+    core, address, said = aborted(how, form, rng, tmp_path)
+    found = json.loads(gdbheap("check", str(core), "--json").stdout)["abort"]
+    assert found["message"] == said
+    assert (found["block"]["address"], found["block"]["why"]) == (address, WHY[how])
+    assert found["holder"]
+    if form == "with symbols":
+        assert "kept_here" in found["holder"] or "blocks" in found["holder"]
+        assert found["frames"][: 1 if how == "top" else 2] == (["main"] if how == "top" else ["give_away", "main"])
+    else:
+        assert found["frames"][0].startswith("aborts+0x")
+    noun = rng.choice(([], ["check"], ["info"]))
+    done = gdbheap(*noun, str(core))
+    assert done.stdout.splitlines()[0] == f"ended by abort(): {said}", done
+
+
+def test_contents_are_shown_where_they_may_be(rng: random.Random, tmp_path: Path) -> None:
+    """The text that was too long is in the answer, and with --no-text it is not."""
+    core, _address, _said = aborted("next", "stripped", rng, tmp_path)
+    assert "a label that is too long" in gdbheap("check", str(core)).stdout
+    told = gdbheap("check", str(core), "--no-text")
+    assert "ended by abort()" in told.stdout and "label" not in told.stdout
+    assert json.loads(gdbheap("check", str(core), "--json", "--no-text").stdout)["abort"]["block"]["text"] is None
+
+
+def test_a_core_that_gdb_wrote(rng: random.Random, tmp_path: Path) -> None:
+    """gdb's core of a program that it ran until the signal says the same; threads --c-frames lists its calls."""
+    if shutil.which("gdb") is None:
+        pytest.skip("no gdb")
+    core, truth = tmp_path / "written-by-gdb", tmp_path / "truth"
+    steps = ["-ex", "run", "-ex", f"gcore {core}"]
+    program = [str(build("aborts")), "next", str(rng.getrandbits(32)), str(truth)]
+    command = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", *steps, "--args", *program]
+    done = subprocess.run(command, input=b"\n", capture_output=True, timeout=programs.PATIENCE)
+    assert core.exists(), done
+    found = json.loads(gdbheap("check", str(core), "--json").stdout)["abort"]
+    assert found["block"]["address"] == int.from_bytes(truth.read_bytes(), "little")
+    assert found["frames"][:2] == ["give_away", "main"]
+    threads = json.loads(gdbheap("threads", str(core), "--c-frames", "--json").stdout)["threads"]
+    names = [frame["function"] for frame in threads[0]["frames"]]
+    assert names[names.index("abort") :][-3:] and "give_away" in names and "main" in names
+
+
+def test_nothing_is_said_of_others(rng: random.Random, tmp_path: Path) -> None:
+    """A process that runs, and a core that a signal from outside left, have no such record."""
+    program = [str(build("aborts")), "next", str(rng.getrandbits(32)), str(tmp_path / "truth")]
+    with running(program, tmp_path) as target:
+        assert json.loads(gdbheap("check", str(target.pid), "--json").stdout)["abort"] is None
+        core = target.kernel_core()
+    assert json.loads(gdbheap("check", str(core), "--json").stdout)["abort"] is None
