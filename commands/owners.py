@@ -58,9 +58,9 @@ COMMAND = Command(
     block the one with the shorter chain has it. A file that was loaded as several modules is one row. What has less
     than a fiftieth of what is in use is part of its package, and small packages are one row.
 
-    Memory that objects mapped counts for what holds them: mmap.mmap, numpy.memmap, SharedMemory, and what else keeps
-    the address of a mapping beside its size, such as Arrow's and torch's mapped files. shared, of all rows in JSON, is
-    what of it is shared mappings: unmapped without the object, freed only where nobody else has the pages.
+    Memory that objects mapped counts for what holds them: mmap.mmap, numpy.memmap, SharedMemory, and all that keeps the
+    address of a mapping beside its size, such as Arrow's and torch's mapped files. shared, of all rows in JSON, is what
+    of it is shared mappings: unmapped without the object, freed only where nobody else has the pages.
 
     In a program without Python a row is one holder, to whose blocks the shortest chains lead from there: a global (by
     its symbol, or its section where the program has no symbols), with the type of what has most of its bytes; what a

@@ -31,9 +31,9 @@ from gdbheap.answers.ledger import Ledger
 from gdbheap.answers.records import _hints
 from gdbheap.answers.stacks import StackFrame
 from gdbheap.answers.stats import Stats
+from gdbheap.commands.heap import Options
 from gdbheap.commands.shell import streams, subjects
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED, SESSION, STARTED
-from gdbheap.commands.surface.options import Common
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
 from gdbheap.commands.surface.session import Result, TargetInfo, present
@@ -367,7 +367,7 @@ def test_findings(rng: random.Random, kind: Any) -> None:
     for style in STYLES:
         finding = Finding(evil.name(), 1 << 30, evil.made(kind), [], {})
         answer = dataclasses.replace(evil.made(Ledger), findings=[finding])
-        result = Result(COMMANDS[""], Common(), TargetInfo({}, [], [], False, None), answer, answer)
+        result = Result(COMMANDS[""], Options(), TargetInfo({}, [], [], False, None), answer, answer)
         found = harm(presented(result, style))
         assert not found, found[:3]
 

@@ -19,6 +19,7 @@ from gdbheap.answers.findings.finding import Figures
 from gdbheap.answers.findings.fragmented import Fragmented
 from gdbheap.answers.findings.free_chunks import FreeChunks
 from gdbheap.answers.findings.growing_buffers import GrowingBuffers
+from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.findings.jemalloc_unused import JemallocUnused
 from gdbheap.answers.findings.main_top import MainTop
 from gdbheap.answers.findings.mappings import MAPPED_MEMORY, Mapped
@@ -33,6 +34,7 @@ from gdbheap.answers.findings.stacks import Stacks
 from gdbheap.answers.findings.thread_tops import LargestTop, ThreadTops
 from gdbheap.answers.findings.thresholds import DEFAULT, RISEN, SET
 from gdbheap.answers.records import from_json, to_json
+from gdbheap.answers.shared_out import Part
 from gdbheap.report.findings import WORDS, advice_of, keys_of, text_of
 from gdbheap.report.json import text_of as json_of
 
@@ -52,6 +54,10 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
         [ViewsOfType("memoryview", 2, 9, MIB), ViewsOfType("a.B", 1, 7, KIB)],
     ],
     ("Room", "shown"): [[("list", 1)], [("dict", 2), ("set", 1)]],
+    ("Holder", "holder"): [
+        MainHolder(MIB, MIB, 0.5, "app.cache", "dict", 9, "variable", 4096, [], [Part("str", 9, MIB)], "[1] .x .y"),
+        MainHolder(MIB, None, None, "data of libx.so", None, None, "library"),
+    ],
     ("GrowingBuffers", "what"): [None, Described(BlockKind("items", "list"), 4096)],
 }
 MADE: dict[str, Any] = {
@@ -82,8 +88,9 @@ def finding(figures: Any, **changes: Any) -> Finding:
 
 
 def test_each_kind_has_words() -> None:
-    """Each rule's figures have words, and no words are left without a rule; "growing" needs two looks, and is none."""
-    assert set(KINDS) == set(WORDS) and len(KINDS) == len(rules.RULES) + 1
+    """Each rule's figures have words, and no words are left without a rule; "growing" needs two looks,
+    "holder" those who hold most: they are none."""
+    assert set(KINDS) == set(WORDS) and len(KINDS) == len(rules.RULES) + 2
     assert all(words.figures is kind for kind, words in WORDS.items())
 
 

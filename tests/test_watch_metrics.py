@@ -91,7 +91,7 @@ def test_figures(quiet: int) -> None:
         serving = watch.event("serving")
         assert serving["url"].startswith("http://127.0.0.1:") and not serving["everybody"]
         found = looked(serving["url"])
-        heap, pins = answer(str(quiet)), answer("pins", str(quiet), "--min=1")
+        heap, pins = answer(str(quiet), "--quick"), answer("pins", str(quiet), "--min=1")
         summary = heap["summary"]
         alone = {name: rows[()] for name, rows in found.items() if () in rows}
         assert alone["gdbheap_resident_bytes"] == rss(quiet)

@@ -16,7 +16,7 @@ from gdbheap.python.homes import DYNAMIC
 from gdbheap.python.paths import OWN_DICT, key_of
 from gdbheap.python.shapes import GENERATORS
 
-COLLECTABLE = "collectable"
+COLLECTABLE, FROZEN = "collectable", "frozen"
 MAX_FROZEN = 1 << 22
 MAX_LIBRARIES = 3
 # From tp_flags to tp_del, in every release.

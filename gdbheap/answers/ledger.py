@@ -155,8 +155,9 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, holder
     rss = Rss(known.bytes, known.swap, known.source, known.lazy)
     shown = [line for line in lines if line.virtual or not line.parent]
     trim = evidence.trim.predicted if evidence.trim else None
-    held = main_holders(heap, evidence) if holders else MainHolders()
-    found = sorted([*findings(evidence), *held.findings], key=lambda finding: finding.rank)
+    found = findings(evidence)
+    held = main_holders(heap, evidence, found) if holders else MainHolders()
+    found = sorted([*found, *held.findings], key=lambda finding: finding.rank)
     about = (program_name(heap.target.arguments, heap.target.exe), heap.target.pid)
     after = next_lines(evidence, held) if holders else []
     held_by = (held.rows, held.not_looked)

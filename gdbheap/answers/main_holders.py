@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gdbheap.answers.findings import Evidence, Finding
@@ -41,9 +41,9 @@ class MainHolders:
     finishing: list[str] = field(default_factory=list)
 
 
-def main_holders(heap: Heap, evidence: Evidence) -> MainHolders:
-    """Find them by the graph of references, which is drawn for at most MAX_BLOCKS blocks, and by what the mappings tell
-    of runtimes."""
+def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = ()) -> MainHolders:
+    """Find them, beside the findings that were ``found``, by the graph of references, which is drawn for at most
+    MAX_BLOCKS blocks, and by what the mappings tell of runtimes."""
     rows = list(_runtimes(heap, evidence))
     not_looked, whole = None, Owners([], 0, 0)
     try:
@@ -56,7 +56,7 @@ def main_holders(heap: Heap, evidence: Evidence) -> MainHolders:
         heap.note(f"holders are not known: {error}")
     rss = heap.target.rss.bytes
     rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
-    return MainHolders(rows, found_of(evidence, rows), not_looked, whole.not_examined, whole.next)
+    return MainHolders(rows, found_of(evidence, rows, found), not_looked, whole.not_examined, whole.next)
 
 
 def _is_much(row: MainHolder, rss: int | None) -> bool:

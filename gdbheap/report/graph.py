@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.owners import HeldTogether, Owners
     from gdbheap.answers.retained import Kept, Retained
     from gdbheap.answers.threads import PythonThread, Running, ThreadLines, Threads
-    from gdbheap.answers.unreachable import Closing, Head, Lost, Unreachable
+    from gdbheap.answers.unreachable import Head, Lost, Unreachable
 
 __all__ = [
     "held_at", "render_owners", "render_retained", "render_threads", "render_unreachable", "thread_name",
@@ -25,9 +25,10 @@ RETAINED = (Column("retained"), SHARE, Column("own"), Column("address"), Column(
 RETAINED_SET = (Column("count"), Column("bytes"), SHARE, Column("type", True))
 GROUPED = (Column("retained"), SHARE, Column("own"), Column("count"), Column("name", True))
 LOST = (
-    Column("group", True), Column("count"), Column("each"), Column("bytes"), SHARE, Column("type", True),
+    Column("count"), Column("each"), Column("bytes"), SHARE, Column("group", True), Column("type", True),
     Column("why", True),
 )  # fmt: skip
+CLOSINGS = (Column("cycles"), Column("bytes"), Column("closed by", True))
 GROUP_NAMES = {
     "cycles": "cycle", "lost_references": "lost reference", "lost_blocks": "lost block", "doubtful": "doubtful",
 }  # fmt: skip
@@ -133,15 +134,15 @@ def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     if left_out:
         rows.append(["", "", "", "", "", f"({left_out:,} more rows)", ""])
     size = sum(part.bytes for part in (answer.cycles, answer.lost_references, answer.lost_blocks, answer.doubtful))
-    total = ["", "", "", style.size(size), style.share(size), "total", ""]
+    total = ["", "", style.size(size), style.share(size), "total", "", ""]
     shown = _heads(answer, style) if answer.heads else ""
     return join(shown, table(LOST, rows, style, total), *_told_of_groups(answer, style))
 
 
 def _lost_rows(answer: Unreachable, style: Style) -> list[list[str]]:
     return [
-        [GROUP_NAMES[row.group], count_text(row.count), style.size(row.size), style.size(row.bytes),
-         style.share(row.bytes), _what(row), row.why]
+        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.share(row.bytes),
+         GROUP_NAMES.get(row.group, row.group), _what(row), row.why]
         for row in answer.rows
     ]  # fmt: skip
 
@@ -199,14 +200,9 @@ def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
     does = does if cycles.collectable_bytes else "frees none of them"
     are = "is" if cycles.objects == 1 else "are"
     yield style.filled(f"{all_of_it} {are} kept by nothing but one another. gc.collect() {does}. These close them:")
-    shown = [f"  {closing_text(one)} ({style.bytes(one.bytes)})" for one in answer.closings[:SHOWN_CLOSINGS]]
+    shown = [[count_text(one.count), style.size(one.bytes), one.what] for one in answer.closings[:SHOWN_CLOSINGS]]
     more = len(answer.closings) - len(shown)
-    yield "\n".join([*shown, *([f"  ({more:,} more)"] if more else [])])
-
-
-def closing_text(one: Closing) -> str:
-    """Return the references that close cycles, and how often."""
-    return f"{one.what}, {'once' if one.count == 1 else f'{one.count:,} times'}"
+    yield table(CLOSINGS, [*shown, *([["", "", f"({more:,} more)"]] if more else [])], style)
 
 
 def _told_of_lost(answer: Unreachable, style: Style) -> str:

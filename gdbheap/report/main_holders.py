@@ -17,7 +17,6 @@ __all__ = ["described", "parts_of", "render"]
 
 COLUMNS = (Column("in use"), SHARE, Column("held by", True), Column("what it is", True))
 WELL_KNOWN = ("functools", "collections", "__main__")
-ANY_SUBSCRIPT = "[…]"
 SHORT = {"_lru_cache_wrapper": "lru_cache"}
 # What a row has of each kind is told up to so many kinds.
 MAX_PARTS = 2
@@ -46,7 +45,7 @@ def _object(row: MainHolder) -> str:
         return ""
     module, _, name = row.what.rpartition(".")
     name = SHORT.get(name, name) if module in WELL_KNOWN else row.what
-    if row.path.endswith(ANY_SUBSCRIPT):
+    if row.address is None and row.count is not None:
         return f"{count_text(row.count)} x {name}"
     return name if row.count is None else f"{name} of {count_text(row.count)}"
 

@@ -27,8 +27,9 @@ def _resident(answer: Ledger, style: Style) -> str:
     if rss.bytes is None:
         return f"how much is resident is not known ({rss.source})"
     swapped = f", {style.bytes(rss.swap)} more swapped out" if rss.swap else ""
-    what = f"of {rss.source}" if style.private else "resident"
-    return f"{style.bytes(rss.bytes)} {what}{swapped}"
+    if style.private:
+        return f"{style.bytes(rss.bytes)} is {rss.source}; RSS itself is in no core"
+    return f"{style.bytes(rss.bytes)} resident{swapped}"
 
 
 def _uses(answer: Ledger, style: Style) -> str:

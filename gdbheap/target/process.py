@@ -346,8 +346,15 @@ class Process(Target):
                 index = NO_FILE
         elif not mapping.writable and (index := files.index(mapping)) >= 0:
             kind = FROM_FILE
-        for start, end in subtract([(mapping.start, mapping.end)], missing):
+        there = self._present(mapping) if mapping.path == "[vdso]" else [(mapping.start, mapping.end)]
+        for start, end in subtract(there, missing):
             yield MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)
+
+    def _present(self, mapping: Mapping) -> Ranges:
+        """Return the pages of a mapping that the process has: to read another one would add it to its RSS."""
+        page, pages = self.machine.page, self.pages
+        every = [(start, start + page) for start in range(mapping.start, mapping.end, page)]
+        return every if pages is None else [(start, end) for start, end in every if pages.count(start, end).resident]
 
     def _is_answered(self, mapping: Mapping, files: MappedFiles) -> bool:
         """Return whether reading a mapping ends: of a private one only what the program wrote is read from it."""

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gdbheap import _native
-from gdbheap.answers.causes import COLLECTABLE, CauseTexts
+from gdbheap.answers.causes import COLLECTABLE, FROZEN, CauseTexts
 from gdbheap.answers.findings.finding import UNLISTED, Evidence, Figures, Finding
 
 
@@ -30,11 +30,12 @@ class Cycles(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """What the collector would free, by the graph of references: of few blocks, where it is off, or in detail."""
+    """What the collector would free, after gc.unfreeze() where objects are frozen, by the graph of references: of few
+    blocks, where it is off, or in detail."""
     found = evidence.unreachable
     if evidence.references is None or found is None:
         return []
-    rows = [row for row in found.rows if found.causes[row.cause].kind == COLLECTABLE]
+    rows = [row for row in found.rows if found.causes[row.cause].kind in (COLLECTABLE, FROZEN)]
     size = sum(row.bytes + row.buffers for row in rows)
     if not evidence.worth(size):
         return []

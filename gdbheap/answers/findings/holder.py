@@ -49,15 +49,17 @@ class Holder(Figures):
     count: int | None
 
 
-def found_of(evidence: Evidence, rows: Sequence[MainHolder]) -> list[Finding]:
-    """Return the finding about the first of ``rows``, the largest ones, if it has at least MIN_PERCENT of RSS. It may
-    be intended."""
+def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:
+    """Return the finding about the first of ``rows``, the largest ones, if it has at least MIN_PERCENT of RSS and none
+    of the ``others`` is about the same object. It may be intended."""
     rss = evidence.heap.target.rss.bytes
     first = rows[0] if rows else None
     # A runtime has a finding of its own.
     if first is None or first.kind == RUNTIME or rss is None or first.resident is None:
         return []
     if first.resident < MIN_FINDING_BYTES or 100 * first.resident < MIN_PERCENT * rss:
+        return []
+    if first.address is not None and any(getattr(one.figures, "address", None) == first.address for one in others):
         return []
     commands = evidence.line("why", f"{first.address:#x}") if first.address is not None else evidence.line("owners")
     figures = Holder(first, first.count)

@@ -17,7 +17,7 @@ use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 pub(crate) const CYCLES: &str = "cycles";
 pub(crate) const LOST_REFERENCES: &str = "lost_references";
@@ -247,10 +247,11 @@ impl<'a> Sorter<'a> {
             !self.proven[*place as usize] && count < IMMORTAL && count > u64::from(found[*place as usize])
         };
         let lost: Vec<u32> = self.places().filter(is_lost).collect();
-        let mut by_kind: HashMap<u32, Vec<u32>> = HashMap::new();
-        lost.iter().for_each(|place| by_kind.entry(self.kind(*place)).or_default().push(*place));
-        for (kind, places) in sorted(by_kind) {
-            let cause = self.cause(LOST_REFERENCES, "reference", self.graph.types[kind as usize - 1]);
+        let mut by_type: HashMap<u64, Vec<u32>> = HashMap::new();
+        let type_of = |place: u32| self.graph.type_of(self.nodes[place as usize]);
+        lost.iter().for_each(|place| by_type.entry(type_of(*place)).or_default().push(*place));
+        for (type_address, places) in sorted(by_type) {
+            let cause = self.cause(LOST_REFERENCES, "reference", type_address);
             self.causes[cause as usize].count = places.len() as u64;
             self.begin(cause, &places);
         }
@@ -365,12 +366,12 @@ impl<'a> Sorter<'a> {
             }
         }
         let is_first = |place: &u32| found[*place as usize] != NOBODY && !is_led_to[found[*place as usize] as usize];
-        let mut members: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         self.places().filter(is_first).for_each(|place| members.entry(found[place as usize]).or_default().push(place));
         self.sort_heads(&found, members, facts);
     }
 
-    fn sort_heads(&mut self, found: &[u32], members: HashMap<u32, Vec<u32>>, facts: &CollectorFacts) {
+    fn sort_heads(&mut self, found: &[u32], members: BTreeMap<u32, Vec<u32>>, facts: &CollectorFacts) {
         let mut naming = Naming { facts, found, limit: u32::MAX, known: HashMap::new() };
         let (mut nothing, mut circle, mut starts) = (None, None, Vec::new());
         for members in members.into_values() {
@@ -452,13 +453,13 @@ impl<'a> Sorter<'a> {
 const TAKEN: u64 = u64::MAX;
 
 /// Those first that most nodes have.
-fn sorted(by_kind: HashMap<u32, Vec<u32>>) -> Vec<(u32, Vec<u32>)> {
-    let mut rows: Vec<_> = by_kind.into_iter().collect();
-    rows.sort_unstable_by_key(|(kind, places)| (Reverse(places.len()), *kind));
+fn sorted(by_type: HashMap<u64, Vec<u32>>) -> Vec<(u64, Vec<u32>)> {
+    let mut rows: Vec<_> = by_type.into_iter().collect();
+    rows.sort_unstable_by_key(|(type_address, places)| (Reverse(places.len()), *type_address));
     rows
 }
 
-type Signature = Vec<(u8, u32, u32)>;
+type Signature = Vec<(u8, u64, u32)>;
 
 /// How cycles are told apart: by the types of their objects, and by the code of those that have some.
 struct Naming<'a> {
@@ -507,7 +508,8 @@ impl Naming<'_> {
     }
 
     fn signature(&self, sorter: &Sorter<'_>, cycle: &[u32]) -> Signature {
-        let item = |place: &u32| (self.rank(sorter, *place), sorter.kind(*place) & KIND, self.code_of(sorter, *place));
+        let kind = |place: u32| sorter.graph.type_of(sorter.nodes[place as usize]);
+        let item = |place: &u32| (self.rank(sorter, *place), kind(*place), self.code_of(sorter, *place));
         cycle.iter().map(item).collect()
     }
 
