@@ -148,7 +148,8 @@ impl Capture {
         }
         room.give_back(used);
         let (covered, is_cut) = (order.stretches.to_vec(), is_cut.into_inner());
-        Ok(Some(joined(parts, Capture { covered, runs: Vec::new(), kept: Vec::new(), blank: Vec::new(), is_cut, room })))
+        let (runs, kept, blank) = Default::default();
+        Ok(Some(joined(parts, Capture { covered, runs, kept, blank, is_cut, room })))
     }
 
     /// Fills the prefix of `buffer` that was copied; its length, or None where `address` was not to be copied.
