@@ -559,7 +559,9 @@ impl Sums {
         let syntax: Addresses = std::mem::take(&mut self.syntax).into_iter().collect();
         let (role, known) = (layout.reached_role, self.owners.len());
         graph.each_owner(watcher, |block, owner| {
-            if !marks.is_unknown(block.place) || !marks.claim(block.place) {
+            // The graph has memory that objects mapped, too, which is in none of these heaps.
+            let is_here = (block.place.store as usize) < heaps.stores.len();
+            if !is_here || !marks.is_unknown(block.place) || !marks.claim(block.place) {
                 return;
             }
             // A syntax tree's blocks are the compiler's, whoever still has their address.

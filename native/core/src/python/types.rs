@@ -211,7 +211,10 @@ impl<'a> Types<'a> {
         let answer = depth < 8 && address % 8 == 0 && self.may_lie_at(address) && {
             let flags = self.field(address, self.layout.tp_flags);
             let own = self.field(address, self.layout.ob_type);
+            // The head of an empty list of the collector's leads to itself, as `type` does.
+            let basic = self.field(address, self.layout.tp_basicsize);
             flags.is_some_and(|flags| flags & self.layout.flag_type_subclass != 0)
+                && basic.is_some_and(|size| size > self.layout.tp_flags)
                 && own.is_some_and(|own| own == address || self.is_metatype(own, depth + 1))
         };
         self.metatypes.insert(address, answer);
