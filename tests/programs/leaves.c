@@ -3,10 +3,12 @@
    it runs PROGRAM. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define PAGE 4096UL
@@ -17,6 +19,7 @@ __asm__(".section .left,\"ax\"\nret\n.text\n");
 static void await_tracer(int parent, int told)
 {
     char path[64], text[4096];
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     snprintf(path, sizeof path, "/proc/%d/status", parent);
     for (;;) {
         int file = open(path, O_RDONLY);
