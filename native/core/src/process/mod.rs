@@ -29,7 +29,7 @@ pub use call::{call, look, Answer, Bytes, End, Look, Plan, Style};
 pub use chase::{return_from_trap, Course};
 pub use demangle::demangle;
 pub(crate) use demangle::demangle_class;
-pub use descriptor::owned;
+pub use descriptor::{filesystem, owned};
 pub use follower::Follower;
 pub use frozen::Frozen;
 pub use guard::restore_left;
