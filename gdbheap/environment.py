@@ -1,8 +1,8 @@
 """The one place that decides what of our environment counts.
 
-Root that works for another user (sudo) may have been handed that user's variables (``sudo -E``), also by a second sudo. Of those only the ones
-count that restrict, or say what the terminal, the language and the container are; whatever has us load, write, fetch or
-run something does not."""
+Root that works for another user (sudo) may have been handed that user's variables (``sudo -E``), also by a second sudo.
+Of those only the ones count that restrict, or say what the terminal, the language and the container are; whatever has
+us load, write, fetch or run something does not."""
 
 from __future__ import annotations
 

@@ -333,7 +333,7 @@ class NativeCaller:
         while at < end:
             mapping = self._target.mappings.find(at)
             if mapping is None or not (mapping.writable and mapping.private) or mapping.executable:
-                raise self._purpose.refusal(f"the memory at {at:#x} would be put back, and is no writable data of its own")
+                raise self._purpose.refusal(f"the memory at {at:#x} would be put back, and is not its own data")
             at = mapping.end
 
     def _ending(self, end: str, seconds: float) -> str:

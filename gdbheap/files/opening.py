@@ -16,9 +16,9 @@ from gdbheap.files.special import own_descriptor
 
 __all__ = ["open_regular", "open_to_append", "open_to_read", "regular_descriptor"]
 
-# f_type of what is no storage (linux/magic.h): to read such a file asks the kernel, or a device, to do something. autofs,
-# binderfs, binfmt_misc, bpf, cgroup, configfs, debugfs, devpts, efivarfs, fusectl, mqueue, nfsd, proc, pstore, resctrl,
-# securityfs, selinuxfs, smackfs, sysfs, tracefs, usbdevfs, xenfs.
+# f_type of what is no storage (linux/magic.h): to read such a file asks the kernel, or a device, to do something.
+# autofs, binderfs, binfmt_misc, bpf, cgroup, configfs, debugfs, devpts, efivarfs, fusectl, mqueue, nfsd, proc, pstore,
+# resctrl, securityfs, selinuxfs, smackfs, sysfs, tracefs, usbdevfs, xenfs.
 KERNELS = frozenset({
     0x187, 0x6C6F6F70, 0x42494E4D, 0xCAFE4A11, 0x27E0EB, 0x63677270, 0x62656570, 0x64626720, 0x1CD1, 0xDE5E81E4,
     0x65735543, 0x19800202, 0x6E667364, 0x9FA0, 0x6165676C, 0x7655821, 0x73636673, 0xF97CFF8C, 0x43415D53, 0x62656572,

@@ -117,7 +117,7 @@ class ProcessFolder:
             return b"".join(_parts(stream.fileno(), limit))
 
     def memory(self) -> Descriptor:
-        """Open the memory of the program that it runs now, to write there. The descriptor never leads to another program
+        """Open the memory of the program that it runs now, to write there. The descriptor never leads to a program
         that the process runs later. Raises OSError."""
         return Descriptor(os.open("mem", os.O_RDWR | os.O_CLOEXEC, dir_fd=self._folder.number))
 

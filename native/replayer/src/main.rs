@@ -40,7 +40,8 @@ pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let is_fixed = system::without_randomization(words);
     let number = |place: c_int| number(words, place).filter(|_| place < count);
-    let (Some(descriptor), Some(fill), Some(threads), Some(memory)) = (number(1), number(2), number(3), number(4)) else {
+    let (Some(descriptor), Some(fill), Some(threads), Some(memory)) = (number(1), number(2), number(3), number(4))
+    else {
         report::refuse("arguments", 0);
         return 2;
     };
