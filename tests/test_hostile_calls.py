@@ -90,7 +90,7 @@ def prove_untouched(target: subprocess.Popen[bytes]) -> None:
 def test_a_call_that_runs_another_program(chosen: Path, function: str, how: str) -> None:
     """A function of the target runs a set-uid program: nothing of the call is put back there."""
     command = ["trim", "--yes"] if function == "malloc_trim" else ["stats"]
-    with hostile("turns", str(chosen), function, how, place=0x2f00_0000) as target:
+    with hostile("turns", str(chosen), function, how, place=0x2F00_0000) as target:
         found = gdbheap(*command, str(target.pid), "--max-stop=1")
         assert found.returncode == 1 and "Traceback" not in found.stderr
         assert found.stderr.count("\n") == 1, found.stderr
