@@ -1,8 +1,8 @@
 """The one place that decides what of our environment counts.
 
-Root that works for another user (sudo) may have been handed that user's variables (``sudo -E``). Of those only the ones
-count that restrict, or say what the terminal, the language and the container are; whatever has us load, write, fetch or
-run something does not."""
+Root that works for another user (sudo) may have been handed that user's variables (``sudo -E``), also by a second sudo.
+Of those only the ones count that restrict, or say what the terminal, the language and the container are; whatever has
+us load, write, fetch or run something does not."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _given: dict[str, str] | None = None
 
 def is_borrowed() -> bool:
     """Return whether our rights may not be those of the user whose variables these are (sudo, set-uid programs)."""
-    sudo = os.environ.get("SUDO_UID", "")
-    if sudo.isdigit() and int(sudo) != os.geteuid():
+    # Whomever it names: "sudo -E" in a root shell that "sudo -E" opened hands on the first user's variables.
+    if "SUDO_UID" in os.environ:
         return True
     return os.getuid() != os.geteuid() or os.getgid() != os.getegid() or _got_rights()
 

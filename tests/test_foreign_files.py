@@ -249,6 +249,18 @@ def test_files_of_the_kernel_are_not_read() -> None:
         assert ElfFiles().get(path) is None
 
 
+def test_files_of_devices_are_not_read(tmp_path: Path) -> None:
+    """A target has a link to a file of sysfs where its library was: that one has a size, and a device may answer."""
+    path = next((path for path in Path("/sys/devices").rglob("*") if path.is_file() and path.stat().st_size), None)
+    if path is None:
+        pytest.skip("no files in /sys/devices")
+    (tmp_path / "libm.so.6").symlink_to(path)
+    for name in (str(path), str(tmp_path / "libm.so.6")):
+        with pytest.raises(OSError, match="a file of the kernel's own"):
+            open_regular(name)
+        assert ElfFiles().get(name) is None
+
+
 def test_one_file_of_many_names_is_read_once(tmp_path: Path) -> None:
     """Hard links cost nothing: a target may map thousands."""
     names = [tmp_path / f"libc-{number}.so" for number in range(3)]

@@ -13,8 +13,14 @@ import pytest
 from support.programs import gdbheap
 
 from gdbheap import _native
+from gdbheap.errors import GdbheapError
+from gdbheap.events import replayer
 from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter, Recorded, read_log
 from gdbheap.events.makers import makers
+from gdbheap.events.replay import planned
+from gdbheap.events.replayer import Replayer
+from gdbheap.events.settings import Setting
+from gdbheap.target.room import memory_left
 
 ADDRESS_SPACE = 256 << 20
 STAGE = 256 << 10
@@ -161,6 +167,44 @@ def test_mappings_that_explode(tmp_path: Path) -> None:
     with pytest.raises(MemoryError):
         _native.plan_calls(path, _frames(path), 1 << 20, None, 0, True)
     assert _native.plan_calls(path, _frames(path), 16 << 20, None, 0, True).mappings == 4 * 8_000
+
+
+def test_blocks_that_no_machine_can_fill(tmp_path: Path) -> None:
+    """Blocks that take more than is left if they are touched: said before one is."""
+    size = 1 << 30
+    count = memory_left("self") // size + 64
+    events = (b"\x20" + number(size) + b"\x01" + number(place * size) for place in range(1, count))
+    path = log(tmp_path / "bomb.calls", [filled(events)])
+    assert os.path.getsize(path) < 5_000
+    for words in (["--fill"], ["--what-if"]):
+        done = gdbheap("replay", path, *words, preexec_fn=limited)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr[-2000:]
+        assert "of memory is left" in done.stderr
+
+
+def test_a_replay_takes_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no plan counts is limited: a mapping that does not fit is not made. The kernel ends a replay first."""
+    limit, size = 64 << 20, 256 << 20
+    monkeypatch.setattr(replayer, "memory_left", lambda process: limit, raising=False)
+    path = log(tmp_path / "calls", [blocks(1)[:20] + MMAP + numbers(size, 3, 0x22, GRID * 64) + FREE + b"\x00"])
+    with planned(path, None, True, True) as job, Replayer(job.plan, Setting(), True) as replay:
+        for moment in replay.moments():
+            assert moment.peak_rss < limit
+            assert Path(f"/proc/{replay.pid}/oom_score_adj").read_text().strip() == "1000"
+
+
+def test_a_replay_leaves_threads_to_others(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that exist at once are limited by what the machine has left."""
+    count = rng.randrange(10, 40)
+    path = log(tmp_path / "calls", [filled(SWITCH + number(thread) + MALLOC + b"\x01" + number(GRID + 16 * thread)
+                                           for thread in range(1, count + 1))])  # fmt: skip
+    with planned(path, None, False, False) as job:
+        monkeypatch.setattr(replayer, "threads_left", lambda: 2 * count, raising=False)
+        with Replayer(job.plan, Setting(), False) as replay:
+            assert [moment.calls for moment in replay.moments()] == [count]
+        monkeypatch.setattr(replayer, "threads_left", lambda: count, raising=False)
+        with Replayer(job.plan, Setting(), False) as replay, pytest.raises(GdbheapError, match="more threads at once"):
+            list(replay.moments())
 
 
 def test_a_plan_leaves_the_disk_to_others(tmp_path: Path) -> None:

@@ -654,7 +654,8 @@ def test_document() -> None:
     """The envelope first, then the answer's keys; a key that would hide one of the envelope's is refused."""
     content = document("heap check", {"kind": "core"}, ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3, 0))
     envelope = ["command", "schema", "target", "warnings", "damage"]
-    assert list(content) == [*envelope, "ok", "regions", "chunks", "pools", "unexplained", "pages", "slabs", "spans"]
+    keys = ["ok", "regions", "chunks", "pools", "unexplained", "pages", "slabs", "spans", "abort"]
+    assert list(content) == [*envelope, *keys]
     damage = {"address": 1, "what": "a", "expected": "b", "found": "c", "transient": False}
     assert json.loads(text_of(content))["damage"] == [damage]
     with pytest.raises(TypeError, match="object"):

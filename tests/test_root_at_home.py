@@ -202,9 +202,13 @@ def handed_over(tmp_path: Path) -> dict[str, str]:
 
 
 @needs_root
+@pytest.mark.parametrize("sudo", ["12345", "0"], ids=["once", "twice"])
 @pytest.mark.parametrize("words", [["--version"], ["doctor"], ["--coredump=1"], ["info", str(os.getpid())]])
-def test_variables_of_another_change_nothing(words: list[str], handed_over: dict[str, str], tmp_path: Path) -> None:
-    """None of them is imported from, run, or written to."""
+def test_variables_of_another_change_nothing(
+    words: list[str], sudo: str, handed_over: dict[str, str], tmp_path: Path
+) -> None:
+    """None of them is imported from, run, or written to. A second sudo names root."""
+    handed_over["SUDO_UID"] = sudo
     before = sorted(tmp_path.rglob("*"))
     done = gdbheap(handed_over, *words, cwd=str(tmp_path / "path"))
     assert EVIL not in done.stdout + done.stderr and str(tmp_path) not in done.stdout
@@ -245,10 +249,10 @@ def test_no_program_of_the_current_folder(handed_over: dict[str, str], tmp_path:
 
 @pytest.mark.parametrize(
     ("variables", "expected"),
-    [({}, False), ({"SUDO_UID": str(os.geteuid())}, False), ({"SUDO_UID": "12345"}, True), ({"SUDO_UID": "x"}, False)],
+    [({}, False), ({"SUDO_UID": str(os.geteuid())}, True), ({"SUDO_UID": "12345"}, True), ({"SUDO_UID": "x"}, True)],
 )
 def test_who_is_another(variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user whom sudo names, if that is not who we are."""
+    """Whoever uses sudo, also if sudo names us: another user's variables may have come that way before."""
     monkeypatch.delenv("SUDO_UID", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

@@ -26,7 +26,7 @@ TEXT_LIMIT = 4 << 20
 # struct _IO_FILE of glibc on x86_64 (libio/bits/types/struct_FILE.h; the same since 2.1).
 FILE_MAGIC, FILE_MAGIC_MASK = 0xFBAD0000, 0xFFFF0000
 WRITE_BASE, WRITE_POINTER, BUFFER, BUFFER_END, FILENO, FLAGS2, LOCK, OFFSET = 32, 40, 56, 64, 112, 116, 136, 144
-FILE_SIZE, LARGEST_BUFFER = 216, 64 << 20
+FILE_SIZE, LARGEST_BUFFER = 216, 1 << 20
 # _IO_lock_t: {int lock, cnt; void *owner}.
 LOCK_SIZE = 16
 
@@ -78,14 +78,16 @@ def written_by_stats(libc: Libc, caller: NativeCaller, mutexes: Sequence[int]) -
     lock = _word(caller, stream + LOCK)
     if lock:
         freed.append((lock, caller.read(lock, LOCK_SIZE)))
-    text = caller.captured(descriptor, calls, [errno_of(libc, caller), *_of_stream(caller, stream)], freed)
+    text = caller.captured(descriptor, calls, [errno_of(libc, caller), *_of_stream(libc, caller, stream)], freed)
     return text.removeprefix(waited).decode("utf-8", "replace")
 
 
-def _of_stream(caller: Caller, stream: int) -> list[Bytes]:
+def _of_stream(libc: Libc, caller: Caller, stream: int) -> list[Bytes]:
     """A stream and its buffer as they are; a stream that gets its buffer only now keeps that."""
     start, end = _word(caller, stream + BUFFER), _word(caller, stream + BUFFER_END)
-    size = min(max(end - start, 0), LARGEST_BUFFER)
+    size = max(end - start, 0)
+    if size > LARGEST_BUFFER:
+        raise libc.purpose.refusal(f"stderr has a buffer of {size:,} bytes, more than a call can put back")
     places = ((start, size), (stream, FILE_SIZE)) if start else ((stream + FLAGS2, 4), (stream + OFFSET, 8))
     return [(address, caller.read(address, length)) for address, length in places]
 

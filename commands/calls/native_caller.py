@@ -313,6 +313,8 @@ class NativeCaller:
     ) -> tuple[int, bytes]:
         if not self.tid:
             self.choose()
+        for address, data in (*kept, *freed):
+            self._prove_own(address, len(data))
         rows = [(function, [word & (2 * SIGN - 1) for word in arguments]) for function, arguments in calls]
         way = (self._restorer, self._keeper.address, self._keeper.register, self._keeper.skips)
         plan = CallPlan(rows, *way, descriptor, self._is_filtered, self._limit, leaves, kept, freed)
@@ -324,6 +326,15 @@ class NativeCaller:
         if found.end != "returned":
             raise CallEnded(f"{self._purpose.command}: {self._ending(found.end, found.limit)}")
         return found.value - 2 * SIGN if found.value & SIGN else found.value, found.text
+
+    def _prove_own(self, address: int, size: int) -> None:
+        """Raise GdbheapError unless bytes that are put back are the process's own data: never code or a shared file."""
+        at, end = address, address + size
+        while at < end:
+            mapping = self._target.mappings.find(at)
+            if mapping is None or not (mapping.writable and mapping.private) or mapping.executable:
+                raise self._purpose.refusal(f"the memory at {at:#x} would be put back, and is not its own data")
+            at = mapping.end
 
     def _ending(self, end: str, seconds: float) -> str:
         function, late = f"{self._purpose.function}()", f"has not returned after {seconds:.1f} s"

@@ -40,7 +40,7 @@ class GdbProcess(LocalProcess):
     def _clear(self) -> None:
         for left in left_patches(self.running):
             if self.running.space.read_available(left.address, len(left.replacement)) == left.replacement:
-                _write(left.address, left.original)
+                _write(self._hold(), [(left.address, left.original)])
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> NoReturn:
         """Raises UsageError."""
@@ -53,7 +53,7 @@ class GdbProcess(LocalProcess):
         self, places: Sequence[Place], waits: bool, seccomp: bool, limit: float = MAX_STAND
     ) -> Iterator[Following]:
         planned = planned_for(self.running, places, seccomp)
-        follower = GdbFollower(self.pid, self.machine, planned)
+        follower = GdbFollower(self.pid, self._hold(), self.machine, planned)
         try:
             what = [place.what for place in planned.places]
             yield Following(follower, what, planned.refused, follower.stand_at_call, LONGEST_WAIT)
@@ -84,8 +84,8 @@ class GdbFollower:
     descriptor = -1
     lost = 0
 
-    def __init__(self, pid: int, machine: Machine, planned: Plan) -> None:
-        self._pid, self._machine, self._planned = pid, machine, planned
+    def __init__(self, pid: int, memory: int, machine: Machine, planned: Plan) -> None:
+        self._pid, self._memory, self._machine, self._planned = pid, memory, machine, planned
         self._signal = signal.Signals(planned.signal).name
         self._handling = _handling(self._signal)
         self._traps = {patch.trap: index for index, patch in enumerate(planned.patches)}
@@ -101,10 +101,8 @@ class GdbFollower:
             raise GdbheapError("a thread stands where the code would be changed: let it run on, and try again")
         gdb.execute(f"handle {self._signal} stop print nopass", to_string=True)
         self.maps = _maps(self._pid), b""
-        for patch in self._planned.patches:
-            _write(patch.stub_at, patch.stub)
-        for patch in self._planned.patches:
-            _write(patch.address, patch.replacement)
+        _write(self._memory, [(patch.stub_at, patch.stub) for patch in self._planned.patches])
+        _write(self._memory, [(patch.address, patch.replacement) for patch in self._planned.patches])
 
     def _is_inside(self, counter: int) -> bool:
         patches = self._planned.patches
@@ -165,15 +163,24 @@ class GdbFollower:
         """Put the code back. The process stands, as gdb has it."""
         self._go_on()
         if self.finish != "gone" and gdb.selected_inferior().pid == self._pid:
-            for patch in self._planned.patches:
-                _write(patch.address, patch.original)
+            # The process may run another program by now.
+            with contextlib.suppress(GdbheapError):
+                _write(self._memory, [(patch.address, patch.original) for patch in self._planned.patches])
             self.maps = self.maps[0], _maps(self._pid)
         gdb.execute(f"handle {self._signal} {self._handling}", to_string=True)
         self.finish = self.finish or "asked"
 
 
-def _write(address: int, data: bytes) -> None:
-    gdb.selected_inferior().write_memory(address, data)
+def _write(memory: int, rows: Sequence[tuple[int, bytes]]) -> None:
+    """Write code of the program that had ``memory`` when that was opened: gdb would write it into the next one."""
+    for address, data in rows:
+        try:
+            written = os.pwrite(memory, data, address)
+        except (OSError, OverflowError) as error:
+            raise GdbheapError(f"the code at {address:#x} cannot be changed: {one_line(error)}") from None
+        if written < len(data):
+            raise GdbheapError("the code cannot be changed: the process runs another program, or has ended")
+    reread()
 
 
 def _maps(pid: int) -> bytes:

@@ -14,7 +14,7 @@ from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, exhausted, one_l
 from gdbheap.events.log import CallLog, Frames, ProcessCalls, read_log
 from gdbheap.events.replayer import Ended, Moment, Replayer
 from gdbheap.events.settings import Setting
-from gdbheap.target.room import disk_left, room_for_copy
+from gdbheap.target.room import disk_left, memory_left, room_for_copy
 
 __all__ = ["Filmed", "Gaps", "Job", "Replayed", "Run", "planned", "run"]
 
@@ -157,7 +157,18 @@ def planned(
             raise GdbheapError(f"the plan of a replay cannot be written: {one_line(error.strerror or error)}") from None
         if not content.calls:
             raise UsageError(f"{one_line(path)}: process {process.who.pid} has no calls in it")
+        _prove_room(content, fill)
         yield Job(log, process, file.fileno(), content, fill)
+
+
+def _prove_room(content: _native.ReplayPlan, fill: bool) -> None:
+    """Raise GdbheapError where a replay that touches the blocks would take more memory than is left."""
+    need, left = content.peak_bytes, memory_left("self")
+    if fill and need > left:
+        raise GdbheapError(
+            f"the calls asked for {need >> 20:,} MiB at once and {left >> 20:,} MiB of memory is left: replay them"
+            " without --fill, which touches each page"
+        )
 
 
 def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[Frames, int]]:

@@ -16,11 +16,14 @@ from typing import Any
 import gdbheap
 from gdbheap.errors import EXHAUSTED, GdbheapError, Unsupported
 from gdbheap.events.settings import Setting
+from gdbheap.target.room import memory_left, threads_left
 
 __all__ = ["Ended", "Grown", "Moment", "Replayer"]
 
 GO_ON = b"\n"
 WORDS_BYTES = 1000
+# One part of so many of the threads that may still be started.
+THREADS_SPARED = 2
 
 
 class Ended(GdbheapError):
@@ -80,7 +83,10 @@ class Replayer:
         self.growths: list[Grown] = []
         # Read only where it ends too early, and never waited for.
         self._errors = tempfile.TemporaryFile(prefix="gdbheap-errors-")
-        words = [replayer_program(), str(plan), str(int(fill) + 2 * with_growths), *map(str, sorted(set(stops)))]
+        # 0: no limit. Blocks that nobody touches take no memory.
+        memory = max(1, memory_left("self")) if fill else 0
+        numbers = [plan, int(fill) + 2 * with_growths, threads_left() // THREADS_SPARED, memory, *sorted(set(stops))]
+        words = [replayer_program(), *map(str, numbers)]
         try:
             self._process = subprocess.Popen(
                 words,
@@ -166,6 +172,8 @@ def _refused(why: str, number: int) -> GdbheapError:
     reason = EXHAUSTED.get(number, os.strerror(number))
     if why == "allocator":
         return Unsupported("the allocator lacks a function that a replay calls")
+    if why == "threads":
+        return GdbheapError(f"the calls need more threads at once than the {number:,} that a replay may start here")
     if why in ("memory", "thread"):
         return GdbheapError(f"the replayer could not go on: {reason}")
     return GdbheapError("the replayer cannot read its plan")

@@ -8,12 +8,22 @@ import os
 import stat
 from typing import BinaryIO
 
+from gdbheap import _native
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files.folders import hold
 from gdbheap.files.refusing import PRIVATE, name_of_user, refused
 from gdbheap.files.special import own_descriptor
 
 __all__ = ["open_regular", "open_to_append", "open_to_read", "regular_descriptor"]
+
+# f_type of what is no storage (linux/magic.h): to read such a file asks the kernel, or a device, to do something.
+# autofs, binderfs, binfmt_misc, bpf, cgroup, configfs, debugfs, devpts, efivarfs, fusectl, mqueue, nfsd, proc, pstore,
+# resctrl, securityfs, selinuxfs, smackfs, sysfs, tracefs, usbdevfs, xenfs.
+KERNELS = frozenset({
+    0x187, 0x6C6F6F70, 0x42494E4D, 0xCAFE4A11, 0x27E0EB, 0x63677270, 0x62656570, 0x64626720, 0x1CD1, 0xDE5E81E4,
+    0x65735543, 0x19800202, 0x6E667364, 0x9FA0, 0x6165676C, 0x7655821, 0x73636673, 0xF97CFF8C, 0x43415D53, 0x62656572,
+    0x74726163, 0x9FA2, 0xABBA1974,
+})  # fmt: skip
 
 
 def open_to_append(path: str, make: bool = False) -> int:
@@ -64,12 +74,15 @@ def open_regular(path: str, may_be_empty: bool = False) -> BinaryIO:
 def regular_descriptor(path: str, may_be_empty: bool = False) -> int:
     """Return a descriptor that reads a regular file. Raises OSError, ValueError; nothing else is opened, because to
     open a device does something, and a pipe's writer goes on once it is opened. The kernel's own files have no size
-    (/proc/kmsg), and to read them may do something: they are refused unless it ``may_be_empty``."""
+    (/proc/kmsg), or are on a file system of its own (sysfs), and to read them may do something: they are refused unless
+    it ``may_be_empty``."""
     held = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         status = os.fstat(held)
         if not stat.S_ISREG(status.st_mode) or not (status.st_size or may_be_empty):
             raise OSError(f"{one_line(path)} is not a regular file, or empty")
+        if not may_be_empty and _native.filesystem_of(held) in KERNELS:
+            raise OSError(f"{one_line(path)} is a file of the kernel's own")
         return _reopened(held, path)
     finally:
         os.close(held)

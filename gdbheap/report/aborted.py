@@ -18,6 +18,7 @@ BLAMED = {
     "written after free": "The program wrote to the free block at {}",
     "not a beginning": "The program freed a pointer into the block at {}, which does not begin there",
 }
+OTHER = "The block at {}"
 HELD = {True: "Held by", False: "Still pointed to by"}
 MAX_FRAMES = 8
 
@@ -44,4 +45,4 @@ def abort_lines(answer: Abort | None, style: Style) -> str:
 
 def _blamed(block: AbortBlock, style: Style) -> str:
     text = f" that begins with {block.text!r}" if block.text is not None else ""
-    return f"{BLAMED[block.why].format(address_text(block.address))}: {style.bytes(block.size)}, {block.what}{text}."
+    return f"{BLAMED.get(block.why, OTHER).format(address_text(block.address))}: {style.bytes(block.size)}, {block.what}{text}."

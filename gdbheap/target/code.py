@@ -124,8 +124,22 @@ def _plan_each(places: Sequence[Place], caves: list[_Cave], signal: int) -> Plan
 
 
 def left_patches(target: Target) -> list[_native.LeftPatch]:
-    """What a run that was killed has left in the process."""
-    return [left for cave in _caves(target) for left in _native.find_left_patches(cave)]
+    """Return what a run that was killed has left in the process. A header is believed where its address is code of the
+    object that holds it, and where the object's file, if it is there, has the original bytes."""
+    found = [left for cave in _caves(target) for left in _native.find_left_patches(cave)]
+    return [left for left in found if _is_credible(target, left)]
+
+
+def _is_credible(target: Target, left: _native.LeftPatch) -> bool:
+    last = left.address + len(left.original) - 1
+    loaded = target.object_of(left.start)
+    if not left.original or loaded is None or not loaded.contains(left.address) or not loaded.contains(last):
+        return False
+    if not _is_code(target, left.address, last):
+        return False
+    if loaded.elf is None or not loaded.elf.has_contents:
+        return True
+    return loaded.elf.bytes_at(left.address - loaded.bias, len(left.original)) == left.original
 
 
 def _texts(target: Target) -> Iterator[tuple[int, int]]:

@@ -149,6 +149,7 @@ class LocalProcess:
         self.pid = self.folder.pid
         self.machine = refusal.check(self.folder)
         self._running: Running | None = None
+        self._memory: _native.Descriptor | None = None
 
     def describe(self) -> dict[str, Any]:
         """What JSON says of it."""
@@ -157,8 +158,18 @@ class LocalProcess:
     @property
     def running(self) -> Running:
         """Its objects and its memory, read while it runs."""
+        self._hold()
         self._running = self._running or Running(self.folder, self.machine)
         return self._running
+
+    def _hold(self) -> int:
+        """Return the descriptor by which its code is written, opened before anything is read of it: what is read after
+        exec() may be another program's, which this does not lead to."""
+        try:
+            self._memory = self._memory or self.folder.memory()
+        except OSError as error:
+            raise refusal.explain(self.folder, error) from None
+        return self._memory.number
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
         """See each of these system calls that its objects make in this block."""
@@ -183,7 +194,7 @@ class LocalProcess:
     def _clear(self) -> None:
         """Take out what a run that was killed has left: what is patched is the program's own code."""
         left = left_patches(self.running)
-        if left and not _native.restore_left_patches(self.folder, left):
+        if left and not _native.restore_left_patches(self.folder, self._hold(), left):
             raise GdbheapError(f"what an earlier run left in process {self.pid} cannot be taken out now: try again")
 
     @contextmanager
@@ -191,7 +202,7 @@ class LocalProcess:
         self, places: Sequence[Place], waits: bool, seccomp: bool, limit: float = MAX_STAND
     ) -> Iterator[Following]:
         planned = planned_for(self.running, places, seccomp)
-        follower = _start(self.folder, planned, waits, limit)
+        follower = _start(self.folder, self._hold(), planned, waits, limit)
         try:
             yield Following(follower, [place.what for place in planned.places], planned.refused)
         finally:
@@ -219,9 +230,9 @@ def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Pla
     return planned
 
 
-def _start(folder: ProcessFolder, planned: Plan, waits: bool, limit: float) -> _native.Follower:
+def _start(folder: ProcessFolder, memory: int, planned: Plan, waits: bool, limit: float) -> _native.Follower:
     try:
-        return _native.Follower.of_process(folder, planned.patches, planned.signal, waits, limit)
+        return _native.Follower.of_process(folder, memory, planned.patches, planned.signal, waits, limit)
     except (OSError, TimeoutError) as error:
         raise refusal.explain(folder, error) from error
 

@@ -116,6 +116,11 @@ class ProcessFolder:
         with os.fdopen(descriptor, "rb", buffering=0) as stream:
             return b"".join(_parts(stream.fileno(), limit))
 
+    def memory(self) -> Descriptor:
+        """Open the memory of the program that it runs now, to write there. The descriptor never leads to a program
+        that the process runs later. Raises OSError."""
+        return Descriptor(os.open("mem", os.O_RDWR | os.O_CLOEXEC, dir_fd=self._folder.number))
+
     def link(self, name: str) -> str:
         """Where a link points. Raises OSError."""
         return os.readlink(name, dir_fd=self._folder.number)

@@ -20,6 +20,7 @@ __all__ = [
     "memory_left",
     "processes_left",
     "room_for_copy",
+    "threads_left",
 ]
 
 CGROUPS = "/sys/fs/cgroup"
@@ -65,6 +66,18 @@ def processes_left(process: int | str) -> int:
         for limit, used in [_pair(folder, ("pids.max",), ("pids.current",))]
     ]
     return min([UNLIMITED, *groups])
+
+
+def threads_left() -> int:
+    """Return how many more threads this user may start: what the control groups, the kernel and RLIMIT_NPROC leave."""
+    running = _text(Path(f"{PROC}/loadavg")).partition("/")[2].split()
+    tasks = int(running[0]) if running and running[0].isdigit() else 0
+    limits = [_text(Path(f"{PROC}/sys/kernel/{name}")) for name in ("pid_max", "threads-max")]
+    left = [processes_left("self"), *(int(limit) - tasks for limit in limits if limit.isdigit())]
+    allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if os.getuid() and allowed != resource.RLIM_INFINITY:
+        left.append(allowed - threads_of_user(os.getuid()))
+    return max(0, min(left))
 
 
 def commit_left() -> int | None:

@@ -5,7 +5,7 @@ use crate::records::{field, records, Given, Read};
 use crate::rows::{all, answers};
 use crate::watch::watched;
 use gdbheap_core::process::patch::{self, Cave, CodePlace, Condition, Left, Operand, Patch, Site, Test, Text};
-use gdbheap_core::process::{self, Course, Finish, Hit, Module, ProcessFolder, Start, Traced};
+use gdbheap_core::process::{self, Course, Finish, Hit, Module, ProcessFolder, ProgramMemory, Start, Traced};
 use gdbheap_core::Watcher;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -117,10 +117,21 @@ pub fn find_left_patches(cave: Given<Cave>) -> Vec<LeftPatch> {
     all(patch::left_behind(&cave.0))
 }
 
-/// Takes out of a process that nobody traces what is still in of it; whether nothing is left.
+/// Takes out of a process that nobody traces what is still in of it; whether nothing is left. `memory`: the descriptor of
+/// its memory, which was opened before that was read. Raises OSError.
 #[pyfunction]
-pub fn restore_left_patches(py: Python<'_>, process: Given<ProcessFolder>, left: Given<Vec<Left>>) -> bool {
-    py.detach(|| process::restore_left(&process.0, &left.0))
+pub fn restore_left_patches(
+    py: Python<'_>,
+    process: Given<ProcessFolder>,
+    memory: i32,
+    left: Given<Vec<Left>>,
+) -> PyResult<bool> {
+    let memory = memory_of(memory)?;
+    Ok(py.detach(|| process::restore_left(&process.0, &memory, &left.0)))
+}
+
+fn memory_of(descriptor: i32) -> PyResult<ProgramMemory> {
+    ProgramMemory::of(descriptor).map_err(|error| crate::watch::raised(error.into()))
 }
 
 /// The registers that a thread had when it came to `address`, from those at the trap and the bytes at its stack pointer.
@@ -157,20 +168,22 @@ fn limit_of(seconds: f64) -> PyResult<Duration> {
 
 #[pymethods]
 impl Follower {
-    /// Puts patches into a process and follows it: its threads tell of themselves by `signal`. `waits`: a thread that came by stands until the next hit is asked for,
-    /// for `limit` seconds at most. Raises OSError (its errno tells why; EILSEQ: the code is not what it was),
+    /// Puts patches into a process and follows it: its threads tell of themselves by `signal`. `memory`: the descriptor of
+    /// its memory, which was opened before the patches were planned. `waits`: a thread that came by stands until the next
+    /// hit is asked for, for `limit` seconds at most. Raises OSError (its errno tells why; EILSEQ: the code is not what it was),
     /// TimeoutError, KeyboardInterrupt; the process then runs as before.
     #[staticmethod]
     fn of_process(
         py: Python<'_>,
         process: Given<ProcessFolder>,
+        memory: i32,
         patches: Given<Vec<Patch>>,
         signal: i32,
         waits: bool,
         limit: f64,
     ) -> PyResult<Follower> {
         let limit = limit_of(limit)?;
-        let course = Course { process: process.0, patches: patches.0, signal };
+        let course = Course { process: process.0, memory: memory_of(memory)?, patches: patches.0, signal };
         let follow = |watcher: &dyn Watcher| process::Follower::of_process(watcher, course, waits, limit);
         Ok(Follower(watched(py, None, follow)?))
     }

@@ -306,6 +306,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         oldmalloc::read_oldmalloc,
         oldmalloc::find_bins,
         process::process_accounts,
+        process::filesystem_of,
         process::look_at_thread,
         process::call_in_thread,
         pymalloc::read_pools,

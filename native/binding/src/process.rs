@@ -321,6 +321,12 @@ impl Frozen {
     }
 }
 
+/// The kind of file system that an open file is on (statfs(2), f_type). Raises OSError.
+#[pyfunction]
+pub fn filesystem_of(descriptor: i32) -> PyResult<u32> {
+    process::filesystem(descriptor).map_err(os_error)
+}
+
 /// What decides whether a call may be made in a thread that this thread's debugger holds. Raises OSError.
 #[pyfunction]
 pub fn look_at_thread(tid: i32) -> PyResult<ThreadLook> {

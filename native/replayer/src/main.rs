@@ -1,8 +1,11 @@
-//! A program that makes recorded calls of an allocator again: `_replayer DESCRIPTOR FILL [CALL…]`.
+//! A program that makes recorded calls of an allocator again: `_replayer DESCRIPTOR FILL THREADS MEMORY [CALL…]`.
 //!
 //! DESCRIPTOR is that of a plan (gdbheap-plan), open for reading. FILL is 1 where a byte of each page that a request covers is
 //! to be touched, otherwise 0, and 2 more where a line is to say of each call that made an arena of glibc's larger. After each of the CALLs it writes what it came to on standard output and waits for a byte on
 //! standard input; without one (its end) it ends. After the last call it does the same. Status 2: it says why, as JSON.
+//!
+//! THREADS is how many threads may exist at once. MEMORY limits the program's private memory in bytes, unless it is 0. Where
+//! the machine has none left, the kernel ends this program before others.
 //!
 //! The allocator that is tried is the one that would serve any program: glibc's, or a library that is preloaded. What libc
 //! needs for itself is served from elsewhere (own.rs).
@@ -37,14 +40,17 @@ pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let is_fixed = system::without_randomization(words);
     let number = |place: c_int| number(words, place).filter(|_| place < count);
-    let (Some(descriptor), Some(fill)) = (number(1), number(2)) else {
+    let (Some(descriptor), Some(fill), Some(threads), Some(memory)) = (number(1), number(2), number(3), number(4))
+    else {
         report::refuse("arguments", 0);
         return 2;
     };
     let (says_growth, fill) = (fill & SAYS_GROWTH != 0, fill & FILLS != 0);
-    let refused = match prepare(descriptor as i32, fill, says_growth) {
+    system::be_first_to_go();
+    system::limit_memory(memory);
+    let refused = match prepare(descriptor as i32, fill, says_growth, threads) {
         Ok(mut run) => {
-            let stops = (3..count).filter_map(number);
+            let stops = (5..count).filter_map(number);
             return replay(&mut run, fill, stops, is_fixed);
         }
         Err(refused) => refused,
@@ -68,7 +74,7 @@ fn number(words: Words, place: c_int) -> Option<u64> {
     unsafe { CStr::from_ptr(word) }.to_str().ok()?.parse().ok()
 }
 
-fn prepare(descriptor: i32, fill: bool, says_growth: bool) -> Result<Run, &'static str> {
+fn prepare(descriptor: i32, fill: bool, says_growth: bool, most_threads: u64) -> Result<Run, &'static str> {
     let real = real::look_up().ok_or("allocator")?;
     let header = read_header(descriptor).ok_or("plan")?;
     let [blocks, mappings, threads] =
@@ -76,7 +82,7 @@ fn prepare(descriptor: i32, fill: bool, says_growth: bool) -> Result<Run, &'stat
     let mut run = Run {
         real,
         steps: steps::Steps::new(descriptor, header[header::STEPS]).ok_or("memory")?,
-        threads: threads::Threads::new(threads).ok_or("memory")?,
+        threads: threads::Threads::new(threads, most_threads).ok_or("memory")?,
         blocks: table(blocks).ok_or("memory")?,
         sizes: table(if fill { blocks } else { 0 }).ok_or("memory")?,
         mappings: table(mappings).ok_or("memory")?,
@@ -144,6 +150,10 @@ fn replay(run: &mut Run, fill: bool, stops: impl Iterator<Item = u64>, is_fixed:
             }
             Stop::Damaged => {
                 report::refuse("plan", 0);
+                return 2;
+            }
+            Stop::TooManyThreads(most) => {
+                report::refuse("threads", most.min(i32::MAX as u64) as i32);
                 return 2;
             }
             Stop::NoThread(number) => {

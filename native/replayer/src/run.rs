@@ -4,7 +4,7 @@ use crate::growth::Growth;
 use crate::real::{Address, Real};
 use crate::report;
 use crate::steps::Steps;
-use crate::threads::Threads;
+use crate::threads::{NoThread, Threads};
 use core::ptr::null_mut;
 use gdbheap_plan::{argument_of, kind, kind_of, other, place_of, wide_argument, wide_place};
 
@@ -18,6 +18,8 @@ pub(crate) enum Stop {
     AtEnd,
     Damaged,
     NoThread(i32),
+    /// More than may be at once: as many.
+    TooManyThreads(u64),
 }
 
 pub(crate) struct Run {
@@ -155,7 +157,10 @@ impl Run {
                 kind::OTHER => return self.other::<FILL>(place),
                 kind::THREAD => {
                     let started = self.threads.become_thread(wide_place(said.place, place)).ok_or(Stop::Damaged)?;
-                    return started.map_err(|failure| Stop::NoThread(failure.0));
+                    return started.map_err(|failure| match failure {
+                        NoThread::Refused(number) => Stop::NoThread(number),
+                        NoThread::TooMany(most) => Stop::TooManyThreads(most),
+                    });
                 }
                 kind::END => {
                     self.threads.end(wide_place(said.place, place));

@@ -17,6 +17,28 @@ pub(crate) fn shared(size: usize, flags: i32) -> Option<*mut u8> {
     (found != libc::MAP_FAILED).then_some(found as *mut u8)
 }
 
+/// Has the kernel end this program before all others when memory runs out (proc_pid_oom_score_adj(5)).
+pub(crate) fn be_first_to_go() {
+    const SCORE: &[u8] = b"1000";
+    // SAFETY: a path that ends, and our own memory.
+    unsafe {
+        let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if file >= 0 {
+            libc::write(file, SCORE.as_ptr() as *const _, SCORE.len());
+            libc::close(file);
+        }
+    }
+}
+
+/// Lets this program have so many bytes of private memory; 0 for no limit. An allocator that gets no more gives NULL.
+pub(crate) fn limit_memory(bytes: u64) {
+    if bytes != 0 {
+        let limit = libc::rlimit { rlim_cur: bytes as _, rlim_max: bytes as _ };
+        // SAFETY: the kernel reads it; where it refuses, an own lower limit holds.
+        unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) };
+    }
+}
+
 pub(crate) fn thread_pointer() -> u64 {
     let pointer: u64;
     // SAFETY: the x86-64 ABI has the block's own address in its first word.

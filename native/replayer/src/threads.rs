@@ -33,12 +33,20 @@ pub(crate) struct Threads {
     /// Whose calls are made.
     current: u64,
     can_set: bool,
+    /// Threads that there are, but for the first one, and may be.
+    alive: u64,
+    most: u64,
     /// Threads that ended, and those that could not: the first one is this program's own.
     pub(crate) ended: u64,
 }
 
-/// No thread could be started: errno.
-pub(crate) struct NoThread(pub(crate) i32);
+/// Why no thread was started.
+pub(crate) enum NoThread {
+    /// By the kernel: errno.
+    Refused(i32),
+    /// There are as many as may be.
+    TooMany(u64),
+}
 
 extern "C" fn wait(thread: *mut c_void) -> *mut c_void {
     // SAFETY: the table lives as long as the program; others only look at it once the state says that it is complete.
@@ -50,8 +58,8 @@ extern "C" fn wait(thread: *mut c_void) -> *mut c_void {
 }
 
 impl Threads {
-    /// Room for as many.
-    pub(crate) fn new(count: usize) -> Option<Threads> {
+    /// Room for as many, of which at most `most` may be alive at once.
+    pub(crate) fn new(count: usize, most: u64) -> Option<Threads> {
         let size = count.max(1).checked_mul(size_of::<Thread>())?;
         let found = system::shared(size, 0)? as *mut Thread;
         // SAFETY: zero bytes are threads that have not begun, and nobody else knows of them.
@@ -64,6 +72,8 @@ impl Threads {
             main,
             current: main,
             can_set: system::can_set_thread_pointer(),
+            alive: 0,
+            most,
             ended: 0,
         })
     }
@@ -95,18 +105,22 @@ impl Threads {
     }
 
     fn start(&mut self, number: usize) -> Result<(), NoThread> {
+        if self.alive >= self.most {
+            return Err(NoThread::TooMany(self.most));
+        }
         let failure = match self.start_with(number, STACK) {
             // Its libraries need more memory for a thread.
-            Err(NoThread(libc::EINVAL)) => self.start_with(number, LARGER_STACK),
+            Err(NoThread::Refused(libc::EINVAL)) => self.start_with(number, LARGER_STACK),
             other => other,
         };
         failure?;
+        self.alive += 1;
         system::wait_while(&self.all[number].state, NEW);
         Ok(())
     }
 
     fn start_with(&mut self, number: usize, size: usize) -> Result<(), NoThread> {
-        let stack = self.take_stack(size).ok_or(NoThread(libc::ENOMEM))?;
+        let stack = self.take_stack(size).ok_or(NoThread::Refused(libc::ENOMEM))?;
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let mut handle = MaybeUninit::<libc::pthread_t>::uninit();
         let thread: *mut Thread = &mut self.all[number];
@@ -119,7 +133,7 @@ impl Threads {
             }
         };
         if status != 0 {
-            return Err(NoThread(status));
+            return Err(NoThread::Refused(status));
         }
         // SAFETY: as in `wait`; the thread itself writes other fields; the handle was written, because the thread was made.
         unsafe {
@@ -156,7 +170,7 @@ impl Threads {
         // SAFETY: it is joined once.
         unsafe { libc::pthread_join(thread.handle, null_mut()) };
         thread.pointer = self.main;
-        self.ended += 1;
+        (self.ended, self.alive) = (self.ended + 1, self.alive - 1);
         if thread.stack_size == STACK {
             // SAFETY: nobody uses it any more.
             unsafe { *(thread.stack as *mut *mut u8) = self.stacks };

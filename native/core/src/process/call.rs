@@ -6,12 +6,14 @@
 //! out and puts everything back itself, because only then does the kernel restart an interrupted system call with the
 //! time that was left of it. Each order of steps below is such that every state between two of them is one from which
 //! the thread could go on.
+//!
+//! The function is the target's, and may do anything. Memory is written through one file that was opened before, and a
+//! thread that called exec(2) is let go at once: a set-uid program gets neither registers nor bytes of the old one.
 
 use crate::bytes::u64_at;
+use crate::process::program_memory::ProgramMemory;
 use crate::process::ptrace::{self, Waited};
-use std::fs::File;
 use std::io::Error;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,7 +78,7 @@ pub enum End {
     Left,
     /// A signal that the function itself caused; it was undone.
     Failed(i32),
-    /// The thread is no more.
+    /// The thread is no more, or runs another program.
     Gone,
 }
 
@@ -192,7 +194,7 @@ mod machine {
         tid: i32,
         style: Style,
         plan: &'a Plan,
-        memory: File,
+        memory: &'a ProgramMemory,
         saved: Saved,
         /// Where the signal frame lies, and the word for the result.
         frame: u64,
@@ -217,7 +219,7 @@ mod machine {
         let dispatched = ptrace::is_dispatched(tid);
         let entering = ptrace::configuration::<11>(tid, GET_SYSCALL_INFO, 88).is_some_and(|info| info[0] & 0xff == 1);
         let sequence = match ptrace::rseq_address(tid) {
-            Some(area) if area != 0 => word_at(&memory(tid)?, area.wrapping_add(8))?,
+            Some(area) if area != 0 => word_at(&ProgramMemory::of_thread(tid)?, area.wrapping_add(8))?,
             _ => 0,
         };
         Ok(Look { registers, shadow_stack, dispatched, sequence, entering, vector_size })
@@ -226,57 +228,57 @@ mod machine {
     /// Makes the calls. An error means that nothing was changed, or that the thread went away.
     pub fn call(tid: i32, style: Style, plan: &Plan) -> Result<Answer, Error> {
         let deadline = Instant::now() + plan.limit;
+        let memory = ProgramMemory::of_thread(tid)?;
+        // Still held, and so it was when its memory was opened.
+        registers::read(tid)?;
+        if ptrace::has_moved(tid) {
+            return Err(Error::from_raw_os_error(libc::ESRCH));
+        }
         let mut answer = Answer { end: End::Returned, value: 0, text: Vec::new() };
         for (function, arguments) in &plan.calls {
-            let mut call = Call::new(tid, style, plan)?;
+            let mut call = Call::new(tid, style, plan, &memory)?;
             let start = call.lay_frame()?;
             let end = call.make(start, *function, arguments, deadline);
-            for signal in std::mem::take(&mut call.held) {
-                send(tid, signal);
+            let is_gone = match &end {
+                Ok(end) => *end == End::Gone,
+                Err(error) => error.raw_os_error() == Some(libc::ESRCH),
+            };
+            if !is_gone {
+                call.held.iter().for_each(|signal| send(tid, *signal));
             }
             answer.end = end?;
             answer.text.append(&mut call.text);
             if answer.end != End::Returned {
                 break;
             }
-            answer.value = word_at(&call.memory, call.result)?;
+            answer.value = word_at(&memory, call.result)?;
         }
-        put_back(tid, plan, answer.end)?;
+        put_back(&memory, plan, answer.end)?;
         Ok(answer)
     }
 
     /// While the thread still stands, and no other runs.
-    fn put_back(tid: i32, plan: &Plan, end: End) -> Result<(), Error> {
+    fn put_back(memory: &ProgramMemory, plan: &Plan, end: End) -> Result<(), Error> {
         let undone = matches!(end, End::Abandoned | End::Failed(_));
         let kept = if matches!(end, End::Left | End::Gone) { &[][..] } else { &plan.kept[..] };
         let freed = if undone { &plan.freed[..] } else { &[] };
-        if kept.is_empty() && freed.is_empty() {
-            return Ok(());
-        }
-        let memory = memory(tid)?;
-        for (address, bytes) in kept.iter().chain(freed) {
-            let mut found = vec![0u8; bytes.len()];
-            memory.read_exact_at(&mut found, *address)?;
-            if found != *bytes {
-                memory.write_all_at(bytes, *address)?;
-            }
-        }
-        Ok(())
+        let mut changed = kept.iter().chain(freed).filter(|(address, bytes)| !memory.holds(*address, bytes));
+        changed.try_for_each(|(address, bytes)| memory.write(*address, bytes))
     }
 
     impl<'a> Call<'a> {
-        fn new(tid: i32, style: Style, plan: &'a Plan) -> Result<Call<'a>, Error> {
+        fn new(tid: i32, style: Style, plan: &'a Plan, memory: &'a ProgramMemory) -> Result<Call<'a>, Error> {
             let registers = registers::read(tid)?;
             let vector = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MAX_VECTOR)?;
             let mask = ptrace::signal_mask(tid)?;
             if vector.len() < SMALLEST_VECTOR {
                 return Err(Error::from_raw_os_error(libc::ENODATA));
             }
-            let (saved, memory) = (Saved { registers, vector, mask }, memory(tid)?);
+            let saved = Saved { registers, vector, mask };
             if style == Style::Seized {
                 // Without it a stop at a system call would become a SIGTRAP that kills the process, should we die in
-                // it. gdb always sets it.
-                ptrace::set_options(tid, libc::PTRACE_O_TRACESYSGOOD)?;
+                // it. gdb always sets it, and the other.
+                ptrace::set_options(tid, libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEEXEC)?;
             }
             let (text, held) = (Vec::new(), Vec::new());
             let (frame, result, written) = (0, 0, None);
@@ -313,7 +315,7 @@ mod machine {
             self.put_context(&mut bytes[(self.frame - start) as usize + 8..], vector_at);
             let at = (vector_at - start) as usize;
             bytes[at..at + vector.len()].copy_from_slice(&vector);
-            self.memory.write_all_at(&bytes, start)?;
+            self.memory.write(start, &bytes)?;
             Ok(start)
         }
 
@@ -361,6 +363,9 @@ mod machine {
                     Waited::Gone => return Ok(End::Gone),
                     Waited::Running => return self.late(),
                 };
+                if event == libc::PTRACE_EVENT_EXEC {
+                    return self.let_go();
+                }
                 if event != 0 {
                     continue;
                 }
@@ -374,6 +379,9 @@ mod machine {
                     }
                 } else if code == TRAP_HWBKPT && signal == libc::SIGTRAP {
                     // A watchpoint of a debugger's; the instruction is done.
+                } else if signal == libc::SIGTRAP && code <= 0 && !self.is_same_program() {
+                    // A debugger that did not ask for exec events is told of exec(2) like this.
+                    return self.let_go();
                 } else if (code > 0 && FAULTS.contains(&signal)) || signal == libc::SIGABRT {
                     if self.park(true)? == Parked::Gone {
                         return Ok(End::Gone);
@@ -384,6 +392,16 @@ mod machine {
                     self.held.push(signal);
                 }
             }
+        }
+
+        fn is_same_program(&self) -> bool {
+            self.memory.read(self.frame, &mut [0]).is_ok()
+        }
+
+        /// It runs another program now: nothing of the old one's belongs there.
+        fn let_go(&self) -> Result<End, Error> {
+            let _ = ptrace::detach(self.tid, 0);
+            Ok(End::Gone)
         }
 
         /// At the entry into a system call: the end of the call, a write that is captured, or none of our business.
@@ -443,14 +461,14 @@ mod machine {
             let mut pieces = vec![(address, count)];
             if number == SYS_WRITEV {
                 let mut vectors = vec![0u8; count.min(1024) as usize * 16];
-                self.memory.read_exact_at(&mut vectors, address)?;
+                self.memory.read(address, &mut vectors)?;
                 pieces = words(&vectors).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
             }
             let mut total = 0u64;
             for (address, size) in pieces {
                 let room = MAX_TEXT.saturating_sub(self.text.len()) as u64;
                 let mut bytes = vec![0u8; size.min(room) as usize];
-                self.memory.read_exact_at(&mut bytes, address)?;
+                self.memory.read(address, &mut bytes)?;
                 self.text.extend(bytes);
                 total = total.saturating_add(size);
             }
@@ -504,6 +522,10 @@ mod machine {
                     Waited::Running => return Ok(Parked::Stuck),
                     Waited::Gone => return Ok(Parked::Gone),
                 };
+                if event == libc::PTRACE_EVENT_EXEC {
+                    let _ = ptrace::detach(self.tid, 0);
+                    return Ok(Parked::Gone);
+                }
                 if event == ptrace::EVENT_STOP && self.style == Style::Seized {
                     return Ok(parked);
                 }
@@ -612,13 +634,9 @@ mod machine {
         (2..63).filter(|feature| features >> feature & 1 != 0).map(end).fold(SMALLEST_VECTOR, usize::max)
     }
 
-    fn memory(tid: i32) -> Result<File, Error> {
-        File::options().read(true).write(true).open(format!("/proc/{tid}/mem"))
-    }
-
-    fn word_at(memory: &File, address: u64) -> Result<u64, Error> {
+    fn word_at(memory: &ProgramMemory, address: u64) -> Result<u64, Error> {
         let mut bytes = [0u8; 8];
-        memory.read_exact_at(&mut bytes, address)?;
+        memory.read(address, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
 

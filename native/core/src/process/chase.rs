@@ -8,6 +8,7 @@ use crate::folder::ProcessFolder;
 use crate::memory::space::read_process;
 use crate::process::guard::Guard;
 use crate::process::patch::{self, text, Patch};
+use crate::process::program_memory::ProgramMemory;
 use crate::process::ptrace::{self, Waited};
 use crate::process::registers::{self, RIP, RSP};
 use crate::process::stat;
@@ -23,10 +24,12 @@ const NAP: Duration = Duration::from_millis(5);
 const INSTALL_ATTEMPTS: usize = 50;
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEEXEC;
 
-/// What is to be followed: a process, the places in its code, and the signal by which threads tell of themselves.
+/// What is to be followed: a process, its program's memory, which was opened before the places in its code were looked
+/// for, and the signal by which threads tell of themselves.
 #[derive(Clone, Debug)]
 pub struct Course {
     pub process: ProcessFolder,
+    pub memory: ProgramMemory,
     pub patches: Vec<Patch>,
     pub signal: i32,
 }
@@ -47,7 +50,7 @@ impl Chase {
 impl Trace for Chase {
     fn trace(mut self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish {
         raise_priority();
-        let guard = match Guard::new(&self.course.process, &self.course.patches) {
+        let guard = match Guard::new(&self.course.process, &self.course.memory, &self.course.patches) {
             Ok(guard) => guard,
             Err(error) => {
                 let _ = ready.send(Err(error.into()));
@@ -100,8 +103,10 @@ impl Chase {
             .threads
             .values()
             .all(|thread| thread.stopped && !text::is_inside(patches, thread.registers.program_counter));
-        let Some(tid) = tracer.threads.keys().next().filter(|_| is_free) else { return Ok(false) };
-        text::put_in(tracer.pid, *tid, patches)?;
+        if !is_free || tracer.threads.is_empty() {
+            return Ok(false);
+        }
+        text::put_in(&self.course.memory, patches)?;
         Ok(true)
     }
 
@@ -190,7 +195,9 @@ impl Chase {
     fn free_child(&self, tid: i32) {
         let Ok(child) = ptrace::event_message(tid).map(|child| child as i32) else { return };
         if let Waited::Stopped { .. } = ptrace::wait(child, true) {
-            text::take_out(child, child, &self.course.patches);
+            if let Ok(memory) = ProgramMemory::of_thread(child) {
+                text::take_out(&memory, &self.course.patches);
+            }
             let _ = ptrace::detach(child, 0);
         }
     }
@@ -218,8 +225,8 @@ impl Chase {
         let began = Instant::now();
         let standing = self.stop_all(teller);
         let is_whole = standing.len() == self.threads.len();
-        if let Some(tid) = standing.first().filter(|_| is_whole) {
-            text::take_out(self.course.process.pid(), *tid, &self.course.patches);
+        if is_whole {
+            text::take_out(&self.course.memory, &self.course.patches);
         }
         teller.shared.note_maps(1, &self.course.process);
         for tid in standing {
@@ -245,6 +252,12 @@ impl Chase {
                         ptrace::wait(tid, false);
                         restart_interrupted(tid);
                         standing.insert(tid);
+                    }
+                    Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. } => {
+                        // All other threads are gone, and the code that was changed is as well.
+                        let _ = ptrace::detach(tid, 0);
+                        self.threads.clear();
+                        return Vec::new();
                     }
                     Waited::Stopped { event: libc::PTRACE_EVENT_CLONE, .. } => {
                         // The new thread stops by itself before its first instruction.

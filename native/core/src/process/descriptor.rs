@@ -1,11 +1,23 @@
 //! Descriptors that Python opened, and those that a child of ours must not keep.
 
+use std::io::Error;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// What closes `number` when it goes: nobody else may. None for what is no descriptor.
 pub fn owned(number: RawFd) -> Option<OwnedFd> {
     // SAFETY: it is open, and the caller gives it away.
     (number >= 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// The kind of file system that an open file is on (statfs(2), f_type).
+pub fn filesystem(number: RawFd) -> Result<u32, Error> {
+    // SAFETY: plain data, which the kernel fills in.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    match unsafe { libc::fstatfs(number, &mut found) } {
+        0 => Ok(found.f_type as u32),
+        _ => Err(Error::last_os_error()),
+    }
 }
 
 /// Closes all descriptors of this process but those `kept`. For a child of ours that ends by _exit: somebody may wait for

@@ -7,6 +7,7 @@ use crate::folder::ProcessFolder;
 use crate::process::descriptor::close_others;
 use crate::process::patch::{text, Left, Patch};
 use crate::process::pipe::pipe;
+use crate::process::program_memory::ProgramMemory;
 use crate::process::tracer::Tracer;
 use std::fs::File;
 use std::io::{Error, Write};
@@ -26,7 +27,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(process: &ProcessFolder, patches: &[Patch]) -> Result<Guard, Error> {
+    /// `memory`: of the program that has them, held by the guard from now on.
+    pub(crate) fn new(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) -> Result<Guard, Error> {
         let (reader, writer) = pipe()?;
         // SAFETY: the child only makes system calls, allocates by glibc's malloc, and ends by _exit.
         let child = unsafe { libc::fork() };
@@ -34,9 +36,9 @@ impl Guard {
             ..0 => Err(Error::last_os_error()),
             0 => {
                 // Nobody is to wait for what this process would never write.
-                close_others(vec![reader.as_raw_fd(), process.descriptor()]);
+                close_others(vec![reader.as_raw_fd(), process.descriptor(), memory.descriptor()]);
                 watch(reader.as_raw_fd(), || {
-                    restore(process, patches);
+                    restore(process, memory, patches);
                 });
                 // SAFETY: ends this process and runs nothing of the other's.
                 unsafe { libc::_exit(0) }
@@ -80,11 +82,12 @@ fn watch(pipe: RawFd, act: impl FnOnce()) {
     }
 }
 
-/// Takes patches out of a process, which nobody else traces or is about to let go; whether they are out, or it has ended.
-pub(crate) fn restore(process: &ProcessFolder, patches: &[Patch]) -> bool {
+/// Takes patches out of a program, whose process nobody else traces or is about to let go; whether they are out. They are
+/// as well once the process has ended or runs another program, which is left alone.
+fn restore(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) -> bool {
     for _ in 0..ATTEMPTS {
-        restore_once(process, patches);
-        if !is_any_in(process, patches) {
+        restore_once(process, memory, patches);
+        if !text::is_any_in(memory, patches) {
             return true;
         }
         std::thread::sleep(NAP);
@@ -92,24 +95,17 @@ pub(crate) fn restore(process: &ProcessFolder, patches: &[Patch]) -> bool {
     false
 }
 
-fn restore_once(process: &ProcessFolder, patches: &[Patch]) {
+fn restore_once(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) {
     let mut tracer = Tracer::new(process, Some(PATIENCE));
     if tracer.stop(&AtomicBool::new(false)).is_ok() && tracer.threads.values().all(|thread| thread.stopped) {
-        if let Some(tid) = tracer.threads.keys().next() {
-            text::take_out(tracer.pid, *tid, patches);
-        }
+        text::take_out(memory, patches);
     }
     tracer.release();
 }
 
-/// Takes out what a run that was killed has left in a process; whether nothing of it is left.
-pub fn restore_left(process: &ProcessFolder, left: &[Left]) -> bool {
+/// Takes out what a run that was killed has left in a program; whether nothing of it is left. `memory` was opened before
+/// that was read.
+pub fn restore_left(process: &ProcessFolder, memory: &ProgramMemory, left: &[Left]) -> bool {
     let patches: Vec<Patch> = left.iter().map(Left::patch).collect();
-    !is_any_in(process, &patches) || restore(process, &patches)
-}
-
-/// Whether the process still has one of them. What was read by its number is believed while that is its own.
-fn is_any_in(process: &ProcessFolder, patches: &[Patch]) -> bool {
-    let is_in = patches.iter().any(|patch| text::is_there(process.pid(), patch.address, &patch.replacement));
-    is_in && process.is_there()
+    !text::is_any_in(memory, &patches) || restore(process, memory, &patches)
 }

@@ -2,18 +2,27 @@
 //!
 //! Nothing is written to the target's memory: the instruction is one of the vDSO's, all registers are put back, and the
 //! kernel restarts what was interrupted. Exactly the stops that such a call makes are accepted; at any other the thread
-//! gets its registers back at once. x86-64 alone.
+//! gets its registers back at once, unless it runs another program by then. x86-64 alone.
 
 use crate::bytes::u64_at;
 use crate::memory::space::read_process;
 use crate::process::ptrace::{self, Waited};
 use crate::process::registers::{self, CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
+use crate::process::stat;
 use crate::process::tracer::Tracer;
+use std::time::{Duration, Instant};
 
 const LONG_MODE: u64 = 0x33;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const VDSO_LIMIT: usize = 64 << 10;
+/// How long a thread may take to its next stop before it is interrupted, and after that if it sleeps: its code may be
+/// changed under it. Copying the page tables of a large process takes seconds, without sleep.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(60);
+const NAP: Duration = Duration::from_micros(50);
+const MAX_NAP: Duration = Duration::from_millis(2);
+const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
 /// Stops of one call: entry, the new process, exit, and the one that ends it.
 const MAX_STOPS: usize = 6;
 
@@ -26,6 +35,9 @@ pub(crate) struct Made {
 /// A thread that can make a call: it stands by our doing, in 64-bit code, no filter or handler looks at its system calls,
 /// and it is outside of a restartable sequence (rseq(2)), as one that is in a system call always is.
 pub(crate) fn find_caller(tracer: &Tracer) -> Option<i32> {
+    if tracer.is_in_exec() {
+        return None;
+    }
     // Looked at one by one up to the first that will do: the target stands still meanwhile.
     let standing = || tracer.threads.iter().filter(|(_, t)| t.stopped && t.group_stop == 0).map(|(tid, _)| *tid);
     let registers = |tid| registers::read(tid).ok().filter(|registers| registers[CS] == LONG_MODE);
@@ -53,11 +65,20 @@ fn is_outside_rseq(pid: i32, tid: i32) -> bool {
 /// The address of a `syscall` instruction in the vDSO that the process has now; it may have exec'ed since last time.
 pub(crate) fn find_instruction(pid: i32) -> Option<u64> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
-    let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+    let range = maps.lines().find_map(vdso_range)?;
+    let (start, end) = range.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     let bytes = read_memory(pid, start, (end.checked_sub(start)? as usize).min(VDSO_LIMIT))?;
     bytes.windows(2).position(|pair| pair == SYSCALL).map(|place| start + place as u64)
+}
+
+/// The range of a line of maps, if it is the kernel's own mapping: a file may have the same name, and has an inode.
+fn vdso_range(line: &str) -> Option<&str> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    match fields[..] {
+        [range, _, _, _, "0", "[vdso]"] => Some(range),
+        _ => None,
+    }
 }
 
 fn read_memory(pid: i32, address: u64, size: usize) -> Option<Vec<u8>> {
@@ -68,6 +89,9 @@ fn read_memory(pid: i32, address: u64, size: usize) -> Option<Vec<u8>> {
 /// Makes the thread `tid` of a stopped process do system call `number`; None when that went otherwise than it should:
 /// then the thread has its registers back, if it still lives. A new process is told to die with this one.
 pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
+    if ptrace::has_moved(tid) {
+        return None;
+    }
     let saved = registers::read(tid).ok()?;
     let mask = ptrace::signal_mask(tid).ok()?;
     let mut registers = saved.clone();
@@ -75,14 +99,18 @@ pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64
     for (index, argument) in [RDI, RSI, RDX, R10, R8, R9].into_iter().zip(arguments) {
         registers[index] = argument;
     }
-    ptrace::set_options(tid, libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE).ok()?;
+    ptrace::set_options(tid, OPTIONS).ok()?;
     let ready = ptrace::set_signal_mask(tid, !0)
         .and_then(|()| registers::write(tid, &registers))
         .and_then(|()| ptrace::go_on_to_syscall(tid, 0));
-    let mut call = Injection { tid, child: None, answer: None, held: Vec::new() };
+    let mut call = Injection { tid, child: None, answer: None, held: Vec::new(), is_gone: false };
     if ready.is_ok() {
         call.follow();
         call.stand();
+    }
+    if call.is_gone {
+        let _ = ptrace::detach(tid, 0);
+        return call.child.map(|child| Made { answer: -i64::from(libc::ESRCH), child: Some(child) });
     }
     // Registers first: with its own mask a handler could run at the wrong place.
     let _ = registers::write(tid, &saved);
@@ -102,12 +130,14 @@ struct Injection {
     answer: Option<i64>,
     /// Stop signals cannot be masked: they are held back, and come again when the thread has its registers back.
     held: Vec<i32>,
+    /// It has ended, or runs another program: it gets nothing of what the old one had.
+    is_gone: bool,
 }
 
 impl Injection {
     /// From the entry to the exit; None where it goes otherwise.
     fn follow(&mut self) -> Option<()> {
-        let mut entered = false;
+        let (began, mut entered) = (Instant::now(), false);
         for _ in 0..MAX_STOPS {
             match self.wait()? {
                 (SYSCALL_STOP, 0) if entered => {
@@ -116,6 +146,8 @@ impl Injection {
                 }
                 (SYSCALL_STOP, 0) => entered = true,
                 (libc::SIGTRAP, ptrace::EVENT_CLONE) if entered => self.keep_child(),
+                // Interrupted because nothing came.
+                (_, ptrace::EVENT_STOP) if began.elapsed() > PATIENCE => return None,
                 (libc::SIGTRAP, _) | (_, ptrace::EVENT_STOP) => {}
                 (signal, _) => self.held.push(signal),
             }
@@ -126,16 +158,19 @@ impl Injection {
 
     /// Before its parent goes on: should that one be killed now, the child is known, and dies with us.
     fn keep_child(&mut self) {
-        self.child = ptrace::event_message(self.tid).ok().map(|pid| pid as i32);
-        if let Some(child) = self.child {
-            ptrace::wait(child, true);
+        let Ok(child) = ptrace::event_message(self.tid).map(|child| child as i32) else { return };
+        if let Some(Waited::Stopped { .. }) = await_stop(child) {
             let _ = ptrace::set_options(child, libc::PTRACE_O_EXITKILL);
+            self.child = Some(child);
         }
     }
 
     /// Brings the thread to the stop in which the kernel looks what is to be restarted, without running an instruction.
     /// At the entry into a call that call is left out.
     fn stand(&mut self) -> Option<()> {
+        if self.is_gone {
+            return None;
+        }
         if self.answer.is_none() {
             let mut registers = registers::read(self.tid).ok()?;
             registers[ORIG_RAX] = NO_CALL;
@@ -154,10 +189,39 @@ impl Injection {
         None
     }
 
-    fn wait(&self) -> Option<(i32, i32)> {
-        match ptrace::wait(self.tid, true) {
-            Waited::Stopped { signal, event } => Some((signal, event)),
-            _ => None,
+    /// How it stops next; None where it does not, or is gone.
+    fn wait(&mut self) -> Option<(i32, i32)> {
+        match await_stop(self.tid)? {
+            Waited::Stopped { signal, event } if event != libc::PTRACE_EVENT_EXEC => Some((signal, event)),
+            _ => {
+                self.is_gone = true;
+                None
+            }
         }
     }
+}
+
+/// Waits for a thread to stop or end; interrupts it when that takes long, and gives up in the end (None).
+fn await_stop(tid: i32) -> Option<Waited> {
+    let began = Instant::now();
+    let (mut nap, mut is_interrupted) = (NAP, false);
+    loop {
+        let waited = ptrace::wait(tid, false);
+        if waited != Waited::Running {
+            return Some(waited);
+        }
+        let elapsed = began.elapsed();
+        if elapsed > LONGEST || (elapsed > 2 * PATIENCE && !is_busy(tid)) {
+            return None;
+        }
+        if elapsed > PATIENCE && !is_interrupted {
+            is_interrupted = ptrace::interrupt(tid).is_ok();
+        }
+        std::thread::sleep(nap);
+        nap = (nap * 2).min(MAX_NAP);
+    }
+}
+
+fn is_busy(tid: i32) -> bool {
+    stat::field(&format!("/proc/{tid}/stat"), stat::STATE).as_deref() == Some("R")
 }

@@ -79,9 +79,10 @@ pub(crate) fn listen(tid: i32) -> Result<(), Error> {
     request(libc::PTRACE_LISTEN, tid, 0, 0).map(drop)
 }
 
-/// Writes a word, also where the process itself may not write.
-pub(crate) fn poke(tid: i32, address: u64, word: u64) -> Result<(), Error> {
-    request(libc::PTRACE_POKEDATA, tid, address as usize, word as usize).map(drop)
+/// Whether a held thread has done something since it was waited for last: exec(2) by another thread gives it that one's
+/// program.
+pub(crate) fn has_moved(tid: i32) -> bool {
+    peek(tid) != Waited::Running
 }
 
 /// Lets a stopped thread go on for good.

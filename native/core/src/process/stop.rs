@@ -158,6 +158,9 @@ impl Stop {
             if left.is_some_and(|left| left < SHORTEST_CALL) {
                 return Err(io::Error::from_raw_os_error(libc::ETIME));
             }
+            if !tracer.stands_whole() {
+                return Err(io::Error::from_raw_os_error(libc::EBUSY));
+            }
             plan.limit = left.map_or(plan.limit, |left| plan.limit.min(left));
             Ok((call::call(tid, Style::Seized, &plan)?, plan.limit))
         };

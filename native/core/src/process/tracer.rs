@@ -33,6 +33,9 @@ const ATTEMPTS: usize = 4;
 const QUICK: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_micros(200);
 const SEIZE_ATTEMPTS: usize = 5;
+/// execve and execveat by their numbers for programs of 64 bit, of 32 bit and of x32; its bit.
+const EXECS: [i64; 6] = [59, 322, 11, 358, 520, 545];
+const X32: i64 = 0x4000_0000;
 
 /// Registers of one stopped thread: the thread pointer, the stack pointer, the program counter, the general ones.
 #[derive(Clone, Copy, Default)]
@@ -221,6 +224,20 @@ impl Tracer {
 
     fn running(&self) -> Vec<i32> {
         self.threads.iter().filter(|(_, thread)| !thread.stopped).map(|(tid, _)| *tid).collect()
+    }
+
+    /// Whether a thread that does not stand may be in exec(2): it may become what one that stands was.
+    pub(crate) fn is_in_exec(&self) -> bool {
+        self.running().iter().any(|tid| {
+            let line = std::fs::read_to_string(self.process.path(&format!("task/{tid}/syscall"))).unwrap_or_default();
+            let number = line.split_whitespace().next().and_then(|word| word.parse::<i64>().ok());
+            number.is_none_or(|number| number < 0 || EXECS.contains(&(number & !X32)))
+        })
+    }
+
+    /// Whether no thread runs or sleeps uninterruptibly: one could be in exec(2), and then be what the others were.
+    pub(crate) fn stands_whole(&self) -> bool {
+        self.threads.values().all(|thread| thread.stopped)
     }
 
     /// Waits until all seized threads stand; false when those that do not are in state D.
