@@ -45,4 +45,5 @@ def abort_lines(answer: Abort | None, style: Style) -> str:
 
 def _blamed(block: AbortBlock, style: Style) -> str:
     text = f" that begins with {block.text!r}" if block.text is not None else ""
-    return f"{BLAMED.get(block.why, OTHER).format(address_text(block.address))}: {style.bytes(block.size)}, {block.what}{text}."
+    blamed = BLAMED.get(block.why, OTHER).format(address_text(block.address))
+    return f"{blamed}: {style.bytes(block.size)}, {block.what}{text}."
