@@ -527,7 +527,7 @@ def made_ledger(rng: random.Random, known: bool) -> Ledger:
 def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
     """Children are indented below their parent; the roots make the total, which is RSS."""
     answer = made_ledger(rng, True)
-    text = ledger.render(answer, Style(exact=True, rss=answer.rss.bytes))
+    text = ledger.render(answer, Style(exact=True, rss=answer.rss.bytes), whole=True)
     cells = [int(cell.replace(",", "")) for cell in column(text, "resident")]
     by_name = {line.id: line.resident for line in answer.ledger}
     assert cells == [by_name[n] for n in ("file", "glibc", "glibc.used", "glibc.free")] + [answer.rss.bytes]
@@ -537,7 +537,7 @@ def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
 
 def test_ledger_of_a_core_does_not_say_rss(rng: random.Random) -> None:
     """A core tells private memory only: neither the sentence nor the column calls it RSS."""
-    text = ledger.render(made_ledger(rng, True), Style(exact=True, rss=1 << 20, private=True))
+    text = ledger.render(made_ledger(rng, True), Style(exact=True, rss=1 << 20, private=True), whole=True)
     assert "%RSS" not in text and "of RSS" not in text and "RSS itself is in no core" in text
     assert len(column(text, "%private")) == 5 and "% of private memory" in text
 

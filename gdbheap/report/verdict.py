@@ -73,7 +73,7 @@ def _keepers(answer: Ledger) -> str:
     most = sorted(
         (owner for owner in free if 100 * free[owner] >= MIN_PERCENT_OF_FREE * total), key=lambda one: -free[one]
     )
-    return listed([names.get(owner, owner) for owner in most])
+    return listed([names.get(owner, owner) for owner in most]) if most else "its allocators"
 
 
 def _is_much(size: int, answer: Ledger) -> bool:
