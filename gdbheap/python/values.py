@@ -10,14 +10,13 @@ from gdbheap.layout.cpython import OB_SIZE, OB_TYPE, Release
 from gdbheap.python.repr import SET_USED, Repr
 from gdbheap.python.scalars import FIRST_FIELD
 from gdbheap.python.sizing import Sizing, sizing
+from gdbheap.target.machine import LARGEST_SIZE
 
 # The kinds of native/core/src/python/values.rs.
 KINDS = {"str": 1, "bytes": 2, "int": 3, "float": 4, "complex": 5, "tuple": 6, "NoneType": 7, "bool": 7}
 SINGLES = ("NoneType", "bool")
 # The types whose len() is a field of the object itself.
 SIZED = ("bytes", "list", "tuple")
-# No object has more items than this.
-MAX_LENGTH = 1 << 48
 
 
 @dataclass(frozen=True)
@@ -70,4 +69,4 @@ def length_of(texts: Repr, address: int) -> int | None:
         count = None if at is None else space.word(address + at)
     except (Fault, OverflowError):
         return None
-    return count if count is not None and count <= MAX_LENGTH else None
+    return count if count is not None and count <= LARGEST_SIZE else None

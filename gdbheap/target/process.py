@@ -38,14 +38,6 @@ MAX_SHARED_COPY = SPARE_BYTES // 2
 UNCOLLECTED = (
     "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
 )
-LEFT_OUT = (
-    "{:,} bytes without pointers are not in the copy of its memory, for which there is too little room: what they hold"
-    " is missing, and damage is not listed (--clone reads them)"
-)
-NOT_COPIED = (
-    "it was stopped until the answer was there: its private memory is larger than the room for a copy, {:,} bytes, half"
-    " of what is free (--clone stops it for a moment only)"
-)
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MAX_PAGEMAP = 4 << 30
 MAX_SHARING = 1 << 30
@@ -190,7 +182,10 @@ class Process(Target):
         elif self.is_copied and isinstance(holder, Frozen) and not holder.end():
             self.warnings.append(UNCOLLECTED)
         if self.space.left_out:
-            self.warnings.append(LEFT_OUT.format(self.space.left_out))
+            self.warnings.append(
+                f"{self.space.left_out:,} bytes without pointers are not in the copy of its memory, for which there is too"
+                " little room: what they hold is missing, and damage is not listed (--clone reads them)"
+            )
 
     @property
     def cut_short(self) -> str | None:
@@ -531,7 +526,10 @@ def stopped(
     with _standing(limit, preparation, space) as process:
         if process.stopped_seconds is None:
             if copies and process.refusal is None:
-                process.warnings.append(NOT_COPIED.format(room.room_for_copy()))
+                process.warnings.append(
+                    "it was stopped until the answer was there: its private memory is larger than the room for a copy,"
+                    f" {room.room_for_copy():,} bytes, half of what is free (--clone stops it for a moment only)"
+                )
             yield process
     if process.is_copied:
         with _explained(process):

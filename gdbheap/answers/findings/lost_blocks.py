@@ -11,6 +11,8 @@ from gdbheap.answers.unreachable import LOST_BLOCKS
 
 # Of glibc a block's size has a word more than what can be asked for, and is a multiple of two words.
 HEADER, STEP = 8, 16
+# Other allocators round up by an eighth at most.
+ROUNDED = 8
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,5 @@ def _figures(evidence: Evidence, found: _native.Unreachable, rows: list[_native.
         sizes[row.size] += row.bytes
     (size, largest), *_others = sizes.most_common(1)
     heads = sum(cause.count for cause in found.causes if cause.group == LOST_BLOCKS)
-    # Other allocators round up by an eighth at most.
-    few, own = (STEP - 1, size - HEADER) if evidence.glibc is not None else (size // 8, size)
+    few, own = (STEP - 1, size - HEADER) if evidence.glibc is not None else (size // ROUNDED, size)
     return LostBlocks(sum(row.count for row in rows), heads, largest, max(own - few, 0), own)

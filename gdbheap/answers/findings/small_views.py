@@ -9,7 +9,7 @@ from gdbheap.answers.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, 
 from gdbheap.answers.views import MIN_BUFFER, SmallViews, small_views, windows
 
 # The largest blocks that are summed, and the views of each kind that are read, unless it may take longer.
-MAX_BUFFERS, MAX_VIEWS = 4096, 10_000
+MAX_BUFFERS, MAX_VIEWS = 4000, 10_000
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ pub fn take_census(
     graph: Option<&Graph>,
     progress: Option<Report>,
 ) -> PyResult<Census> {
-    let (heaps, graph) = (heaps.0.lend(), graph.map(|graph| &graph.0));
+    let (heaps, graph) = (heaps.0.lend(), graph.map(|graph| &graph.0 as &dyn python::Owners));
     let take = |watcher: &dyn gdbheap_core::Watcher| python::take_census(watcher, heaps, &layout.0, &question.0, graph);
     let found = watched(py, progress, take)?;
     let owner = |(block, address, type_address, role)| Py::new(py, BlockOwner { block, address, type_address, role });

@@ -35,7 +35,7 @@ impl Cell {
 
 /// A block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub struct Block {
     pub(crate) place: Place,
     /// What the program was given.
     pub(crate) address: u64,

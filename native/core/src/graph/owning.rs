@@ -8,24 +8,13 @@ use super::tree::{Tree, NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::allocators::block::{Block, Place};
 use crate::error::{Cancelled, Result};
+use crate::python::owner::{Owner, Owners};
 use crate::work::{Control, Watcher};
 
 const OFTEN: usize = 1 << 20;
 
-/// Whose a block of C code is. `address`: the first byte of the object's block, or a static type's.
-pub(crate) enum Owner {
-    Object {
-        address: u64,
-        type_address: u64,
-    },
-    /// By its place among the roots that the graph was drawn with.
-    Root(u32),
-    Nobody,
-}
-
-impl Graph {
-    /// Shows each block that is no object and has an owner, with that.
-    pub(crate) fn each_owner(&self, watcher: &dyn Watcher, mut show: impl FnMut(Block, Owner)) -> Result<()> {
+impl Owners for Graph {
+    fn each_owner(&self, watcher: &dyn Watcher, show: &mut dyn FnMut(Block, Owner)) -> Result<()> {
         let (owners, blocks) = (self.owners(watcher)?, self.blocks());
         for (store, ranked) in (0u32..).zip(&self.ids.stores) {
             for (id, number) in (ranked.first..).zip(ranked.members()) {
@@ -44,7 +33,9 @@ impl Graph {
         }
         Ok(())
     }
+}
 
+impl Graph {
     /// The owner of each node by number: an object or a root, itself where it is one; `u32::MAX`: nobody's.
     pub(crate) fn owners(&self, watcher: &dyn Watcher) -> Result<&[u32]> {
         let tree = self.tree(watcher)?;

@@ -56,7 +56,7 @@ pub(crate) fn look(head: &[u8], may_lead: impl Fn(u64) -> bool) -> u64 {
 /// The group of a block: those of its kind, or, where that is not known, of its size whose first words look like its own.
 /// Never 0.
 pub(crate) fn group(kind: u32, size: u64, look: u64) -> u32 {
-    let key = if kind == 0 { size << 4 | look } else { 1 << 63 | u64::from(kind) };
+    let key = if kind == 0 { size << 5 | look << 1 } else { u64::from(kind) << 1 | 1 };
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1
 }
 

@@ -14,12 +14,11 @@ use crate::allocators::walk::{Jobs, Visitor, Walk, HEAD_BYTES};
 use crate::by_address::{Addresses, ByAddress};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
-use crate::graph::owning::Owner;
-use crate::graph::Graph;
 use crate::memory::window::Window;
 use crate::python::claims::claimed_pointer;
 use crate::python::layout::{TypeLayout, CLAIM, NOTHING};
 use crate::python::marks::Marks;
+use crate::python::owner::{Owner, Owners};
 use crate::python::reach::{follow_links, Link};
 use crate::python::types::{Kind, Types};
 use crate::work::{Control, Watcher};
@@ -361,7 +360,7 @@ pub fn take_census(
     heaps: Heaps<'_>,
     layout: &TypeLayout,
     question: &CensusRequest,
-    graph: Option<&Graph>,
+    graph: Option<&dyn Owners>,
 ) -> Result<Census> {
     let watched = question.watched.iter().map(|address| (*address, ())).collect();
     let mut refused = Refused::default();
@@ -550,7 +549,7 @@ impl Sums {
         &mut self,
         watcher: &dyn Watcher,
         heaps: &Heaps<'_>,
-        graph: &Graph,
+        graph: &dyn Owners,
         marks: &Marks<'_>,
         watched: &ByAddress<()>,
         question: &CensusRequest,
@@ -558,7 +557,7 @@ impl Sums {
     ) -> Result<()> {
         let syntax: Addresses = std::mem::take(&mut self.syntax).into_iter().collect();
         let (role, known) = (layout.reached_role, self.owners.len());
-        graph.each_owner(watcher, |block, owner| {
+        graph.each_owner(watcher, &mut |block, owner| {
             // The graph has memory that objects mapped, too, which is in none of these heaps.
             let is_here = (block.place.store as usize) < heaps.stores.len();
             if !is_here || !marks.is_unknown(block.place) || !marks.claim(block.place) {
