@@ -183,8 +183,8 @@ class Process(Target):
             self.warnings.append(UNCOLLECTED)
         if self.space.left_out:
             self.warnings.append(
-                f"{self.space.left_out:,} bytes without pointers are not in the copy of its memory, for which there is too"
-                " little room: what they hold is missing, and damage is not listed (--clone reads them)"
+                f"{self.space.left_out:,} bytes without pointers are not in the copy of its memory, for which there is"
+                " too little room: what they hold is missing, and damage is not listed (--clone reads them)"
             )
 
     @property
