@@ -88,6 +88,7 @@ const WEAK: u64 = 208;
 fn object_of_a_type(size: u64) -> SharedHeaps {
     let mut memory = Memory::of(DATA, vec![0; (TYPE + size - DATA) as usize]);
     memory.put(DATA + 8, DATA);
+    memory.put(DATA + 32, 400);
     memory.put(DATA + 168, SUBCLASS);
     memory.put_bytes(NAME, b"Type\0");
     [(8, DATA), (24, NAME), (32, 24), (48, 8)].iter().for_each(|(at, word)| memory.put(TYPE + at, *word));
