@@ -36,6 +36,8 @@ EVEN = (
     [
         (["/usr/bin/python3", "/opt/app/serve.py", "--port", "1"], "/usr/bin/python3.11", "serve.py"),
         (["python3", "-X", "dev", "-m", "http.server"], "/usr/bin/python3.11", "python3 -m http.server"),
+        (["python3", "-I", "/opt/serve.py", "secret"], "/usr/bin/python3.11", "serve.py"),
+        (["ruby", "-I", "lib", "/opt/serve.rb", "secret"], "/usr/bin/ruby", "serve.rb"),
         (["python3", "-c", "import this"], "/usr/bin/python3.11", "python3"),
         (["/usr/bin/python3", "/usr/bin/gunicorn", "app:app"], "/usr/bin/python3.11", "gunicorn"),
         (["java", "-Xmx64m", "-cp", ".", "Server"], "/usr/lib/jvm/bin/java", "Server"),

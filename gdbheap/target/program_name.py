@@ -10,7 +10,9 @@ __all__ = ["program_name"]
 
 INTERPRETERS = re.compile(r"(python|pypy|ruby|perl|php|node|nodejs|bash|sh|java)[0-9.]*(-dbg|m|d)?\Z")
 # Options of interpreters whose next word is their value, and those that say what is run in the place of a script.
-WITH_VALUE = ("-X", "-W", "-r", "--require", "-I", "-cp", "-classpath", "--class-path", "--import")
+PYTHON = ("python", "pypy")
+OF_PYTHON = ("-X", "-W", "--check-hash-based-pycs")
+OF_OTHERS = ("-r", "--require", "-I", "-cp", "-classpath", "--class-path", "--import")
 MODULE, CODE, JAR = "-m", ("-c", "-e"), "-jar"
 LONGEST = 60
 
@@ -24,12 +26,13 @@ def program_name(arguments: Sequence[str], exe: str | None) -> str:
     if ": " in first or len(arguments) == 1 and " " in first:
         return first.strip()[:LONGEST]
     name = os.path.basename(first).lstrip("-") or first
-    script = _script(arguments[1:]) if INTERPRETERS.match(name) else ""
+    with_value = OF_PYTHON if name.startswith(PYTHON) else OF_OTHERS
+    script = _script(arguments[1:], with_value) if INTERPRETERS.match(name) else ""
     return (f"{name} {script}" if script.startswith("-") else script or name)[:LONGEST]
 
 
-def _script(words: Sequence[str]) -> str:
-    """Return the name of what an interpreter runs; "" where it runs no file."""
+def _script(words: Sequence[str], with_value: Sequence[str]) -> str:
+    """Return the name of what an interpreter runs; "" where it runs no file. ``with_value``: options that have one."""
     left = list(words)
     while left:
         word = left.pop(0)
@@ -37,7 +40,7 @@ def _script(words: Sequence[str]) -> str:
             return f"{word} {os.path.basename(left[0])}" if left else ""
         if word in CODE:
             return ""
-        if word in WITH_VALUE:
+        if word in with_value:
             left[:1] = []
         elif not word.startswith("-"):
             return os.path.basename(word)
