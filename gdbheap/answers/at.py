@@ -209,6 +209,9 @@ def _object(heap: Heap, block: Block, address: int) -> Object | None:
     found = objects.object_at(block.address, block.size, address) if objects else None
     if objects is None or found is None:
         return None
+    # A buffer whose first words are zero and a class looks like an object on a free list.
+    if not found.alive and heap.owners_of([block.address])[block.address] is not None:
+        return None
     name = found.type if found.alive else f"{found.type} (on a free list)"
     return Object(found.address, name, block.size, objects.text(found))
 

@@ -61,13 +61,13 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
     objects = heap.objects_or_none
     unknown = [block for block in dict.fromkeys(blocks) if block[0] not in found]
     if objects is not None and unknown:
-        for (address, _size), held in zip(unknown, objects.objects_in(unknown)):
-            if held is not None:
-                found[address] = Described(BlockKind(OBJECT if held.alive else SPARE, held.type))
-        others = [address for address, _size in unknown if address not in found]
-        for address, owner in heap.owners_of(others).items():
-            if owner is not None:
-                found[address] = _owned(owner)
+        held = {address: one for (address, _size), one in zip(unknown, objects.objects_in(unknown)) if one is not None}
+        for address, one in held.items():
+            found[address] = Described(BlockKind(OBJECT if one.alive else SPARE, one.type))
+        # A buffer whose first words are zero and a class looks like an object on a free list.
+        others = [address for address, _size in unknown if address not in held or not held[address].alive]
+        owners = heap.owners_of(others)
+        found.update((address, _owned(owner)) for address, owner in owners.items() if owner is not None)
     rest = [block for block in unknown if block[0] not in found]
     for (address, _size), look in zip(rest, looks(heap, rest)):
         found[address] = Described(BlockKind(UNKNOWN, look=look))

@@ -301,8 +301,8 @@ class Objects:
     def _owner(self, found: _native.BlockOwner, references: Nodes | None) -> Owner:
         if found.type_address:
             return Owner(found.address, self.names.name(found.type_address), ROLES[found.role])
-        place = None if references is None else references.word_of_root(found.block)
-        return Owner(place or found.address, None, self.roots.names[found.role])
+        place = found.address or (references and references.word_of_root(found.block)) or 0
+        return Owner(place, None, self.roots.names[found.role])
 
     def estimate(self) -> list[Estimate]:
         """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same

@@ -14,12 +14,21 @@ __all__ = ["verdict"]
 
 # Free memory below this share of RSS is not worth a word; allocators with less of it are not named.
 MIN_PERCENT, MIN_PERCENT_OF_FREE = 2, 10
+PLAIN = "._-+"
 
 
 def verdict(answer: Ledger, style: Style) -> str:
     """Return it as one or two sentences."""
-    name = f"{answer.program or 'the process'}{f' (pid {answer.pid})' if answer.pid else ''}"
+    name = f"{_named(answer.program)}{f' (pid {answer.pid})' if answer.pid else ''}"
     return f"{name}: {_resident(answer, style)}. {_uses(answer, style)}".rstrip()
+
+
+def _named(program: str) -> str:
+    """Return a program's name, in quotes where it has more than a file's name has: no name may read as our own words."""
+    if not program:
+        return "the process"
+    is_plain = all(character.isalnum() or character in PLAIN for character in program)
+    return program if is_plain else f'"{program}"'
 
 
 def _resident(answer: Ledger, style: Style) -> str:

@@ -37,7 +37,7 @@ def _of_block(heap: Heap, block: Node) -> Iterator[str]:
     address = None if owner.root is not None else owner.address
     here = f"block {block.block:#x} of {owner.address:#x}"
     chain = references.graph.chain(block.id)
-    if block.kind != "buffer" and chain:
+    if block.kind != "buffer" and chain and not _is_of_syntax_tree(heap, block):
         above = next((node for node in reversed(references.nodes(chain[:-1])) if _owns(node)), None)
         if above is None or above.id != owner.id:
             yield f"{here}: the chain says {above}"
@@ -68,6 +68,12 @@ def _of_python(heap: Heap, block: Node, address: int | None, here: str) -> Itera
     described = describe_blocks(heap, [(block.block, block.size)])[block.block]
     if address is not None and described.owner != address:
         yield f"{here}: is described as {described}"
+
+
+def _is_of_syntax_tree(heap: Heap, block: Node) -> bool:
+    """Return whether a block is said to be the interpreter's by its own contents, whoever leads to it."""
+    said = heap.owners_of([block.block])[block.block] if heap.is_python else None
+    return said is not None and said.type is None and said.address == block.block
 
 
 def _owns(node: Node) -> bool:

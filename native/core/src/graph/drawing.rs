@@ -80,7 +80,7 @@ pub fn draw_graph(
     let registry = Mutex::new(Registry::default());
     let space = heaps.space;
     let source = Source { space, blocks, types: &layout, layout: graph, marks: &marks, registry: &registry };
-    let (mut written, fields) = passes.draw(source)?;
+    let Drawn { mut written, fields, syntax } = passes.draw(source)?;
     written.push(outside(source, roots));
     let unread = written.iter().map(|rows| rows.unread).sum();
     let parts: Vec<Rows> = written.into_iter().flat_map(Written::finish).collect();
@@ -93,7 +93,7 @@ pub fn draw_graph(
     let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
     let phases = root_phases(roots, ids.first_root);
     let proof = Proof::of(unread, is_partial, counts);
-    Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases, proof))
+    Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases, proof, syntax))
 }
 
 /// The numbers of the roots, the first one's given, by phase.
@@ -107,6 +107,13 @@ pub(super) fn root_phases(roots: &[Root], first: u32) -> [Vec<u32>; PHASES] {
 pub(super) fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
     let numbers = |store: &Store| if store.is_told_by_walk() { store.block_numbers() } else { 0 };
     heaps.stores.iter().map(|store| SharedBits::new(numbers(store))).collect()
+}
+
+/// What the walk over all blocks finds: their rows, those of C code whose last word is a field, and those of syntax trees.
+struct Drawn {
+    written: Vec<Written>,
+    fields: HashSet<u32>,
+    syntax: Vec<u32>,
 }
 
 struct Passes<'a> {
@@ -129,8 +136,7 @@ impl<'a> Passes<'a> {
         Ok(states.into_iter().map(|(_, marker)| marker.claimed).collect())
     }
 
-    /// The rows of all blocks, and those of C code whose last word is a field.
-    fn draw(&self, source: Source<'_>) -> Result<(Vec<Written>, HashSet<u32>)> {
+    fn draw(&self, source: Source<'_>) -> Result<Drawn> {
         let init = || (Walk::new(self.heaps), Drawer::new(source));
         let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &Job, control: &Control| {
             drawer.rows.begin(source.blocks.ids.id_from(job.first));
@@ -138,13 +144,16 @@ impl<'a> Passes<'a> {
         };
         let states = self.heaps.space.task(self.watcher, Some(self.jobs.total)).run(&self.jobs.jobs, init, work)?;
         let (mut written, mut lasts, mut padding): (Vec<Written>, Vec<(u32, u32)>, Padding) = Default::default();
+        let mut syntax = Vec::new();
         for (_, drawer) in states {
             padding.absorb(drawer.padding);
             lasts.extend(drawer.lasts);
+            syntax.extend(drawer.syntax);
             written.push(drawer.rows);
         }
         let fields = padding.fields();
-        Ok((written, lasts.into_iter().filter(|(_, group)| fields.contains(group)).map(|(id, _)| id).collect()))
+        let fields = lasts.into_iter().filter(|(_, group)| fields.contains(group)).map(|(id, _)| id).collect();
+        Ok(Drawn { written, fields, syntax })
     }
 }
 

@@ -88,6 +88,8 @@ pub(crate) struct Drawer<'a> {
     pub(crate) padding: Padding,
     /// Blocks of C code with a reference in their last word, with their groups.
     pub(crate) lasts: Vec<(u32, u32)>,
+    /// Blocks of syntax trees.
+    pub(crate) syntax: Vec<u32>,
 }
 
 /// The bytes of something: of an object from its own address on, or of a block.
@@ -121,8 +123,8 @@ impl<'a> Drawer<'a> {
         let all = inner.flat_map(|distance| [distance, if hook == 0 { distance } else { distance + hook }]);
         let starts = all.filter(|distance| *distance < 1024).fold(0, |bits, distance| bits | 1u128 << (distance / 8));
         let bounds = source.blocks.bounds();
-        let (shapes, scratch, rows, padding, lasts) = Default::default();
-        Drawer { source, types, shapes, bounds, starts, scratch, rows, padding, lasts }
+        let (shapes, scratch, rows, padding, lasts, syntax) = Default::default();
+        Drawer { source, types, shapes, bounds, starts, scratch, rows, padding, lasts, syntax }
     }
 
     /// The number and the mark of a block, whose row comes next.
@@ -252,6 +254,9 @@ impl<'a> Drawer<'a> {
 
     /// The same of a block of C code, whose last word is noted: it may lie beyond what was asked for.
     fn structure(&mut self, id: u32, size: u64, bytes: Bytes<'_>) {
+        if self.types.layout.is_syntax(bytes.address, size, bytes.head) {
+            self.syntax.push(id);
+        }
         let last = bytes.size().saturating_sub(WORD);
         self.words(bytes, last, u64::MAX);
         let Some(word) = self.field(bytes, last).filter(|_| bytes.size() >= WORD) else { return };

@@ -2,13 +2,14 @@
 //! C code it is the nearest object, or the root, on the shortest chain to it, over the best edges first.
 
 use super::csr::split;
-use super::edges::{is_object, BUFFER, EXACT, IDLE, STRAY};
+use super::edges::{is_object, BUFFER, EXACT, IDLE, KIND, STRAY};
 use super::ids::Node;
 use super::tree::{Tree, NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::allocators::block::{Block, Place};
 use crate::error::{Cancelled, Result};
 use crate::python::owner::{Owner, Owners};
+use crate::python::types::Types;
 use crate::work::{Control, Watcher};
 
 const OFTEN: usize = 1 << 20;
@@ -55,6 +56,7 @@ impl Graph {
     fn find_owners(&self, tree: &Tree, control: &Control) -> Result<Vec<u32>, Cancelled> {
         let mut owners = vec![NOBODY; self.ids.count()];
         self.claim_buffers(&mut owners, control)?;
+        self.give_syntax(tree, &mut owners);
         let mut way = Vec::new();
         for node in 0..self.ids.count() as u32 {
             let mut at = node;
@@ -84,11 +86,42 @@ impl Graph {
         id >= self.ids.first_static || is_object(self.kinds[id as usize]) || self.kinds[id as usize] & IDLE != 0
     }
 
-    /// Gives all objects to themselves, and each buffer to the first object whose field says that it is its own.
+    /// Gives the blocks of syntax trees to the roots that lead to them: they are the compiler's, whoever has their address.
+    fn give_syntax(&self, tree: &Tree, owners: &mut [u32]) {
+        for id in &self.syntax {
+            owners[*id as usize] = self.root_above(tree, owners, *id);
+        }
+    }
+
+    /// The root that a block is reached from; the block before it in a chain may know.
+    fn root_above(&self, tree: &Tree, owners: &[u32], id: u32) -> u32 {
+        let root_of = |id: u32| if id >= self.ids.first_root { id } else { owners[id as usize] };
+        let before = |id: &u32| Some(tree.before[*id as usize]).filter(|before| *before != NOBODY);
+        let mut above = std::iter::successors(Some(id), before).map(root_of);
+        above.find(|root| *root >= self.ids.first_root && *root != NOBODY).unwrap_or(NOBODY)
+    }
+
+    /// For each type, by its number, whether its objects own buffers by their fields.
+    fn claiming_types(&self) -> Vec<bool> {
+        let Some(layout) = &self.layout else { return Vec::new() };
+        let mut types = Types::new(self.heaps.lend(), layout);
+        let mut claims =
+            |address: u64| types.lookup(address).is_some_and(|at| !types.kinds[at as usize].claims.is_empty());
+        self.types.iter().map(|address| claims(*address)).collect()
+    }
+
+    /// Gives all objects to themselves, and each buffer to the first object whose field says that it is its own. Others only
+    /// refer to it, as text files do to the state of their module.
     fn claim_buffers(&self, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
+        let claiming = self.claiming_types();
+        let claims = |id: u32| {
+            let number = (self.kinds[id as usize] & KIND) as usize;
+            number > 0 && claiming.get(number - 1).copied().unwrap_or(false)
+        };
         for id in (0..self.ids.first_root).filter(|id| self.owns(*id)) {
             owners[id as usize] = id;
-            for edge in self.edges.of(id) {
+            let edges = if claims(id) { self.edges.of(id) } else { &[] };
+            for edge in edges {
                 let (target, strength) = split(*edge);
                 let is_buffer = self.kinds[target as usize] & BUFFER != 0;
                 if strength == EXACT && is_buffer && owners[target as usize] == NOBODY {
@@ -104,7 +137,8 @@ impl Graph {
 
     /// What only objects lead to that no root reaches, over the best edges first.
     fn follow_unreached(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
-        let is_open = |id: &u32| tree.phases[*id as usize] == NOT_REACHED;
+        let is_syntax = |id: &u32| self.syntax.binary_search(id).is_ok();
+        let is_open = |id: &u32| tree.phases[*id as usize] == NOT_REACHED && !is_syntax(id);
         let mut queue: Vec<u32> = (0..self.ids.first_static).filter(is_open).collect();
         queue.retain(|id| owners[*id as usize] != NOBODY);
         for limit in EXACT..=STRAY {

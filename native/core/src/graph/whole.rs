@@ -34,6 +34,8 @@ pub struct Graph {
     pub(super) types: Vec<u64>,
     phases: [Vec<u32>; PHASES],
     pub(super) proof: Proof,
+    /// Blocks of syntax trees, ascending.
+    pub(super) syntax: Vec<u32>,
     /// Where each node is, once somebody asked for all.
     pub(super) places: OnceLock<Vec<u64>>,
     tree: OnceLock<Tree>,
@@ -75,9 +77,11 @@ impl Graph {
         types: Vec<u64>,
         phases: [Vec<u32>; PHASES],
         proof: Proof,
+        mut syntax: Vec<u32>,
     ) -> Graph {
+        syntax.sort_unstable();
         let (places, tree, dominators, owners) = Default::default();
-        Graph { heaps, layout, ids, edges, kinds, types, phases, proof, places, tree, dominators, owners }
+        Graph { heaps, layout, ids, edges, kinds, types, phases, proof, syntax, places, tree, dominators, owners }
     }
 
     pub(super) fn blocks(&self) -> Blocks<'_> {

@@ -189,7 +189,7 @@ impl<'a> Worker<'a> {
     #[inline(always)]
     fn take_block(&mut self, address: u64, size: u64, head: &[u8]) -> bool {
         let Some((number, alive)) = self.types.object_in(head, size) else {
-            if size > MIN_SYNTAX && self.is_syntax(address, size, head) {
+            if self.types.layout.is_syntax(address, size, head) {
                 self.syntax.push(address);
             }
             return false;
@@ -206,16 +206,6 @@ impl<'a> Worker<'a> {
             self.claim_unhooked(number, address, size, head);
         }
         true
-    }
-
-    /// Whether it is a block of a PyArena, where a syntax tree lies, as of a main script while it runs: what is asked for
-    /// and used, the next block, and where its memory begins, right after (CPython Python/pyarena.c).
-    #[cold]
-    fn is_syntax(&self, address: u64, size: u64, head: &[u8]) -> bool {
-        let outer = self.types.layout.outer_hook(head);
-        let word = |at: usize| u64_at(head, outer + at);
-        let (room, taken, memory) = (word(0), word(8), word(24));
-        memory == address + outer as u64 + 32 && (MIN_SYNTAX..size).contains(&room) && taken <= room
     }
 
     /// Notes what the object claims; a debug hook may stand before the object's own.
@@ -293,8 +283,6 @@ struct Wanted {
 }
 
 const CLAIMS_AT_ONCE: usize = 512;
-/// CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE.
-const MIN_SYNTAX: u64 = 8192;
 
 /// What objects of a type own, of one role.
 #[derive(Clone, Copy, Debug)]
@@ -555,7 +543,7 @@ impl Sums {
         question: &CensusRequest,
         layout: &TypeLayout,
     ) -> Result<()> {
-        let syntax: Addresses = std::mem::take(&mut self.syntax).into_iter().collect();
+        self.give_syntax(heaps, marks, watched);
         let (role, known) = (layout.reached_role, self.owners.len());
         graph.each_owner(watcher, &mut |block, owner| {
             // The graph has memory that objects mapped, too, which is in none of these heaps.
@@ -563,8 +551,6 @@ impl Sums {
             if !is_here || !marks.is_unknown(block.place) || !marks.claim(block.place) {
                 return;
             }
-            // A syntax tree's blocks are the compiler's, whoever still has their address.
-            let owner = if syntax.contains(&block.address) { Owner::Nobody } else { owner };
             let (holder, type_address, role) = match owner {
                 Owner::Object { address, type_address } => {
                     let number = self.number_at(type_address);
@@ -572,7 +558,6 @@ impl Sums {
                     (address, type_address, u32::from(role))
                 }
                 Owner::Root(place) => self.give_to_root(question.roots.get(place as usize).copied(), block.size),
-                Owner::Nobody => self.give_to_root(Some(0), block.size),
             };
             self.tallies.of(block.place).claimed.add(block.size);
             if watched.contains_key(&block.address) {
@@ -586,6 +571,19 @@ impl Sums {
             row.1 = object.map_or(row.1, |(address, _, _)| address);
         }
         Ok(())
+    }
+
+    /// Makes the blocks of syntax trees the interpreter's, whoever still has their address.
+    fn give_syntax(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>) {
+        for address in std::mem::take(&mut self.syntax) {
+            let is_free = |block: &Block| marks.is_unknown(block.place) && marks.claim(block.place);
+            let Some(block) = heaps.block_at(address).filter(is_free) else { continue };
+            let (_, kind, role) = self.give_to_root(Some(0), block.size);
+            self.tallies.of(block.place).claimed.add(block.size);
+            if watched.contains_key(&address) {
+                self.owners.push((address, address, kind, role));
+            }
+        }
     }
 
     fn give_to_root(&mut self, number: Option<u32>, size: u64) -> (u64, u64, u32) {

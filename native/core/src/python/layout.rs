@@ -1,7 +1,10 @@
 //! What is known of one interpreter's objects: where a type says what, what precedes an object, which fields own blocks.
 
-use crate::bytes::u64_at;
+use crate::bytes::{u64_at, word_at};
 use crate::memory::space::Space;
+
+/// CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE.
+const MIN_SYNTAX: u64 = 8192;
 
 /// What says how large a buffer is: `rule`, and what that needs.
 #[derive(Clone, Copy, Debug)]
@@ -151,5 +154,20 @@ impl TypeLayout {
             return self.hook as usize;
         }
         0
+    }
+
+    /// Whether it is a block of a PyArena, where a syntax tree lies, as of a main script while it runs: what is asked for
+    /// and used, the next block, and where its memory begins, right after (CPython Python/pyarena.c).
+    #[inline(always)]
+    pub(crate) fn is_syntax(&self, address: u64, size: u64, head: &[u8]) -> bool {
+        size > MIN_SYNTAX && self.has_arena_head(address, size, head)
+    }
+
+    #[cold]
+    fn has_arena_head(&self, address: u64, size: u64, head: &[u8]) -> bool {
+        let outer = self.outer_hook(head);
+        let word = |at: usize| word_at(head, outer + at);
+        let (Some(room), Some(taken), Some(memory)) = (word(0), word(8), word(24)) else { return false };
+        memory == address + outer as u64 + 32 && (MIN_SYNTAX..size).contains(&room) && taken <= room
     }
 }

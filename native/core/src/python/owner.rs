@@ -12,7 +12,6 @@ pub enum Owner {
     },
     /// By its place among the roots that the graph was drawn with.
     Root(u32),
-    Nobody,
 }
 
 /// What tells the owners of blocks.
