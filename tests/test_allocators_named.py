@@ -20,7 +20,8 @@ TEXT = "the command's help names what it shows of each"
 OWN_RULE = "a rule about one allocator, with its advice"
 OTHERS = "with which allocator, and which settings of it, recorded calls are run again"
 ALLOWED = {
-    "answers.arenas": MALLOC, "answers.chunks": MALLOC, "answers.fit": MALLOC, "answers.sizes": MALLOC,
+    "answers.arenas": MALLOC, "answers.ledger": "an abort is glibc's", "answers.aborted": "an abort is glibc's",
+    "answers.chunks": MALLOC, "answers.fit": MALLOC, "answers.sizes": MALLOC,
     "answers.trim": MALLOC, "answers.check_advice": MALLOC, "commands.calls.inferior_call": MALLOC,
     "commands.calls.malloc_stats_call": MALLOC, "commands.calls.native_caller": MALLOC,
     "answers.sampled_stacks": "only jemalloc samples its own calls", "report.sampled_stacks": "the same",
@@ -33,7 +34,7 @@ ALLOWED = {
         "__init__", "growing_buffers", "huge_pages", "jemalloc_arenas", "jemalloc_unused", "large_chunks", "main_top",
         "mappings",
         "mimalloc_empty", "musl_mappings", "pinned_pages", "pymalloc_arenas", "settings", "settlement",
-        "tcmalloc_unused", "thread_tops",
+        "sparse_huge_pages", "tcmalloc_unused", "thread_tops",
         "thresholds",
     )), OWN_RULE),
     **dict.fromkeys((f"report.findings.{name}" for name in (

@@ -219,7 +219,7 @@ def test_the_window(tmp_path: Path) -> None:
     """``layout heap`` shows the ledger, and it is gone with the layout."""
     with terminal_of(150, tmp_path) as screen:
         screen.write(b"layout heap\n")
-        seen = until(screen, "unexplained")
+        seen = until(screen, "glibc malloc")
         screen.write(b"tui disable\nprint 6 * 7\n")
         until(screen, "= 42")
     assert "chunks in use" in seen and "total" in seen and "Traceback" not in seen

@@ -53,4 +53,5 @@ def test_ended_threads_hold_nothing(form: str, rng: random.Random, tmp_path: Pat
 
 def addresses(answer: dict[str, Any], by_stray: bool) -> set[int]:
     """Return the addresses of the rows that weak evidence leads to, or of the others."""
-    return {address for row in answer["rows"] if row["by_stray"] == by_stray for address in row["addresses"]}
+    rows = [row for row in answer["rows"] if (row["group"] == "doubtful") == by_stray]
+    return {address for row in rows for address in row["addresses"]}

@@ -24,7 +24,7 @@ def verdict(answer: Ledger, style: Style) -> str:
 
 
 def _named(program: str) -> str:
-    """Return a program's name, in quotes where it has more than a file's name has: no name may read as our own words."""
+    """Return a program's name, in quotes where it has more than a file's name has: none may read as our own words."""
     if not program:
         return "the process"
     is_plain = all(character.isalnum() or character in PLAIN for character in program)
