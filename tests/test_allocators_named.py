@@ -31,14 +31,16 @@ ALLOWED = {
     "history.watched": "what each can be read of while the process runs",
     "answers.findings.finding": "what the rules about one allocator share",
     **dict.fromkeys((f"answers.findings.{name}" for name in (
-        "__init__", "fragmented", "free_chunks", "lost_blocks", "growing_buffers", "huge_pages", "jemalloc_arenas", "jemalloc_unused", "large_chunks", "main_top",
+        "__init__", "fragmented", "free_chunks", "lost_blocks", "growing_buffers", "huge_pages",
+        "jemalloc_arenas", "jemalloc_unused", "large_chunks", "main_top",
         "mappings",
         "mimalloc_empty", "musl_mappings", "pinned_pages", "pymalloc_arenas", "settings", "settlement",
         "sparse_huge_pages", "tcmalloc_unused", "thread_tops",
         "thresholds",
     )), OWN_RULE),
     **dict.fromkeys((f"report.findings.{name}" for name in (
-        "__init__", "cached", "fragmented", "sparse_huge_pages", "huge_pages", "jemalloc_arenas", "jemalloc_unused", "mimalloc_empty",
+        "__init__", "cached", "fragmented", "sparse_huge_pages", "huge_pages", "jemalloc_arenas",
+        "jemalloc_unused", "mimalloc_empty",
         "musl_mappings", "pinned_pages", "pymalloc_arenas", "tcmalloc_unused",
     )), OWN_RULE),
     "report.check": "pages and arenas, in the words of the allocator that was checked",
@@ -48,7 +50,8 @@ ALLOWED = {
     ), "the release of the C library is a column of a look, and the arenas of its malloc are a table"),
     "python.interpreter": "the evidence by which it was found",
     **dict.fromkeys((f"commands.{name}" for name in (
-        "arenas", "check", "check_advice", "info", "chunks", "heap", "heap_map", "pins", "pools", "sizes", "trace", "trim",
+        "arenas", "check", "check_advice", "info", "chunks", "heap", "heap_map", "pins", "pools", "sizes",
+        "trace", "trim",
     )), TEXT),
 }  # fmt: skip
 # Of the core: the enum of stores, and the few places that match on it.
