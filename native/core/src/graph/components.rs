@@ -58,19 +58,11 @@ pub(crate) fn components(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::csr::Rows;
 
     #[test]
     fn components_are_numbered_from_the_last_reached_on() {
         // 0 -> 1 -> 2 -> 1; 2 -> 3 -> 3; 4 is left out.
-        let (mut rows, plain) = (Rows::default(), [&[1][..], &[2], &[1, 3], &[3], &[0]]);
-        for targets in plain {
-            rows.targets.extend_from_slice(targets);
-            rows.ends.push(rows.targets.len() as u32);
-            rows.kinds.push(0);
-            rows.counts.push(0);
-        }
-        let edges = Edges::join(vec![rows], plain.len()).expect("few edges").0;
+        let edges = Edges::of_rows([vec![1], vec![2], vec![1, 3], vec![3], vec![0]]);
         assert_eq!(components(&edges, |node| node != 4, |_| true), (vec![2, 1, 1, 0, NOBODY], 3));
     }
 }

@@ -101,6 +101,16 @@ impl Edges {
         Some((edges, kinds, counts))
     }
 
+    /// The edges of consecutive nodes, which have neither kinds nor counts; each row as `joint` makes them.
+    pub(crate) fn of_rows<R: IntoIterator<Item = u32>>(rows: impl IntoIterator<Item = R>) -> Edges {
+        let mut edges = Edges::default();
+        for row in rows {
+            edges.targets.extend(row);
+            edges.ends.push(edges.targets.len() as u32);
+        }
+        edges
+    }
+
     /// Gives each edge the strength that `judge` finds for its source, target and strength.
     pub(crate) fn judge(&mut self, judge: impl Fn(u32, u32, u32) -> u32) {
         let mut start = 0;

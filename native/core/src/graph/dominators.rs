@@ -290,7 +290,6 @@ impl Dominators {
 
 #[cfg(test)]
 mod tests {
-    use super::super::csr::Rows;
     use super::super::tree::{Rules, PHASES};
     use super::*;
     use crate::work::{Task, Unwatched};
@@ -301,14 +300,7 @@ mod tests {
     type Plain = Vec<BTreeSet<u32>>;
 
     fn rows(plain: &Plain) -> Edges {
-        let mut rows = Rows::default();
-        for targets in plain {
-            rows.targets.extend(targets);
-            rows.ends.push(rows.targets.len() as u32);
-            rows.kinds.push(0);
-            rows.counts.push(0);
-        }
-        Edges::join(vec![rows], plain.len()).expect("few edges").0
+        Edges::of_rows(plain.iter().map(|row| row.iter().copied()))
     }
 
     /// What the roots lead to without passing `without`.

@@ -1,6 +1,6 @@
 //! Blocks that no root reaches, in a graph without objects, and which of them lead to the others.
 
-use super::csr::{joint, split, Edges, Rows};
+use super::csr::{joint, split, Edges};
 use super::dominators::Dominators;
 use super::ids::Node;
 use super::tree::{Rules, Tree, NOBODY, NOT_REACHED, PHASES};
@@ -59,18 +59,14 @@ impl Graph {
 
 /// The edges between some nodes, ascending, which are numbered anew. `strengths`: whether edges keep theirs.
 pub(super) fn among(edges: &Edges, nodes: &[u32], strengths: bool) -> Edges {
-    let mut rows = Rows::default();
     let mut places = vec![NOBODY; edges.nodes()];
     nodes.iter().zip(0..).for_each(|(node, place)| places[*node as usize] = place);
-    for node in nodes {
+    let places = &places;
+    Edges::of_rows(nodes.iter().map(|node| {
         let known = edges.of(*node).iter().map(|edge| split(*edge)).map(|(node, kept)| (places[node as usize], kept));
         let inner = known.filter(|(place, _)| *place != NOBODY);
-        rows.targets.extend(inner.map(|(place, kept)| if strengths { joint(place, kept) } else { place }));
-        rows.ends.push(rows.targets.len() as u32);
-        rows.kinds.push(0);
-        rows.counts.push(0);
-    }
-    Edges::join(vec![rows], nodes.len()).unwrap_or_default().0
+        inner.map(move |(place, kept)| if strengths { joint(place, kept) } else { place })
+    }))
 }
 
 /// The fewest nodes that lead to all, and whether each is one of a circle to which nothing else leads.
@@ -139,14 +135,7 @@ mod tests {
     use super::*;
 
     fn edges(plain: &[&[u32]]) -> Edges {
-        let mut rows = Rows::default();
-        for targets in plain {
-            rows.targets.extend_from_slice(targets);
-            rows.ends.push(rows.targets.len() as u32);
-            rows.kinds.push(0);
-            rows.counts.push(0);
-        }
-        Edges::join(vec![rows], plain.len()).expect("few edges").0
+        Edges::of_rows(plain.iter().map(|row| row.iter().copied()))
     }
 
     #[test]

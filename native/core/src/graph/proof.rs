@@ -61,7 +61,6 @@ impl Proof {
 
 #[cfg(test)]
 mod tests {
-    use super::super::csr::Rows;
     use super::super::tree::{Rules, PHASES};
     use super::*;
     use crate::work::{Task, Unwatched};
@@ -70,18 +69,12 @@ mod tests {
 
     /// What is known of nodes with these kinds and counts; the last node is the root.
     fn known(targets: &[&[u32]], kinds: &[u32], counts: &[u8]) -> Vec<bool> {
-        let mut rows = Rows { kinds: kinds.to_vec(), counts: counts.to_vec(), ..Rows::default() };
-        for row in targets {
-            rows.targets.extend(*row);
-            rows.ends.push(rows.targets.len() as u32);
-        }
-        let nodes = targets.len();
-        let (edges, kinds, counts) = Edges::join(vec![rows], nodes).expect("few edges");
+        let (edges, nodes) = (Edges::of_rows(targets.iter().map(|row| row.iter().copied())), targets.len());
         let mut phases: [Vec<u32>; PHASES] = Default::default();
         phases[0].push(nodes as u32 - 1);
         let task = Task { watcher: &Unwatched, total: None, inline: true };
         let tree = task.alone(|control| Tree::grow(&edges, &phases, Rules::Objects, control)).expect("not cancelled");
-        Proof::of(1, false, counts).known(&edges, &tree, &kinds, nodes as u32 - 1)
+        Proof::of(1, false, counts.to_vec()).known(&edges, &tree, kinds, nodes as u32 - 1)
     }
 
     #[test]
