@@ -1,5 +1,6 @@
 //! All edges in compressed rows: those of node n lie between the ends of rows n - 1 and n.
 
+use crate::error::{Error, Result};
 use crate::memory::ahead::fetch;
 use crate::memory::own::give_back;
 
@@ -9,13 +10,13 @@ const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
 
 /// The rows of consecutive nodes: where each ends among `targets`, and the node's kind.
 #[derive(Default)]
-pub(crate) struct Rows {
-    pub(crate) first: u32,
-    pub(crate) ends: Vec<u32>,
-    pub(crate) targets: Vec<u32>,
-    pub(crate) kinds: Vec<u32>,
+struct Rows {
+    first: u32,
+    ends: Vec<u32>,
+    targets: Vec<u32>,
+    kinds: Vec<u32>,
     /// Of each object its references as it counts them, `MANY` for more; 0 for what is no object.
-    pub(crate) counts: Vec<u8>,
+    counts: Vec<u8>,
 }
 
 /// As many references or more.
@@ -61,10 +62,27 @@ impl Written {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Vec<Rows> {
+    fn finish(mut self) -> Vec<Rows> {
         self.begin(0);
         self.done
     }
+
+    /// Joins what all workers have written, which together is the rows of all nodes. An error where there are more edges than
+    /// can be counted.
+    pub(crate) fn join(written: Vec<Written>, nodes: usize) -> Result<Joined> {
+        let unread = written.iter().map(|rows| rows.unread).sum();
+        let parts = written.into_iter().flat_map(Written::finish).collect();
+        let (edges, kinds, counts) = Edges::join(parts, nodes).ok_or(Error::Overflow("more than 2^32 edges"))?;
+        Ok(Joined { edges, kinds, counts, unread })
+    }
+}
+
+/// The edges of all nodes, of each node its kind and the references that it counts, and bytes that could not be read.
+pub(crate) struct Joined {
+    pub(crate) edges: Edges,
+    pub(crate) kinds: Vec<u32>,
+    pub(crate) counts: Vec<u8>,
+    pub(crate) unread: u64,
 }
 
 #[derive(Default)]
@@ -76,7 +94,7 @@ pub(crate) struct Edges {
 impl Edges {
     /// Joins rows that together are those of all nodes; None where there are more edges than can be counted. Returns
     /// the kinds too, and the counts of references.
-    pub(crate) fn join(mut parts: Vec<Rows>, nodes: usize) -> Option<(Edges, Vec<u32>, Vec<u8>)> {
+    fn join(mut parts: Vec<Rows>, nodes: usize) -> Option<(Edges, Vec<u32>, Vec<u8>)> {
         parts.sort_unstable_by_key(|part| part.first);
         let all: usize = parts.iter().map(|part| part.targets.len()).sum();
         u32::try_from(all).ok()?;

@@ -1,6 +1,6 @@
 //! Drawing the graph: one walk over the blocks for the marks, another one for the edges.
 
-use super::csr::{Edges, Rows, Written};
+use super::csr::{Joined, Written};
 use super::edges::{Drawer, Registry, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
 use super::ids::{Blocks, Ids};
 use super::marks::{self, Claimed, Marker};
@@ -82,9 +82,7 @@ pub fn draw_graph(
     let source = Source { space, blocks, types: &layout, layout: graph, marks: &marks, registry: &registry };
     let Drawn { mut written, fields, syntax } = passes.draw(source)?;
     written.push(outside(source, roots));
-    let unread = written.iter().map(|rows| rows.unread).sum();
-    let parts: Vec<Rows> = written.into_iter().flat_map(Written::finish).collect();
-    let (mut edges, kinds, counts) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    let Joined { mut edges, kinds, counts, unread } = Written::join(written, ids.count())?;
     drop(marks);
     edges.judge(|source, _, strength| match strength {
         DOUBTFUL if fields.contains(&source) => LIKELY,

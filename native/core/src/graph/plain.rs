@@ -5,7 +5,7 @@
 //! block, unless a proven structure is held there, such as a table of Rust. What is taken for a beginning beside a block's first byte are the forms that Valgrind knows (memcheck's
 //! `--leak-check-heuristics`), and what the C library itself keeps in this way.
 
-use super::csr::{Edges, Rows, Written};
+use super::csr::{Joined, Written};
 use super::drawing::{root_phases, walked_bits, Root};
 use super::edges::{unread_of, DOUBTFUL, EXACT, LIKELY};
 use super::ids::{Blocks, Found, Ids};
@@ -94,9 +94,7 @@ pub fn draw_blocks(
         written.push(drawer.rows);
     }
     written.push(outside(Drawer::new(blocks, tables, &kinds), roots));
-    let unread = written.iter().map(|rows| rows.unread).sum();
-    let parts: Vec<Rows> = written.into_iter().flat_map(Written::finish).collect();
-    let (mut edges, groups, _) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    let Joined { mut edges, kinds: groups, unread, .. } = Written::join(written, ids.count())?;
     let fields = padding.fields();
     let kind = |target: u32| kinds.get(target as usize).copied().unwrap_or(0);
     edges.judge(|source, target, strength| match strength {
