@@ -10,10 +10,10 @@ use super::padding::{self, LastWord, Padding};
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
 use crate::allocators::block::{Block, Place};
 use crate::allocators::walk::Visitor;
-use crate::bytes::{half_at, u64_at, word_at};
+use crate::bytes::{u64_at, word_at};
 use crate::memory::space::Space;
 use crate::python::claims::{claimed_pointer, PlacedClaim};
-use crate::python::counts::shared_references;
+use crate::python::counts::references;
 use crate::python::dict_keys::index_width;
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::strays::{self, Sign, LOW};
@@ -364,7 +364,9 @@ impl<'a> Drawer<'a> {
     fn object(&mut self, number: u32, alive: bool, address: u64, size: u64, end: u64, head: &[u8]) -> u32 {
         let outer = self.types.layout.outer_hook(head) as u64;
         let block = Bytes { address: address + outer, end, head: &head[outer as usize..] };
-        self.rows.count = self.count_in(number, block.head).map_or(MANY, |count| count.min(MANY.into()) as u8);
+        let pre = self.types.kinds[number as usize].pre as usize;
+        let count = block.head.get(pre..).and_then(|head| references(&self.types.layout, head));
+        self.rows.count = count.map_or(MANY, |count| count.min(MANY.into()) as u8);
         let shape = match self.shapes.get(number as usize) {
             Some(Some(shape)) if shape.is_leaf => return (shape.number + 1) | if alive { 0 } else { IDLE },
             _ => self.shape(number),
@@ -393,16 +395,6 @@ impl<'a> Drawer<'a> {
         let head = block.head.get(pre as usize..).unwrap_or(&[]);
         self.fields(&shape, Bytes { address: block.address + pre, end, head });
         shape.number + 1
-    }
-
-    /// The references that an object counts; None where that cannot be read.
-    #[inline(always)]
-    fn count_in(&self, number: u32, head: &[u8]) -> Option<u64> {
-        let (at, layout) = (self.types.kinds[number as usize].pre as usize, &self.types.layout);
-        if layout.is_free_threaded() {
-            return shared_references(head.get(at..)?);
-        }
-        half_at(head, at + layout.ob_refcnt as usize).map(u64::from)
     }
 
     fn claimed(&mut self, claim: &PlacedClaim, block: Bytes<'_>, size: u64) {

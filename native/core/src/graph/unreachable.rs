@@ -10,9 +10,9 @@ use super::lost::among;
 use super::tree::{Tree, BY_LAST_WORDS, BY_PADDING, NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::allocators::walk::HEAD_BYTES;
-use crate::bytes::{half_at, word_at};
+use crate::bytes::word_at;
 use crate::error::{Cancelled, Result};
-use crate::python::counts::shared_references;
+use crate::python::counts::references;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
@@ -118,7 +118,7 @@ impl Graph {
     /// blocks) in each row.
     pub fn unreachable(&self, watcher: &dyn Watcher, most: usize, facts: &CollectorFacts) -> Result<Unreachable> {
         let tree = self.tree(watcher)?;
-        let causes = self.alone(watcher, |control| {
+        self.alone(watcher, |control| {
             let mut sorter = Sorter::new(self, tree, control)?;
             if let Some(layout) = &self.layout {
                 sorter.sort_objects(layout, facts);
@@ -127,8 +127,7 @@ impl Graph {
             sorter.sort_weak();
             let rows = sorter.rows(most);
             Ok(Unreachable { causes: sorter.causes, rows })
-        })?;
-        Ok(causes)
+        })
     }
 
     /// What an object's head says; None where it cannot be read.
@@ -142,13 +141,11 @@ impl Graph {
         let (kind, layout) = (&types.kinds[number as usize], types.layout);
         let at = layout.outer_hook(head) + kind.pre as usize;
         let has_gc = kind.flags & layout.flag_gc != 0;
+        let references = references(layout, head.get(at..)?)?;
         if layout.is_free_threaded() {
             let bits = *head.get(at + FREE_THREADED_BITS)?;
-            let references = shared_references(head.get(at..)?)?;
             return Some(Head { references, is_tracked: has_gc && bits & TRACKED != 0, is_frozen: bits & FROZEN != 0 });
         }
-        // Since 3.14 the upper half holds flags.
-        let references = half_at(head, at + layout.ob_refcnt as usize).map(u64::from)?;
         let is_linked = || {
             let start = at.checked_sub(layout.gc_head as usize)?;
             let is_out = layout.gc_head == OLD_GC_HEAD && UNTRACKED.contains(&(word_at(head, start + 16)? as i64));

@@ -1,10 +1,22 @@
 //! Reference counts: what a word in the place of one says.
 
 use crate::bytes::{half_at, u32_at, u64_at, word_at};
+use crate::python::layout::TypeLayout;
+
+/// The references that the object whose head is `words` counts, as `shared_references` where threads share counts. None where
+/// the head is cut off.
+#[inline(always)]
+pub(crate) fn references(layout: &TypeLayout, words: &[u8]) -> Option<u64> {
+    if layout.is_free_threaded() {
+        return shared_references(words);
+    }
+    // Since 3.14 the upper half holds flags.
+    half_at(words, layout.ob_refcnt as usize).map(u64::from)
+}
 
 /// The references of the object whose head is `words`, in all threads. Where counting is deferred, or the object immortal, it
 /// is as if there were more than anybody can have. None where the head is cut off.
-pub(crate) fn shared_references(words: &[u8]) -> Option<u64> {
+fn shared_references(words: &[u8]) -> Option<u64> {
     let (bits, local, shared) = (*words.get(11)?, half_at(words, 12)?, word_at(words, 16)? as i64);
     if local == LOCAL_IMMORTAL {
         return Some(u64::MAX);
