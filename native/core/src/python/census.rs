@@ -20,7 +20,7 @@ use crate::python::layout::{TypeLayout, CLAIM, NOTHING};
 use crate::python::marks::Marks;
 use crate::python::owner::{Owner, Owners};
 use crate::python::reach::{follow_links, Link};
-use crate::python::types::{Kind, Types};
+use crate::python::types::Types;
 use crate::work::{Control, Watcher};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -496,7 +496,8 @@ impl Sums {
 
     fn absorb(&mut self, mut worker: Worker<'_>) {
         worker.rows.resize(worker.types.kinds.len(), Counted::default());
-        let numbers: Vec<u32> = worker.types.kinds.iter().map(|kind| self.number_of(kind)).collect();
+        let numbers: Vec<u32> =
+            worker.types.kinds.iter().map(|kind| self.number_of(kind.address, kind.flags)).collect();
         for (number, row) in numbers.iter().zip(&worker.rows) {
             self.rows[*number as usize].absorb(row);
         }
@@ -507,10 +508,10 @@ impl Sums {
         self.links.extend(worker.links.iter().map(renumbered));
     }
 
-    fn number_of(&mut self, kind: &Kind) -> u32 {
-        *self.numbers.entry(kind.address).or_insert_with(|| {
+    /// The number of a type, by its address; `flags`: of one that is not known yet.
+    fn number_of(&mut self, address: u64, flags: u64) -> u32 {
+        *self.numbers.entry(address).or_insert_with(|| {
             self.rows.push(Counted::default());
-            let Kind { address, flags, .. } = *kind;
             self.types.push(SharedKind { address, flags });
             self.types.len() as u32 - 1
         })
@@ -531,8 +532,8 @@ impl Sums {
         }
     }
 
+    /// Gives the blocks of C code to the objects and roots that own them in the graph.
     #[allow(clippy::too_many_arguments)]
-    /// Gives the blocks of C code to the objects and roots whose they are in the graph.
     fn share_out(
         &mut self,
         watcher: &dyn Watcher,
@@ -553,7 +554,7 @@ impl Sums {
             }
             let (holder, type_address, role) = match owner {
                 Owner::Object { address, type_address } => {
-                    let number = self.number_at(type_address);
+                    let number = self.number_of(type_address, 0);
                     self.rows[number as usize].buffers[usize::from(role)].add(block.size);
                     (address, type_address, u32::from(role))
                 }
@@ -590,15 +591,6 @@ impl Sums {
         let number = number.unwrap_or(0);
         self.roots[number as usize].add(size);
         (0, 0, number)
-    }
-
-    /// The number of a type, by its address.
-    fn number_at(&mut self, address: u64) -> u32 {
-        *self.numbers.entry(address).or_insert_with(|| {
-            self.rows.push(Counted::default());
-            self.types.push(SharedKind { address, flags: 0 });
-            self.types.len() as u32 - 1
-        })
     }
 }
 
