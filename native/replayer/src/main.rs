@@ -1,8 +1,9 @@
 //! A program that makes recorded calls of an allocator again: `_replayer DESCRIPTOR FILL THREADS MEMORY [CALL…]`.
 //!
 //! DESCRIPTOR is that of a plan (gdbheap-plan), open for reading. FILL is 1 where a byte of each page that a request covers is
-//! to be touched, otherwise 0, and 2 more where a line is to say of each call that made an arena of glibc's larger. After each of the CALLs it writes what it came to on standard output and waits for a byte on
-//! standard input; without one (its end) it ends. After the last call it does the same. Status 2: it says why, as JSON.
+//! to be touched, otherwise 0, and 2 more where a line is to say of each call that made an arena of glibc's larger. After
+//! each of the CALLs it writes what it came to on standard output and waits for a byte on standard input; without one (its
+//! end) it ends. After the last call it does the same. Status 2: it says why, as JSON.
 //!
 //! THREADS is how many threads may exist at once. MEMORY limits the program's private memory in bytes, unless it is 0. Where
 //! the machine has none left, the kernel ends this program before others.

@@ -2,8 +2,9 @@
 //!
 //! An edge is EXACT where the word leads to where something begins, LIKELY where such a word is a block's last one that may
 //! lie beyond what was asked for and be older than the block (padding.rs), and DOUBTFUL where it leads into the middle of a
-//! block, unless a proven structure is held there, such as a table of Rust. What is taken for a beginning beside a block's first byte are the forms that Valgrind knows (memcheck's
-//! `--leak-check-heuristics`), and what the C library itself keeps in this way.
+//! block, unless a proven structure is held there, such as a table of Rust. What is taken for a beginning beside a block's
+//! first byte are the forms that Valgrind knows (memcheck's `--leak-check-heuristics`), and what the C library itself keeps
+//! in this way.
 
 use super::csr::{Joined, Written};
 use super::drawing::{root_phases, walked_bits, Root};

@@ -25,8 +25,8 @@ const UNTRACKED: u64 = -2i64 as u64;
 const SHORT_HEAD: u64 = 16;
 
 /// A type whose objects' reference counts have changed: on how many objects and pages, and on how many pages nothing else
-/// has but other types' counts. `restored`: on how many pages that are equal to the other's counts of its objects lie, without those of objects that
-/// the collector tracks, which are `restored_tracked`.
+/// has but other types' counts. `restored`: on how many pages that are equal to the other's counts of its objects lie,
+/// without those of objects that the collector tracks, which are `restored_tracked`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CountsOf {
     pub type_address: u64,
@@ -39,9 +39,9 @@ pub struct CountsOf {
 
 /// Numbers of pages. Those that one process has alone by what differs from the other's: nothing, and no object lies there
 /// (`restored`), objects of which the collector tracks none (`restored_counts`), or some of which it does
-/// (`restored_tracked`); what the collector writes; reference counts; both of these; anything else; `only_here`: the other has no such page. `shared`: those that it still shares.
-/// `quiet_own` and `quiet_shared`: of the pages with objects, none of them tracked, those with restored or counted words
-/// alone, and those still shared.
+/// (`restored_tracked`); what the collector writes; reference counts; both of these; anything else; `only_here`: the other
+/// has no such page. `shared`: those that it still shares. `quiet_own` and `quiet_shared`: of the pages with objects, none
+/// of them tracked, those with restored or counted words alone, and those still shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     pub restored: u64,

@@ -2,8 +2,8 @@
 //!
 //! From the blocks that are walked, and from static data and stacks, words lead to objects; an object's type and its own
 //! fields say how large it is, which buffers it has and how large those are, and their words lead on. What is found is a
-//! place: it lies in memory where blocks may be, is disjoint from all others, and belongs to the first that claims it. A target may
-//! say anything: a size that does not fit into its mapping is not believed.
+//! place: it lies in memory where blocks may be, is disjoint from all others, and belongs to the first that claims it. A
+//! target may say anything: a size that does not fit into its mapping is not believed.
 
 use crate::allocators::block::Block;
 use crate::allocators::claimed::Claimed;

@@ -46,7 +46,8 @@ pub struct Structures {
 #[allow(clippy::too_many_arguments)]
 /// Looks at all blocks. `objects`: the memory of loaded objects, ascending, by which classes are known;
 /// `code`: what of it can be executed; `statics`, `stacks`:
-/// where else containers may lie; `named`: addresses of blocks with what they are known to be. Blocks of which only a walk tells whether they are used are left out.
+/// where else containers may lie; `named`: addresses of blocks with what they are known to be. Blocks of which only a walk
+/// tells whether they are used are left out.
 pub fn find_structures(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
