@@ -6,7 +6,7 @@
 
 use super::csr::{Written, MANY};
 use super::ids::Blocks;
-use super::padding::{self, LastWord, Padding};
+use super::padding::{self, Padding};
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
 use crate::allocators::block::{Block, Place};
 use crate::allocators::walk::Visitor;
@@ -265,12 +265,7 @@ impl<'a> Drawer<'a> {
         let group = padding::group(0, size, padding::look(bytes.head, may_lead));
         let is_reference = self.word(word, DOUBTFUL);
         let is_plain = || word == 0 || !may_lead(word) && self.source.space.covers(word, 1);
-        let found = match is_reference {
-            true => LastWord::Reference,
-            false if is_plain() => LastWord::Nothing,
-            false => LastWord::Odd,
-        };
-        self.padding.add(group, found);
+        self.padding.add(group, is_reference, is_plain);
         if is_reference {
             self.lasts.push((id, group));
         }

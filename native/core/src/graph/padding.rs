@@ -13,16 +13,6 @@ const FEW: u64 = 16;
 const LEAST: u64 = 3;
 const MOST_ODD: u64 = 20;
 
-/// What the last word of a block is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LastWord {
-    /// The address of a used block, or of what begins in one.
-    Reference,
-    /// Zero, or the address of static data, as a field may have.
-    Nothing,
-    Odd,
-}
-
 /// How many last words of a group's blocks are references, and how many are no address.
 #[derive(Clone, Copy, Default)]
 struct Counts {
@@ -61,12 +51,14 @@ pub(crate) fn group(kind: u32, size: u64, look: u64) -> u32 {
 }
 
 impl Padding {
+    /// Counts the last word of a block of a group. `is_reference`: it is the address of a used block, or of what begins in
+    /// one; `is_plain`: it is zero or the address of static data, as a field may be, too.
     #[inline(always)]
-    pub(crate) fn add(&mut self, group: u32, last: LastWord) {
+    pub(crate) fn add(&mut self, group: u32, is_reference: bool, is_plain: impl FnOnce() -> bool) {
         let counts = self.0.entry(group).or_default();
         counts.blocks += 1;
-        counts.references += u64::from(last == LastWord::Reference);
-        counts.odd += u64::from(last == LastWord::Odd);
+        counts.references += u64::from(is_reference);
+        counts.odd += u64::from(!is_reference && !is_plain());
     }
 
     pub(crate) fn absorb(&mut self, other: Padding) {

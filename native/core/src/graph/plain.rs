@@ -10,7 +10,7 @@ use super::csr::{Joined, Written};
 use super::drawing::{root_phases, walked_bits, Root};
 use super::edges::{unread_of, DOUBTFUL, EXACT, LIKELY};
 use super::ids::{Blocks, Found, Ids};
-use super::padding::{self, LastWord, Padding};
+use super::padding::{self, Padding};
 use super::proof::Proof;
 use super::tree::PHASES;
 use super::whole::Graph;
@@ -227,14 +227,11 @@ impl<'a> Drawer<'a> {
     fn last_word(&mut self, Block { address, size, end, .. }: Block, last: u64, head: &[u8], own: u32) -> u32 {
         let known = word_at(head, (last - address) as usize);
         let word = known.or_else(|| if last + WORD <= end { self.reader.any_word(last) } else { None }).unwrap_or(0);
-        let found = match self.word(word, LIKELY, own) {
-            true => LastWord::Reference,
-            false if word == 0 || holds(&self.tables.data, word) || holds(&self.tables.code, word) => LastWord::Nothing,
-            false => LastWord::Odd,
-        };
+        let (is_reference, tables) = (self.word(word, LIKELY, own), self.tables);
         let kind = self.kinds.get(own as usize).copied().unwrap_or(0);
         let group = padding::group(kind, size, padding::look(head, |word| self.may_lead(word)));
-        self.padding.add(group, found);
+        let is_plain = || word == 0 || holds(&tables.data, word) || holds(&tables.code, word);
+        self.padding.add(group, is_reference, is_plain);
         group
     }
 }
