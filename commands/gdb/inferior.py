@@ -43,10 +43,8 @@ __all__ = [
 
 LIVE, CORE, REMOTE = "live", "core", "remote"
 KINDS = {"native": LIVE, "core": CORE, "remote": REMOTE, "extended-remote": REMOTE}
-FRAME_LIMIT = 64
 # The state of a thread that a debugger has stopped (proc(5)).
 TRACED = {"t"}
-CODE_LOOK = 1 << 20
 
 
 @dataclass(frozen=True)

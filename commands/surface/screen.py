@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["Screen", "opened_screen"]
 
-QUIT, ESCAPE = (ord("q"), ord("Q"), 3), 27
+QUIT = (ord("q"), ord("Q"), 3)
 
 
 class Screen:

@@ -10,7 +10,6 @@ from gdbheap.heap import Heap
 
 __all__ = ["next_lines"]
 
-MIN_PERCENT = 25
 MOST = 3
 FILE = "before.heap"
 # The kernel says ten bytes a child at most; more need not be counted.

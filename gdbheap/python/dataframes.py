@@ -22,8 +22,6 @@ from gdbheap.python.repr import BRIEF
 KINDS = {f"pandas.{name}": name for name in (DATAFRAME, SERIES, INDEX)}
 EXTENSION = "pandas.ExtensionArray"
 VALUES = (NDARRAY_KIND, EXTENSION)
-# Of what a block's or an array's fields may hold the values.
-ARROW_KINDS = ("pyarrow.ChunkedArray", "pyarrow.Array")
 MAX_COLUMNS = 1 << 16
 # Columns and labels in all.
 MAX_READ = 1 << 21

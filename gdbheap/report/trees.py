@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["contexts_tree", "ledger_tree", "owners_tree", "retained_tree", "sampled_tree"]
 
 FREE = "free"
-OTHERS, ITSELF = "others", "itself"
+OTHERS = "others"
 
 
 def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> list[Weighted]:
