@@ -10,11 +10,10 @@ __all__ = ["finishing", "not_examined"]
 
 def finishing(heap: Heap, nodes: Nodes, noun: str, *options: str) -> list[str]:
     """Return the command lines that would examine the rest; none where the graph is whole, or nothing would."""
-    target = heap.target
-    where = target.words or str(target.pid or "")
-    if not nodes.graph.is_cut or target.remote or not where:
+    if not nodes.graph.is_cut:
         return []
-    return [" ".join(["gdbheap", noun, where, *options, option]) for option in target.finishing]
+    target = heap.target
+    return [line for option in target.finishing for line in target.shell_lines(noun, *options, option)]
 
 
 def not_examined(nodes: Nodes) -> int:

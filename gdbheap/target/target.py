@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -149,6 +150,14 @@ class Target:
     def finishing(self) -> list[str]:
         """Return the options with which a command would read what this one had no time for."""
         return []
+
+    def shell_lines(self, noun: str, *options: str) -> list[str]:
+        """Return the gdbheap command about this target as a line to paste into a shell; none where no shell can name
+        it, as a process of another machine."""
+        where = self.words or (shlex.quote(self.core) if self.core else str(self.pid or ""))
+        if self.remote or not where:
+            return []
+        return [" ".join(["gdbheap", noun, where, *options])]
 
     @property
     def main_stack(self) -> Mapping | None:

@@ -153,10 +153,7 @@ class Evidence:
         """A gdbheap command about this target, as a line to paste; no line if the process runs on another machine, or
         if the command ``calls`` into a process and there is only a core."""
         target = self.heap.target
-        where = target.words or (shlex.quote(target.core) if target.core else str(target.pid or ""))
-        if target.remote or not where or (calls and target.kind != "process"):
-            return []
-        return [" ".join(["gdbheap", noun, where, *options])]
+        return [] if calls and target.kind != "process" else target.shell_lines(noun, *options)
 
     @cached_property
     def lines(self) -> list[LedgerLine]:
