@@ -14,7 +14,7 @@ import pytest
 from support.attackers import needs_root, place
 from support.programs import GDBHEAP, PATIENCE, SOURCES
 
-from gdbheap.target.file_systems import parse_mounts
+from gdbheap.target.file_systems import find_answering
 
 FUSE = (10, 229)
 
@@ -64,5 +64,5 @@ def test_mounts_tell_who_answers() -> None:
         "damaged",
         "36 31 x:y / / rw - fuse x rw,user_id=5",
     ]
-    found = parse_mounts("\n".join(lines).encode())
+    found = find_answering("\n".join(lines).encode())
     assert found == {"fe:00": None, "00:2a": 1000, "00:2b": 0, "00:2c": -1, "00:2d": None}

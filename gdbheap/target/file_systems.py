@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping as Map
 
+from gdbheap.target.mounts import device_name, parse_mounts
 from gdbheap.target.procfs import ProcessFolder
 
-__all__ = ["FileSystems", "parse_mounts"]
+__all__ = ["FileSystems", "find_answering"]
 
 FUSE, USER = "fuse", "user_id="
 # Beyond this length of the list of mounts, file systems count as unknown.
@@ -32,7 +33,7 @@ class FileSystems:
             return True
         if self._mounts is None:
             try:
-                self._mounts = parse_mounts(self._folder.read("mountinfo", MOST_BYTES))
+                self._mounts = find_answering(self._folder.read("mountinfo", MOST_BYTES))
             except OSError:
                 self._mounts = {}
         if device not in self._mounts:
@@ -40,17 +41,11 @@ class FileSystems:
         return self._mounts[device] in (None, 0, os.geteuid())
 
 
-def parse_mounts(text: bytes) -> dict[str, int | None]:
-    """Return the mounts of a ``mountinfo`` (proc_pid_mountinfo(5)) by device, with the user whose program answers, None
-    where that is the kernel."""
+def find_answering(text: bytes) -> dict[str, int | None]:
+    """Return the devices of a ``mountinfo``, with the user whose program answers, None where that is the kernel."""
     found: dict[str, int | None] = {}
-    for line in text.decode("utf-8", "replace").splitlines():
-        fields, _, after = line.partition(" - ")
-        parts, kind = fields.split(" "), after.split(" ")
-        if len(parts) < 3 or len(kind) < 3 or not parts[2].replace(":", "").isdigit():
-            continue
-        major, minor = map(int, parts[2].split(":"))
-        device, user = f"{major:02x}:{minor:02x}", _user(kind[0], kind[2])
+    for mount in parse_mounts(text):
+        device, user = device_name(mount.device), _user(mount.kind, mount.options)
         # One device may be mounted in several places.
         found[device] = user if user is not None else found.get(device)
     return found
@@ -70,4 +65,4 @@ def _device_of_memory() -> str:
         device = os.fstat(number).st_dev
     finally:
         os.close(number)
-    return f"{os.major(device):02x}:{os.minor(device):02x}"
+    return device_name(device)

@@ -25,6 +25,7 @@ from gdbheap.target.file_systems import FileSystems
 from gdbheap.target.held_files import HeldFiles
 from gdbheap.target.identity import identify
 from gdbheap.target.mappings import Mapping, parse_lazy, parse_locked, parse_maps, parse_smaps
+from gdbheap.target.mounts import device_name
 from gdbheap.target.procfs import Named, ProcessFolder
 from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
@@ -492,8 +493,7 @@ def _is_same(path: str, mapping: Mapping) -> bool:
 
 
 def _is_of(found: os.stat_result, mapping: Mapping) -> bool:
-    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
-    return (device, found.st_ino) == (mapping.device, mapping.inode)
+    return (device_name(found.st_dev), found.st_ino) == (mapping.device, mapping.inode)
 
 
 def _quiet_tasks(folder: ProcessFolder) -> list[int]:

@@ -7,13 +7,13 @@ is opened, and what is read of it is bounded.
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
+from gdbheap.target.mounts import Mount, device_name, parse_mounts
 from gdbheap.target.procfs import PROC
 
 __all__ = ["TmpfsFile", "find_tmpfs_files"]
@@ -24,8 +24,6 @@ HELD = os.O_PATH | FOLDER
 LOCAL = {"tmpfs", "devtmpfs", "ramfs", "rootfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "squashfs"}
 MAX_MOUNTS, MAX_DEPTH, MAX_ENTRIES = 32, 8, 10_000
 MIN_BYTES, TABLE_LIMIT = 1 << 20, 1 << 20
-_LINE = re.compile(rb"^\d+ \d+ (\d+):(\d+) \S+ (\S+) .*? - (\S+) ", re.MULTILINE)
-_ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 @dataclass(frozen=True)
@@ -37,22 +35,13 @@ class TmpfsFile:
     bytes: int
 
 
-@dataclass(frozen=True)
-class _Mount:
-    """A line of ``mountinfo`` (proc(5)): the device, the mount point, and the type of the file system."""
-
-    device: int
-    point: str
-    kind: str
-
-
 def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = PROC) -> list[TmpfsFile]:
     """Return the files of at least 1 MiB that a process does not map, largest first. ``place``: its folder below /proc;
     ``mapped``: (device as in ``maps``, inode) of what it maps."""
     folder = f"{proc}/{place}"
     try:
         with open(f"{folder}/mountinfo", "rb") as stream:
-            mounts = list(_mounts(stream.read(TABLE_LIMIT)))
+            mounts = list(parse_mounts(stream.read(TABLE_LIMIT)))
         root = os.open(f"{folder}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return []
@@ -65,15 +54,9 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
     return sorted(search.found, key=lambda file: (-file.bytes, file.path))
 
 
-def _mounts(text: bytes) -> Iterator[_Mount]:
-    for match in _LINE.finditer(text):
-        point = _ESCAPE.sub(lambda code: bytes([int(code[1], 8) & 255]), match[3])
-        yield _Mount(os.makedev(int(match[1]), int(match[2])), os.fsdecode(point), match[4].decode("latin-1"))
-
-
-def _of_tmpfs(mounts: list[_Mount]) -> list[_Mount]:
+def _of_tmpfs(mounts: list[Mount]) -> list[Mount]:
     """Return each tmpfs once, whose mount point can be reached without asking a server."""
-    found: dict[int, _Mount] = {}
+    found: dict[int, Mount] = {}
     for mount in mounts:
         above = (other for other in mounts if _is_at_or_above(other.point, mount.point))
         if mount.kind == "tmpfs" and all(other.kind in LOCAL for other in above):
@@ -92,7 +75,7 @@ class _Search:
         self.found: list[TmpfsFile] = []
         self._points, self._mapped, self._left = points, mapped, MAX_ENTRIES
 
-    def mount(self, root: int, mount: _Mount) -> None:
+    def mount(self, root: int, mount: Mount) -> None:
         """Look at all of a tmpfs that is mounted below ``root``."""
         with suppress(OSError):
             number = os.open(".", HELD, dir_fd=root)
@@ -136,4 +119,4 @@ class _Search:
 
 def _identity(status: os.stat_result) -> tuple[str, int]:
     """Return the device and the inode as ``maps`` has them."""
-    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", status.st_ino
+    return device_name(status.st_dev), status.st_ino

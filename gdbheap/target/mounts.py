@@ -1,0 +1,36 @@
+"""The lines of ``/proc/PID/mountinfo`` (proc_pid_mountinfo(5))."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["Mount", "device_name", "parse_mounts"]
+
+_LINE = re.compile(rb"^\d+ \d+ (\d+):(\d+) \S+ (\S+) .*? - (\S+) \S* (\S*)", re.MULTILINE)
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """The device (``st_dev``), the mount point, the type of the file system, and its options, divided by commas."""
+
+    device: int
+    point: str
+    kind: str
+    options: str
+
+
+def parse_mounts(text: bytes) -> Iterator[Mount]:
+    """Yield the mounts in their order; lines that are none are skipped."""
+    for match in _LINE.finditer(text):
+        point = _ESCAPE.sub(lambda code: bytes([int(code[1], 8) & 255]), match[3])
+        device = os.makedev(int(match[1]), int(match[2]))
+        yield Mount(device, os.fsdecode(point), match[4].decode("latin-1"), match[5].decode("latin-1"))
+
+
+def device_name(device: int) -> str:
+    """Return a device (``st_dev``) as ``/proc/PID/maps`` has it, such as ``08:01``."""
+    return f"{os.major(device):02x}:{os.minor(device):02x}"
