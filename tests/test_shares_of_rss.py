@@ -11,12 +11,12 @@ import pytest
 from support.library import heap_of
 from support.programs import c_program, interpreter_of_release, running
 
-from gdbheap.answers.by_root import NOBODY
 from gdbheap.answers.ledger import ledger
 from gdbheap.answers.owners import BLOCK, HOLDER, owners
 from gdbheap.answers.pyobjects import pyobjects
 from gdbheap.answers.retained import OBJECT, retained
 from gdbheap.answers.retained import TYPE as OF_TYPE
+from gdbheap.answers.shared_out import NOBODY
 from gdbheap.answers.unreachable import unreachable
 from gdbheap.answers.why import why
 from gdbheap.graph.roots import GLOBAL

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gdbheap._native import Branch, Grouped
 from gdbheap.answers.absent import absent_by
+from gdbheap.answers.shared_out import NAMES, NOBODY
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BlockPaths, group_name
 from gdbheap.graph.roots import GLOBAL, MEMORY, BlockRoot
@@ -15,12 +16,11 @@ from gdbheap.structures.java import java_heap
 from gdbheap.structures.postgresql import Context
 from gdbheap.target.ranges import Ranges
 
-__all__ = ["CONTEXT", "JAVA", "NOBODY", "RootShare", "by_root"]
+__all__ = ["CONTEXT", "JAVA", "RootShare", "by_root"]
 
-CONTEXT, JAVA, NOBODY = "context", "java heap", "nobody"
+CONTEXT, JAVA = "context", "java heap"
 IN_JAVA = "objects in the Java heap (Deflater, Inflater, direct ByteBuffer and the like)"
-UNREACHED = "(nothing leads to them)"
-# What hangs on a thread or a mapping has a row of its own from this share of what is in use on, and so many bytes.
+# A branch below a thread or a mapping has its own row from this share of the bytes in use and this size on.
 OWN_ROW_SHARE, OWN_ROW_BYTES = 50, 64 << 10
 MAX_BRANCHES = 1000
 CONTAINERS = ("std::", "HashMap or ", "BTreeMap or ")
@@ -51,7 +51,7 @@ def by_root(heap: Heap, minimum: int) -> list[RootShare]:
     paths = heap.block_paths
     graph = paths.references.graph
     found = _Holders(heap, paths)
-    nobody = RootShare(UNREACHED, NOBODY)
+    nobody = RootShare(NAMES[NOBODY], NOBODY)
     for share in graph.shares(list(found.seeds.items()), minimum):
         row = found.rows[share.label] if share.label < len(found.rows) else nobody
         row.add(paths, share.group)
@@ -114,7 +114,7 @@ class _Holders:
         self.seeds[branch.id] = self._label(self._name(holder, first, what), self.rows[label].kind)
 
     def _name(self, holder: Node, first: Node, what: str | None) -> str:
-        """Name what hangs on a thread or a mapping by its type and the place of the word that leads to it."""
+        """Name a branch below a thread or a mapping: its type, and the place of the word that leads to it."""
         place = self._paths.edge(holder, first).text
         if isinstance(holder.root, BlockRoot) and holder.root.kind == MEMORY:
             place = holder.root.name
