@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from gdbheap.heap import Heap
 
 __all__ = [
-    "AbsentBlock", "absent_blocks", "absent_by", "absent_memory", "absent_under", "shared_memory", "shared_under",
+    "BlockBytes", "absent_blocks", "absent_by", "absent_memory", "absent_under", "shared_memory", "shared_under",
 ]  # fmt: skip
 
 # Smaller blocks share their pages; only the largest of each allocator are asked for.
@@ -21,14 +21,14 @@ MAX_OF_CHAIN = 1000
 K = TypeVar("K", bound=Hashable)
 
 
-class AbsentBlock(NamedTuple):
-    """A block in use, by the program's pointer, and how many of its bytes are not resident."""
+class BlockBytes(NamedTuple):
+    """A block in use, by the program's pointer, and how many of its bytes are meant, as those that are not resident."""
 
     address: int
     bytes: int
 
 
-def absent_blocks(heap: Heap) -> Iterator[AbsentBlock]:
+def absent_blocks(heap: Heap) -> Iterator[BlockBytes]:
     """Yield the blocks with bytes that are not resident; none where residency is not known."""
     pages = heap.target.pages
     if pages is None or heap.target.refusal is not None:
@@ -40,23 +40,24 @@ def absent_blocks(heap: Heap) -> Iterator[AbsentBlock]:
                 continue
             block = allocator.find(address)
             end = address + size - MAX_HEADER if block is None else block.end
-            yield AbsentBlock(address, end - address - pages.count(address, end).resident)
+            yield BlockBytes(address, end - address - pages.count(address, end).resident)
 
 
-def absent_memory(heap: Heap) -> Iterator[AbsentBlock]:
+def absent_memory(heap: Heap) -> Iterator[BlockBytes]:
     """Yield what ``absent_blocks`` does, and the memory that objects mapped."""
     yield from absent_blocks(heap)
     pages = heap.target.pages
-    for mapped in heap.mapped if pages is not None and heap.is_python else []:
-        resident = 0 if pages is None else pages.count(mapped.address, mapped.end).resident
-        yield AbsentBlock(mapped.address, mapped.size - resident)
+    if pages is None or not heap.is_python:
+        return
+    for mapped in heap.mapped:
+        yield BlockBytes(mapped.address, mapped.size - pages.count(mapped.address, mapped.end).resident)
 
 
-def shared_memory(heap: Heap) -> Iterator[AbsentBlock]:
+def shared_memory(heap: Heap) -> Iterator[BlockBytes]:
     """Yield the shared mappings that objects own, each with all of its bytes."""
     for mapped in heap.mapped if heap.is_python else []:
         if mapped.shared:
-            yield AbsentBlock(mapped.address, mapped.size)
+            yield BlockBytes(mapped.address, mapped.size)
 
 
 def absent_by(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
@@ -82,7 +83,7 @@ def shared_under(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
     return _under(heap, row_of, shared_memory(heap))
 
 
-def _under(heap: Heap, row_of: Callable[[int], K | None], blocks: Iterable[AbsentBlock]) -> Counter[K]:
+def _under(heap: Heap, row_of: Callable[[int], K | None], blocks: Iterable[BlockBytes]) -> Counter[K]:
     graph, found = heap.references.graph, Counter[K]()
     for block in blocks:
         number = graph.find(block.address)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gdbheap._native import Branch, Grouped
-from gdbheap.answers.absent import AbsentBlock
+from gdbheap.answers.absent import BlockBytes
 from gdbheap.answers.ways import alike, in_words
 from gdbheap.graph.paths import Paths, group_name
 from gdbheap.python.columns import COLUMN, Column
@@ -104,8 +104,8 @@ class SharedOut:
 def share_out(
     paths: ObjectPaths,
     frames: Frames | None = None,
-    absent: Iterable[AbsentBlock] = (),
-    shared: Iterable[AbsentBlock] = (),
+    absent: Iterable[BlockBytes] = (),
+    shared: Iterable[BlockBytes] = (),
 ) -> list[SharedOut]:
     """All used blocks of a program with Python, those who hold most first; the rows add up to what is in use.
 
@@ -165,7 +165,7 @@ def share_out(
     return sorted(_folded(rows, minimum), key=lambda row: (-row.bytes, row.name))
 
 
-def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[AbsentBlock]) -> Counter[Home]:
+def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[BlockBytes]) -> Counter[Home]:
     """Return the sum of the bytes of the blocks of each home."""
     graph, found = paths.references.graph, Counter[Home]()
     for block in blocks:
