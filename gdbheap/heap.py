@@ -423,10 +423,15 @@ class Heap:
 
     def _find_mapped(self) -> list[Mapped]:
         looking = self.labelled("looking for owners of mapped memory")
-        return find_mapped(self.target, self.objects.heaps, self._mappable(), looking)
+        return find_mapped(self.target, self.objects.heaps, self._mappable, looking)
 
+    @property
     def _mappable(self) -> Ranges:
         """Mapped files, shared memory, and anonymous memory that no allocator is known to have."""
+        found: Ranges = self._part("mappable memory", self._find_mappable)
+        return found
+
+    def _find_mappable(self) -> Ranges:
         files = mapped_files(self.target)
         if self.other_allocator is not None:
             return files
@@ -436,7 +441,7 @@ class Heap:
 
     def mapped_at(self, address: int) -> Mapped | None:
         """Return the mapped memory of an object that holds ``address``; None also where there is no Python."""
-        if self.target.refusal is not None or containing(self._mappable(), address) is None:
+        if self.target.refusal is not None or containing(self._mappable, address) is None:
             return None
         try:
             return next((one for one in self.mapped if one.address <= address < one.end), None)
