@@ -51,9 +51,13 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
         _draw(heap, options)
     findings = [*whole.findings, *_growth(heap, options.since)]
     findings.sort(key=lambda finding: finding.rank)
-    whole = dataclasses.replace(whole, abort=_abort(heap))
-    whole = dataclasses.replace(whole, verdict=verdict(whole, Style(rss=whole.rss.bytes)))
-    return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
+    return dataclasses.replace(
+        whole,
+        abort=_abort(heap),
+        verdict=verdict(whole, Style(rss=whole.rss.bytes)),
+        ledger=_sorted(whole.ledger, options.sort),
+        findings=findings[: options.top],
+    )
 
 
 def _abort(heap: Heap) -> Abort | None:

@@ -6,8 +6,9 @@ Each line also says what it has in whole pages (see ``partition``): of free memo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from gdbheap.allocators.allocator import State
 from gdbheap.allocators.finding import OF_C_LIBRARIES
 from gdbheap.answers.aborted import Abort
 from gdbheap.answers.container import MOST_FILES, Container, container
@@ -90,6 +91,11 @@ class Line:
     whole: int | None = None
     state: str | None = None
 
+    @property
+    def is_free(self) -> bool:
+        """Whether it is free memory of an allocator, the top included."""
+        return self.state in (State.FREE.value, State.TOP.value)
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -158,11 +164,20 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, holder
     found = findings(evidence)
     held = main_holders(heap, evidence, found) if holders else MainHolders()
     found = sorted([*found, *held.findings], key=lambda finding: finding.rank)
-    about = (program_name(heap.target.arguments, heap.target.exe), heap.target.pid)
-    after = next_lines(evidence, held) if holders else []
-    held_by = (held.rows, held.not_looked)
-    whole = Ledger(rss, shown, found, trim, told, _container(heap), *held_by, *about, after)
-    return replace(whole, not_examined=held.not_examined)
+    return Ledger(
+        rss,
+        shown,
+        found,
+        trim,
+        told,
+        _container(heap),
+        holders=held.rows,
+        not_looked=held.not_looked,
+        program=program_name(heap.target.arguments, heap.target.exe),
+        pid=heap.target.pid,
+        next=next_lines(evidence, held) if holders else [],
+        not_examined=held.not_examined,
+    )
 
 
 def without_memory(process: Named) -> Ledger:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.info import ABORT
 from gdbheap.report.aborted import ended_by
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-ABORT = "abort"
 COLUMNS = (Column("fact", True), Column("value", True), Column("source", True), Column("confirmed by", True))
 
 

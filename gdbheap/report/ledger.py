@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FIRST", "LAST", "advice_sentence", "commands_of", "decision", "headline", "no_findings", "render"]
 
-FREE = ("free", "top")
 NOT_LOOKED = (
     "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
     "whether some of it could be given back is not known."
@@ -104,7 +103,7 @@ def _row(line: Line, depth: int, style: Style) -> list[str]:
         name,
         style.size(line.resident),
         style.share_of_resident(line.resident),
-        style.size(line.whole) if line.state in FREE else "",
+        style.size(line.whole) if line.is_free else "",
         style.size(line.swapped),
         style.size(line.virtual),
     ]
@@ -121,7 +120,7 @@ def _total(lines: list[Line], style: Style) -> list[str]:
     resident = _sum([line.resident for line in roots])
     swapped = _sum([line.swapped for line in roots])
     virtual = sum(line.virtual for line in roots)
-    free = _sum([line.whole for line in lines if line.state in FREE and line.id.count(".") == 1])
+    free = _sum([line.whole for line in lines if line.is_free and line.id.count(".") == 1])
     return [
         "total",
         style.size(resident),

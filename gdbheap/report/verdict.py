@@ -35,9 +35,9 @@ def _resident(answer: Ledger, style: Style) -> str:
     rss = answer.rss
     if rss.bytes is None:
         return f"how much is resident is not known ({rss.source})"
-    swapped = f", {style.bytes(rss.swap)} more swapped out" if rss.swap else ""
     if style.private:
         return f"{style.bytes(rss.bytes)} is {rss.source}; RSS itself is in no core"
+    swapped = f", {style.bytes(rss.swap)} more swapped out" if rss.swap else ""
     return f"{style.bytes(rss.bytes)} resident{swapped}"
 
 
@@ -74,7 +74,7 @@ def _keepers(answer: Ledger) -> str:
     """Return the allocators that have most of what is free."""
     free: dict[str, int] = {}
     for line in answer.ledger:
-        if line.state in ("free", "top") and line.id.count(".") == 1:
+        if line.is_free and line.id.count(".") == 1:
             owner = line.id.partition(".")[0]
             free[owner] = free.get(owner, 0) + (line.virtual if line.resident is None else line.resident)
     total = sum(free.values())
