@@ -25,8 +25,8 @@ COMMAND = Command(
     question="What is known about this target, and where does each fact come from?",
     text="""A row for each fact: versions, addresses and layouts, the source, and whether a second source or the
     bytes themselves confirm it. If an interpreter publishes other offsets of its objects' fields than are shipped
-    for its release (_Py_DebugOffsets, 3.13 and later), each has a row. What glibc said before it ended the program by
-    abort() is the first row.""",
+    for its release (_Py_DebugOffsets, 3.13 and later), each has a row. The first row is the message with which
+    glibc ended the program (abort).""",
     example="heap info",
     needs=TARGET,
     options=Common,

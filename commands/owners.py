@@ -67,8 +67,8 @@ COMMAND = Command(
     thread's variable or a mapping leads to; the memory contexts of one name in PostgreSQL; the objects in a Java heap.
     --by=global, --by=thread and --by=type have a row for each kind of block: of globals, of threads, of all.
 
-    Where not all references could be read, because --max-stop was over or a core is truncated, a row has what its
-    holder is proven to have, "at least" so much; the rest is one line, "not examined", with the commands that would
+    If some references could not be read, because --max-stop was over or a core is truncated, a row says "at least":
+    so much its holder is proven to have. The rest is one line, "not examined", with the commands that would
     examine it. A holder is proven where an object counts no more references than were found. In JSON a row has
     at_least then, and the document not_examined, in bytes, and next, a list of command lines.
 

@@ -58,9 +58,9 @@ COMMAND = Command(
     RSS is left.
 
     Memory that objects mapped (mmap.mmap, numpy.memmap, SharedMemory, Arrow's and torch's mapped files) counts for
-    them. What is shared with others that map it is unmapped without its object, not freed (in JSON: shared).
+    them. Memory that other processes map too is unmapped without its object, not freed (in JSON: shared).
 
-    Where not all references could be read, an object retains "at least" what is proven, and groups have no rows; the
+    If some references could not be read, an object retains "at least" what is proven, and groups have no rows; the
     rest is one line, "not examined". In JSON these are at_least of a row, and not_examined and next of the document, as
     of 'heap owners'.
 

@@ -39,7 +39,7 @@ COMMAND = Command(
     each and how much would be free with it. Blocks without a type have what most of them look like (text, zeros,
     pointers, data). A core that is cut short lacks memory that may lead to all of them: then none is said to be lost.
 
-    Where not all references could be read, only cycles have rows, of objects that hold all of one another's
+    If some references could not be read, only cycles have rows, of objects that hold all of one another's
     references; the rest is one line, "not examined" (in JSON: not_examined, and next, the commands that would examine
     it).
 

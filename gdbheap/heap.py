@@ -435,7 +435,7 @@ class Heap:
         files = mapped_files(self.target)
         if self.other_allocator is not None:
             return files
-        # What is read-only in between is part of a mapping too.
+        # Read-only pages in between are part of a mapping too.
         owned = sorted([*self.owned_ranges(), *self.single_blocks()])
         return sorted([*files, *subtract(self.anonymous(writable=False), owned)])
 

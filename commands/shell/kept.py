@@ -55,7 +55,7 @@ class Kept:
         return process
 
     def _copied(self, folder: Named) -> Process | None:
-        """With all its private memory copied; None where that cannot be, or its memory may not be read at all."""
+        """Copy all private memory of the process; return None where that fails or its memory may not be read."""
         with stopped(folder, self._limit, copies=True) as process:
             pass
         if process.is_copied and not process.space.left_out:

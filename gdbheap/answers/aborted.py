@@ -25,7 +25,7 @@ __all__ = ["MESSAGE", "Abort", "AbortBlock", "abort_message", "abort_of"]
 MESSAGE, DOOR = "__abort_msg", "abort"
 # struct abort_msg_s (glibc, include/stdlib.h): the size of the mapping, then the text.
 TEXT_AT, MAX_TEXT = 4, 1024
-# Of malloc's messages, those about the pointer that it was given.
+# malloc's messages about the pointer that it was given.
 OF_POINTER = ("double free", "invalid pointer", "invalid size")
 OVERFLOW, TWICE, AFTER_FREE, NOT_GIVEN = "overflow", "freed twice", "written after free", "not a beginning"
 FREED_TWICE, DETECTED, OF_NEXT = "double free", "double free detected", "next size"
@@ -53,9 +53,9 @@ class AbortBlock:
 
 @dataclass(frozen=True)
 class Abort:
-    """What glibc said before it called abort(). ``block``: the one that is to blame, ``holder``: how that is reached,
-    as Python or in words, ``frames``: the functions that led into malloc or free, the innermost first; each is None,
-    or empty, where it is not known."""
+    """The ``message`` with which glibc called abort(). ``block``: the damaged or misused block; ``holder``: the path
+    to it, as Python or in words; ``frames``: the functions that called malloc or free, the innermost first. Each is
+    None, or empty, where it is not known."""
 
     message: str
     block: AbortBlock | None
@@ -166,7 +166,7 @@ def _words(heap: Heap, inside: Sequence[Frame]) -> Iterator[int]:
 def _told(heap: Heap, block: Block, why: str) -> AbortBlock:
     size = block.end - block.address
     what = str(describe_blocks(heap, [(block.address, size)])[block.address])
-    # What was written beyond the end goes on from what is in the block.
+    # A write beyond the end continues the block's own bytes.
     shown = MAX_SHOWN if why == OVERFLOW else min(size, MAX_SHOWN)
     return AbortBlock(block.address, block.size, block.state, what, why, _text(heap, block, shown))
 

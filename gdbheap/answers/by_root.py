@@ -47,7 +47,7 @@ class RootShare:
 
 
 def by_root(heap: Heap, minimum: int) -> list[RootShare]:
-    """Sum the blocks of at least ``minimum`` bytes, a row for each holder. What nothing leads to is a row too."""
+    """Sum the blocks of at least ``minimum`` bytes, a row for each holder. Unreachable blocks are a row too."""
     paths = heap.block_paths
     graph = paths.references.graph
     found = _Holders(heap, paths)
@@ -70,7 +70,7 @@ class _Holders:
         self.seeds: dict[int, int] = {}
         self._paths, self._references = paths, paths.references
         self._labels: dict[tuple[str, str], int] = {}
-        # Of each row the branch with most bytes that has a type, with that type.
+        # The largest branch of each row that has a type: its bytes and the type.
         self._typed: dict[int, tuple[int, str]] = {}
         java = java_heap(heap.target)
         for number, root in enumerate(self._references.roots, self._references.first_root):

@@ -19,7 +19,7 @@ from gdbheap.python.shapes import GENERATORS
 COLLECTABLE, FROZEN = "collectable", "frozen"
 MAX_FROZEN = 1 << 22
 MAX_LIBRARIES = 3
-# From tp_flags to tp_del, in every release.
+# The distance from tp_flags to tp_del in every release.
 DEL_AFTER_FLAGS = 208
 OBSTACLES = {
     "likely": "words in structures of C close the cycle, and gc.collect() may not see them",
@@ -39,7 +39,7 @@ SAME = "the same"
 
 @dataclass(frozen=True)
 class CollectorFacts:
-    """What decides which cycles the collector frees; see native/core/src/graph/unreachable.rs."""
+    """The facts that decide which cycles the collector frees; see native/core/src/graph/unreachable.rs."""
 
     frames: list[int] = field(default_factory=list)
     code: int = 0

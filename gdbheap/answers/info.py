@@ -34,7 +34,7 @@ def info(heap: Heap) -> Info:
 
 
 def _abort_facts(heap: Heap) -> list[Fact]:
-    """What glibc said before it ended the process."""
+    """Return the message with which glibc ended the process, if it did."""
     message = abort_message(heap)
     return [] if message is None else [Fact(ABORT, message, f"{MESSAGE} of the C library", None)]
 

@@ -20,7 +20,7 @@ __all__ = ["MAX_BLOCKS", "MainHolders", "main_holders"]
 
 MAX_BLOCKS = 2_000_000
 MOST, MIN_PERCENT = 5, 5
-# Of these rows nobody holds anything that could be let go.
+# These rows have no holder that a program could release.
 NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, THREAD, NOBODY)
 MODULE = re.compile(r"sys\.modules\['((?:[^\W\d]\w*\.)*[^\W\d]\w*)'\]\.")
 MAIN = "__main__."

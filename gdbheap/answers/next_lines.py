@@ -1,4 +1,4 @@
-"""What to ask next: command lines for this target, chosen by what was seen."""
+"""Commands to type next for this target, chosen by what was found."""
 
 from __future__ import annotations
 

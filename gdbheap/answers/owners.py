@@ -42,15 +42,14 @@ MIN_BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class HeldTogether:
-    """Blocks to which the shortest chains lead from one ``root``, a holder. Of a program with Python it is what they
-    are shared out to (shared_out.SharedOut has the words of ``kind``), and ``path`` leads to a variable. Without Python
-    it is a global with its object, what hangs on a thread or a mapping, or memory contexts (by_root has the words).
-    ``what`` is the kind that has most of the bytes, ``parts`` are the largest kinds, and ``array`` says which
+    """The blocks that the shortest chains reach from one ``root``, a holder. In a program with Python the root is what
+    they are shared out to (shared_out.SharedOut has the words of ``kind``), and ``path`` leads to a variable. Without
+    Python it is a global with its object, what hangs on a thread or a mapping, or memory contexts (by_root has the
+    words). ``what`` is the kind that has most of the bytes, ``parts`` are the largest kinds, and ``array`` says which
     DataFrame, table or array the variable is, None where it is none; ``address`` is that of the variable's object, and
     ``way`` how that leads to its largest block, in words; ``type``: of that object, or of all ``variables`` that the
-    row stands for. Root and kind are None where blocks are put together whatever
-    leads to them. ``at_least``: not all references could be read, and the bytes are those that this holder alone is
-    proven to have.
+    row stands for. Root and kind are None where blocks are put together whatever leads to them. ``at_least``: not all
+    references could be read, and the bytes are those that this holder alone is proven to have.
 
     ``absent``: of ``bytes``, those of large blocks that are not resident: they were never written to, or were swapped
     out. ``resident`` are the others, ``share`` their share of RSS, None where that is not known. ``shared``: of

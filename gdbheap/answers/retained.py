@@ -143,7 +143,7 @@ def _sorted(rows: Iterable[Kept], top: int | None) -> list[Kept]:
 
 
 def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retained:
-    """Return the objects that are proven to retain something, and what is left. What a group retains is not proven."""
+    """Return the objects that are proven to retain something, and the rest. A group's retained size is not proven."""
     kept = _with_absent(heap, _sorted((row for row in rows if row.address is not None), top), OBJECT)
     options = [] if by == OBJECT else [f"--by={by}"]
     more = finishing(heap, heap.references, "retained", *options)

@@ -1,4 +1,4 @@
-"""What an answer leaves out that rests on a graph which was cut off, and the commands that would finish it."""
+"""The bytes that an answer from an incomplete graph leaves out, and the commands that would finish it."""
 
 from __future__ import annotations
 

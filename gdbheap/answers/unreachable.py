@@ -188,7 +188,7 @@ def _blocks(rows: Sequence[Lost], group: str) -> BlockSum:
 
 
 def _closings(raw: _native.Unreachable, found: Sequence[_native.Lost], texts: CauseTexts) -> list[Closing]:
-    """Those of the cycles that hold most."""
+    """Return the types of the cycles that hold most."""
     sizes: Counter[int] = Counter()
     for row in found:
         sizes[row.cause] += row.bytes + row.buffers

@@ -75,7 +75,7 @@ def find_mapped(
     rows = _native.find_mapped(heaps, ranges, page, progress)
     largest: dict[int, tuple[int, bool, int]] = {}
     for block, place, address, size in rows:
-        # What only shows the memory, as a Py_buffer does, has other fields between the two.
+        # A view of the memory, such as a Py_buffer, has other fields between the two.
         found = address + -(-size // page) * page, _word(target, place + target.machine.word) == size, block
         largest[address] = max(found, largest.get(address, found), key=lambda row: row[:2])
     return list(_proven(target, ranges, {address: (block, end) for address, (end, _own, block) in largest.items()}))
@@ -99,7 +99,7 @@ def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]])
         if not fitting:
             break
         accepted.update({address: (end, block) for address, end, block in fitting})
-        # What lies between two that fit begins where one ends.
+        # A mapping between two that fit begins where one ends.
         starts, ends = {end for _address, end, _block in fitting}, {address for address, _end, _block in fitting}
         waiting = [row for row in waiting if row[0] not in accepted]
     last = 0

@@ -39,7 +39,7 @@ __all__ = [
 
 # In which order roots are followed; see native/core/src/graph/tree.rs.
 BY_STATIC, BY_STACKS = 0, 1
-# From here on weak evidence alone: words in the padding of a block, and words into the middle of one.
+# The first phase of weak evidence: words in the padding of a block, and words into the middle of one.
 BY_PADDING = 2
 # What a root is.
 GLOBAL, THREAD, MEMORY = "global", "thread", "memory"

@@ -164,6 +164,6 @@ def _owners(heap: Heap, wanted: bool | None) -> list[Kept] | None:
     if wanted is False or (wanted is None and blocks > MAX_GRAPH_BLOCKS):
         return None
     with suppress(GdbheapError):
-        # What is proven of a graph that was cut off cannot be compared with what another look proves.
+        # An incomplete graph proves other things at every look: two of them cannot be compared.
         return None if heap.object_references.graph.is_cut else retained(heap, OBJECT, MAX_OWNERS).rows
     return None

@@ -98,8 +98,8 @@ class Found:
 
 @dataclass(frozen=True)
 class CensusRequest:
-    """What a census is told beside the heaps; see native/core/src/python/census.rs. ``roots``: whose the roots of the
-    graph are, as numbers of ``Roots.names``."""
+    """The input of a census next to the heaps; see native/core/src/python/census.rs. ``roots``: the owner of each root
+    of the graph, as a number of ``Roots.names``."""
 
     roots: list[int]
     watched: list[int]

@@ -14,7 +14,7 @@ from gdbheap.python.threads import Frame, Threads
 from gdbheap.target.ranges import Ranges
 
 # In which order roots are followed; see native/core/src/graph/tree.rs.
-# From BY_PADDING on the evidence is weak.
+# The evidence is weak from BY_PADDING on.
 BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_PADDING, BY_INNER, BY_STACKS, NOT_REACHED = range(8)
 MODULES, STATIC_TYPES = "sys.modules", "static types"
 

@@ -72,7 +72,7 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
 
 
 def _kept_by(views: KeptBy, style: Style) -> str:
-    """Who alone keeps an array, to show little of it."""
+    """Name the views that alone keep an array and show little of it."""
     return (
         f"only {counted(views.count, 'view')} of {style.bytes(views.shown)} ({views.type}) refers to it: copy the view"
     )

@@ -36,7 +36,7 @@ def render(answer: BlockKinds, style: Style) -> str:
 
 
 def _used(row: KindRow, style: Style) -> str:
-    """What containers use of their blocks."""
+    """Say how much of their blocks containers use."""
     return "" if row.used is None else style.size(row.used)
 
 

@@ -23,7 +23,7 @@ KILLED, HIT = "oom_kill", "max"
 
 
 def render(answer: Container | None, lazy: int | None, style: Style, always: bool = True) -> str:
-    """What is given back lazily, then the group in a few sentences; nothing where neither is there. ``always``: also of
+    """Say how much is given back lazily, then describe the group; "" where there is neither. ``always``: describe also
     a group without a limit in which nothing waits for memory."""
     shown = answer is not None and (always or _is_pressed(answer))
     return "\n".join(filter(None, [_lazy(lazy, style), *(_group(answer, style) if answer and shown else [])]))

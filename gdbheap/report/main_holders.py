@@ -1,4 +1,4 @@
-"""Who holds most of what is in use, for people: a row a holder, and its words in a sentence."""
+"""The main holders for people: a row for each, and a sentence about each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["described", "parts_of", "render"]
 COLUMNS = (Column("in use"), SHARE, Column("held by", True), Column("what it is", True))
 WELL_KNOWN = ("functools", "collections", "__main__")
 SHORT = {"_lru_cache_wrapper": "lru_cache"}
-# What a row has of each kind is told up to so many kinds.
+# The most kinds of blocks that a row names.
 MAX_PARTS = 2
 
 
@@ -34,7 +34,7 @@ def render(rows: list[MainHolder], style: Style) -> str:
 
 
 def described(row: MainHolder) -> str:
-    """What a holder is, and what most of its bytes are."""
+    """Say what a holder is, and what most of its bytes are."""
     return "; ".join(filter(None, [_object(row), parts_of(row.parts)]))
 
 

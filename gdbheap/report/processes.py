@@ -120,7 +120,7 @@ def _types(types: list[TypeCounts], style: Style) -> Iterator[str]:
 
 
 def counts_sentence(answer: Family, style: Style) -> str:
-    """What helps against reference counts, where they un-share the most; nothing where they do not."""
+    """Advise against reference counts, where they un-share most pages; nothing elsewhere."""
     written = answer.written
     counts = 0 if written is None else written.counts + written.recounted
     if written is None or 100 * counts < MIN_PERCENT * answer.total.pss or 2 * counts < written.unshared:

@@ -19,7 +19,7 @@ UNKNOWN = (Column("not known"), Column("size"), Column("looks like", True))
 COLUMNS = (
     Column("count"), Column("objects"), Column("buffers"), Column("together"), SHARE, Column("type", True),
 )  # fmt: skip
-# Where the column of mapped memory stands, if there is any.
+# The place of the column of mapped memory, if there is any.
 MAPPED_AT = 3
 
 

@@ -1,4 +1,4 @@
-"""What an answer left out because not all references could be read, for people."""
+"""The part of an answer that was not examined because some references could not be read, for people."""
 
 from __future__ import annotations
 

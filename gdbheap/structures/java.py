@@ -1,4 +1,4 @@
-"""Where the Java heap of a HotSpot JVM lies, by the table that libjvm exports for debuggers."""
+"""The place of the Java heap of a HotSpot JVM, by the table that libjvm exports for debuggers."""
 
 from __future__ import annotations
 

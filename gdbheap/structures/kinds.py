@@ -82,7 +82,7 @@ class KindSum:
 
 @dataclass(frozen=True)
 class Room:
-    """What containers of one kind have room for: the bytes that their blocks can hold (``capacity``) and that hold
+    """The room of containers of one kind: the bytes that their blocks can hold (``capacity``) and that hold
     something (``used``); of the rest ``small`` bytes inside of pages in use, ``pages`` resident bytes of whole pages,
     and what the one whose block is at ``address`` has of those, the ``most``."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_DEBUG, DT_JMPREL, DT_RELRSZ, DT_RELR = 2, 7, 8, 21, 23, 35, 36
 TABLE_LIMIT = 64 << 20
-# Of DT_RELR, whose words stand for 63 places each: those of 66 MB of pointers.
+# The most words of DT_RELR that are read: each stands for 63 places, together for 66 MB of pointers.
 RELR_LIMIT = 1 << 20
 LOOKED_AT = 64 << 10
 # Fewer words prove nothing; one in thirty-two may differ, because libraries set some of theirs before they lock them.

@@ -32,7 +32,7 @@ SYMBOL_BYTES_LIMIT = 256 << 20
 DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
 NAMES_RATIO = 2
-# Of mappings of one file that begin no object; each is compared with all that follow it.
+# The most mappings of one file that begin no object: each is compared with all that follow it.
 MAX_REFUSED = 16
 HEADERS_LIMIT = 4 << 20
 

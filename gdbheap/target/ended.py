@@ -15,11 +15,11 @@ from gdbheap.target.machine import Machine
 from gdbheap.target.stacks import DESCRIPTOR_BYTES, LARGEST_STACK, Stack
 from gdbheap.target.target import Target
 
-# Where the thread's data lies above its ``struct pthread``, it is at most this much.
+# The most thread-local data above a ``struct pthread``.
 MAX_TLS = 16 << 10
 # The record's words, from the first: the stack's address.
 RECORD_WORDS = 3
-# What a thread that ended has as its number.
+# The number that a thread has once it ended.
 NO_THREAD = (0, (1 << 32) - 1)
 # The word behind ``struct pthread``'s own address is that of the thread's table of thread-local data (``dtv``).
 DTV_WORD = 1

@@ -13,7 +13,7 @@ __all__ = ["FileSystems", "find_answering"]
 FUSE, USER = "fuse", "user_id="
 # Beyond this length of the list of mounts, file systems count as unknown.
 MOST_BYTES = 4 << 20
-# Of a mount that does not say whose it is.
+# The user of a mount that names none.
 NOBODY = -1
 
 

@@ -338,7 +338,7 @@ class Process(Target):
         elif mapping.private:
             kind, index = PRIVATE_FILE, files.index(mapping)
             if index < 0 and not self._systems.is_answered(mapping.device):
-                # What the program has not written to is nowhere: whoever serves the file may never answer.
+                # Pages that the program has not written are not read: the server of the file may never answer.
                 index = NO_FILE
         elif not mapping.writable and (index := files.index(mapping)) >= 0:
             kind = FROM_FILE

@@ -1,4 +1,4 @@
-"""What a person calls a program: the script that an interpreter runs, else the first word of its command line."""
+"""The name that a person gives a program: the script that an interpreter runs, else its command line's first word."""
 
 from __future__ import annotations
 

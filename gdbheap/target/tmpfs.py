@@ -20,7 +20,7 @@ __all__ = ["TmpfsFile", "find_tmpfs_files"]
 
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 HELD = os.O_PATH | FOLDER
-# To look up a name on these asks nobody but the kernel: a server of FUSE or NFS may never answer.
+# The kernel alone looks up a name on these: a server of FUSE or NFS may never answer.
 LOCAL = {"tmpfs", "devtmpfs", "ramfs", "rootfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "squashfs"}
 MAX_MOUNTS, MAX_DEPTH, MAX_ENTRIES = 32, 8, 10_000
 MIN_BYTES, TABLE_LIMIT = 1 << 20, 1 << 20
@@ -69,7 +69,7 @@ def _is_at_or_above(point: str, path: str) -> bool:
 
 
 class _Search:
-    """What was ``found``, by descriptors of folders that are held. ``points``: mount points, which are not entered."""
+    """A search that holds folders by descriptors, and the files it ``found``. ``points``: mount points to leave out."""
 
     def __init__(self, points: set[str], mapped: set[tuple[str, int]]) -> None:
         self.found: list[TmpfsFile] = []

@@ -30,8 +30,8 @@ class Cycles(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """What the collector would free, after gc.unfreeze() where objects are frozen, by the graph of references: of few
-    blocks, where it is off, or in detail."""
+    """Find the cycles that the collector would free, after gc.unfreeze() where objects are frozen. The graph of
+    references is drawn for few blocks, where the collector is off, or in detail."""
     found = evidence.unreachable
     if evidence.references is None or found is None:
         return []

@@ -228,7 +228,7 @@ class Evidence:
 
     @cached_property
     def unreachable(self) -> _native.Unreachable | None:
-        """What no root keeps alive, without addresses; None without a graph, and where references are unread."""
+        """The unreachable blocks, without addresses; None without a graph, and where references are unread."""
         graph = self._graph
         return None if graph is None or graph.is_cut else graph.unreachable(0, collector_facts(self.heap))
 

@@ -16,7 +16,7 @@ RUNTIME = "runtime"
 
 @dataclass(frozen=True)
 class MainHolder:
-    """What one holder has.
+    """The blocks of one holder.
 
     ``path``: as source code would write it, or in words. ``what``: the type of the object that it leads to, or of all
     such that differ in subscripts alone, None where there is no single type; ``count``: how many items the object has,

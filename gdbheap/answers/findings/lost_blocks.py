@@ -9,7 +9,7 @@ from gdbheap import _native
 from gdbheap.answers.findings.finding import UNLISTED, Evidence, Figures, Finding
 from gdbheap.answers.unreachable import LOST_BLOCKS
 
-# Of glibc a block's size has a word more than what can be asked for, and is a multiple of two words.
+# glibc's sizes are multiples of two words, and have one word more than a program can ask for.
 HEADER, STEP = 8, 16
 # Other allocators round up by an eighth at most.
 ROUNDED = 8

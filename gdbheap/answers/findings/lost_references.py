@@ -23,8 +23,8 @@ class LostReferences(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Those objects and what hangs on them, by the graph of references: of few blocks, or in detail. None where memory
-    is lacking that may refer to them."""
+    """Find those objects and all that they retain, by the graph of references: of few blocks, or in detail. Find none
+    where memory is lacking that may refer to them."""
     found = evidence.unreachable
     if found is None or evidence.heap.target.lacking:
         return []

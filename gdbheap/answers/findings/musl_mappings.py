@@ -22,7 +22,7 @@ class MuslMappings(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """What is free in the resident pages of mappings whose blocks in use are at most half of them."""
+    """Find the free bytes in resident pages of mappings that are at most half in use."""
     found = evidence.heap.find_allocator(MallocngAllocator)
     if found is None or evidence.heap.target.pages is None:
         return []

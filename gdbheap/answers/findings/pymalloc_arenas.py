@@ -21,8 +21,7 @@ class PymallocArenas(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """What is free in the resident pages of arenas whose blocks in use are at most half of them; from the pools'
-    headers alone."""
+    """Find the free bytes in resident pages of arenas that are at most half in use, from the pools' headers alone."""
     python = evidence.heap.find_allocator(PymallocAllocator)
     if python is None or evidence.heap.target.pages is None:
         return []

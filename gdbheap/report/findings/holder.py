@@ -7,7 +7,7 @@ from gdbheap.report.findings.words import Words
 from gdbheap.report.main_holders import described
 
 GROWS = "'heap snapshot' now and 'heap diff' later tell whether it grows"
-# By the type of the object.
+# The remedy for each type of object.
 REMEDIES = {
     "sqlite3.Connection": "PRAGMA shrink_memory gives the page caches back, PRAGMA cache_size limits them",
     "functools._lru_cache_wrapper": "give it a maxsize that is smaller, or call its cache_clear()",

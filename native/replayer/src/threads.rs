@@ -42,7 +42,7 @@ pub(crate) struct Threads {
 
 /// Why no thread was started.
 pub(crate) enum NoThread {
-    /// By the kernel: errno.
+    /// The kernel refused it: errno.
     Refused(i32),
     /// There are as many as may be.
     TooMany(u64),

@@ -15,11 +15,11 @@ struct Rows {
     ends: Vec<u32>,
     targets: Vec<u32>,
     kinds: Vec<u32>,
-    /// Of each object its references as it counts them, `MANY` for more; 0 for what is no object.
+    /// The references that each object counts, `MANY` for more; 0 for a block that is no object.
     counts: Vec<u8>,
 }
 
-/// As many references or more.
+/// This many references, or more.
 pub(crate) const MANY: u8 = u8::MAX;
 
 /// What one worker has read: rows of consecutive nodes, several times.

@@ -107,7 +107,7 @@ pub(super) fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
     heaps.stores.iter().map(|store| SharedBits::new(numbers(store))).collect()
 }
 
-/// What the walk over all blocks finds: their rows, those of C code whose last word is a field, and those of syntax trees.
+/// The result of the walk over all blocks: their rows, blocks of C code whose last word is a field, and those of syntax trees.
 struct Drawn {
     written: Vec<Written>,
     fields: HashSet<u32>,

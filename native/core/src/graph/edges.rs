@@ -44,7 +44,7 @@ const MAX_INLINE: u64 = 256;
 /// Fields of the interpreter that lie side by side and are of one size are fewer.
 const LEAST_LIST: usize = 8;
 const SPARE_HEAD: usize = 128;
-/// Of tp_flags: subclasses of list and of dict.
+/// Bits of tp_flags: subclasses of list and of dict.
 const LIST: u64 = 1 << 25;
 const DICT: u64 = 1 << 29;
 
@@ -360,7 +360,7 @@ impl<'a> Drawer<'a> {
         let outer = self.types.layout.outer_hook(head) as u64;
         let block = Bytes { address: address + outer, end, head: &head[outer as usize..] };
         let pre = self.types.kinds[number as usize].pre as usize;
-        let count = block.head.get(pre..).and_then(|head| references(&self.types.layout, head));
+        let count = block.head.get(pre..).and_then(|head| references(self.types.layout, head));
         self.rows.count = count.map_or(MANY, |count| count.min(MANY.into()) as u8);
         let shape = match self.shapes.get(number as usize) {
             Some(Some(shape)) if shape.is_leaf => return (shape.number + 1) | if alive { 0 } else { IDLE },
@@ -554,7 +554,7 @@ impl<'a> Drawer<'a> {
         self.scratch = scratch;
     }
 
-    /// Where words lie that keep nothing alive: those of a free list, which is many words in a row that point to blocks of
+    /// The places of words that keep nothing alive: those of a free list, which is many words in a row that point to blocks of
     /// one size, some of them lists or dicts, but for objects on it; and those to the heads of objects, which the collector
     /// links.
     fn left_over(&mut self, piece: &[u8]) -> HashSet<u64> {
@@ -579,7 +579,7 @@ impl<'a> Drawer<'a> {
         left
     }
 
-    /// What a word of a free list may point to.
+    /// The object that a word of a free list may point to.
     fn spare(&mut self, pointer: u64) -> Option<Spare> {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
             return None;

@@ -1,4 +1,4 @@
-//! What nothing keeps alive: objects whose references all come from one another.
+//! Unreachable objects: those whose references all come from one another.
 //!
 //! A word on a stack or in a structure of C may be left over, so that it does not prove that an object is alive. Its
 //! reference count does: an object is held from elsewhere if it has more references than the objects in question have

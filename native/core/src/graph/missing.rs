@@ -1,4 +1,4 @@
-//! What a graph says of that which could not be read.
+//! The part of a graph that could not be read.
 
 use super::tree::{NOBODY, NOT_REACHED};
 use super::whole::Graph;

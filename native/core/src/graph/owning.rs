@@ -1,5 +1,5 @@
-//! Whose each block is, once for all answers: an object's own; a buffer's is the object whose field says so; of a block of
-//! C code it is the nearest object, or the root, on the shortest chain to it, over the best edges first.
+//! The owner of each block, the same for all answers. An object owns itself, and the buffers that its fields name. A block of
+//! C code belongs to the nearest object, or the root, on the shortest chain to it; chains over better edges come first.
 
 use super::csr::split;
 use super::edges::{is_object, BUFFER, EXACT, IDLE, KIND, STRAY};
@@ -135,7 +135,7 @@ impl Graph {
         Ok(())
     }
 
-    /// What only objects lead to that no root reaches, over the best edges first.
+    /// Follows the objects that no root reaches, over the best edges first.
     fn follow_unreached(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let is_syntax = |id: &u32| self.syntax.binary_search(id).is_ok();
         let is_open = |id: &u32| tree.phases[*id as usize] == NOT_REACHED && !is_syntax(id);

@@ -7,7 +7,7 @@
 use crate::bytes::word_at;
 use std::collections::{HashMap, HashSet};
 
-/// Of fewer blocks than these nothing can be said, and a word that leads to where something begins is a reference.
+/// Fewer blocks say nothing: a word that leads to where something begins is then a reference.
 const FEW: u64 = 16;
 /// One of so many has a reference in a field; one of so many may have another number.
 const LEAST: u64 = 3;

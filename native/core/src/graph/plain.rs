@@ -130,7 +130,7 @@ struct Drawer<'a> {
     reader: Reader<'a>,
     scratch: Vec<u8>,
     rows: Written,
-    /// Of the blocks by their numbers; empty where none is known.
+    /// The kind of each block by its number; empty where none is known.
     kinds: &'a [u32],
     padding: Padding,
 }
@@ -246,7 +246,7 @@ impl Visitor for Drawer<'_> {
         self.rows.go_to(id);
         let Block { address, end, .. } = block;
         self.rows.unread += unread_of(self.blocks.heaps.space, (address, end), Self::HEAD, head);
-        // Of a block that is cut off at an odd place the last word is no whole one.
+        // The last word of a block that is cut off at an odd place is no whole one.
         let last = address + end.saturating_sub(address).saturating_sub(WORD).next_multiple_of(WORD);
         self.piece(head.get(..(last - address) as usize).unwrap_or(head), id);
         let done = address + (head.len() as u64) / WORD * WORD;

@@ -1,4 +1,4 @@
-//! What a graph proves from which something is missing.
+//! The facts that an incomplete graph proves.
 //!
 //! A reference that was not read may lead to any block. Only an object whose references were all found is known to be led to
 //! by nothing else, and a buffer, which belongs to its owner alone. Everything else may have a holder that was not read, as
@@ -8,8 +8,8 @@ use super::csr::{split, Edges, MANY};
 use super::edges::{is_object, BUFFER, EXACT, IDLE, LIKELY};
 use super::tree::{Tree, BY_REMAINS, NOT_REACHED};
 
-/// What could not be read while a graph was drawn; `counts`: the references that each object counts, kept where the graph is
-/// cut off.
+/// The bytes that could not be read while a graph was drawn; `counts`: the references that each object counts, kept where the
+/// graph is cut off.
 pub(crate) struct Proof {
     pub(super) unread: u64,
     pub(super) is_cut: bool,

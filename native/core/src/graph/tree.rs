@@ -11,7 +11,7 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 /// Phases in which a node was reached: 0 from modules and 1 from frames and static types, over exact edges; from data of
 /// libraries and over likely edges; from data of the interpreter and of threads; over words that may be older than their
 /// block; over words of reached blocks that point into others; from stacks and registers, whose words may be left over;
-/// not at all. What is reached from BY_PADDING on has weak evidence alone, and what lies in a block that is in use comes
+/// not at all. A node that is reached from BY_PADDING on has weak evidence alone, and what lies in a block that is in use comes
 /// before what a thread may have left on its stack.
 pub(crate) const BY_OTHERS: u8 = 2;
 pub(crate) const BY_REMAINS: u8 = 3;
@@ -25,7 +25,7 @@ const OFTEN: usize = 1 << 20;
 
 /// Of a graph without objects, where no layout says what is a reference: from static data and data of threads, and from
 /// stacks and registers, over words that lead to where something begins; over those that may be older than their block; and
-/// over those that lead into a block. What is reached from BY_LAST_WORDS on has weak evidence alone.
+/// over those that lead into a block. A node that is reached from BY_LAST_WORDS on has weak evidence alone.
 pub(crate) const BY_LIVE_STACKS: u8 = 1;
 pub(crate) const BY_LAST_WORDS: u8 = 2;
 

@@ -1,4 +1,4 @@
-//! What no root keeps alive, and why each block of it is not free: cycles, lost references, lost blocks, and blocks to
+//! Unreachable blocks, and the reason why each is not free: cycles, lost references, lost blocks, and blocks to
 //! which only weak words point.
 
 use super::components::components;
@@ -24,7 +24,7 @@ pub(crate) const LOST_REFERENCES: &str = "lost_references";
 pub(crate) const LOST_BLOCKS: &str = "lost_blocks";
 pub(crate) const DOUBTFUL_BLOCKS: &str = "doubtful";
 
-/// From here on a count is that of an immortal object, or counting is deferred.
+/// The least count of an immortal object, or where counting is deferred.
 const IMMORTAL: u64 = 1 << 31;
 /// Cycles of more kinds are put together; of a longer one the first nodes are kept.
 const MAX_CAUSES: usize = 500;
@@ -36,7 +36,7 @@ const FREE_THREADED_BITS: usize = 11;
 const TRACKED: u8 = 1;
 const FROZEN: u8 = 1 << 3;
 
-/// What decides which cycles the collector frees, and which object of a cycle names it.
+/// The facts that decide which cycles the collector frees, and which object of a cycle names it.
 #[derive(Clone, Debug, Default)]
 pub struct CollectorFacts {
     /// The types of frames and of what else runs, and that of code; 0 where there is none.
@@ -90,7 +90,7 @@ pub struct Unreachable {
     pub rows: Vec<Lost>,
 }
 
-/// What the head of an object says.
+/// The fields of an object's head.
 #[derive(Clone, Copy)]
 struct Head {
     references: u64,
@@ -102,7 +102,7 @@ struct Head {
 struct Sorter<'a> {
     graph: &'a Graph,
     tree: &'a Tree,
-    /// From this phase on what leads to a node is weak.
+    /// The first phase of weak evidence.
     weak: u8,
     nodes: Vec<u32>,
     edges: Edges,
@@ -130,7 +130,7 @@ impl Graph {
         })
     }
 
-    /// What an object's head says; None where it cannot be read.
+    /// Reads an object's head; None where it cannot be read.
     fn head_of(&self, types: &mut Types<'_>, id: u32) -> Option<Head> {
         let Node::Block { address, size, .. } = self.blocks().node(id) else { return None };
         let mut head = [0; HEAD_BYTES];
@@ -181,7 +181,7 @@ impl<'a> Sorter<'a> {
         self.graph.kinds[self.nodes[place as usize] as usize]
     }
 
-    /// Of a graph of blocks a kind is that of a structure.
+    /// False in a graph of blocks, where a kind is that of a structure.
     fn is_object(&self, place: u32) -> bool {
         self.graph.layout.is_some() && is_object(self.kind(place))
     }
@@ -300,7 +300,7 @@ impl<'a> Sorter<'a> {
                 self.name(&mut naming, members, kind, culprit);
                 starts.extend_from_slice(members);
             }
-            // What was not read may lead to all that is not proven.
+            // A word that was not read may lead to all that is not proven.
             let is_cut = self.graph.proof.is_cut;
             self.spread(&starts, |sorter, place| !is_cut || sorter.proven[place as usize]);
         }
@@ -391,7 +391,7 @@ impl<'a> Sorter<'a> {
         self.spread(&starts, |sorter, place| sorter.phase(place) == NOT_REACHED);
     }
 
-    /// What only weak words point to.
+    /// Sorts the blocks that only weak words point to.
     fn sort_weak(&mut self) {
         let is_weak = |place: &u32| {
             let kind = self.kind(*place);
@@ -449,7 +449,7 @@ impl<'a> Sorter<'a> {
 
 const TAKEN: u64 = u64::MAX;
 
-/// Those first that most nodes have.
+/// The lists in order, the longest first.
 fn sorted(by_type: HashMap<u64, Vec<u32>>) -> Vec<(u64, Vec<u32>)> {
     let mut rows: Vec<_> = by_type.into_iter().collect();
     rows.sort_unstable_by_key(|(type_address, places)| (Reverse(places.len()), *type_address));
@@ -529,7 +529,7 @@ impl Naming<'_> {
     }
 }
 
-/// From the start to the last node.
+/// The way from the start to the last node.
 fn way(before: &HashMap<u32, u32>, start: u32, last: u32) -> Vec<u32> {
     let mut nodes: Vec<u32> =
         std::iter::successors(Some(last), |node| (*node != start).then(|| before[node])).collect();

@@ -132,7 +132,7 @@ impl Graph {
             let mut roots = self.phases.concat();
             if self.proof.is_cut {
                 let bounds = (self.ids.first_static, self.ids.first_root);
-                // What may be led to by something that was not read, as if a root led there.
+                // A word that was not read may lead to these, as if a root did.
                 roots.extend(self.proof.doubtful(&self.edges, tree, &self.kinds, bounds));
             }
             let find = |control: &Control| Dominators::find(&self.edges, tree, &roots, || self.sizes(), control);

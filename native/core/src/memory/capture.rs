@@ -11,7 +11,7 @@ use std::sync::Arc;
 const PIECE: u64 = 1 << 20;
 const SMALL: u64 = 4 << 10;
 const WORD: u64 = 8;
-/// What is left out of a copy at a time: a stretch without a pointer that is long enough to be data alone.
+/// The unit that a copy leaves out: a stretch without a pointer that is long enough to be data alone.
 const UNIT: usize = 64 << 10;
 /// Words that may be sizes: of such a unit they are kept, unless they are more than one byte in so many is.
 const SMALL_NUMBER: u64 = 1 << 40;
@@ -79,7 +79,7 @@ struct Run {
     place: Option<usize>,
 }
 
-/// What is to be copied, and how. `ranges`: the mappings, and `stretches`: the parts of them that have bytes to copy, both
+/// A copy to make. `ranges`: the mappings, and `stretches`: the parts of them that have bytes to copy, both
 /// ascending and disjoint. `known`: where a pointer may lead. `read` fills a prefix of a buffer with the bytes at an
 /// address. `is_over`: the process was let go, so that nothing more is to be read.
 pub(crate) struct Order<'a, R, O> {
@@ -90,7 +90,7 @@ pub(crate) struct Order<'a, R, O> {
     pub(crate) is_over: O,
 }
 
-/// What one worker copied: runs in no order, and words of memory that was left out.
+/// One worker's part of a copy: runs in no order, and words of memory that was left out.
 #[derive(Default)]
 struct Part {
     buffer: Vec<u8>,
@@ -99,13 +99,13 @@ struct Part {
     blank: Vec<(u64, u64)>,
 }
 
-/// The copied bytes. What could not be read, and what was left out, is in no run.
+/// The copied bytes. No run has bytes that could not be read or were left out.
 pub(crate) struct Capture {
     covered: Vec<(u64, u64)>,
     runs: Vec<Run>,
     /// Words of memory that was left out, ascending.
     kept: Vec<(u64, u64)>,
-    /// What was left out, because there are no pointers in it, ascending.
+    /// The memory that was left out because it has no pointers, ascending.
     blank: Vec<(u64, u64)>,
     /// Whether the process was let go before all was copied.
     pub(crate) is_cut: bool,
@@ -131,7 +131,7 @@ impl Capture {
                 true => part.copy(&room, piece, order),
                 false => part.pick(&room, piece, order, &used),
             }
-            // What was read when the process was just let go is not believed.
+            // Bytes that were read when the process was just let go are not believed.
             if (order.is_over)() {
                 part.runs.truncate(runs);
                 part.kept.truncate(kept);

@@ -68,7 +68,7 @@ pub trait Source: Send + Sync {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize;
 }
 
-/// What follows pointers reads less than this at a time.
+/// The most bytes that a walk over pointers reads at a time.
 const SMALL_READ: usize = 512;
 
 enum Origin {
@@ -488,7 +488,7 @@ impl Space {
         Some(Space::with_files(self.machine, self.segments.clone(), files.ok()?, origin))
     }
 
-    /// Where there is anything, ascending and joined.
+    /// The ranges of all segments, ascending and joined.
     fn covered(&self) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         for segment in &self.segments {

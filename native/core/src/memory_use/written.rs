@@ -209,7 +209,7 @@ impl Lookup {
     }
 }
 
-/// What was found of a type: objects whose counts differ and the places of their pages, and the places of equal pages
+/// The findings about a type: objects whose counts differ and the places of their pages, and the places of equal pages
 /// where counts of its objects lie.
 #[derive(Default)]
 struct CountPlaces {

@@ -24,7 +24,7 @@ const NAP: Duration = Duration::from_millis(5);
 const INSTALL_ATTEMPTS: usize = 50;
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEEXEC;
 
-/// What is to be followed: a process, its program's memory, which was opened before the places in its code were looked
+/// The process to follow, its program's memory, which was opened before the places in its code were looked
 /// for, and the signal by which threads tell of themselves.
 #[derive(Clone, Debug)]
 pub struct Course {

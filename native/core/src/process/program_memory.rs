@@ -16,7 +16,7 @@ const WORD: u64 = 8;
 pub struct ProgramMemory(Arc<File>);
 
 impl ProgramMemory {
-    /// Of a thread that the caller holds: its number is its own.
+    /// Opens the memory of a thread that the caller holds: its number is its own.
     pub(crate) fn of_thread(tid: i32) -> Result<ProgramMemory, Error> {
         let file = File::options().read(true).write(true).open(format!("/proc/{tid}/mem"))?;
         Ok(ProgramMemory(Arc::new(file)))

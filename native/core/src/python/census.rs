@@ -334,7 +334,7 @@ pub struct Census {
 
 /// What a census is told beside the heaps.
 pub struct CensusRequest {
-    /// Whose the roots of the graph are, by their places there: numbers, those of the interpreter 0.
+    /// The owners of the graph's roots, by their places there: numbers, 0 for the interpreter.
     pub roots: Vec<u32>,
     /// Blocks whose owner is wanted, by user address.
     pub watched: Vec<u64>,

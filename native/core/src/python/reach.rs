@@ -12,11 +12,11 @@ pub(crate) struct Link {
     /// The number of the object's type, and its address.
     pub(crate) owner: u32,
     pub(crate) holder: u64,
-    /// Where in each block the next link is; a negative number: the chain ends there.
+    /// The place of the next link in each block; a negative number: the chain ends there.
     pub(crate) follow: i32,
-    /// What the blocks are to their owner.
+    /// The role of the blocks for their owner.
     pub(crate) role: u8,
-    /// Where the chain ends; 0 if that is not known.
+    /// The last block of the chain; 0 if that is not known.
     pub(crate) last: u64,
 }
 

@@ -15,10 +15,10 @@ struct Filled {
     small: u64,
 }
 
-/// What malloc rounds to.
+/// malloc rounds sizes to this.
 const UNIT: u64 = 16;
 
-/// Where in its block a container keeps what it holds.
+/// The place in its block where a container keeps its items.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
     FromStart,

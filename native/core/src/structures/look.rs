@@ -55,7 +55,7 @@ pub(crate) struct Look<'a> {
     /// How many point into it, behind its beginning, MANY at most.
     pub(crate) inside: Vec<AtomicU8>,
     pub(crate) known: Mutex<Kinds>,
-    /// What containers use of their blocks.
+    /// The room and use of containers.
     pub(crate) rooms: Mutex<Rooms>,
 }
 

@@ -22,7 +22,7 @@ struct Finding<'a> {
 }
 
 impl Finding<'_> {
-    /// Where the mapped memory ends in which a page begins at `pointer`.
+    /// The end of the mapped memory in which a page begins at `pointer`.
     #[inline(always)]
     fn end_from(&self, pointer: u64) -> Option<u64> {
         let is_page = pointer != 0 && pointer % self.page == 0;

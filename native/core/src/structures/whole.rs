@@ -208,7 +208,7 @@ impl Structures {
         &self.kinds
     }
 
-    /// What containers have room for and use, a row for each kind of them. Without `pages` all room counts as resident.
+    /// The room and use of containers, a row for each kind. Without `pages` all room counts as resident.
     pub fn capacities(&self, pages: Option<&Pages>) -> Vec<Capacity> {
         self.rooms.rows(pages, self.shared.lend().space.machine.page)
     }

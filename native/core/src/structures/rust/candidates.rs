@@ -60,7 +60,7 @@ pub(crate) struct Candidates {
     /// Where the pointers to control bytes stand.
     pub(crate) tables: Vec<u64>,
     pub(crate) roots: Vec<Root>,
-    /// Where channels may have their receiving ends.
+    /// Possible places of channels' receiving ends.
     pub(crate) channels: Vec<u64>,
     pub(crate) wide: Vec<Wide>,
     /// Fields in which pointers to blocks stand that are no buffer's, by either order.

@@ -58,7 +58,7 @@ pub(crate) fn prove(
     None
 }
 
-/// Where in a block the pointer to the next one may be, and where the messages begin then.
+/// Possible places of the pointer to the next block, each with the place where the messages then begin.
 fn places(usable: u64) -> impl Iterator<Item = (u64, u64)> {
     let behind = [usable.wrapping_sub(8), usable.wrapping_sub(16)];
     let is_behind = |at: &u64| *at >= 8 * MESSAGES && *at % (8 * MESSAGES) == 0;
