@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from support import programs
+from support import kernel, programs
 from support.nouns import GRAPHS
 
 from gdbheap.errors import Fault
@@ -47,6 +47,17 @@ def test_after_the_stop(size: int) -> None:
         found = {at: (target.space.word(at), target.space.word(at + size - 8)) for at in places}
         assert found == {at: (at, at + 1) for at in places}
         assert target.cut_short is None
+
+
+@pytest.mark.parametrize("size", [16 * PAGE, LARGE], ids=["small", "large"])
+def test_nothing_comes_into_memory(size: int) -> None:
+    """Of shared memory only what the process has is read: to read another page would make the kernel bring it there."""
+    with neighbours(size) as (process, places):
+        before = [kernel.resident_inside(process.pid, at, size) for at in places]
+        assert before == [2 * PAGE] * len(places)
+        for noun in ("", *GRAPHS):
+            programs.ask(noun, str(process.pid))
+            assert [kernel.resident_inside(process.pid, at, size) for at in places] == before, noun
 
 
 def test_a_process_that_ends() -> None:

@@ -30,7 +30,7 @@ from gdbheap.target.procfs import Named, ProcessFolder
 from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
-PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE = 0, 1, 2, 3
+PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE, PRESENT = 0, 1, 2, 3, 4
 SPARE_BYTES = 16 << 20
 # Seconds, of a stop that is to end no answer early.
 LONGER_STOP = 60
@@ -332,9 +332,9 @@ class Process(Target):
 
     def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[MappingRow]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
-        kind, index = FROM_PROCESS, -1
+        kind, index = PRESENT, -1
         if mapping.private and (mapping.anonymous or mapping.path == "/dev/zero"):
-            kind = FROM_PROCESS if mapping.path == "[vdso]" else PRIVATE_ANONYMOUS
+            kind = PRESENT if mapping.path == "[vdso]" else PRIVATE_ANONYMOUS
         elif mapping.private:
             kind, index = PRIVATE_FILE, files.index(mapping)
             if index < 0 and not self._systems.is_answered(mapping.device):
@@ -342,15 +342,8 @@ class Process(Target):
                 index = NO_FILE
         elif not mapping.writable and (index := files.index(mapping)) >= 0:
             kind = FROM_FILE
-        there = self._present(mapping) if mapping.path == "[vdso]" else [(mapping.start, mapping.end)]
-        for start, end in subtract(there, missing):
+        for start, end in subtract([(mapping.start, mapping.end)], missing):
             yield MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)
-
-    def _present(self, mapping: Mapping) -> Ranges:
-        """Return the pages of a mapping that the process has: to read another one would add it to its RSS."""
-        page, pages = self.machine.page, self.pages
-        every = [(start, start + page) for start in range(mapping.start, mapping.end, page)]
-        return every if pages is None else [(start, end) for start, end in every if pages.count(start, end).resident]
 
     def _is_answered(self, mapping: Mapping, files: MappedFiles) -> bool:
         """Return whether reading a mapping ends: of a private one only what the program wrote is read from it."""

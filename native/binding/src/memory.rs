@@ -27,7 +27,7 @@ impl Read for Machine {
 }
 
 /// How the bytes [start, end) of a process are read: kind 0 private anonymous, 1 private file-backed, 2 always from the
-/// process, 3 always from the file with this number, -1 without one.
+/// process, 3 always from the file with this number, -1 without one, 4 from the process if it has the page.
 pub struct MappingRow {
     start: u64,
     end: u64,
@@ -192,6 +192,7 @@ fn mapping(row: &MappingRow) -> Mapping {
         0 => MappingKind::PrivateAnonymous,
         1 if row.file >= 0 => MappingKind::PrivateFile { index, offset },
         3 if row.file >= 0 => MappingKind::File { index, offset },
+        4 => MappingKind::Present,
         _ => MappingKind::Process,
     };
     Mapping { start: row.start, end: row.end, kind }

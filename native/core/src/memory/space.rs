@@ -10,7 +10,7 @@ use crate::folder::ProcessFolder;
 use crate::machine::{Machine, PageSize};
 use crate::memory::capture::{read_file, Capture, Order, Room, SharedMemory};
 use crate::memory::gate::Gate;
-use crate::memory::pages::{Pages, PRESENT, SWAPPED};
+use crate::memory::pages::{Pages, Run, PRESENT, SWAPPED};
 use crate::memory::recent::RecentPages;
 use crate::work::{Task, Watcher};
 use std::fs::File;
@@ -48,6 +48,8 @@ pub enum MappingKind {
     },
     /// Always from the process.
     Process,
+    /// From the process, and only pages that it has: reading another one of shared memory would bring it there.
+    Present,
     /// Always from its file.
     File {
         index: u32,
@@ -387,8 +389,7 @@ fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Backing
     let mut at = start;
     for run in pages.runs[pages.first_after(start)..].iter().take_while(|run| run.start < end) {
         let (from, to) = (run.start.max(start), run.end.min(end));
-        let there = run.state == PRESENT || run.state == SWAPPED;
-        let backing = if there { Backing::Process } else { Backing::Zeros };
+        let backing = if is_there(run) { Backing::Process } else { Backing::Zeros };
         if at < from {
             out.push(Segment { start: at, end: from, backing: absent(at) });
         }
@@ -401,6 +402,19 @@ fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Backing
     if at < end {
         out.push(Segment { start: at, end, backing: absent(at) });
     }
+}
+
+/// The parts of a mapping whose pages the process has.
+fn present_parts(start: u64, end: u64, pages: &Pages, out: &mut Vec<Segment>) {
+    for run in pages.runs[pages.first_after(start)..].iter().take_while(|run| run.start < end) {
+        if is_there(run) {
+            out.push(Segment { start: run.start.max(start), end: run.end.min(end), backing: Backing::Process });
+        }
+    }
+}
+
+fn is_there(run: &Run) -> bool {
+    run.state == PRESENT || run.state == SWAPPED
 }
 
 impl Space {
@@ -425,6 +439,7 @@ impl Space {
                     let absent = |at| Backing::File { index, offset: offset.wrapping_add(at - start) };
                     by_pages(start, end, pages, absent, &mut segments);
                 }
+                (MappingKind::Present, Some(pages)) => present_parts(start, end, pages, &mut segments),
                 (MappingKind::File { index, offset }, _) => {
                     segments.push(Segment { start, end, backing: Backing::File { index, offset } });
                 }
