@@ -42,8 +42,8 @@ OFFSETS = set(
     deque_free deque_free_count deque_items deque_left deque_left_index deque_length deque_right_link descr_method
     dict_small dk_indices
     dk_kind dk_log2_index_bytes dk_log2_size dk_nentries dk_size exc_cause exc_context exc_message exc_notes
-    exc_traceback f_back f_code f_code_copy f_instruction f_is_entry f_lasti f_locals f_owner f_previous f_stack
-    f_top frame_data
+    exc_traceback f_back f_code f_code_copy f_executing f_instruction f_is_entry f_lasti f_locals f_owner f_previous
+    f_stack f_top frame_data
     func_annotations func_builtins func_closure func_code func_defaults func_dict func_doc func_globals func_kwdefaults
     func_module func_name func_qualname gc_head gen_frame gen_qualname
     gi_frame_state gi_iframe gi_running ht_cached_keys ht_name ht_qualname

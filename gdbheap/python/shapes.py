@@ -70,6 +70,7 @@ class FrameLayout:
     locals: int
     top: int
     top_is_pointer: bool
+    executing: int
     stack: int
     code_locals: int
     tags: int
@@ -199,6 +200,7 @@ def frame_layout(release: Release) -> FrameLayout:
         locals=release["f_locals"],
         top=release["f_top"],
         top_is_pointer=bool(release["f_top_is_pointer"]),
+        executing=release.get("f_executing") or 0,
         stack=release.get("f_stack") or 0,
         code_locals=release.get("co_nlocalsplus") or 0,
         tags=release.get("f_tags") or 0,

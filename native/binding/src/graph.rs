@@ -16,7 +16,7 @@ records! {
         names, opaque, fields, skipped, items, frame, frame_state, frame_gone, frame_pointer, table, table_pointer,
         table_mask, table_step, table_first, table_words,
     }
-    FrameLayout { fields, code, locals, top, top_is_pointer, stack, code_locals, tags }
+    FrameLayout { fields, code, locals, top, top_is_pointer, executing, stack, code_locals, tags }
     KeysLayout { kind, log2_index_bytes, size, entries, indices }
     GraphLayout {
         ob_size, set_key, tp_weaklistoffset, tp_dictoffset, sizeof_type, forms, frame, keys, flag_heap_type,

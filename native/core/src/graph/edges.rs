@@ -495,7 +495,9 @@ impl<'a> Drawer<'a> {
             stack => self.field(object, start + stack).map(behind),
         };
         let above = if layout.stack == 0 { Some(0) } else { fixed };
+        let is_done = || layout.executing > 0 && self.byte(object, (start + layout.executing) as i64) == Some(0);
         let count = top.and_then(|top| match layout.top_is_pointer {
+            true if top == 0 && is_done() => fixed,
             true if top == 0 => None,
             true => Some(behind(top)),
             false => Some(u64::try_from(top as u32 as i32).ok()? + above?),

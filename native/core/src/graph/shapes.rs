@@ -40,6 +40,8 @@ pub struct FrameLayout {
     /// How many locals and values on the stack there are: an int (negative while it runs) or the address after them.
     pub top: u64,
     pub top_is_pointer: bool,
+    /// A byte that is zero unless the frame runs; 0: there is none. A pointer is NULL while it runs, and when it is done.
+    pub executing: u64,
     /// Since 3.10 the count is that of the stack alone, which begins where this word points; 0: it is that of both.
     pub stack: u64,
     /// Offset of the number of locals in a code object; 0: they end where the stack begins.
