@@ -10,7 +10,7 @@ import pytest
 from support.attribution import differences
 from support.installed import python_with
 from support.library import heap_of
-from support.programs import KINDS, SOURCES, c_program, python_program, running
+from support.programs import KINDS, SOURCES, ask, c_program, python_program, running
 
 # Blocks of each program that are compared one by one.
 COMPARED = 40
@@ -36,3 +36,15 @@ def test_one_owner(program: Callable[[random.Random, Path], list[str]], rng: ran
     """No block has two, and what ``pyobjects`` counts of each type are its blocks."""
     with running(program(rng, tmp_path), tmp_path) as target, heap_of(str(target.pid)) as heap:
         assert differences(heap, rng, COMPARED) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_blocks_that_two_objects_share(kind: str, rng: random.Random, tmp_path: Path) -> None:
+    """Each may be small: one of the two has a row with all of them, and the other is named."""
+    count, size = rng.randrange(200, 2000), rng.randrange(400, 8000)
+    with running(python_program(kind, "shared_blocks", count, size), tmp_path) as target:
+        rows = ask("retained", str(target.pid), "--top=5")["rows"]
+    (row,) = [row for row in rows if row["at_most"] is not None]
+    assert count * size <= row["at_most"] <= count * (size + 32) + row["retained"] + 8 * 2 * (count + 10)
+    names = {row["path"], *row["holders"]}
+    assert names == {"sys.modules['__main__'].one", "sys.modules['__main__'].other"}

@@ -362,23 +362,25 @@ def _several(paths: ObjectPaths, without: set[int], top: int | None) -> list[Kep
 
 
 def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | None) -> list[Kept]:
-    """Return the rows with what each may free at most: large blocks of C code that it owns, and no object alone keeps.
+    """Return the rows with what each may free at most: blocks of C code that it owns, and no object alone keeps.
 
     Objects that have no row get one. An owner is the outermost object without which the block's own owner would go."""
     graph = paths.references.graph
     found = graph.shared_blocks(without, MIN_BYTES_TOGETHER, MAX_TOGETHER)
-    holders = _holders_of(paths, {row.id for row in found}, without)
     sums: Counter[int] = Counter()
-    others: dict[int, list[int]] = defaultdict(list)
-    for row, owner in zip(found, _outermost(paths, graph.owners_of([row.id for row in found]), without)):
+    examples: dict[int, list[int]] = defaultdict(list)
+    for row, owner in zip(found, _outermost(paths, [row.owner for row in found], without)):
         if owner is not None:
             sums[owner] += row.bytes
-            others[owner] += [other for other in holders[row.id] if other not in (owner, *others[owner])]
+            examples[owner] += row.examples
     by_address = {row.address: place for place, row in enumerate(rows) if row.address is not None}
-    rows = list(rows)
-    for number, size in sums.most_common(top):
+    rows, most = list(rows), sums.most_common(top)
+    sources = _sources(paths, {block for number, _size in most for block in examples[number]})
+    for number, size in most:
         node = paths.references.node(number)
-        names = [in_a_line(paths.path(graph.chain(other))) for other in others[number][:MAX_HOLDERS]]
+        owners = graph.owners_of([source for block in examples[number] for source in sources[block]])
+        others = [one for one in dict.fromkeys(_outermost(paths, owners, without)) if one not in (None, number)]
+        names = [in_a_line(paths.path(graph.chain(other))) for other in others[:MAX_HOLDERS] if other is not None]
         if node.address in by_address:
             place = by_address[node.address]
             rows[place] = replace(rows[place], at_most=rows[place].retained + size, holders=names)
@@ -390,17 +392,12 @@ def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | 
     return rows
 
 
-def _holders_of(paths: ObjectPaths, blocks: set[int], without: set[int]) -> dict[int, list[int]]:
-    """Return the outermost objects that refer to each of some blocks, or own what does."""
-    graph = paths.references.graph
+def _sources(paths: ObjectPaths, targets: set[int]) -> dict[int, list[int]]:
+    """Return some of the nodes that refer to each target."""
     sources: dict[int, set[int]] = defaultdict(set)
-    for referrer in graph.referrers(blocks) if blocks else []:
+    for referrer in paths.references.graph.referrers(targets) if targets else []:
         sources[referrer.target].add(referrer.source)
-    found: dict[int, list[int]] = {}
-    for block in blocks:
-        owners = graph.owners_of(sorted(sources[block])[:MAX_PATHS_OF_EXAMPLE])
-        found[block] = [one for one in _outermost(paths, owners, without) if one is not None]
-    return found
+    return {target: sorted(sources[target])[:MAX_PATHS_OF_EXAMPLE] for target in targets}
 
 
 def _outermost(paths: ObjectPaths, owners: list[int], without: set[int]) -> list[int | None]:

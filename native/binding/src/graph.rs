@@ -103,6 +103,9 @@ answers! {
     /// Objects of one type that several hold, their bytes, and what would be free without each of them, added up.
     struct Several of graph::Several { type_address: u64, count: u64, bytes: u64, retained: u64, examples: Vec<u32> }
 
+    /// Blocks of C code that an owner has, what would be free without each of them, added up, and the largest of them.
+    struct SharedBlocks of graph::SharedBlocks { owner: u32, bytes: u64, examples: Vec<u32> }
+
     /// A node right below a labelled one, with what hangs on it, and the way down to where the bytes part.
     struct Branch of graph::Branch { id: u32, bytes: u64, way: Vec<u32> }
 
@@ -464,11 +467,16 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.kept_by_several(watcher, &without, large))?))
     }
 
-    /// Blocks of C code that no object keeps alone, with what goes with each, of at least `least` bytes, first the most;
-    /// nodes in `without` count for nobody.
-    fn shared_blocks(&self, py: Python<'_>, without: HashSet<u32>, least: u64, top: usize) -> PyResult<Vec<NodeBytes>> {
-        let found = watched(py, None, |watcher| self.0.shared_blocks(watcher, &without, least, top))?;
-        Ok(found.into_iter().map(node_bytes).collect())
+    /// Blocks of C code that no object keeps alone, by their owners, with what goes with them, of at least `least` bytes,
+    /// first the most; nodes in `without` count for nobody.
+    fn shared_blocks(
+        &self,
+        py: Python<'_>,
+        without: HashSet<u32>,
+        least: u64,
+        top: usize,
+    ) -> PyResult<Vec<SharedBlocks>> {
+        Ok(all(watched(py, None, |watcher| self.0.shared_blocks(watcher, &without, least, top))?))
     }
 
     /// The blocks that retain most. One of the same type, or size, as the block that keeps it, that retains as much, or only

@@ -96,6 +96,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         graph::RetainedByGroup,
         graph::Labelled,
         graph::Several,
+        graph::SharedBlocks,
         graph::Branch,
         graph::Targets,
         graph::Graph,

@@ -30,6 +30,6 @@ pub use listing::{EdgeColumns, NodeColumns};
 pub use lost::Head;
 pub use plain::{draw_blocks, Tables};
 pub use shapes::{Form, FrameLayout, GraphLayout, KeysLayout};
-pub use shares::{Branch, Labelled, Several};
+pub use shares::{Branch, Labelled, Several, SharedBlocks};
 pub use unreachable::{Cause, CollectorFacts, Lost, Unreachable};
 pub use whole::{Graph, NodeRow, RetainedByType};

@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 /// A way down goes on as long as one branch has so much of what its parent has.
 const MOST: (u64, u64) = (4, 5);
 const MAX_WAY: usize = 32;
+const MAX_EXAMPLES: usize = 8;
 
 /// Blocks of one group with one label, u32::MAX for what nothing leads to.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,15 @@ pub struct Several {
     pub count: u64,
     pub bytes: u64,
     pub retained: u64,
+    pub examples: Vec<u32>,
+}
+
+/// Blocks of C code that an owner has, and what would be free without each of them, added up.
+#[derive(Clone, Debug)]
+pub struct SharedBlocks {
+    pub owner: u32,
+    pub bytes: u64,
+    /// The largest of them.
     pub examples: Vec<u32>,
 }
 
@@ -138,13 +148,9 @@ impl Graph {
     pub fn kept_by_several(&self, watcher: &dyn Watcher, without: &HashSet<u32>, large: u64) -> Result<Vec<Several>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let is_several = |id: &u32| {
-            let mut above = found.above[*id as usize];
-            while above < self.ids.first_static && self.kinds[above as usize] & BUFFER != 0 {
-                above = found.above[above as usize];
-            }
-            let is_open = above == NOBODY || above >= self.ids.first_root || without.contains(&above);
             let is_reached = tree.phases[*id as usize] != NOT_REACHED;
-            is_open && is_reached && is_object(self.kinds[*id as usize]) && !without.contains(id)
+            let is_object = is_object(self.kinds[*id as usize]) && !without.contains(id);
+            is_reached && is_object && self.is_open(&found.above, without, *id)
         };
         let sizes = self.sizes();
         let mut rows: HashMap<u32, Several> = HashMap::new();
@@ -173,24 +179,44 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Blocks of C code that no object keeps alone, such as an allocator that two sessions share: `(id, bytes)`, what goes
-    /// with each, of at least `least` bytes, first the most, at most `top`. `without` as in `kept_by_several`.
+    /// Whether only a root, or what counts for nobody, keeps a node: no object that is not in `without`. `above`: what keeps each.
+    fn is_open(&self, above: &[u32], without: &HashSet<u32>, id: u32) -> bool {
+        let mut keeper = above[id as usize];
+        while keeper < self.ids.first_static && self.kinds[keeper as usize] & BUFFER != 0 {
+            keeper = above[keeper as usize];
+        }
+        keeper == NOBODY || keeper >= self.ids.first_root || without.contains(&keeper)
+    }
+
+    /// Blocks of C code that no object keeps alone, such as an allocator that two sessions share, by their owners: of each
+    /// owner with `least` bytes and more, first the most, at most `top`. `without` as in `kept_by_several`.
     pub fn shared_blocks(
         &self,
         watcher: &dyn Watcher,
         without: &HashSet<u32>,
         least: u64,
         top: usize,
-    ) -> Result<Vec<(u32, u64)>> {
-        let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
+    ) -> Result<Vec<SharedBlocks>> {
+        let (tree, found, owners) = (self.tree(watcher)?, self.dominators(watcher)?, self.owners(watcher)?);
         let is_shared = |id: &u32| {
-            let above = found.above[*id as usize];
             let is_reached = tree.phases[*id as usize] < BY_PADDING;
-            self.kinds[*id as usize] == 0 && is_reached && (above == NOBODY || without.contains(&above))
+            self.kinds[*id as usize] == 0 && is_reached && self.is_open(&found.above, without, *id)
         };
-        let ids = (0..self.ids.first_static).filter(|id| found.retained[*id as usize] >= least).filter(is_shared);
-        let mut rows: Vec<(u32, u64)> = ids.map(|id| (id, found.retained[id as usize])).collect();
-        rows.sort_unstable_by_key(|(id, bytes)| (Reverse(*bytes), *id));
+        let mut blocks: HashMap<u32, Vec<u32>> = HashMap::new();
+        for id in (0..self.ids.first_static).filter(is_shared) {
+            blocks.entry(owners[id as usize]).or_default().push(id);
+        }
+        let retained = |id: &u32| found.retained[*id as usize];
+        let mut rows = Vec::new();
+        for (owner, mut blocks) in blocks {
+            let bytes = blocks.iter().map(retained).sum();
+            if owner != NOBODY && bytes >= least {
+                blocks.sort_unstable_by_key(|id| (Reverse(retained(id)), *id));
+                blocks.truncate(MAX_EXAMPLES);
+                rows.push(SharedBlocks { owner, bytes, examples: blocks });
+            }
+        }
+        rows.sort_unstable_by_key(|row| (Reverse(row.bytes), row.owner));
         rows.truncate(top);
         Ok(rows)
     }
