@@ -11,6 +11,7 @@ import random
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -144,11 +145,13 @@ def test_no_room(core: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
     """Ended in the middle, whatever ends it: no file stays."""
-    head = make_core(tmp_path / "core", prstatus(7), [(0x10000, 64 << 20, b"", 6)]).read_bytes()
-    zeros = gzip.compress(bytes(64 << 20), 1)
+    size, times = 64 << 20, 1000
+    head = bytearray(make_core(tmp_path / "core", prstatus(7), [(0x10000, size, b"", 6)]).read_bytes())
+    # The second program header claims as many bytes of the file as follow.
+    struct.pack_into("<QQ", head, 64 + 56 + 32, size * times, size * times)
     # It would unpack for minutes, into holes.
     with (tmp_path / "packed").open("wb") as file:
-        file.write(gzip.compress(head) + zeros * 4000)
+        file.write(gzip.compress(head) + gzip.compress(bytes(size), 1) * times)
     room = tmp_path / "room"
     room.mkdir()
     with subprocess.Popen(
