@@ -372,6 +372,16 @@ def test_findings(rng: random.Random, kind: Any) -> None:
         assert not found, found[:3]
 
 
+@pytest.mark.parametrize("prompt", ["$ ", "(gdb) "])
+def test_no_sentence_has_a_command(prompt: str, rng: random.Random) -> None:
+    """A name that reaches the end of a line cannot make the next one look like a command to paste."""
+    style = Style(width=rng.randrange(40, 120))
+    for length in range(200):
+        lines = style.filled(f"1. 3.0 MiB: in use, and held by {'x' * length} {prompt}gdbheap why 1 2.").splitlines()
+        assert not any(line.lstrip().startswith(prompt) for line in lines), lines
+        assert "".join(lines).count("gdbheap") == 1
+
+
 def test_watch_events(rng: random.Random) -> None:
     """Each event is one line."""
     evil = Evil(rng)

@@ -30,6 +30,8 @@ STYLES = tuple(f"[{code}m" for code in ("0", "1", "1;31", "2", *range(31, 37)))
 NARROWEST = 20
 # Of a sentence's further lines: a name in it cannot begin one.
 INDENT = "  "
+# What begins a line to paste.
+PROMPTS = ("$", "(gdb)")
 BLOCK = "█"
 
 
@@ -93,7 +95,8 @@ class Style:
             return text
         import textwrap
 
-        return textwrap.fill(text, max(self.width - 1, NARROWEST), subsequent_indent=INDENT)
+        lines = textwrap.wrap(text, max(self.width - 1, NARROWEST), subsequent_indent=INDENT)
+        return "\n".join([*lines[:1], *(_no_command(line) for line in lines[1:])])
 
     def heading(self, text: str) -> str:
         """``text`` in bold where the terminal takes it."""
@@ -103,6 +106,12 @@ class Style:
         """``text`` in the colour of what it is (a key of COLOURS), where the terminal takes it; plain for all else."""
         colour = COLOURS.get(what or "") if self.bold and text else None
         return f"{colour}{text}{PLAIN}" if colour else text
+
+
+def _no_command(line: str) -> str:
+    """Return a further line of a sentence, which looks like no command to paste, whatever names are in it."""
+    words = line.lstrip()
+    return f"{INDENT}\\{words}" if words.startswith(PROMPTS) else line
 
 
 def style_for(
