@@ -45,6 +45,8 @@ SET_MASK = 32
 SET_ENTRY, TABLE_ENTRY, ORDERED_NODE, ITEM_SIZE, BUFFER_SIZE = 16, 24, 56, 4, 120
 # MAXFREEBLOCKS of Modules/_collectionsmodule.c.
 FREE_DEQUE_BLOCKS = 16
+# sizeof(sem_t) of x86-64.
+SEMAPHORE = 32
 # In the state of a str: the bytes of a character.
 KIND_AT = 2
 # struct PyModuleDef, all releases since 3.0.
@@ -63,6 +65,7 @@ NOWHERE = -1
 
 # What PyMethodDef or PyGetSetDef describes: static data, unless a library (cffi, PyO3) made it as it went.
 DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
+LOCKS = ["_thread.lock", "_thread.RLock", "thread.lock"]
 BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
 
 # Types whose fields hold objects and plain values only, beside what the families say.
@@ -158,6 +161,8 @@ def families(release: Release) -> list[Family]:
         Family(0, ["collections.OrderedDict"], _ordered_claims(release)),
         Family(0, ["_io.StringIO"], [_claim(at(16), "data", extent=Extent(COUNT, at(40), 4))]),
         Family(0, BUFFERED, [_claim(at(56), "data", extent=Extent(COUNT, at(BUFFER_SIZE), 1))]),
+        # Up to 3.13 what PyThread_allocate_lock returns, a semaphore; it is not the whole block, nor are there pointers.
+        Family(0, LOCKS, [_claim(at(16), "data", follow=CLAIM, extent=Extent(COUNT, more=SEMAPHORE))]),
         Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
         Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
         # mmap_object, all releases since 2.7: data, size.
