@@ -51,6 +51,7 @@ from gdbheap.heap import Heap
 from gdbheap.python.disclosure import is_hidden, wanted
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.target.process import Process
+from gdbheap.target.target import Target
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
@@ -109,7 +110,13 @@ def _fail(message: str, status: int) -> None:
 
 
 def _heap(where: Place) -> Heap:
-    return CACHE.heap(where.inferior, where, lambda: Heap(build(where)))
+    return CACHE.heap(where.inferior, where, lambda: Heap(_target(where)))
+
+
+def _target(where: Place) -> Target:
+    target = build(where)
+    target.offered_in_gdb = frozenset(OFFERED)
+    return target
 
 
 def _place() -> Place:

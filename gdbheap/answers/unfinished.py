@@ -13,7 +13,7 @@ def finishing(heap: Heap, nodes: Nodes, noun: str, *options: str) -> list[str]:
     if not nodes.graph.is_cut:
         return []
     target = heap.target
-    return [line for option in target.finishing for line in target.shell_lines(noun, *options, option)]
+    return [line for option in target.finishing for line in target.command_lines(noun, *options, option)]
 
 
 def not_examined(nodes: Nodes) -> int:

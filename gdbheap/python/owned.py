@@ -161,7 +161,7 @@ def families(release: Release) -> list[Family]:
         Family(0, ["collections.OrderedDict"], _ordered_claims(release)),
         Family(0, ["_io.StringIO"], [_claim(at(16), "data", extent=Extent(COUNT, at(40), 4))]),
         Family(0, BUFFERED, [_claim(at(56), "data", extent=Extent(COUNT, at(BUFFER_SIZE), 1))]),
-        # Up to 3.13 what PyThread_allocate_lock returns, a semaphore; it is not the whole block, nor are there pointers.
+        # Up to 3.13 a semaphore (PyThread_allocate_lock): less than its block, and without pointers.
         Family(0, LOCKS, [_claim(at(16), "data", follow=CLAIM, extent=Extent(COUNT, more=SEMAPHORE))]),
         Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
         Family(0, ["numpy.ndarray"], _ndarray_claims(release)),

@@ -8,10 +8,11 @@ from gdbheap.answers.findings.settings import lines_to_paste, shell_line
 from gdbheap.report import container, main_holders, summary
 from gdbheap.report.aborted import abort_lines
 from gdbheap.report.findings import advice_of, text_of
-from gdbheap.report.style import SEVERE, Style
+from gdbheap.report.style import GDB_PROMPT, SEVERE, SHELL_PROMPT, Style
 from gdbheap.report.tables import SHARE, Column, join, table
 from gdbheap.report.unfinished import unfinished
 from gdbheap.report.verdict import verdict
+from gdbheap.target.target import IN_GDB
 
 if TYPE_CHECKING:
     from gdbheap.answers.findings import Finding
@@ -74,7 +75,7 @@ def _is_shown(line: Line, rss: int) -> bool:
 
 
 def _next(answer: Ledger) -> str:
-    return "\n".join(["Next", *(f"  $ {line}" for line in answer.next)]) if answer.next else ""
+    return "\n".join(["Next", *(f"  {prompted(line)}" for line in answer.next)]) if answer.next else ""
 
 
 def _holders(answer: Ledger, style: Style) -> str:
@@ -180,7 +181,7 @@ def _findings(answer: Ledger, style: Style) -> str:
         is_whole = text.startswith(worth)
         lines.append(_weighed(worth, finding, style) + text[len(worth) :] if is_whole else text)
         lines.append(style.filled(f"   {advice_sentence(advice_of(finding))}"))
-        lines += [f"   $ {line}" for line in commands_of(finding)]
+        lines += [f"   {prompted(line)}" for line in commands_of(finding)]
     return "\n".join(lines)
 
 
@@ -194,6 +195,12 @@ def _weighed(worth: str, finding: Finding, style: Style) -> str:
 
 # Settings are shown as a shell takes them; the other forms are in the JSON and in docs/findings.md.
 ELSEWHERE = "# or: systemd Environment=, Docker -e, Kubernetes env:"
+
+
+def prompted(line: str) -> str:
+    """Return a line to paste behind the prompt where it is typed: gdb's, or a shell's."""
+    is_of_gdb = line.partition(" ")[0] == IN_GDB
+    return f"{GDB_PROMPT if is_of_gdb else SHELL_PROMPT}{line}"
 
 
 def commands_of(finding: Finding) -> list[str]:

@@ -31,7 +31,7 @@ NARROWEST = 20
 # Of a sentence's further lines: a name in it cannot begin one.
 INDENT = "  "
 # What begins a line to paste.
-PROMPTS = ("$", "(gdb)")
+SHELL_PROMPT, GDB_PROMPT = "$ ", "(gdb) "
 BLOCK = "█"
 
 
@@ -111,7 +111,7 @@ class Style:
 def _no_command(line: str) -> str:
     """Return a further line of a sentence, which looks like no command to paste, whatever names are in it."""
     words = line.lstrip()
-    return f"{INDENT}\\{words}" if words.startswith(PROMPTS) else line
+    return f"{INDENT}\\{words}" if words.startswith((SHELL_PROMPT, GDB_PROMPT)) else line
 
 
 def style_for(

@@ -18,6 +18,8 @@ from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.unseen import UnseenFile
 
 AT_PHDR = 3
+# What its commands begin with in gdb.
+IN_GDB = "heap"
 # How what is found ends where memory is missing.
 ABSENT = ("absent bytes", "where nothing is")
 AT_PAGESZ = 6
@@ -113,6 +115,7 @@ class Target:
     ``proc``: the folder below /proc of a process of this machine, by a path that leads to no other process.
     ``arguments``: of the command line the beginning, as far as the program left it there.
     ``remote``: memory comes through gdb from another machine, slowly.
+    ``offered_in_gdb``: the nouns that can be typed where gdb holds it; None where it was named in a shell.
     """
 
     kind: str
@@ -136,6 +139,7 @@ class Target:
     unseen: list[UnseenFile] = field(default_factory=list)
     words: str | None = None
     remote: bool = False
+    offered_in_gdb: frozenset[str] | None = None
     refusal: GdbheapError | None = None
     locked: Ranges = field(default_factory=list)
     stopped_seconds: float | None = None
@@ -151,9 +155,12 @@ class Target:
         """Return the options with which a command would read what this one had no time for."""
         return []
 
-    def shell_lines(self, noun: str, *options: str) -> list[str]:
-        """Return the gdbheap command about this target as a line to paste into a shell; none where no shell can name
-        it, as a process of another machine."""
+    def command_lines(self, noun: str, *options: str) -> list[str]:
+        """Return the command about this target as a line to paste: in gdb, which holds it, one of gdb's commands, else
+        one of a shell; none where it cannot be typed there."""
+        if self.offered_in_gdb is not None:
+            is_offered = noun.partition(" ")[0] in self.offered_in_gdb
+            return [" ".join(filter(None, [IN_GDB, noun, *options]))] if is_offered else []
         where = self.words or (shlex.quote(self.core) if self.core else str(self.pid or ""))
         if self.remote or not where:
             return []

@@ -153,7 +153,7 @@ class Evidence:
         """A gdbheap command about this target, as a line to paste; no line if the process runs on another machine, or
         if the command ``calls`` into a process and there is only a core."""
         target = self.heap.target
-        return [] if calls and target.kind != "process" else target.shell_lines(noun, *options)
+        return [] if calls and target.kind != "process" else target.command_lines(noun, *options)
 
     @cached_property
     def lines(self) -> list[LedgerLine]:
