@@ -144,7 +144,7 @@ def test_beside_other_findings() -> None:
              "give back: 1.0 MiB in the main arena"),
         (FreeChunks(1200, MIB, 3 * MIB, 2), "back: 1.0 MiB in the main arena, 3.0 MiB in 2 arenas of threads"),
         (FreeChunks(9, 0, 4 * MIB, 3, 2 * MIB, 2, "last of x"), "4.0 MiB in 3 arenas of threads; no "
-             "thread uses 2 of these arenas any more (2.0 MiB); the block above the largest is last of x"),
+             "thread uses 2 of these arenas any more (2.0 MiB); the way to the block above the largest: last of x"),
         (ThreadTops(3, MIB, 128 * KIB, 0, 2, DEFAULT, LargestTop(MIB, 2, None, ""), False),
              "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
              "reach; the most, 1.0 MiB, in arena 2 (no thread is there now). free() trims an end only when it reaches "

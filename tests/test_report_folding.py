@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from gdbheap.answers.ways import in_words
 from gdbheap.answers.why import Holder, Why
-from gdbheap.graph.paths import Step
+from gdbheap.graph.paths import Path, Step
 from gdbheap.report.folding import NO_GAP, ROWS_AT_EACH_END, Gap, folded
 from gdbheap.report.style import Style
 from gdbheap.report.why import render
@@ -78,6 +79,20 @@ def test_why_folds_blocks_and_says_what_it_lacks() -> None:
     text = render(why(steps, 1_000_000), Style())
     assert "999,800 more steps" in text and text.count("98 more such steps") == 2
     assert "999,800 more  objects" in text
+
+
+def test_blocks_of_a_way_are_said_once() -> None:
+    """Blocks of C have no name for what they hold: a way says how many there are, and their sizes."""
+
+    def said(*edges: str) -> str:
+        return in_words(Path([Step(0, "", edge) for edge in edges], None, len(edges)))
+
+    block = " holds it (a block of 1,864 bytes)"
+    assert said("data of x", ".db", " holds it") == "data of x .db  holds it"
+    assert said("data of x", block) == "data of x, through a block of 1,864 bytes"
+    assert said("x", " holds it", *[block] * 3) == "x  holds it, through 3 blocks (1,864, 1,864, 1,864 bytes)"
+    assert said("x", *[block] * 9, ".y").endswith("through 9 blocks (1,864, 1,864, 1,864, 1,864, … bytes) .y")
+    assert said(block, ".y") == f"{block} .y"
 
 
 def why(steps: list[Step], length: int) -> Why:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import groupby
 
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.paths import Path
@@ -11,6 +12,9 @@ from gdbheap.heap import Heap
 
 MAX_PATHS = 2000
 MAX_EDGES_IN_WORDS = 8
+# Of a block of C, as ObjectPaths.edge has it; of so many the sizes are said.
+BLOCK_EDGE = re.compile(r" ?holds it \(a block of ([\d,]+) bytes\)")
+MAX_SIZES = 4
 INDEX = re.compile(r"\[\d+\]")
 LAST_SUBSCRIPT = re.compile(r"\[(\d+|<[^<>]*>|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]\Z")
 ANY_SUBSCRIPT = "[…]"
@@ -45,8 +49,23 @@ def in_a_line(path: Path) -> str:
 
 def in_words(path: Path) -> str:
     """The edges of a path one after the other; of a long one the first, which names the root, and the last few."""
-    edges = [step.edge for step in path.steps]
+    edges = _through_blocks([step.edge for step in path.steps])
     return " ".join(edges if len(edges) <= MAX_EDGES_IN_WORDS else [edges[0], "…", *edges[2 - MAX_EDGES_IN_WORDS :]])
+
+
+def _through_blocks(edges: list[str]) -> list[str]:
+    """Return the edges with those of blocks of C, which have no name for what they hold, as one behind the edge before
+    them."""
+    found: list[str] = []
+    for is_block, run in groupby(edges, key=lambda edge: BLOCK_EDGE.fullmatch(edge) is not None):
+        passed = list(run)
+        if not (is_block and found):
+            found += passed
+            continue
+        sizes = [match[1] for edge in passed[:MAX_SIZES] if (match := BLOCK_EDGE.fullmatch(edge))]
+        of = f"{len(passed):,} blocks ({', '.join(sizes)}{', …' * (len(passed) > MAX_SIZES)} bytes)"
+        found[-1] += f", through {of if len(passed) > 1 else f'a block of {sizes[0]} bytes'}"
+    return found
 
 
 def alike(way: str) -> str:

@@ -24,7 +24,7 @@ def _text(figures: FreeChunks) -> str:
     if figures.unused_arenas:
         whose = "that arena" if figures.arenas == 1 else f"{figures.unused_arenas} of these arenas"
         where += f"; no thread uses {whose} any more ({size_text(figures.unused)})"
-    above = f"; the block above the largest is {figures.pinned_by}" if figures.pinned_by else ""
+    above = f"; the way to the block above the largest: {figures.pinned_by}" if figures.pinned_by else ""
     return (
         f"{counted(figures.chunks, 'free chunk')} between used ones hold whole resident pages, which free() does not "
         f"give back: {where}{above}"
