@@ -26,10 +26,11 @@ from gdbheap.target.ranges import Ranges, holds, intersect, joined
 if TYPE_CHECKING:
     from gdbheap._native import Space
 
-SEGMENT_LIMIT = 1024
+# Of an object, and of all that are in memory, or whose files were opened, together: linkers write some fifteen.
+SEGMENT_LIMIT, ALL_SEGMENTS = 128, 1 << 18
 SECTION_LIMIT = 64 << 10
 # Of all segments of notes of an object together: those of programs have four notes or so.
-NOTE_LIMIT, MAX_NOTES = 64 << 10, 256
+NOTE_LIMIT, MAX_NOTES = 64 << 10, 32
 SYMBOL_BYTES_LIMIT = 256 << 20
 # Of all writable segments of a file together.
 DATA_LIMIT = 64 << 20
@@ -136,6 +137,7 @@ class ElfFiles:
     def __init__(self) -> None:
         self._files: dict[str, ElfFile | None] = {}
         self._by_inode: dict[tuple[int, int], ElfFile | None] = {}
+        self._left = ALL_SEGMENTS
 
     def get(self, path: str) -> ElfFile | None:
         """Return the file at ``path``, None when it cannot be opened or is not an ELF file for this machine.
@@ -149,7 +151,9 @@ class ElfFiles:
                 return None
             inode = status.st_dev, status.st_ino
             if inode not in self._by_inode:
-                self._by_inode[inode] = _elf_file(path)
+                found = _elf_file(path) if self._left > 0 else None
+                self._left -= len(found.segments) if found is not None else 0
+                self._by_inode[inode] = found
             self._files[path] = self._by_inode[inode]
         return self._files[path]
 
@@ -274,9 +278,10 @@ def find_objects(
     claimed: set[int] = set()
     refused: Counter[tuple[str, int, str]] = Counter()
     copies: Counter[ElfFile] = Counter()
+    left = ALL_SEGMENTS
     for index, mapping in enumerate(mappings):
         file = mapping.device, mapping.inode, mapping.path
-        if refused[file] >= MAX_REFUSED:
+        if refused[file] >= MAX_REFUSED or left <= 0:
             continue
         if mapping.private and not mapping.offset and mapping.path.startswith("/") and mapping.start not in claimed:
             found = _read_object(machine, mappings, index, space)
@@ -290,6 +295,7 @@ def find_objects(
             if found.elf is not None:
                 copies[found.elf] += 1
                 found.elf = found.elf if copies[found.elf] <= MAX_COPIES else None
+            left -= len(found.segments)
             claimed.update(member.start for member in found.mappings)
             objects.append(found)
     return objects
