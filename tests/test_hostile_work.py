@@ -6,6 +6,8 @@ from __future__ import annotations
 import random
 import resource
 import struct
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -399,6 +401,32 @@ def test_threads_that_share_their_frames(tmp_path: Path, monkeypatch: pytest.Mon
     target = Target("process", space=space, threads=[Thread(1, 7, 0, 0)])
     found = threads.Threads(target, module_of(PAGE), _Release(FIELDS))  # type: ignore[arg-type]
     assert len(found.states) == states and sum(len(state.frames) for state in found.states) == frames
+
+
+LOOK = """
+import sys
+from gdbheap import _native
+from gdbheap.target.core import SegmentRow
+from gdbheap.target.machine import X86_64
+path, size, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+data = [(1 << 29, (1 << 29) + size)]
+space = _native.Space.for_core(X86_64, [SegmentRow(*data[0], 0, 0)], [path])
+# Of this program alone: the kernel's other figure (ru_maxrss) is that of the one that started it, too.
+most = lambda: int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0])
+before = most()
+assert not getattr(_native, name)(space, data, [(1 << 40, 1 << 41)])
+print(most() - before)
+"""
+
+
+@pytest.mark.parametrize("name", ["find_trees", "find_span_maps"])
+def test_static_data_of_allocators(name: str, tmp_path: Path, rng: random.Random) -> None:
+    """Data full of words that lead nowhere are not kept while an allocator's root is looked for in them."""
+    size = 32 << 20
+    (tmp_path / "memory").write_bytes(bytes([rng.randrange(1, 256)]) * size)
+    command = [sys.executable, "-c", LOOK, str(tmp_path / "memory"), str(size), name]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=True)
+    assert int(done.stdout) << 10 < size
 
 
 # Cores and texts.
