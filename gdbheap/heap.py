@@ -31,7 +31,7 @@ from gdbheap.python.traces import Traces
 from gdbheap.structures.kinds import Libraries, Structures, find_libraries
 from gdbheap.structures.postgresql import Context, find_contexts
 from gdbheap.target.ended import EndedStack, find_ended
-from gdbheap.target.ranges import Ranges, containing, joined, subtract
+from gdbheap.target.ranges import Ranges, containing, joined, subtract, within
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
 from gdbheap.target.unseen import about
@@ -218,8 +218,8 @@ class Heap:
     def _find_ended(self) -> list[EndedStack]:
         found = find_ended(self.target, self.stacks)
         malloc = self._find_malloc() if found else None
-        blocks = [] if malloc is None else sorted([*malloc.ranges(), *malloc.single_blocks()])
-        return [stack for stack in found if subtract([(stack.start, stack.end)], blocks) == [(stack.start, stack.end)]]
+        blocks = [] if malloc is None else joined(sorted([*malloc.ranges(), *malloc.single_blocks()]))
+        return [stack for stack in found if not within(blocks, stack.start, stack.end)]
 
     @property
     def stack_ranges(self) -> Ranges:

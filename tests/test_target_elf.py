@@ -192,7 +192,7 @@ def test_headers_of_any_bytes(noise: bytes, at: int) -> None:
     image.parse_segments(data[64:])
     for align in (4, 8):
         assert sum(len(note.data) for note in image.iter_notes(data, align)) <= len(data)
-        image.build_id(data, align)
+        image.build_id(image.iter_notes(data, align))
 
 
 def test_hostile_images_in_memory(tmp_path: Path, rng: random.Random) -> None:

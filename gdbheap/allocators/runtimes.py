@@ -15,13 +15,11 @@ from typing import Any
 
 from gdbheap.errors import one_line
 from gdbheap.layout.tables import table
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.image import PT_NOTE, iter_notes
+from gdbheap.target.elf import LoadedObject, notes_in
 from gdbheap.target.mappings import KERNELS, Mapping
 from gdbheap.target.target import AT_ENTRY, Target
 
 NAME_LIMIT = 64
-NOTE_LIMIT = 4 << 10
 ANONYMOUS, SHARED, MMAPPED, ALLOCATOR, HELD = KINDS = ("anonymous", "shared", "mmapped", "allocator", "held")
 
 
@@ -152,15 +150,10 @@ def _evidence(target: Target, kind: Kind) -> Iterator[tuple[str, str]]:
 
 
 def _note_owners(target: Target, loaded: LoadedObject) -> set[str]:
-    owners = set()
     # To read the kernel's vdso would put a page of it into the process.
     segments = [] if loaded.path.startswith(KERNELS) else loaded.segments
-    for segment in segments:
-        address = loaded.bias + segment.address
-        if segment.type == PT_NOTE and 0 <= address < target.machine.kernel_start:
-            data = target.space.read_available(address, min(segment.file_size, NOTE_LIMIT))
-            owners |= {note.owner.decode("latin-1") for note in iter_notes(data, segment.align)}
-    return owners
+    notes = notes_in(target.space, segments, loaded.bias, target.machine.kernel_start)
+    return {note.owner.decode("latin-1") for note in notes}
 
 
 def not_python(target: Target) -> str | None:

@@ -20,7 +20,7 @@ from gdbheap.allocators.runtimes import Runtime
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import BREAK, Mapping
-from gdbheap.target.ranges import Ranges, joined, subtract
+from gdbheap.target.ranges import Ranges, joined, subtract, within
 
 # Ascending: a later owner gets a page that both touch. What is in use, or not known, comes after these.
 EMPTY = (State.FREE, State.RESERVED, State.TOP, State.OVERHEAD)
@@ -215,10 +215,10 @@ class _Layout:
             heap.note(f"{error}: malloc's memory counts as other memory")
         for allocator in heap.allocators:
             self._add(allocator)
-        walked = sorted(self.walked)
+        walked = joined(sorted(self.walked))
         for loaded in heap.target.objects:
             # musl's malloc is given what is left over at the end of it.
-            own = subtract(sorted(loaded.bss), walked)
+            own = subtract(sorted(loaded.bss), within(walked, loaded.base, loaded.end))
             self.pieces += [(start, end, "file.data") for start, end in own]
         self.pieces = list(_mapped_parts(self.pieces, joined(heap.target.mappings.ranges())))
         self.add_rest()

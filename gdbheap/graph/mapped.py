@@ -3,6 +3,7 @@ torch's mapped storages, whatever keeps the address of a mapping and its size si
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -92,18 +93,20 @@ def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]])
     """Yield the memory that fits: the kernel joins neighbours, so that one of several may have no end of its own."""
     starts = {mapping.start for mapping in target.mappings} | {start for start, _end in ranges}
     ends = {mapping.end for mapping in target.mappings} | {end for _start, end in ranges}
-    waiting = sorted((address, end, block) for address, (block, end) in largest.items())
-    accepted: dict[int, tuple[int, int]] = {}
-    while waiting:
-        fitting = [row for row in waiting if row[0] in starts or row[1] in ends]
-        if not fitting:
-            break
-        accepted.update({address: (end, block) for address, end, block in fitting})
-        # A mapping between two that fit begins where one ends.
-        starts, ends = {end for _address, end, _block in fitting}, {address for address, _end, _block in fitting}
-        waiting = [row for row in waiting if row[0] not in accepted]
+    by_end: defaultdict[int, list[int]] = defaultdict(list)
+    for address, (_block, end) in largest.items():
+        by_end[end].append(address)
+    fitting = [address for address, (_block, end) in largest.items() if address in starts or end in ends]
+    accepted: set[int] = set()
+    while fitting:
+        address = fitting.pop()
+        if address in largest and address not in accepted:
+            accepted.add(address)
+            # A mapping between two that fit begins where one ends.
+            fitting += [largest[address][1], *by_end.pop(address, [])]
     last = 0
-    for address, (end, block) in sorted(accepted.items()):
+    for address in sorted(accepted):
+        block, end = largest[address]
         if address >= last and end - address >= MIN_BYTES:
             yield _named(target, address, end, block)
             last = end

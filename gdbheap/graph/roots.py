@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 
 from gdbheap import _native
 from gdbheap.graph.nodes import Root
@@ -13,7 +14,7 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.environment import started_as
 from gdbheap.target.functions import readable
 from gdbheap.target.image import PF_W, PT_LOAD, PT_TLS
-from gdbheap.target.ranges import Ranges, intersect, joined, subtract
+from gdbheap.target.ranges import Ranges, intersect, joined, subtract, within
 from gdbheap.target.stacks import Stack
 from gdbheap.target.target import AT_ENTRY, Target, Thread
 
@@ -47,8 +48,11 @@ STACK, REGISTERS, DATA = "stack", "registers", "data"
 # On one side of the thread pointer lies static thread-local data, at most this much; on the other struct pthread.
 MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
 MAX_SYMBOLS = 1 << 20
-# Of words that may be addresses; a section with more of them is one root.
-MAX_RUNS = 1 << 16
+# Of words that may be addresses, in all objects together; a section with more of them is one root.
+MAX_RUNS = 1 << 18
+# What the linker wrote and looks like an address: more of it counts as what the program wrote.
+MAX_LINKED = 1 << 18
+PIECE = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -94,17 +98,20 @@ def block_roots(
     given = given_data(target, heaps)
     program, title = target.object_of(target.auxv.get(AT_ENTRY, 0)), started_as(target)
     found: list[Root] = []
+    budget = _Budget()
     for loaded in target.objects:
-        roots = _globals(target, loaded, bounds, given)
+        roots = _globals(target, loaded, bounds, within(given, loaded.base, loaded.end), budget)
         found += (_renamed(root, title) for root in roots) if loaded is program and title else roots
-    found += _unseen(target, bounds)
+    found += _unseen(target, bounds, budget)
     found += (_data_root(thread, own) for thread in target.threads)
     found += (_other(target, start, end) for start, end in subtract(others, own))
     if kept:
         found.append(BlockRoot("thread-local data of ended threads", BY_STATIC, [], kept, THREAD, "", DATA))
     threads = {thread.tid: thread for thread in target.threads}
+    pointers, disjoint = sorted(thread.sp for thread in target.threads), joined(own)
     for stack, live in stacks:
-        parts = aligned(target, _frames_first(target, stack, subtract(live, own)))
+        rest = subtract(live, within(disjoint, stack.start, stack.end))
+        parts = aligned(target, _frames_first(pointers, stack, rest))
         whose = threads.get(stack.tid)
         name = str(stack.tid) if whose is None else _thread_name(whose)
         found.append(BlockRoot(f"stack of thread {name}", BY_STACKS, [], parts, THREAD, name, STACK, whose))
@@ -124,10 +131,12 @@ def given_data(target: Target, heaps: Ranges) -> Ranges:
     return intersect(joined(sorted(heaps)), data)
 
 
-def _frames_first(target: Target, stack: Stack, live: Ranges) -> Ranges:
-    """What lies above the stack pointer, then the red zone below it, where words are mostly left over."""
-    pointers = [thread.sp for thread in target.threads if stack.start <= thread.sp < stack.end]
-    below = [(start, min(end, max(pointers))) for start, end in live if pointers and start < max(pointers)]
+def _frames_first(pointers: Sequence[int], stack: Stack, live: Ranges) -> Ranges:
+    """Return what lies above the highest of the stack ``pointers`` (ascending) in there, then what is below it, where
+    words are mostly left over."""
+    place = bisect_left(pointers, stack.end)
+    high = pointers[place - 1] if place else 0
+    below = [(start, min(end, high)) for start, end in live if stack.start <= high and start < high]
     return [*subtract(live, below), *below]
 
 
@@ -165,7 +174,17 @@ def _other(target: Target, start: int, end: int) -> BlockRoot:
     return BlockRoot(f"{name} at {start:#x}", BY_STATIC, [], aligned(target, [(start, end)]), MEMORY, "", name)
 
 
-def _globals(target: Target, loaded: LoadedObject, bounds: tuple[int, int], given: Ranges) -> Iterator[BlockRoot]:
+@dataclass
+class _Budget:
+    """How many more symbols, and words without one, may become roots."""
+
+    symbols: int = MAX_SYMBOLS
+    runs: int = MAX_RUNS
+
+
+def _globals(
+    target: Target, loaded: LoadedObject, bounds: tuple[int, int], given: Ranges, budget: _Budget
+) -> Iterator[BlockRoot]:
     """A root for each symbol of its data, and, where no symbol is, for each stretch of words that may be addresses of
     blocks, by its place in its section; ``given``: what blocks lie in."""
     ranges = subtract(_static_data(target, loaded), given)
@@ -173,40 +192,45 @@ def _globals(target: Target, loaded: LoadedObject, bounds: tuple[int, int], give
         return
     low, high = ranges[0][0], ranges[-1][1]
     end = low
-    rows = [row for row in loaded.symbols().items() if low <= row[1][0] < high and row[1][1] > 0][:MAX_SYMBOLS]
+    data = (row for row in loaded.symbols().items() if low <= row[1][0] < high and row[1][1] > 0)
+    rows = list(islice(data, budget.symbols))
+    budget.symbols -= len(rows)
     named: list[tuple[int, int]] = []
     for name, (start, size) in sorted(rows, key=lambda row: (row[1][0], -row[1][1], _plainness(row[0]))):
         if start < end:
             continue
         end = min(start + size, high)
-        parts = aligned(target, intersect([(start, end)], ranges))
+        parts = aligned(target, intersect([(start, end)], within(ranges, start, end)))
         if parts:
             named.append((start, end))
             yield _global(loaded.path, readable(name), parts)
-    rest = subtract(ranges, named)
-    for name, start, end in loaded.sections():
-        parts = aligned(target, intersect(rest, [(start, end)]))
+    rest, taken, end = subtract(ranges, named), [], low
+    for name, start, last in sorted(loaded.sections(), key=lambda section: section[1:]):
+        first, end = max(start, end), max(last, end)
+        parts = aligned(target, intersect(within(rest, first, last), [(first, last)])) if first < last else []
         if parts:
-            rest = subtract(rest, [(start, end)])
-            yield from _unnamed(target, loaded.path, (name, start), parts, bounds)
+            taken.append((first, last))
+            yield from _unnamed(target, loaded.path, (name, start), parts, bounds, budget)
+    rest = subtract(rest, taken)
     if rest:
-        yield from _unnamed(target, loaded.path, ("data", low), aligned(target, rest), bounds)
+        yield from _unnamed(target, loaded.path, ("data", low), aligned(target, rest), bounds, budget)
 
 
-def _unseen(target: Target, bounds: tuple[int, int]) -> Iterator[BlockRoot]:
+def _unseen(target: Target, bounds: tuple[int, int], budget: _Budget) -> Iterator[BlockRoot]:
     """Those of files whose headers are nowhere, by the distance from where they are mapped."""
     for file, ranges in target.unseen_data():
-        yield from _unnamed(target, file.path, ("data", file.base), aligned(target, ranges), bounds)
+        yield from _unnamed(target, file.path, ("data", file.base), aligned(target, ranges), bounds, budget)
 
 
 def _unnamed(
-    target: Target, path: str, section: tuple[str, int], parts: Ranges, bounds: tuple[int, int]
+    target: Target, path: str, section: tuple[str, int], parts: Ranges, bounds: tuple[int, int], budget: _Budget
 ) -> Iterator[BlockRoot]:
     name, start = section
-    runs = _native.find_pointer_runs(target.space, parts, *bounds, MAX_RUNS)
-    if len(runs) == MAX_RUNS:
+    runs = _native.find_pointer_runs(target.space, parts, *bounds, budget.runs)
+    if len(runs) == budget.runs:
         yield _global(path, name, parts)
         return
+    budget.runs -= len(runs)
     for run in runs:
         yield _global(path, f"{name}{run[0] - start:+#x}", [run])
 
@@ -240,9 +264,16 @@ def linked(target: Target, loaded: LoadedObject) -> Ranges:
     """Words of static data that look like addresses in anonymous memory and are what the linker wrote: no block was
     there yet. Flags of static types, code and text do, where the program is linked at a fixed address and its heap near
     it."""
-    heaps = [(mapping.start, mapping.end) for mapping in target.mappings if mapping.anonymous and mapping.writable]
-    found = (_native.find_initial(target.space, start, data, heaps) for start, data in loaded.initial_data())
-    return [(address, address + target.machine.word) for addresses in found for address in addresses]
+    heaps = target.mappings.writable_anonymous
+    # A word more each, because what is in the file may begin in the middle of one.
+    pieces = (
+        (start + at, data[at : at + PIECE + target.machine.word])
+        for start, data in loaded.initial_data()
+        for at in range(0, len(data), PIECE)
+    )
+    found = (_native.find_initial(target.space, start, data, heaps) for start, data in pieces)
+    addresses = islice(chain.from_iterable(found), MAX_LINKED)
+    return sorted((address, address + target.machine.word) for address in addresses)
 
 
 def tls_size(target: Target) -> int:

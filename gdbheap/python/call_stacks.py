@@ -272,10 +272,8 @@ class _States:
         started = time.monotonic()
         if started < self._next_search:
             return False
-        words: set[int] = set()
-        for raw in self._heads():
-            words.update(self._space.machine.words_of(raw))
-        found = sorted(word for word in words if self._is_interpreter(word))
+        pieces = (set(self._space.machine.words_of(raw)) for raw in self._heads())
+        found = sorted({word for words in pieces for word in words if self._is_interpreter(word)})
         ended = time.monotonic()
         self._next_search = ended + PATIENCE * (ended - started)
         changed = found != self._interpreters

@@ -298,9 +298,12 @@ class EdgeNames:
         word = self._space.machine.word
         size = word * min(count, MAX_ITEMS)
         for at in range(0, size, WINDOW):
-            place = self._position(self._space.read_available(start + at, min(WINDOW, size - at)), target)
+            raw = self._space.read_available(start + at, min(WINDOW, size - at))
+            place = self._position(raw, target)
             if place is not None:
                 return (at + place) // word
+            if not raw:
+                return None
         return None
 
     def _position(self, raw: bytes, target: int) -> int | None:

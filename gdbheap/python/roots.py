@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gdbheap.graph.roots import MAX_TLS, aligned, given_data, linked, thread_data, tls_size
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import OwnedRange, Ranges, joined, subtract
+from gdbheap.target.ranges import OwnedRange, Ranges, joined, subtract, within
 from gdbheap.target.target import Target
 
 INTERPRETER = "the interpreter"
@@ -28,23 +28,23 @@ class Roots:
         self, target: Target, interpreter: LoadedObject, live: Ranges, loose: Ranges, heaps: Ranges | None = None
     ) -> None:
         given = given_data(target, heaps or [])
-        self.names = [INTERPRETER]
+        self._numbers = {INTERPRETER: 0}
         self.ranges: list[OwnedRange] = []
         for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
             name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
-            self._add(target, name, subtract(loaded.writable_ranges(), sorted([*given, *linked(target, loaded)])))
+            holes = sorted([*within(given, loaded.base, loaded.end), *linked(target, loaded)])
+            self._add(target, name, subtract(loaded.writable_ranges(), holes))
         for file, ranges in target.unseen_data():
             self._add(target, file.name, ranges)
         live = joined(sorted(live + loose))
         self._add(target, THREADS, live)
         self._add(target, THREADS, thread_data(target, MAX_TLS))
-        self.last = self.names.index(THREADS)
+        self.names = list(self._numbers)
+        self.last = self._numbers[THREADS]
         self.thread_data = thread_data(target, tls_size(target))
         self.stacks = aligned(target, subtract(sorted(live), sorted(self.thread_data)))
         self.registers = [value for thread in target.threads for value in thread.registers]
 
     def _add(self, target: Target, name: str, ranges: Sequence[tuple[int, int]]) -> None:
-        if name not in self.names:
-            self.names.append(name)
-        number = self.names.index(name)
+        number = self._numbers.setdefault(name, len(self._numbers))
         self.ranges.extend(OwnedRange(number, start, end) for start, end in aligned(target, ranges))

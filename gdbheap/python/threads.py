@@ -7,9 +7,10 @@ interpreter, which points back; interpreters are found from the data of the libr
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 
 from gdbheap._native import Space
 from gdbheap.errors import Fault
@@ -26,6 +27,7 @@ from gdbheap.layout.cpython import (
     TP_NAME,
     Release,
 )
+from gdbheap.layout.debug_offsets import windows
 from gdbheap.python.contents import dict_items, dict_lookup, read_name
 from gdbheap.python.lines import line_of
 from gdbheap.target.elf import LoadedObject
@@ -35,13 +37,18 @@ from gdbheap.target.target import Target, Thread
 MAX_THREADS = 1 << 14
 MAX_FRAMES = 1 << 16
 MAX_LOCALS = 4 << 10
+LONGEST_TABLE = 1 << 20
 LONGEST_NAME = 200
 # The two modules that every interpreter has are the oldest; Python 2's dicts keep no order.
 MAX_MODULES = 1 << 14
 # sizeof(PyDictObject): 48 bytes, 248 in Python 2, which has a small table inside; links of Py_TRACE_REFS come to that.
 LARGEST_DICT = 512
 INTERPRETER_BYTES = 16 << 10
-WINDOW = 1 << 20
+# What the frames of all threads may have together.
+ALL_FRAMES, ALL_LOCALS = 1 << 18, 1 << 20
+# What the code objects may have together: names of variables, and bytes of tables of lines.
+ALL_NAMES, ALL_LINES = 1 << 20, 64 << 20
+REMEMBERED = 1 << 16
 # enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
 OWNED_BY_C = 3
 
@@ -107,6 +114,9 @@ class Threads:
         self._release = release
         self._threads = {thread.thread_pointer: thread for thread in target.threads}
         self._codes: dict[int, _Code | None] = {}
+        self._names_left, self._lines_left = ALL_NAMES, ALL_LINES
+        self._seen: set[int] = set()
+        self._locals_left = ALL_LOCALS
         self._modules: dict[int, bool] = {}
         self.interpreters = self._find_interpreters(module)
         self.states = [state for address in self.interpreters for state in self._states(address)]
@@ -145,27 +155,31 @@ class Threads:
     def _find_interpreters(self, module: LoadedObject) -> list[int]:
         """Those that have a thread; then, by where those have their modules, others to which the data of the library or
         other interpreters lead."""
-        words: set[int] = set()
-        for start, end in module.writable_ranges():
-            for window in range(start, end, WINDOW):
-                words.update(self._words(window, min(WINDOW, end - window)))
-        words = set(filter(self._may_be, words))
-        found = {word for word in words if self._is_interpreter(word)}
+        found = {word for words in self._candidates(module) for word in words if self._is_interpreter(word)}
         places = {place for one in found if (place := self._modules_place(one)) is not None}
         if len(places) != 1:
             return sorted(found)
         (place,) = places
         modules = {self._space.word(one + place) for one in found}
-        open_ = [words, *map(self._links, found)]
-        while open_ and len(found) < MAX_THREADS:
+        waiting = deque(sorted(found))
+        for words in chain(self._candidates(module), self._links(waiting)):
             # No two have the same modules.
-            more = [word for word in sorted(open_.pop(0) - found) if self._has_modules(word, place, modules)]
+            more = [word for word in sorted(words - found) if self._has_modules(word, place, modules)]
             found.update(more)
-            open_ += map(self._links, more)
+            waiting += more
+            if len(found) >= MAX_THREADS:
+                break
         return sorted(found)
 
-    def _links(self, interpreter: int) -> set[int]:
-        return set(self._words(interpreter, self._release["interp_tstates"]))
+    def _candidates(self, module: LoadedObject) -> Iterator[set[int]]:
+        """Yield the words of the library's data that may be addresses, a piece at a time: static data may be large."""
+        for _address, raw in windows(self._space, module):
+            yield set(filter(self._may_be, self._space.machine.words_of(raw)))
+
+    def _links(self, waiting: deque[int]) -> Iterator[set[int]]:
+        """Yield the words of the interpreters that are waiting, until none is."""
+        while waiting:
+            yield set(self._words(waiting.popleft(), self._release["interp_tstates"]))
 
     def _has_modules(self, interpreter: int, place: int, known: set[int]) -> bool:
         """Whether ``sys.modules`` is in that place and not yet known; a thread state must lead back, if any."""
@@ -224,6 +238,8 @@ class Threads:
     def _is_modules(self, address: int) -> bool:
         """Whether a dict has the modules sys and builtins; many words lead to the same one."""
         if address not in self._modules:
+            if len(self._modules) >= REMEMBERED:
+                self._modules.clear()
             self._modules[address] = self._has_both(address)
         return self._modules[address]
 
@@ -289,10 +305,13 @@ class Threads:
             at = innermost_frame(space, release, state)
             is_object = release.get("f_previous") is None
             previous = release["f_back" if is_object else "f_previous"]
-            seen: set[int] = set()
-            while at and at not in seen and len(seen) < MAX_FRAMES:
-                seen.add(at)
+            count = 0
+            # No two threads run the same frame.
+            while at and at not in self._seen and self._has_room(count):
+                self._seen.add(at)
+                count += 1
                 frame = self.read(at, is_object)
+                self._locals_left -= len(frame.locals) if frame is not None else 0
                 if last is not None:
                     # Since 3.12 what stands for C comes before the frame that C called.
                     yield last if frame is not None else replace(last, entry=True)
@@ -302,6 +321,10 @@ class Threads:
             pass
         if last is not None:
             yield replace(last, entry=True)
+
+    def _has_room(self, count: int) -> bool:
+        """Whether a thread with that many frames may have one more."""
+        return count < MAX_FRAMES and len(self._seen) < ALL_FRAMES and self._locals_left > 0
 
     def read(self, address: int, is_object: bool) -> Frame | None:
         """The frame at ``address``; None for one that stands for C. Raises Fault."""
@@ -391,7 +414,8 @@ class Threads:
         variables = [variable for field in fields for variable in self._names(space.word(address + release[field]))]
         linetable = release.get("co_linetable") or release["co_lnotab"]
         table = space.word(address + linetable)
-        size = min(space.word(table + release.at(OB_SIZE)), 1 << 20)
+        size = min(space.word(table + release.at(OB_SIZE)), LONGEST_TABLE, self._lines_left)
+        self._lines_left -= size
         raw = space.read(table + release["bytes_data"], size)
         return _Code(address, name or "?", file or "?", space.u32(address + release["co_firstlineno"]), variables, raw)
 
@@ -399,7 +423,8 @@ class Threads:
         space = self._space
         if not self._flags(address) & FLAG_TUPLE:
             return []
-        count = min(space.word(address + self._release.at(OB_SIZE)), MAX_LOCALS)
+        count = min(space.word(address + self._release.at(OB_SIZE)), MAX_LOCALS, self._names_left)
+        self._names_left -= count
         raw = space.read(address + self._release["tuple_items"], space.machine.word * count)
         return [read_name(space, self._release, name, LONGEST_NAME) or "?" for name in space.machine.words_of(raw)]
 

@@ -15,12 +15,12 @@ from itertools import islice
 from gdbheap import _native
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_UNICODE, OB_TYPE, TP_FLAGS, Release
+from gdbheap.layout.debug_offsets import windows
 from gdbheap.python.contents import read_str
 from gdbheap.python.memory import Pages
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.machine import LOWEST_ADDRESS
 
-WINDOW = 1 << 20
 # HASHTABLE_MIN_SIZE; a table grows when half of its buckets are in use.
 FEWEST_BUCKETS, MOST_BUCKETS = 16, 1 << 40
 # Blocks' addresses are hashed by turning them by four bits (_Py_HashPointerRaw).
@@ -29,6 +29,9 @@ TURNED = 4
 BUCKETS_LOOKED_AT, PROVEN = 1 << 16, 16
 MAX_CHAIN = 1 << 10
 MAX_DOMAINS = 1 << 10
+# Of what is shaped like a table, and of buckets and entries in all of these: few are in an interpreter's data.
+MAX_TABLES, LOOKED_AT = 1 << 16, 1 << 22
+REMEMBERED = 1 << 16
 # Up to 3.8 a table says how large its keys are (a block's address, and behind it the domain once there is another) and
 # its data; later it has functions there.
 ADDRESS_SIZE, KEY_SIZES, TRACE_SIZE = 8, (8, 12), 16
@@ -67,21 +70,25 @@ class Traces:
         self._release = release
         self._lines: dict[int, tuple[str, int] | None] = {}
         self._files: dict[int, str | None] = {}
+        self._left = LOOKED_AT
         self.tables = self._find(space, module)
 
     def _find(self, space: _native.Space, module: LoadedObject) -> list[TraceTable]:
         """The table of all blocks, then those of other domains."""
-        words: set[int] = set()
-        for start, end in module.writable_ranges():
-            for window in range(start, end, WINDOW):
-                words.update(space.machine.words_of(space.read_available(window, min(WINDOW, end - window))))
+        own: dict[int, TraceTable] = {}
+        others: dict[int, TraceTable] = {}
+        for table in islice(self._tables(space, module), MAX_TABLES):
+            (own if self._is_traces(table) else others)[table.address] = table
+        domains = [table for one in others.values() for table in self._domains(one)]
+        return list({table.address: table for table in [*map(own.__getitem__, sorted(own)), *domains]}.values())
+
+    def _tables(self, space: _native.Space, module: LoadedObject) -> Iterator[TraceTable]:
+        """Yield what is shaped like a hash table where words of the module's data lead, a piece of them at a time."""
         word = space.machine.word
-        tables = [
-            table for one in sorted(words) if one > LOWEST_ADDRESS and one % word == 0 for table in self._table(one)
-        ]
-        own = [table for table in tables if self._is_traces(table)]
-        domains = [table for one in tables if one not in own for table in self._domains(one)]
-        return list({table.address: table for table in [*own, *domains]}.values())
+        for _address, raw in windows(space, module):
+            for one in sorted(set(space.machine.words_of(raw))):
+                if one > LOWEST_ADDRESS and one % word == 0:
+                    yield from self._table(one)
 
     def _table(self, address: int) -> list[TraceTable]:
         """What is shaped like a hash table there: one, or none."""
@@ -115,8 +122,10 @@ class Traces:
 
     def _entries(self, table: TraceTable) -> Iterator[tuple[int, int]]:
         """(bucket, entry) of a table's first buckets. Raises Fault."""
-        for bucket in range(min(table.count, BUCKETS_LOOKED_AT)):
+        for bucket in range(min(table.count, BUCKETS_LOOKED_AT, self._left)):
+            self._left -= 1
             for entry in self._chain(table, bucket):
+                self._left -= 1
                 yield bucket, entry
 
     def _chain(self, table: TraceTable, bucket: int) -> Iterator[int]:
@@ -159,6 +168,8 @@ class Traces:
     def line_of(self, traceback: int) -> tuple[str, int] | None:
         """(file, line) of the innermost frame of a traceback; None where none is there."""
         if traceback not in self._lines:
+            if len(self._lines) >= REMEMBERED:
+                self._lines.clear()
             try:
                 self._lines[traceback] = self._read_line(traceback)
             except (Fault, OverflowError):

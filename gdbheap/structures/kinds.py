@@ -5,6 +5,7 @@ Nothing is named that only looks like something: ``native/core/src/structures/``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,17 +13,15 @@ from os.path import basename
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import WalkedBlocks
-from gdbheap.errors import Fault
 from gdbheap.structures import rust
 from gdbheap.structures.openssl import find_named
-from gdbheap.target.elf import LoadedObject
 from gdbheap.target.image import PF_X, PT_LOAD
 from gdbheap.target.ranges import Ranges, joined
+from gdbheap.target.search import mentions
 from gdbheap.target.target import Target
 
 # Names that a program has in itself if the C++ library is linked into it; libc++'s own namespace is in all of its.
-STATIC_NAME, LIBCXX_NAME = b"N10__cxxabiv117__class_type_infoE", b"NSt3__1"
-WINDOW = 16 << 20
+STATIC_NAME, LIBCXX_NAME = re.compile(b"N10__cxxabiv117__class_type_infoE"), re.compile(b"NSt3__1")
 TEXTS = {
     "object": "C++ object of class {}",
     "named": "{}",
@@ -195,20 +194,7 @@ def find_libraries(target: Target) -> Libraries:
     libcxx = any(name.startswith("libc++.so") for name in names)
     if not libstdcxx and not libcxx and target.objects:
         program = target.objects[0]
-        if _mentions(target, program, STATIC_NAME):
-            libcxx = _mentions(target, program, LIBCXX_NAME)
+        if mentions(target, program, STATIC_NAME):
+            libcxx = mentions(target, program, LIBCXX_NAME)
             libstdcxx = not libcxx
     return Libraries(libstdcxx, libcxx, rust.is_rust(target))
-
-
-def _mentions(target: Target, loaded: LoadedObject, name: bytes) -> bool:
-    """Whether the bytes occur in what the object's file is mapped for."""
-    for mapping in loaded.mappings:
-        for start in range(mapping.start, mapping.end, WINDOW):
-            try:
-                size = min(WINDOW + len(name), mapping.end - start)
-                if name in target.space.read_available(start, size):
-                    return True
-            except Fault:
-                continue
-    return False

@@ -16,6 +16,7 @@ from gdbheap.errors import Fault
 from gdbheap.layout.tables import table
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.image import PF_X, PT_LOAD
+from gdbheap.target.ranges import holds, joined, within
 from gdbheap.target.target import Target
 
 CONTEXT, CONNECTION = "OpenSSL SSL_CTX", "OpenSSL SSL"
@@ -62,17 +63,18 @@ def _methods(target: Target, library: LoadedObject) -> Iterator[int]:
     facts = table(TABLE)
     # A core may not say which mappings can be executed.
     loads = [load for load in library.segments if load.type == PT_LOAD and load.flags & PF_X]
-    code = [(library.bias + load.address, library.bias + load.address + load.memory_size) for load in loads]
+    code = joined(sorted((library.bias + one.address, library.bias + one.address + one.memory_size) for one in loads))
     first, least, versions = facts["method"]["functions"], facts["method"]["least_functions"], set(facts["versions"])
+    left = MAX_TABLE_BYTES
     for mapping in library.mappings:
-        in_code = any(start < mapping.end and mapping.start < end for start, end in code)
-        if in_code or not mapping.readable or mapping.end - mapping.start > MAX_TABLE_BYTES:
+        in_code = within(code, mapping.start, mapping.end)
+        if in_code or not mapping.readable or mapping.size > left:
             continue
+        left -= mapping.size
         words = _words(target, target.space.read_available(mapping.start, mapping.end - mapping.start))
-        are_code = [any(start <= word < end for start, end in code) for word in words]
         for place, word in enumerate(words[: len(words) - first - least]):
             functions = place + first
-            if word & 0xFFFF_FFFF in versions and all(are_code[functions : functions + least]):
+            if word & 0xFFFF_FFFF in versions and all(holds(code, one) for one in words[functions : functions + least]):
                 yield mapping.start + target.machine.word * place
 
 

@@ -8,11 +8,14 @@ itself counts (``mem_allocated``, PostgreSQL 13 and later).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from os.path import basename
 from typing import Any
 
 from gdbheap.errors import Fault, Unsupported
+from gdbheap.layout.debug_offsets import windows
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import table, variants
 from gdbheap.target.elf import LoadedObject
@@ -81,20 +84,13 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
 
 def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
     symbol = program.symbol(TOP)
-    places = [] if symbol is None else [symbol]
-    for place in [*places, *_words(program, target.machine.word)]:
-        try:
-            address = target.space.word(place)
-            if address and address % target.machine.word == 0 and reader.is_top(address):
-                return address
-        except Fault:
-            continue
+    known = [] if symbol is None else [target.space.read_available(symbol, target.machine.word)]
+    for raw in chain(known, (raw for _address, raw in windows(target.space, program))):
+        for address in filter(None, target.machine.words_of(raw)):
+            with suppress(Fault):
+                if address % target.machine.word == 0 and reader.is_top(address):
+                    return address
     return None
-
-
-def _words(program: LoadedObject, word: int) -> Iterator[int]:
-    for start, end in program.writable_ranges():
-        yield from range(start, end - word + 1, word)
 
 
 class _Reader:

@@ -11,12 +11,10 @@ import re
 from collections import defaultdict
 
 from gdbheap import _native
-from gdbheap.errors import Fault
-from gdbheap.target.elf import LoadedObject
+from gdbheap.target.search import mentions
 from gdbheap.target.target import Target
 
 SOURCES = re.compile(rb"/rustc(/[0-9a-f]{40}|-[0-9.]{1,20})/(library|src)/\w")
-WINDOW, OVERLAP = 16 << 20, 96
 TEXTS = {
     "rust string": "String or Vec<u8> text",
     "rust vec": "Vec or boxed slice items",
@@ -46,19 +44,7 @@ _LEAST_FUNCTIONS = 2
 
 def is_rust(target: Target) -> bool:
     """Whether the program itself is in Rust."""
-    return bool(target.objects) and _mentions_sources(target, target.objects[0])
-
-
-def _mentions_sources(target: Target, loaded: LoadedObject) -> bool:
-    for mapping in loaded.mappings:
-        for start in range(mapping.start, mapping.end, WINDOW):
-            size = min(WINDOW + OVERLAP, mapping.end - start)
-            try:
-                if mapping.readable and SOURCES.search(target.space.read_available(start, size)):
-                    return True
-            except Fault:
-                continue
-    return False
+    return bool(target.objects) and mentions(target, target.objects[0], SOURCES)
 
 
 def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:

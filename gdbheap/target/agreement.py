@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from gdbheap.target import image
 from gdbheap.target.elf import ElfFile, LoadedObject, read_build_id
 from gdbheap.target.machine import Machine
+from gdbheap.target.ranges import holds
 
 if TYPE_CHECKING:
     from gdbheap._native import Space
@@ -25,6 +26,8 @@ TABLE_LIMIT = 64 << 20
 # The most words of DT_RELR that are read: each stands for 63 places, together for 66 MB of pointers.
 RELR_LIMIT = 1 << 20
 LOOKED_AT = 64 << 10
+# Of what was locked after it was relocated: each word becomes some dozens of bytes here.
+LOCKED_LIMIT = 1 << 20
 # Fewer words prove nothing; one in thirty-two may differ, because libraries set some of theirs before they lock them.
 LEAST_WORDS, PARTS = 16, 32
 
@@ -90,8 +93,9 @@ def entries_of(machine: Machine, raw: bytes) -> list[tuple[int, int]]:
 def _same_pages(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile) -> bool:
     """Whether the read-only pages that are in memory are those of the file. Data that was relocated and then locked is
     none of them."""
+    data = loaded.data_ranges(machine)
     for mapping in loaded.mappings:
-        if mapping.writable or loaded.is_data(machine, mapping.start):
+        if mapping.writable or holds(data, mapping.start):
             continue
         there = space.read_available(mapping.start, min(mapping.size, LOOKED_AT))
         stored = elf.read(mapping.offset, len(there))
@@ -127,7 +131,7 @@ def _locked_words(
     locked = next((segment for segment in elf.segments if segment.type == image.PT_GNU_RELRO), None)
     if locked is None or locked.address % machine.word or not locked.file_size:
         return
-    size = min(locked.file_size, TABLE_LIMIT)
+    size = min(locked.file_size, LOCKED_LIMIT)
     expected: list[int | None] = [word or None for word in machine.words_of(elf.bytes_at(locked.address, size))]
     for place, value in _relocated(machine, elf, table, loaded.bias):
         index, rest = divmod(place - locked.address, machine.word)

@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import BinaryIO, NamedTuple
 
 from gdbheap._native import PRESENT, Descriptor, Pages, Space
@@ -32,6 +33,7 @@ from gdbheap.target.link_map import mapped_files, program_path
 from gdbheap.target.machine import READ_TITLES, Machine, machine_of
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.notes import CoreNotes, MappedFile, read_notes
+from gdbheap.target.ranges import holds
 from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, Damage, Rss, Target
 from gdbheap.target.unpacking import MAGIC_SIZE, Progress, Unpacked, beginning, packed_by, unpack
 
@@ -235,7 +237,7 @@ class Core(Target):
 
     def _add_files(self, rows: list[SegmentRow]) -> None:
         """Add what the core left out of text and read-only data, from the files that are the same."""
-        files = HeldFiles()
+        files, rows = HeldFiles(), list(rows)
         stored = {part.start: part.stored for part in self._parts}
         for owner in self.objects:
             if owner.elf is None or not owner.elf.has_contents or files.is_full:
@@ -243,7 +245,7 @@ class Core(Target):
             with suppress(OSError):
                 file = Descriptor(regular_descriptor(owner.elf.path))
                 size = os.fstat(file.number).st_size
-                rows = rows + list(_left_out(self.machine, owner, stored, 1 + files.add(file), size))
+                rows += _left_out(self.machine, owner, stored, 1 + files.add(file), size)
         self.space = Space.for_core(self.machine, sorted(rows), [self._own_path, *files.paths])
 
     def _check_exe(self, exe: str) -> None:
@@ -262,7 +264,7 @@ class Core(Target):
         machine = self.machine
         aligned = all(machine.is_paged(part.start, part.end, part.offset) for part in self._parts if part.available)
         is_kernels = self._has_own_holes and not self._notes.by_gdb
-        extents = [] if not is_kernels or not aligned else data_extents(stream, self._size)
+        extents = data_extents(stream, self._size) if is_kernels and aligned and _is_apart(self._parts) else []
         # Not the kernel's own page at the very end.
         whole = [part for part in self._parts if part.is_whole and part.end < machine.kernel_start]
         private = [part for part in whole if _is_private(self.mappings.find(part.start))]
@@ -395,16 +397,23 @@ def _left_out(
     machine: Machine, owner: LoadedObject, stored: dict[int, int], index: int, size: int
 ) -> Iterator[SegmentRow]:
     """The rows for ``Space.for_core`` of what is not in the core, and that the program cannot have changed."""
+    data = owner.data_ranges(machine)
     for mapping in owner.mappings:
         start = mapping.start + stored.get(mapping.start, 0)
         offset = mapping.offset + start - mapping.start
         end = min(mapping.end, start + max(0, size - offset))
-        if start < end and not mapping.writable and not owner.is_data(machine, start):
+        if start < end and not mapping.writable and not holds(data, start):
             yield SegmentRow(start, end, index, offset)
 
 
 def _is_private(mapping: Mapping | None) -> bool:
     return mapping is not None and mapping.private and mapping.path != "[vdso]"
+
+
+def _is_apart(parts: list[Part]) -> bool:
+    """Return whether no two segments have the same bytes of the file, which the kernel writes one after the other."""
+    places = sorted((part.offset, part.offset + part.available) for part in parts if part.available)
+    return all(end <= start for (_start, end), (start, _end) in zip(places, places[1:]))
 
 
 def data_extents(stream: BinaryIO, size: int) -> list[tuple[int, int]]:
@@ -425,7 +434,7 @@ def present_runs(machine: Machine, part: Part, extents: list[tuple[int, int]]) -
     """(start, end, PRESENT) of the pages of a segment that have data in the file."""
     shift, stop = part.start - part.offset, part.offset + part.available
     index = bisect_left(extents, (part.offset + 1,)) - 1
-    for start, end in extents[max(index, 0) :]:
+    for start, end in islice(extents, max(index, 0), None):
         if start >= stop:
             return
         first, last = max(start, part.offset), min(end, stop)

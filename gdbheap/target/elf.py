@@ -14,27 +14,34 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from gdbheap.files import open_regular
 from gdbheap.target import image
 from gdbheap.target.machine import READ_TITLES, Machine, machine_of
 from gdbheap.target.mappings import Mapping, Mappings
-from gdbheap.target.ranges import joined
+from gdbheap.target.ranges import Ranges, holds, intersect, joined
 
 if TYPE_CHECKING:
     from gdbheap._native import Space
 
-SEGMENT_LIMIT = 1024
+# Of an object, and of all that are in memory, or whose files were opened, together: linkers write some fifteen.
+SEGMENT_LIMIT, ALL_SEGMENTS = 128, 1 << 18
 SECTION_LIMIT = 64 << 10
-NOTE_LIMIT = 64 * 1024
+# Of all segments of notes of an object together: those of programs have four notes or so.
+NOTE_LIMIT, MAX_NOTES = 64 << 10, 32
 SYMBOL_BYTES_LIMIT = 256 << 20
+# Of all writable segments of a file together.
 DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
 NAMES_RATIO = 2
 # The most mappings of one file that begin no object: each is compared with all that follow it.
 MAX_REFUSED = 16
 HEADERS_LIMIT = 4 << 20
+# A library is loaded once into each namespace, of which glibc has 16 (dlfcn.h, DL_NNS).
+MAX_COPIES = 16
+MAX_THREAD_LOCAL = 1 << 14
 
 SYMBOL = struct.Struct("<IBBHQQ")
 """An entry of a table of symbols (Elf64_Sym): name, info, other, section, value, size."""
@@ -63,13 +70,7 @@ class ElfFile:
             self.build_id = self._read_build_id(stream)
 
     def _read_build_id(self, stream: BinaryIO) -> str | None:
-        for segment in self.segments:
-            if segment.type == image.PT_NOTE:
-                notes = read_at(stream, segment.offset, min(segment.file_size, NOTE_LIMIT))
-                found = image.build_id(notes, segment.align)
-                if found:
-                    return found
-        return None
+        return image.build_id(notes_of(self.segments, lambda one, size: read_at(stream, one.offset, size)))
 
     def read(self, offset: int, size: int) -> bytes:
         """At most ``size`` bytes of the file at ``offset``; none of a file that is gone."""
@@ -88,15 +89,17 @@ class ElfFile:
         return b""
 
     def initial_data(self) -> list[tuple[int, bytes]]:
-        """(address as linked, bytes in the file) of each writable segment; none of a file that is gone."""
+        """Return (address as linked, bytes in the file) of the writable segments, at most DATA_LIMIT bytes of them all;
+        none of a file that is gone."""
         if not self.has_contents:
             return []
-        loads = [load for load in self.segments if load.type == image.PT_LOAD and load.flags & image.PF_W]
-        try:
-            with open_regular(self.path) as stream:
-                return [(load.address, read_at(stream, load.offset, min(load.file_size, DATA_LIMIT))) for load in loads]
-        except OSError:
-            return []
+        found, left = [], DATA_LIMIT
+        with suppress(OSError), open_regular(self.path) as stream:
+            for load in self.segments:
+                if load.type == image.PT_LOAD and load.flags & image.PF_W and left:
+                    found.append((load.address, read_at(stream, load.offset, min(load.file_size, left))))
+                    left -= len(found[-1][1])
+        return found
 
     @cached_property
     def sections(self) -> list[tuple[str, int, int]]:
@@ -134,6 +137,7 @@ class ElfFiles:
     def __init__(self) -> None:
         self._files: dict[str, ElfFile | None] = {}
         self._by_inode: dict[tuple[int, int], ElfFile | None] = {}
+        self._left = ALL_SEGMENTS
 
     def get(self, path: str) -> ElfFile | None:
         """Return the file at ``path``, None when it cannot be opened or is not an ELF file for this machine.
@@ -147,7 +151,9 @@ class ElfFiles:
                 return None
             inode = status.st_dev, status.st_ino
             if inode not in self._by_inode:
-                self._by_inode[inode] = _elf_file(path)
+                found = _elf_file(path) if self._left > 0 else None
+                self._left -= len(found.segments) if found is not None else 0
+                self._by_inode[inode] = found
             self._files[path] = self._by_inode[inode]
         return self._files[path]
 
@@ -203,14 +209,17 @@ class LoadedObject:
 
     def contains(self, address: int) -> bool:
         """Whether one of its file mappings, or its .bss, holds ``address``."""
-        in_bss = any(start <= address < end for start, end in self.bss)
-        return in_bss or any(address in mapping for mapping in self.mappings)
+        return holds(self._ranges, address)
 
-    def is_data(self, machine: Machine, address: int) -> bool:
-        """Whether the program headers say that a page is data: it is relocated before it is made read-only."""
-        data = (one for one in self.segments if one.type == image.PT_LOAD and one.flags & image.PF_W)
-        ranges = ((self.bias + one.address, self.bias + one.address + one.memory_size) for one in data)
-        return any(machine.page_down(start) <= address < end for start, end in ranges)
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return joined(sorted([(mapping.start, mapping.end) for mapping in self.mappings] + self.bss))
+
+    def data_ranges(self, machine: Machine) -> Ranges:
+        """Return the pages that the program headers say are data, which is relocated before it is made read-only."""
+        data = [one for one in self.segments if one.type == image.PT_LOAD and one.flags & image.PF_W]
+        places = ((self.bias + one.address, self.bias + one.address + one.memory_size) for one in data)
+        return joined(sorted((machine.page_down(start), end) for start, end in places))
 
     def writable_ranges(self) -> list[tuple[int, int]]:
         """(start, end) of its writable file mappings and of .bss, ascending; neighbours that touch are joined."""
@@ -268,9 +277,11 @@ def find_objects(
     objects: list[LoadedObject] = []
     claimed: set[int] = set()
     refused: Counter[tuple[str, int, str]] = Counter()
+    copies: Counter[ElfFile] = Counter()
+    left = ALL_SEGMENTS
     for index, mapping in enumerate(mappings):
         file = mapping.device, mapping.inode, mapping.path
-        if refused[file] >= MAX_REFUSED:
+        if refused[file] >= MAX_REFUSED or left <= 0:
             continue
         if mapping.private and not mapping.offset and mapping.path.startswith("/") and mapping.start not in claimed:
             found = _read_object(machine, mappings, index, space)
@@ -281,6 +292,10 @@ def find_objects(
             if found is None:
                 refused[file] += 1
                 continue
+            if found.elf is not None:
+                copies[found.elf] += 1
+                found.elf = found.elf if copies[found.elf] <= MAX_COPIES else None
+            left -= len(found.segments)
             claimed.update(member.start for member in found.mappings)
             objects.append(found)
     return objects
@@ -333,14 +348,31 @@ def load_bias(machine: Machine, segments: list[image.Segment], base: int) -> int
 
 def read_build_id(machine: Machine, space: Space, segments: list[image.Segment], bias: int) -> str | None:
     """The build-id in the target's memory, None when there is none or its page is absent."""
-    for segment in segments:
+    return image.build_id(notes_in(space, segments, bias, machine.address_end))
+
+
+def notes_in(space: Space, segments: list[image.Segment], bias: int, end: int) -> Iterator[image.Note]:
+    """Yield the notes of an object in the target's memory below ``end``, at most MAX_NOTES."""
+
+    def read(segment: image.Segment, size: int) -> bytes:
         address = bias + segment.address
-        if segment.type == image.PT_NOTE and 0 <= address < machine.address_end:
-            data = space.read_available(address, min(segment.file_size, NOTE_LIMIT))
-            found = image.build_id(data, segment.align)
-            if found:
-                return found
-    return None
+        return space.read_available(address, size) if 0 <= address < end else b""
+
+    return notes_of(segments, read)
+
+
+def notes_of(segments: list[image.Segment], read: Callable[[image.Segment, int], bytes]) -> Iterator[image.Note]:
+    """Yield the notes of an object, at most MAX_NOTES. ``read``: that many bytes at most of a segment."""
+    return islice(_all_notes(segments, read), MAX_NOTES)
+
+
+def _all_notes(segments: list[image.Segment], read: Callable[[image.Segment, int], bytes]) -> Iterator[image.Note]:
+    left = NOTE_LIMIT
+    for segment in segments:
+        if segment.type == image.PT_NOTE and left:
+            data = read(segment, min(segment.file_size, left))
+            left -= len(data)
+            yield from image.iter_notes(data, segment.align)
 
 
 def _members(mappings: Mappings, index: int, extent: int) -> tuple[list[Mapping], list[Mapping]]:
@@ -372,11 +404,13 @@ def _is_loaded(loads: list[image.Segment], bias: int, members: list[Mapping], wh
     stored = [load for load in loads if load.file_size]
     writable = [load for load in stored if load.flags & image.PF_W]
     wanted = stored if whole else writable or stored
-    return all(_is_mapped(load, bias + load.address, members) for load in wanted)
+    placed = Mappings(members)
+    return all(_is_mapped(load, bias + load.address, placed) for load in wanted)
 
 
-def _is_mapped(load: image.Segment, start: int, members: list[Mapping]) -> bool:
-    return any(start in member and member.offset + start - member.start == load.offset for member in members)
+def _is_mapped(load: image.Segment, start: int, members: Mappings) -> bool:
+    member = members.find(start)
+    return member is not None and member.offset + start - member.start == load.offset
 
 
 def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: list[Mapping]) -> list[tuple[int, int]]:
@@ -384,14 +418,13 @@ def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: lis
 
     The kernel merges neighbours: the mapping that begins with .bss may go on as somebody else's memory.
     """
-    ranges: list[tuple[int, int]] = []
+    claims: Ranges = []
     for load in loads:
         start = machine.page_up(bias + load.address + load.file_size)
         end = machine.page_up(bias + load.address + load.memory_size)
         if load.flags & image.PF_W and load.memory_size > load.file_size and start < end:
-            parts = ((max(start, mapping.start), min(end, mapping.end)) for mapping in anonymous)
-            ranges.extend(part for part in parts if part[0] < part[1])
-    return joined(sorted(ranges))
+            claims.append((start, end))
+    return intersect(joined(sorted(claims)), [(mapping.start, mapping.end) for mapping in anonymous])
 
 
 def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
@@ -503,7 +536,7 @@ def _add_symbols(table: SymbolTable, symbols: bytes, names: Names, dynamic: bool
     for offset, info, _other, section, value, size in SYMBOL.iter_unpack(symbols[:whole]):
         if section == 0 or section == 0xFFF1:
             continue
-        if info & 15 == _THREAD_LOCAL:
+        if info & 15 == _THREAD_LOCAL and len(table.thread_local) < MAX_THREAD_LOCAL:
             table.thread_local.append((value, size, names.at(offset)))
         if not value or info & 15 not in _ADDRESS_TYPES:
             continue

@@ -8,8 +8,10 @@ none: the kernel clears it, and pthread_join writes -1.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from gdbheap.target.machine import Machine
 from gdbheap.target.stacks import DESCRIPTOR_BYTES, LARGEST_STACK, Stack
@@ -43,9 +45,10 @@ def find_ended(target: Target, stacks: Sequence[Stack]) -> list[EndedStack]:
     # The kernel merges the mappings of stacks whose guards are no mappings (MADV_GUARD_INSTALL).
     ends += [stack.start for stack in stacks]
     seen = {stack.end for stack in stacks}
+    alive = _Alive(target)
     while ends:
         end = ends.pop()
-        stack = None if end in seen else _ended_below(target, end)
+        stack = None if end in seen else _ended_below(target, alive, end)
         seen.add(end)
         if stack is not None:
             found.append(stack)
@@ -58,7 +61,7 @@ def _may_be_stack(target: Target, address: int) -> bool:
     return mapping is not None and mapping.anonymous and mapping.private and mapping.writable and not mapping.path
 
 
-def _ended_below(target: Target, end: int) -> EndedStack | None:
+def _ended_below(target: Target, alive: _Alive, end: int) -> EndedStack | None:
     """Return the stack that ends at ``end``, if a record there says so and it is no living thread's."""
     if not _may_be_stack(target, end - target.machine.word):
         return None
@@ -68,8 +71,8 @@ def _ended_below(target: Target, end: int) -> EndedStack | None:
     words = machine.words_of(target.space.read_available(start, end - start))
     for place in _records(machine, words, end):
         block = words[place]
-        if not _is_alive(target, block, end):
-            kept = _kept(target, words, start)
+        if not alive.is_in(block, end):
+            kept = _kept(target, alive, words, start)
             if kept is not None:
                 return EndedStack(block, end, kept)
     return None
@@ -83,12 +86,36 @@ def _records(machine: Machine, words: Sequence[int], end: int) -> Iterator[int]:
             yield place
 
 
-def _is_alive(target: Target, start: int, end: int) -> bool:
-    pointers = (pointer for thread in target.threads for pointer in (thread.sp, thread.thread_pointer))
-    return any(start <= pointer <= end for pointer in pointers)
+class _Alive:
+    """The threads that run: where their pointers lead, and where ``struct pthread`` has the number of a thread."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._pointers = sorted(one for thread in target.threads for one in (thread.sp, thread.thread_pointer))
+
+    def is_in(self, start: int, end: int) -> bool:
+        """Return whether a pointer of theirs leads to [start, end]."""
+        place = bisect_left(self._pointers, start)
+        return place < len(self._pointers) and self._pointers[place] <= end
+
+    @cached_property
+    def _number_at(self) -> int | None:
+        halves = self._target.machine.structure("I" * (DESCRIPTOR_BYTES // 4))
+        for thread in self._target.threads:
+            own = self._target.space.read_available(thread.thread_pointer, DESCRIPTOR_BYTES)
+            if len(own) == DESCRIPTOR_BYTES and thread.tid in (found := halves.unpack(own)):
+                return 4 * found.index(thread.tid)
+        return None
+
+    def number(self, descriptor: int) -> int:
+        """Return the thread's number, 0 where it ended or where it is not known which word that is."""
+        if self._number_at is None:
+            return 0
+        read = self._target.space.read_available(descriptor + self._number_at, 4)
+        return int.from_bytes(read, "little") if len(read) == 4 else 0
 
 
-def _kept(target: Target, words: Sequence[int], start: int) -> tuple[int, int] | None:
+def _kept(target: Target, alive: _Alive, words: Sequence[int], start: int) -> tuple[int, int] | None:
     """Return where ``struct pthread`` refers to its table of thread-local data; None where its thread is alive.
 
     Where no word says where the struct begins, all that was read is kept."""
@@ -98,19 +125,7 @@ def _kept(target: Target, words: Sequence[int], start: int) -> tuple[int, int] |
     for place, word in enumerate(words):
         at = start + place * machine.word
         if word == at and words[place + 2 : place + 3] == (at,):
-            if _number(target, at) not in NO_THREAD:
+            if alive.number(at) not in NO_THREAD:
                 return None
             return at + DTV_WORD * machine.word, at + (DTV_WORD + 1) * machine.word
     return None
-
-
-def _number(target: Target, descriptor: int) -> int:
-    """Return the thread's number, 0 where it ended or where it is not known which word that is."""
-    for thread in target.threads:
-        halves = target.machine.structure("I" * (DESCRIPTOR_BYTES // 4))
-        own = target.space.read_available(thread.thread_pointer, DESCRIPTOR_BYTES)
-        if len(own) == DESCRIPTOR_BYTES and thread.tid in (found := halves.unpack(own)):
-            place = descriptor + 4 * found.index(thread.tid)
-            read = target.space.read_available(place, 4)
-            return int.from_bytes(read, "little") if len(read) == 4 else 0
-    return 0

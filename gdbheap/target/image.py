@@ -9,7 +9,7 @@ Only 64-bit little-endian images are followed further than their header. Layouts
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 MAGIC = b"\x7fELF"
@@ -157,9 +157,9 @@ def iter_notes(data: bytes, align: int = 4) -> Iterator[Note]:
         position = _round_up(body + size, step)
 
 
-def build_id(notes: bytes, align: int = 4) -> str | None:
-    """The GNU build-id in a note segment as hex digits, or None."""
-    for note in iter_notes(notes, align):
+def build_id(notes: Iterable[Note]) -> str | None:
+    """Return the GNU build-id among notes as hex digits, or None."""
+    for note in notes:
         if note.owner == b"GNU" and note.type == NT_GNU_BUILD_ID and 0 < len(note.data) <= BUILD_ID_LIMIT:
             return note.data.hex()
     return None

@@ -16,6 +16,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from gdbheap.errors import one_line
 from gdbheap.target.ranges import Ranges, joined
@@ -129,6 +130,11 @@ class Mappings:
         if index < 0 or address not in self._mappings[index]:
             return None
         return self._mappings[index]
+
+    @cached_property
+    def writable_anonymous(self) -> Ranges:
+        """(start, end) of the writable memory of no file, with neighbours that touch joined."""
+        return joined([(one.start, one.end) for one in self._mappings if one.anonymous and one.writable])
 
     def ranges(self) -> list[tuple[int, int]]:
         """(start, end) with neighbours that touch joined: far fewer ranges for a much-divided address space."""

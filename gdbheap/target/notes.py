@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import NamedTuple
 
 from gdbheap.target.image import iter_notes
@@ -27,6 +28,8 @@ NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_GDB_TDESC = 0xFF000000
 THREAD_LIMIT = 1 << 20
+# A thread has four notes or so.
+NOTES_LIMIT = 4 * THREAD_LIMIT
 
 
 class MappedFile(NamedTuple):
@@ -56,7 +59,7 @@ class CoreNotes:
 def read_notes(machine: Machine, data: bytes, align: int = 4) -> CoreNotes:
     """The notes of the PT_NOTE segment in a core of ``machine``; damaged ones are left out."""
     found = CoreNotes()
-    for note in iter_notes(data, align):
+    for note in islice(iter_notes(data, align), NOTES_LIMIT):
         if note.owner == b"CORE":
             _add_core_note(machine, found, note.type, note.data)
         found.by_gdb |= note.owner == b"GDB" and note.type == NT_GDB_TDESC

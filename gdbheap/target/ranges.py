@@ -27,6 +27,12 @@ def joined(ranges: Ranges) -> Ranges:
     return result
 
 
+def within(ranges: Ranges, start: int, end: int) -> Ranges:
+    """Return those of ``ranges`` (disjoint) that have an address in [start, end)."""
+    first, last = bisect_left(ranges, (start + 1,)), bisect_left(ranges, (end,))
+    return ranges[first - 1 if first and ranges[first - 1][1] > start else first : last]
+
+
 def holds(ranges: Ranges, address: int) -> bool:
     """Whether one of ``ranges`` (disjoint) holds the address."""
     return containing(ranges, address) is not None

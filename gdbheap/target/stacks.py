@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap.target.mappings import Mapping
-from gdbheap.target.ranges import Ranges, holds
+from gdbheap.target.ranges import Ranges, containing, holds, joined, within
 from gdbheap.target.target import Target, Thread
 
 DESCRIPTOR_BYTES = 4 << 10
@@ -45,8 +45,10 @@ def find_stacks(target: Target) -> list[Stack]:
     main = target.main_stack
     if main is not None:
         found.append(Stack(target.pid or 0, main.start, main.end))
+    plain = joined([(one.start, one.end) for one in target.mappings if _is_plain(one)])
+    others = [(one.start, one.end) for one in target.mappings if not (one.anonymous and one.private)]
     for thread in target.threads:
-        stack = _by_record(target, thread) or _by_guard(target, thread)
+        stack = _by_record(target, thread, others) or _by_guard(target, thread, plain)
         if stack is not None:
             found.append(stack)
     return _disjoint(found)
@@ -78,11 +80,12 @@ def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
     return sorted(set(found))
 
 
-def _by_record(target: Target, thread: Thread) -> Stack | None:
-    """By the C library's own record, in glibc and in musl."""
+def _by_record(target: Target, thread: Thread, others: Ranges) -> Stack | None:
+    """Return the stack by the C library's own record, in glibc and in musl. ``others``: memory that is shared or a
+    file's, of which no record is believed."""
     words = _descriptor(target, thread)
     for block, size, third, fourth in zip(words, words[1:], words[2:], (*words[3:], 0)):
-        if _is_stack(target, thread, block, size) and _is_anonymous(target, block, block + size):
+        if _is_stack(target, thread, block, size) and not within(others, block, block + size):
             if target.machine.is_paged(third) and third < size:
                 return Stack(thread.tid, block, block + size, provided=third == 0)
             if block < third <= thread.thread_pointer and 0 < fourth <= third - block:
@@ -108,30 +111,11 @@ def _is_stack(target: Target, thread: Thread, block: int, size: int) -> bool:
     return bool(aligned) and 0 < size < LARGEST_STACK and block < thread.thread_pointer < block + size
 
 
-def _is_anonymous(target: Target, start: int, end: int) -> bool:
-    """Whether all that is mapped there is private and no file's: what a record says is not believed of other memory."""
-    place = max(0, target.mappings.index(start))
-    while place < len(target.mappings) and target.mappings[place].start < end:
-        mapping = target.mappings[place]
-        if mapping.end > start and not (mapping.anonymous and mapping.private):
-            return False
-        place += 1
-    return True
-
-
-def _by_guard(target: Target, thread: Thread) -> Stack | None:
-    """A stack that has no record, by its guard page: the writable memory around the stack pointer, if a small mapping
-    that may not be read lies directly below it and it is not too large for a stack."""
-    place = target.mappings.index(thread.sp)
-    if place < 0 or thread.sp not in target.mappings[place] or not _is_plain(target.mappings[place]):
-        return None
-    first = last = place
-    while first > 0 and _continues(target.mappings[first - 1], target.mappings[first]):
-        first -= 1
-    while last + 1 < len(target.mappings) and _continues(target.mappings[last], target.mappings[last + 1]):
-        last += 1
-    start, end = target.mappings[first].start, target.mappings[last].end
-    guard = target.mappings[first - 1] if first else None
+def _by_guard(target: Target, thread: Thread, plain: Ranges) -> Stack | None:
+    """Return a stack that has no record, by its guard page: of the ``plain`` memory what is around the stack pointer,
+    if a small mapping that may not be read lies directly below it and it is not too large for a stack."""
+    start, end = containing(plain, thread.sp) or (0, 0)
+    guard = target.mappings.find(start - 1)
     if guard is None or not _is_guard(guard, start) or end - start > LARGEST_GUARDED:
         return None
     return Stack(thread.tid, guard.start, end, provided=True)
@@ -141,10 +125,6 @@ def _is_plain(mapping: Mapping) -> bool:
     """Writable memory of no file that has no other name than a stack's."""
     named = mapping.path and "stack" not in mapping.path
     return mapping.anonymous and mapping.private and mapping.writable and not named and mapping.path != "[stack]"
-
-
-def _continues(below: Mapping, above: Mapping) -> bool:
-    return below.end == above.start and _is_plain(below) and _is_plain(above)
 
 
 def _is_guard(mapping: Mapping, start: int) -> bool:

@@ -101,6 +101,19 @@ class Identity:
     container: str | None = None
 
 
+class _Bases:
+    """The bases of objects, for a search in the middle: a list of them would cost each search all objects."""
+
+    def __init__(self, objects: Sequence[LoadedObject]) -> None:
+        self._objects = objects
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __getitem__(self, index: int) -> int:
+        return self._objects[index].base
+
+
 @dataclass(eq=False)
 class Target:
     """One address space at one moment; a process and a core fill it in.
@@ -190,11 +203,11 @@ class Target:
     def unseen_data(self) -> list[tuple[UnseenFile, Ranges]]:
         """Where the data of the files lie whose headers are nowhere, as far as their mappings tell: all that may not be
         run. What follows the last of them, their .bss, is anonymous memory."""
-        found = []
-        for file in self.unseen:
-            own = (mapping for mapping in self.mappings if mapping.path == file.path)
-            found.append((file, joined([(one.start, one.end) for one in own if one.readable and not one.executable])))
-        return found
+        paths: dict[str, Ranges] = {file.path: [] for file in self.unseen}
+        for one in self.mappings:
+            if one.path in paths and one.readable and not one.executable:
+                paths[one.path].append((one.start, one.end))
+        return [(file, joined(paths[file.path])) for file in self.unseen]
 
     @property
     def lacking(self) -> int:
@@ -203,7 +216,7 @@ class Target:
 
     def object_of(self, address: int) -> LoadedObject | None:
         """The ELF object whose file mappings or .bss hold ``address``, or None."""
-        index = bisect_right([owner.base for owner in self.objects], address) - 1
+        index = bisect_right(_Bases(self.objects), address) - 1
         if index < 0 or not self.objects[index].contains(address):
             return None
         return self.objects[index]

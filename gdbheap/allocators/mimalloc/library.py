@@ -25,7 +25,7 @@ from gdbheap.allocators.allocator import (
 from gdbheap.allocators.inside import Inside
 from gdbheap.allocators.mimalloc.allocator import is_pythons
 from gdbheap.allocators.mimalloc.miscounted import CAUGHT, FUNCTIONS, OWN_STATES, add_miscounted
-from gdbheap.allocators.mimalloc.roots import Root, find_roots, is_mapped
+from gdbheap.allocators.mimalloc.roots import Root, anonymous_ranges, find_roots, is_in
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.several import SeveralAllocators
 from gdbheap.errors import NotInUse, one_line
@@ -109,9 +109,8 @@ class MimallocLibraries(SeveralAllocators):
     @cached_property
     def segments(self) -> list[_native.Segment]:
         """Segments, arenas, and pages that lie in none, ascending; without what is not wholly mapped."""
-        return [
-            row for row in self.store.segments() if row.start < row.end and is_mapped(self.target, row.start, row.end)
-        ]
+        mapped = anonymous_ranges(self.target)
+        return [row for row in self.store.segments() if row.start < row.end and is_in(mapped, row.start, row.end)]
 
     @cached_property
     def damage(self) -> list[Damage]:

@@ -9,6 +9,7 @@ is, is asked of a sample of pages: lists and counts must be as a form of the str
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,9 +17,10 @@ from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.errors import Fault
+from gdbheap.layout.debug_offsets import windows
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mappings
-from gdbheap.target.ranges import Ranges, holds
+from gdbheap.target.ranges import Ranges, containing, holds, joined
 from gdbheap.target.target import Target
 
 SEGMENT = 32 << 20
@@ -139,23 +141,23 @@ def _placed(target: Target, root: Root) -> Root:
     owners = _native.mimalloc_owners(target.space, root.form.name, root.places)
     module = next(filter(None, (target.object_of(owner) for owner in owners if owner)), None)
     arenas: dict[int, tuple[int, LoadedObject]] = {}
+    places, anonymous = sorted(root.places), anonymous_ranges(target)
     for loaded in target.objects:
-        for start, end in _arenas_of(target, loaded, root.places):
+        for start, end in _arenas_of(target, loaded, places, anonymous):
             arenas.setdefault(start, (end, loaded))
     if module is None:
         module = next((loaded for _end, loaded in arenas.values()), None)
     return replace(root, module=module, arenas=sorted((start, end) for start, (end, _loaded) in arenas.items()))
 
 
-def _arenas_of(target: Target, loaded: LoadedObject, places: list[int]) -> Iterator[tuple[int, int]]:
+def _arenas_of(target: Target, loaded: LoadedObject, places: list[int], anonymous: Ranges) -> Iterator[tuple[int, int]]:
     """[start, end) of the areas that some of the segments are cut from: static data has pointers to their structs."""
     machine, own = target.machine, loaded.writable_ranges()
-    for start, end in own:
-        start = machine.word_up(start)
-        for word in set(machine.words_of(target.space.read_available(start, end - start))):
+    for _address, raw in windows(target.space, loaded):
+        for word in set(machine.words_of(raw)):
             if word and word % machine.word == 0 and (holds(own, word) or _is_own_page(target, word)):
                 with suppress(Fault):
-                    yield from _arena_at(target, word, places)
+                    yield from _arena_at(target, word, places, anonymous)
 
 
 def _is_own_page(target: Target, word: int) -> bool:
@@ -163,27 +165,28 @@ def _is_own_page(target: Target, word: int) -> bool:
     return mapping is not None and mapping.anonymous and mapping.private
 
 
-def _arena_at(target: Target, place: int, places: list[int]) -> Iterator[tuple[int, int]]:
-    """The area whose ``mi_arena_t`` is at ``place``, if that is one: where its numbers lie differs by release, and they
-    prove each other. Raises Fault."""
+def _arena_at(target: Target, place: int, places: list[int], anonymous: Ranges) -> Iterator[tuple[int, int]]:
+    """Yield the area whose ``mi_arena_t`` is at ``place``, if that is one: where its numbers lie differs by release,
+    and they prove each other. Raises Fault."""
     machine = target.machine
     words = machine.words_of(target.space.read(place, ARENA_WORDS * machine.word))
     for start, blocks, fields in zip(words, words[1:], words[2:]):
         if start and start % SEGMENT == 0 and 0 < blocks <= MAX_BLOCKS and fields == -(-blocks // SLICES_IN_FIELD):
             end = start + blocks * SEGMENT
-            if any(start <= address < end for address in places) and is_mapped(target, start, end):
+            first = bisect_left(places, start)
+            if first < len(places) and places[first] < end and is_in(anonymous, start, end):
                 yield start, end
 
 
-def is_mapped(target: Target, start: int, end: int) -> bool:
-    """Whether all of [start, end) is mapped, and of no file."""
-    at = start
-    while at < end:
-        mapping = target.mappings.find(at)
-        if mapping is None or not mapping.anonymous:
-            return False
-        at = mapping.end
-    return True
+def anonymous_ranges(target: Target) -> Ranges:
+    """Return the memory that is mapped and of no file, ascending and joined."""
+    return joined([(mapping.start, mapping.end) for mapping in target.mappings if mapping.anonymous])
+
+
+def is_in(ranges: Ranges, start: int, end: int) -> bool:
+    """Return whether one of ``ranges`` (disjoint) holds all of [start, end)."""
+    found = containing(ranges, start)
+    return found is not None and end <= found[1]
 
 
 def _joined(roots: list[Root]) -> list[Root]:

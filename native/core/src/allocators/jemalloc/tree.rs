@@ -126,10 +126,14 @@ impl Search<'_> {
     fn roots(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
         let (start, end) = self.data;
         let mut words = Vec::new();
-        show_words(self.space, start, end - start, 8, |index, word| words.push((start + 8 * index, word)));
+        show_words(self.space, start, end - start, 8, |index, word| {
+            let at = start + 8 * index;
+            if words.len() < MAX_TRIED && self.is_table(word, self.shape.node_bytes()) && self.has_room(at) {
+                words.push((at, word));
+            }
+        });
         let (mut found, mut tried): (Vec<u64>, BTreeMap<u64, u64>) = (Vec::new(), BTreeMap::new());
-        words.retain(|(at, word)| self.has_room(*at) && self.is_table(*word, self.shape.node_bytes()));
-        for (at, word) in words.into_iter().take(MAX_TRIED) {
+        for (at, word) in words {
             watcher.check()?;
             let base = *tried.entry(word).or_insert_with(|| self.upper_bits(word).unwrap_or(u64::MAX));
             let Some(root) = base.checked_mul(8).and_then(|offset| at.checked_sub(offset)) else { continue };

@@ -64,10 +64,14 @@ impl Search<'_> {
     fn roots(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
         let (start, end) = self.data;
         let mut words = Vec::new();
-        show_words(self.space, start, end - start, |index, word| words.push((start + 8 * index, word)));
-        words.retain(|(at, word)| self.is_there(*word, self.shape.leaf_bytes()) && self.has_room(*at));
+        show_words(self.space, start, end - start, |index, word| {
+            let at = start + 8 * index;
+            if words.len() < MAX_TRIED && self.is_there(word, self.shape.leaf_bytes()) && self.has_room(at) {
+                words.push((at, word));
+            }
+        });
         let (mut found, mut tried): (Vec<u64>, BTreeMap<u64, Option<u64>>) = (Vec::new(), BTreeMap::new());
-        for (at, word) in words.into_iter().take(MAX_TRIED) {
+        for (at, word) in words {
             watcher.check()?;
             let Some(upper) = *tried.entry(word).or_insert_with(|| self.upper_bits(word)) else { continue };
             let Some(root) = upper.checked_mul(8).and_then(|offset| at.checked_sub(offset)) else { continue };

@@ -1,0 +1,472 @@
+"""Targets and files that would cost work, or memory, out of proportion to their size: loops inside loops over what an
+attacker counts, and reads of the sizes that he writes."""
+
+from __future__ import annotations
+
+import random
+import resource
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.programs import c_program, gdbheap, running
+from support.work import peak, steps
+
+from gdbheap._native import Space
+from gdbheap.graph import mapped
+from gdbheap.graph.roots import block_roots
+from gdbheap.layout import debug_offsets
+from gdbheap.python import roots, threads, traces
+from gdbheap.structures import kinds
+from gdbheap.target import elf, image
+from gdbheap.target.core import Core, SegmentRow
+from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, placed_object
+from gdbheap.target.ended import find_ended
+from gdbheap.target.machine import X86_64
+from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.stacks import Stack, find_stacks
+from gdbheap.target.target import Target, Thread
+
+PAGE, WORD = X86_64.page, X86_64.word
+BASE = 0x20000000
+ADDRESS_SPACE = 2 << 30
+# What is four times as large takes four times the work where that is in proportion, and sixteen times where each of the
+# one is compared with each of the other: the bound lies between.
+TIMES, MOST = 4, 8
+
+
+def is_in_proportion(make: Callable[[int], Callable[[], object]], size: int) -> bool:
+    """Return whether four times the size takes less than eight times the instructions."""
+    least, most = (steps(make(count)) for count in (size, TIMES * size))
+    return most < MOST * least
+
+
+def page(place: int, perms: str = "rw-p", path: str = "", offset: int = 0) -> Mapping:
+    """Return a mapping of the page with that number."""
+    start = BASE + place * PAGE
+    device, inode = ("fe:00", 7) if path else ("00:00", 0)
+    return Mapping(start, start + PAGE, perms, offset, device, inode, path)
+
+
+def load(start: int, size: int, memory: int | None = None) -> image.Segment:
+    """Return a writable segment as far into the file as into memory."""
+    memory = size if memory is None else memory
+    return image.Segment(image.PT_LOAD, image.PF_R | image.PF_W, start, start, size, memory, PAGE)
+
+
+def space_of(path: Path, contents: bytes, base: int = BASE) -> Space:
+    """Return an address space that has these bytes."""
+    path.write_bytes(contents)
+    return Space.for_core(X86_64, [SegmentRow(base, base + len(contents), 0, 0)], [str(path)])
+
+
+def elf_file(path: Path, parts: list[image.Segment], size: int) -> Path:
+    """Write a sparse ELF file with these program headers."""
+    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack(
+        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, len(parts), 64, 0, 0
+    )
+    rows = (struct.pack("<IIQQQQQQ", *one[:4], 0, *one[4:]) for one in parts)
+    with path.open("wb") as stream:
+        stream.write(header + b"".join(rows))
+        stream.truncate(size)
+    return path
+
+
+# Files of the target.
+
+
+def test_one_piece_of_data_many_times(tmp_path: Path, rng: random.Random) -> None:
+    """A process whose file says two hundred times that the same 64 MiB of holes are its data."""
+    command = c_program("overlapping", tmp_path / "evil.so", rng.randrange(180, 220))
+    with running(command, tmp_path) as target:
+        done = gdbheap("owners", str(target.pid), preexec_fn=_limit)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+
+
+def test_data_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """All writable segments together have one budget, whether or not they overlap."""
+    monkeypatch.setattr(elf, "DATA_LIMIT", 1 << 20)
+    parts = [load(PAGE * rng.randrange(4), 1 << 20) for _ in range(50)]
+    found = ElfFile(str(elf_file(tmp_path / "evil.so", parts, 2 << 20))).initial_data()
+    assert sum(len(data) for _address, data in found) == 1 << 20
+
+
+def test_notes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand segments with the same thousands of empty notes: in the file, and in memory."""
+    notes: list[object] = []
+    monkeypatch.setattr(image, "Note", lambda *fields: notes.append(fields) or SimpleNamespace(owner=b"", type=0))
+    part = image.Segment(image.PT_NOTE, image.PF_R, 1 << 16, 1 << 16, 1 << 16, 1 << 16, 4)
+    path = elf_file(tmp_path / "evil.so", [load(0, 2 << 16), *[part] * 1000], 2 << 16)
+    file = ElfFile(str(path))
+    assert file.build_id is None and 0 < len(notes) <= elf.MAX_NOTES
+    space = space_of(tmp_path / "memory", path.read_bytes())
+    assert elf.read_build_id(X86_64, space, file.segments, BASE) is None and len(notes) <= 2 * elf.MAX_NOTES
+
+
+def test_thread_local_symbols(tmp_path: Path, rng: random.Random) -> None:
+    """A table of symbols that are all thread-local: more than a thread has room for are not kept."""
+    count = rng.randrange(60_000, 90_000)
+    symbols = struct.pack("<IBBHQQ", 1, 6, 0, 1, 1 << 40, 1 << 41) * count
+    table: Any = elf.SymbolTable()
+    elf._add_symbols(table, symbols, elf.Names(b"\0name\0"), False)
+    # The largest static thread-local data that is read has room for that many bytes.
+    assert 0 < len(table.thread_local) <= 16 << 10
+
+
+def test_copies_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """A file that is mapped a hundred times costs its symbols as often as namespaces can have it."""
+    note = image.Segment(image.PT_NOTE, image.PF_R, 0x800, 0x800, 36, 36, 4)
+    path = elf_file(tmp_path / "evil.so", [note, load(0, PAGE)], PAGE)
+    with path.open("r+b") as stream:
+        stream.seek(0x800)
+        stream.write(struct.pack("<III4s", 4, 20, 3, b"GNU") + rng.randbytes(20))
+    rows = [SegmentRow(one.start, one.end, 0, 0) for one in map(page, range(0, 200, 2))]
+    space = Space.for_core(X86_64, rows, [str(path)])
+    mappings = Mappings(page(place, path=str(path)) for place in range(0, 200, 2))
+    found = find_objects(X86_64, mappings, space, ElfFiles(), lambda _first: [str(path)])
+    monkeypatch.setattr(elf, "ALL_SEGMENTS", 20, raising=False)
+    few = find_objects(X86_64, mappings, space, ElfFiles(), lambda _first: [str(path)])
+    assert len(few) == 10 and len(found) == 100 and 1 <= sum(one.elf is not None for one in found) <= 16
+
+
+# Mappings, segments, sections.
+
+
+def of_file(place: int, offset: int) -> Mapping:
+    """Return a page of the file of these tests."""
+    return page(place, path="/evil.so", offset=offset * PAGE)
+
+
+def test_segments_and_mappings(tmp_path: Path) -> None:
+    """An object with as many segments as mappings, each with some .bss."""
+
+    def make(count: int) -> Callable[[], object]:
+        rows = [one for at in range(count) for one in (of_file(2 * at, 2 * at), page(2 * at + 1))]
+        segments = [load(2 * at * PAGE, PAGE, 2 * PAGE) for at in range(count)]
+
+        def place() -> None:
+            found = placed_object(X86_64, Mappings(rows), 0, segments)
+            assert found is not None and len(found.bss) == count
+
+        return place
+
+    assert is_in_proportion(make, 50)
+
+
+def test_bss_that_overlaps() -> None:
+    """Segments that all claim all memory claim it once."""
+    rows = [of_file(0, 0), *(page(1 + at) for at in range(200))]
+    segments = [load(0, PAGE, 201 * PAGE)] * 500
+    assert peak(lambda: placed_object(X86_64, Mappings(rows), 0, segments)) < 1 << 20
+
+
+def test_what_an_address_belongs_to() -> None:
+    """An object of many mappings, and many objects, asked for many addresses."""
+
+    def of_one(count: int) -> Callable[[], object]:
+        rows = [of_file(2 * at, 2 * at) for at in range(count)]
+        one = LoadedObject("/evil.so", BASE, BASE, None, rows, [])
+        return lambda: [one.contains(mapping.end) for mapping in rows]
+
+    def of_many(count: int) -> Callable[[], object]:
+        rows = [of_file(2 * at, 0) for at in range(count)]
+        objects = [LoadedObject(str(one.start), one.start, one.start, None, [one], []) for one in rows]
+        target = Target("process", mappings=Mappings(rows), objects=objects)
+        return lambda: mapped.mapped_files(target)
+
+    assert is_in_proportion(of_one, 100) and is_in_proportion(of_many, 100)
+
+
+def test_mapped_memory_in_a_chain(rng: random.Random) -> None:
+    """Memory that fits because the next one does, and that because of the next, a thousand times."""
+
+    def make(count: int) -> Callable[[], object]:
+        size = 64 << 10
+        chain = {BASE + at * size: (rng.randrange(1 << 30), BASE + (at + 1) * size) for at in range(count)}
+        target = Target("process", mappings=Mappings([Mapping(BASE, BASE + count * size, "rw-p", 0, "", 0, "")]))
+
+        def prove() -> None:
+            found = list(mapped._proven(target, [(BASE - PAGE, BASE)], chain))
+            assert [one.address for one in found] == sorted(chain)
+
+        return prove
+
+    assert is_in_proportion(make, 50)
+
+
+class _File:
+    """An ELF file as far as roots ask for it."""
+
+    def __init__(self, count: int) -> None:
+        self.sections = [(f".s{at}", at * 16, 8) for at in range(count)]
+        names = {f"name{at}": (16 * at + 8, 8) for at in range(count)}
+        self.symbols = elf.SymbolTable(names)
+
+    def initial_data(self) -> list[tuple[int, bytes]]:
+        """None of these."""
+        return []
+
+
+def test_sections_and_symbols(tmp_path: Path) -> None:
+    """An object with a section, and a symbol, for every other word of its data."""
+
+    def make(count: int) -> Callable[[], object]:
+        size = 16 * count
+        space = space_of(tmp_path / f"{count}", struct.pack("<Q", BASE) * (size // WORD))
+        whole = Mapping(BASE, BASE + size, "rw-p", 0, "fe:00", 7, "/evil.so")
+        one = LoadedObject("/evil.so", BASE, BASE, None, [whole], [], elf=_File(count))  # type: ignore[arg-type]
+        target = Target("process", mappings=Mappings([whole]), space=space, objects=[one])
+
+        def draw() -> None:
+            found = block_roots(target, [], [], [], [(BASE, BASE + size)], [])
+            assert not found
+            found = block_roots(target, [], [], [], [(BASE - PAGE, BASE), (BASE + size, BASE + size + PAGE)], [])
+            assert len(found) == 2 * count
+
+        return draw
+
+    assert is_in_proportion(make, 50)
+
+
+def test_names_of_many_objects() -> None:
+    """Each object's name is looked for once, and not among all others."""
+
+    def make(count: int) -> Callable[[], object]:
+        rows = [of_file(2 * at, 0) for at in range(count)]
+        objects = [LoadedObject(f"/{one.start}", one.start, one.start, None, [one], []) for one in rows]
+        target = Target("process", mappings=Mappings(rows), objects=objects)
+        return lambda: roots.Roots(target, objects[0], [], [])
+
+    assert is_in_proportion(make, 50)
+
+
+# Threads.
+
+
+def test_records_of_stacks(tmp_path: Path) -> None:
+    """Threads with one descriptor, full of records of one stack of as many mappings."""
+
+    def make(count: int) -> Callable[[], object]:
+        rows = [page(at, rng_perms) for at, rng_perms in zip(range(count), ["rw-p", "r--p"] * count)]
+        pointer = BASE + (count - 2) * PAGE
+        record = struct.pack("<QQQ", BASE, count * PAGE, 1)
+        contents = bytes(pointer - BASE) + struct.pack("<Q", pointer) + record * 170
+        space = space_of(tmp_path / f"{count}", contents.ljust(count * PAGE, b"\0"))
+        alive = [Thread(number, pointer, 0, 0) for number in range(1, count // 16)]
+        target = Target("process", mappings=Mappings(rows), threads=alive, space=space)
+        return lambda: find_stacks(target)
+
+    assert is_in_proportion(make, 64)
+
+
+def test_stacks_without_a_record(tmp_path: Path) -> None:
+    """Threads on one stretch of memory that is made of many mappings."""
+
+    def make(count: int) -> Callable[[], object]:
+        rows = [page(0, "---p"), *(page(1 + at) for at in range(count))]
+        alive = [Thread(number, 0, BASE + number * PAGE, 0) for number in range(1, count)]
+        target = Target("process", mappings=Mappings(rows), threads=alive)
+
+        def find() -> None:
+            (stack,) = find_stacks(target)
+            assert (stack.start, stack.end) == (rows[0].start, rows[-1].end)
+
+        return find
+
+    assert is_in_proportion(make, 50)
+
+
+def test_stacks_of_ended_threads(tmp_path: Path) -> None:
+    """Pages that look like stacks of ended threads, and as many threads whose number is nowhere."""
+
+    def make(count: int) -> Callable[[], object]:
+        places = range(BASE + PAGE, BASE + count * PAGE, PAGE)
+        pages = (struct.pack("<13Q", at, 0, at, *[0] * 7, at, PAGE, 0).ljust(PAGE, b"\0") for at in places)
+        space = space_of(tmp_path / f"{count}", bytes(PAGE) + b"".join(pages))
+        whole = Mapping(BASE, BASE + count * PAGE, "rw-p", 0, "00:00", 0, "")
+        alive = [Thread(number, BASE, BASE, 0) for number in range(1, 100 * count)]
+        target = Target("process", mappings=Mappings([whole]), threads=alive, space=space)
+
+        def find() -> None:
+            assert len(find_ended(target, [])) == count - 1
+
+        return find
+
+    assert is_in_proportion(make, 4)
+
+
+def test_stacks_and_threads(tmp_path: Path) -> None:
+    """As many stacks as threads become roots."""
+
+    def make(count: int) -> Callable[[], object]:
+        rows = [page(2 * at) for at in range(count)]
+        space = Space.for_core(X86_64, [], [])
+        alive = [Thread(at, one.start + 64, one.start + 128, 0) for at, one in enumerate(rows)]
+        target = Target("process", mappings=Mappings(rows), threads=alive, space=space)
+        stacks = [(Stack(at, one.start, one.end), [(one.start, one.end)]) for at, one in enumerate(rows)]
+        return lambda: block_roots(target, stacks, [], [], [(0, PAGE)], [])
+
+    assert is_in_proportion(make, 50)
+
+
+# Python.
+
+
+class _Release(dict[str, Any]):
+    """Where the fields of an interpreter are, made up."""
+
+    def at(self, name: object) -> int:
+        """Return a place."""
+        return 8 * len(str(name))
+
+
+FIELDS = {"interp_tstates": 0, "thread_id": 0, "ts_interp": 8, "ts_next": 16, "ts_frame": 24, "f_back": 0}
+
+
+def module_of(size: int) -> LoadedObject:
+    """Return a module whose data has that many bytes."""
+    whole = Mapping(BASE, BASE + size, "rw-p", 0, "fe:00", 7, "/evil.so")
+    return LoadedObject("/evil.so", BASE, BASE, None, [whole], [])
+
+
+def _interpreters(space: Space, module: LoadedObject) -> object:
+    target = Target("process", space=space)
+    return threads.Threads(target, module, _Release(FIELDS)).interpreters  # type: ignore[arg-type]
+
+
+def _tables(space: Space, module: LoadedObject) -> object:
+    return traces.Traces(space, _Release(), module).tables  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("look", [_interpreters, _tables])
+def test_large_static_data(
+    look: Callable[[Space, LoadedObject], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random
+) -> None:
+    """Data full of words that are all different are searched a piece at a time: more pieces cost nothing more."""
+    for searching in (debug_offsets, threads, traces):
+        monkeypatch.setattr(searching, "WINDOW", 64 << 10, raising=False)
+    first = rng.randrange(1 << 40, 1 << 41) & -8
+    sizes = [128 << 10, 512 << 10]
+    peaks = []
+    for size in sizes:
+        space = space_of(tmp_path / f"{size}", struct.pack(f"<{size // 8}Q", *range(first, first + size, 8)))
+        peaks.append(peak(lambda space=space, size=size: look(space, module_of(size))))  # type: ignore[misc]
+    assert peaks[1] - peaks[0] < sizes[1] - sizes[0]
+
+
+def test_tables_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Words that lead to what is shaped like a table with an endless number of empty buckets."""
+    asked: Counter[str] = Counter()
+    word = traces.Pages.word
+
+    def counted(pages: traces.Pages, address: int) -> int:
+        asked["words"] += 1
+        return word(pages, address)
+
+    monkeypatch.setattr(traces.Pages, "word", counted)
+    monkeypatch.setattr(traces, "LOOKED_AT", 1 << 10, raising=False)
+    count, empty = rng.randrange(20, 40), BASE + (1 << 16)
+    tables = b"".join(struct.pack("<5Q", 1, 1 << 30, empty, 0, 0) for _ in range(count))
+    words = struct.pack(f"<{count}Q", *(BASE + PAGE + 40 * at for at in range(count)))
+    space = space_of(tmp_path / "memory", (words.ljust(PAGE, b"\0") + tables).ljust(2 << 20, b"\0"))
+    assert _tables(space, module_of(PAGE)) == []
+    assert 0 < asked["words"] < 4 << 10
+
+
+def test_threads_that_share_their_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Thread states that all say that the same frames run: each frame is read once."""
+    states, frames = rng.randrange(20, 50), rng.randrange(20, 50)
+    frame = threads.Frame(0, 0, "f", "f.py", 1, [], [], True)
+    monkeypatch.setattr(threads.Threads, "read", lambda _threads, _address, _is_object: frame)
+    interpreter, first, chain = BASE + PAGE, BASE + 2 * PAGE, BASE + 8 * PAGE
+    rows = [(7, interpreter, first + 32 * (at + 1) if at + 1 < states else 0, chain) for at in range(states)]
+    links = [chain + 8 * (at + 1) for at in range(frames - 1)] + [0]
+    parts = [
+        struct.pack("<Q", interpreter).ljust(PAGE, b"\0"),
+        struct.pack("<Q", first).ljust(PAGE, b"\0"),
+        b"".join(struct.pack("<4Q", *row) for row in rows).ljust(6 * PAGE, b"\0"),
+        struct.pack(f"<{frames}Q", *links).ljust(PAGE, b"\0"),
+    ]
+    space = space_of(tmp_path / "memory", b"".join(parts))
+    target = Target("process", space=space, threads=[Thread(1, 7, 0, 0)])
+    found = threads.Threads(target, module_of(PAGE), _Release(FIELDS))  # type: ignore[arg-type]
+    assert len(found.states) == states and sum(len(state.frames) for state in found.states) == frames
+
+
+LOOK = """
+import sys
+from gdbheap import _native
+from gdbheap.target.core import SegmentRow
+from gdbheap.target.machine import X86_64
+path, size, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+data = [(1 << 29, (1 << 29) + size)]
+space = _native.Space.for_core(X86_64, [SegmentRow(*data[0], 0, 0)], [path])
+# Of this program alone: the kernel's other figure (ru_maxrss) is that of the one that started it, too.
+most = lambda: int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0])
+before = most()
+assert not getattr(_native, name)(space, data, [(1 << 40, 1 << 41)])
+print(most() - before)
+"""
+
+
+@pytest.mark.parametrize("name", ["find_trees", "find_span_maps"])
+def test_static_data_of_allocators(name: str, tmp_path: Path, rng: random.Random) -> None:
+    """Data full of words that lead nowhere are not kept while an allocator's root is looked for in them."""
+    size = 32 << 20
+    (tmp_path / "memory").write_bytes(bytes([rng.randrange(1, 256)]) * size)
+    command = [sys.executable, "-c", LOOK, str(tmp_path / "memory"), str(size), name]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=True)
+    assert int(done.stdout) << 10 < size
+
+
+# Cores and texts.
+
+
+def test_segments_of_one_part_of_a_core(tmp_path: Path) -> None:
+    """A core with many holes whose segments all have the same bytes."""
+
+    def make(count: int) -> Callable[[], object]:
+        parts = [
+            image.Segment(image.PT_LOAD, 6, 1 << 16, BASE + (at << 24), 1 << 24, 1 << 24, PAGE) for at in range(count)
+        ]
+        path = elf_file(tmp_path / f"core-{count}", parts, (1 << 16) + (1 << 24))
+        with path.open("r+b") as stream:
+            stream.seek(16)
+            stream.write(struct.pack("<H", image.TYPE_CORE))
+            for at in range(count):
+                stream.seek((1 << 16) + at * (64 << 10))
+                stream.write(b"x")
+        return lambda: Core(str(path))
+
+    assert is_in_proportion(make, 40)
+
+
+class _Empty:
+    """Memory that is read, and has nothing."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def read_available(self, _address: int, size: int) -> bytes:
+        """Count it."""
+        self.asked += size
+        return b""
+
+
+def test_texts_in_a_file_of_holes() -> None:
+    """A program that maps a file of a tebibyte is not searched to its end for the names of libraries."""
+    whole = Mapping(BASE, BASE + (1 << 40), "r--p", 0, "fe:00", 7, "/evil.so")
+    space: Any = _Empty()
+    target = Target("process", space=space, objects=[LoadedObject("/evil.so", BASE, BASE, None, [whole], [])])
+    assert kinds.find_libraries(target) == kinds.Libraries(False, False, False)
+    assert 0 < space.asked < 2 << 30
