@@ -4,7 +4,7 @@
 //! segment are absent (a fault with the address); bytes in a segment of zeros are zeros by definition and are never
 //! touched in the target.
 
-use crate::bytes::append;
+use crate::bytes::{append, range_at};
 use crate::error::{Error, Missing, Result};
 use crate::folder::ProcessFolder;
 use crate::machine::{Machine, PageSize};
@@ -72,6 +72,8 @@ pub trait Source: Send + Sync {
 
 /// The most bytes that a walk over pointers reads at a time.
 const SMALL_READ: usize = 512;
+/// Bytes whose places are shown at a time.
+const PLACES: usize = 1 << 20;
 
 enum Origin {
     Nothing,
@@ -90,6 +92,9 @@ enum Origin {
 pub struct Space {
     pub(crate) machine: Machine,
     segments: Vec<Segment>,
+    /// The ranges of all segments, and of those that are not zeros by definition; both ascending and joined.
+    covered: Vec<(u64, u64)>,
+    backed: Vec<(u64, u64)>,
     files: Vec<File>,
     origin: Origin,
     read: AtomicU64,
@@ -277,23 +282,20 @@ impl Space {
 
     /// Whether every byte of [address, address + size) is in a segment.
     pub fn covers(&self, address: u64, size: u64) -> bool {
-        let Some(end) = address.checked_add(size) else { return false };
-        let mut at = address;
-        let mut index = self.segments.partition_point(|segment| segment.end <= address);
-        while at < end {
-            match self.segments.get(index) {
-                Some(segment) if segment.start <= at => at = segment.end,
-                _ => return false,
-            }
-            index += 1;
-        }
-        true
+        address.checked_add(size).is_some() && self.prefix(address, size) == size
     }
 
     /// The next address at or after `address` that can be read and is not zero by definition.
     pub(crate) fn next_backed(&self, address: u64) -> Option<u64> {
-        let index = self.segments.partition_point(|segment| segment.end <= address);
-        self.segments[index..].iter().find(|segment| segment.backing != Backing::Zeros).map(|s| s.start.max(address))
+        let index = self.backed.partition_point(|(_, end)| *end <= address);
+        self.backed.get(index).map(|(start, _)| (*start).max(address))
+    }
+
+    /// How many bytes of [start, end) can be read and are not zero by definition.
+    pub(crate) fn backed_bytes(&self, start: u64, end: u64) -> u64 {
+        let first = self.backed.partition_point(|range| range.1 <= start);
+        let inside = self.backed[first..].iter().take_while(|range| range.0 < end);
+        inside.map(|range| range.1.min(end) - range.0.max(start)).sum()
     }
 
     /// Shows what is there of [start, end), in windows of `bytes`' size from multiples of eight on. Addresses that nothing
@@ -312,6 +314,32 @@ impl Space {
             let step = if is_cut { (page.number(got as u64) + 1) * page.bytes() } else { size as u64 };
             at = next.saturating_add(step);
         }
+    }
+
+    /// Shows each multiple of eight in [start, end) that is not zero by definition with the bytes from there on, where at
+    /// least `size` are there. What nothing backs costs nothing.
+    pub(crate) fn show_places(
+        &self,
+        watcher: &dyn Watcher,
+        (start, end): (u64, u64),
+        size: usize,
+        mut look: impl FnMut(u64, &[u8]),
+    ) -> Result<()> {
+        let mut bytes = vec![0; PLACES + size];
+        let mut at = start;
+        while let Some(next) = self.next_backed(at).and_then(|next| next.checked_next_multiple_of(8)) {
+            watcher.check()?;
+            if next >= end {
+                break;
+            }
+            let wanted = (end - next).min(bytes.len() as u64) as usize;
+            let got = self.fill(next, &mut bytes[..wanted]);
+            for place in (0..got.min(PLACES)).step_by(8).take_while(|place| place + size <= got) {
+                look(next + place as u64, &bytes[place..got]);
+            }
+            at = next.saturating_add(PLACES as u64);
+        }
+        Ok(())
     }
 
     /// As `fill`, with zeros for what was left out of the copy: there are no pointers in it.
@@ -363,8 +391,17 @@ impl Space {
 
     fn with_files(machine: Machine, segments: Vec<Segment>, files: Vec<File>, origin: Origin) -> Space {
         let (copy, uncopied, recent) = (OnceLock::new(), OnceLock::new(), RecentPages::default());
-        Space { machine, segments, files, origin, read: AtomicU64::new(0), copy, uncopied, recent }
+        let (covered, backed) = (joined(&segments, |_| true), joined(&segments, |one| one.backing != Backing::Zeros));
+        let read = AtomicU64::new(0);
+        Space { machine, segments, covered, backed, files, origin, read, copy, uncopied, recent }
     }
+}
+
+/// The ranges of some of the segments, which ascend; those that touch as one.
+fn joined(segments: &[Segment], is_meant: impl Fn(&Segment) -> bool) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    segments.iter().filter(|one| is_meant(one)).for_each(|one| append(&mut found, one.start, one.end));
+    found
 }
 
 /// As many bytes as can be read from `address` on.
@@ -476,7 +513,7 @@ impl Space {
     ) -> Result<bool> {
         let (stretches, mem) = (self.live_parts(ranges), File::open(mem));
         let (read, is_over) = (|address: u64, buffer: &mut [u8]| self.timely_bytes(address, buffer), || self.is_over());
-        let order = Order { ranges, stretches: &stretches, known: &self.covered(), read, is_over };
+        let order = Order { ranges, stretches: &stretches, known: &self.covered, read, is_over };
         let Some(copy) = Capture::take(&self.task(watcher, None), &order, room)? else { return Ok(false) };
         if let (Ok(mem), Some((witness, _))) = (mem, stretches.first()) {
             let _ = self.uncopied.set(SharedMemory::new(mem, self.live_parts(shared), *witness));
@@ -501,15 +538,6 @@ impl Space {
         let files: std::io::Result<Vec<File>> = self.files.iter().map(File::try_clone).collect();
         let origin = Origin::Process { process, mem, shared: true, gate: None };
         Some(Space::with_files(self.machine, self.segments.clone(), files.ok()?, origin))
-    }
-
-    /// The ranges of all segments, ascending and joined.
-    fn covered(&self) -> Vec<(u64, u64)> {
-        let mut found = Vec::new();
-        for segment in &self.segments {
-            append(&mut found, segment.start, segment.end);
-        }
-        found
     }
 
     /// Whether the process ended before its shared memory had been read as far as it was asked for.
@@ -538,16 +566,7 @@ impl Space {
     /// How many of `size` bytes at `address` are in segments without a gap.
     pub fn prefix(&self, address: u64, size: u64) -> u64 {
         let end = address.saturating_add(size);
-        let mut at = address;
-        let mut index = self.segments.partition_point(|segment| segment.end <= address);
-        while at < end {
-            match self.segments.get(index) {
-                Some(segment) if segment.start <= at => at = segment.end.min(end),
-                _ => break,
-            }
-            index += 1;
-        }
-        at - address
+        range_at(&self.covered, address).map_or(0, |place| self.covered[place].1.min(end) - address)
     }
 
     /// The bytes before the first NUL at `address`, at most `limit`.
