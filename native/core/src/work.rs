@@ -80,16 +80,22 @@ pub(crate) fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
     room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
 }
 
-/// Steps of a search on the calling thread: so many at most, with a look now and then at whether to go on.
+/// Steps of a search on the calling thread, with a look now and then at whether to go on.
 pub(crate) struct Steps<'a> {
-    watcher: &'a dyn Watcher,
+    pub(crate) watcher: &'a dyn Watcher,
     taken: u64,
+    /// Steps that may still lead to nothing; one that leads somewhere is given back.
     pub(crate) left: u64,
 }
 
 impl Steps<'_> {
     pub(crate) fn new(watcher: &dyn Watcher, left: u64) -> Steps<'_> {
         Steps { watcher, taken: 0, left }
+    }
+
+    pub(crate) fn take(&mut self) -> Result<(), Cancelled> {
+        self.left = self.left.saturating_sub(1);
+        self.look()
     }
 
     /// Looks now and then whether to go on.
@@ -99,14 +105,6 @@ impl Steps<'_> {
             0 => self.watcher.check(),
             _ => Ok(()),
         }
-    }
-
-    /// Takes a step; whether there was one left.
-    pub(crate) fn take(&mut self) -> Result<bool, Cancelled> {
-        self.look()?;
-        let is_left = self.left > 0;
-        self.left -= u64::from(is_left);
-        Ok(is_left)
     }
 }
 

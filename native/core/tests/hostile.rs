@@ -167,10 +167,14 @@ fn claims_of_anything() {
     find_mmapped(&watcher(), &space, &ranges, style).expect("few looks");
     find_extents(&watcher(), &space, &ranges, start, 64).expect("few looks");
     find_fenced(&watcher(), &space, &ranges, 1 << 20, start).expect("few looks");
-    find_list_heads(&space, start, end, 2);
     find_list_ends(&watcher(), &space, &ranges, 4096, 16).expect("few looks");
     find_segments(&watcher(), &space, &ranges, &FORMS[0]).expect("few looks");
     find_page_maps(&watcher(), &space, &ranges).expect("few looks");
+    find_trees(&watcher(), &space, &ranges, &[(middle, end)]).expect("few looks");
+    tcmalloc::find_page_maps(&watcher(), &space, &ranges, &[(middle, end)]).expect("few looks");
+    for (anonymous, data) in [(&ranges[..], &[][..]), (&[][..], &ranges[..])] {
+        let _ = read_oldmalloc(&watcher(), &space, start, &Given { anonymous, data }).expect("few looks");
+    }
 }
 
 /// From each page leads a chain of chunks to the end, or a header says that another one is far behind it: each of them is

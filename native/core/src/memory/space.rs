@@ -10,9 +10,10 @@ use crate::folder::ProcessFolder;
 use crate::machine::{Machine, PageSize};
 use crate::memory::capture::{read_file, Capture, Order, Room, SharedMemory};
 use crate::memory::gate::Gate;
+use crate::memory::holes::holes_of;
 use crate::memory::pages::{Pages, Run, PRESENT, SWAPPED};
 use crate::memory::recent::RecentPages;
-use crate::work::{Task, Watcher};
+use crate::work::{Steps, Task, Watcher};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,6 +75,10 @@ pub trait Source: Send + Sync {
 const SMALL_READ: usize = 512;
 /// Bytes whose places are shown at a time.
 const PLACES: usize = 1 << 20;
+/// Steps of the search of a range that lead to nothing: so many, and as many for each page that has bytes. From each page
+/// of hostile memory lead steps to all pages behind it.
+const STEPS: u64 = 1 << 18;
+const STEPS_OF_PAGE: u64 = 16;
 
 enum Origin {
     Nothing,
@@ -291,11 +296,15 @@ impl Space {
         self.backed.get(index).map(|(start, _)| (*start).max(address))
     }
 
-    /// How many bytes of [start, end) can be read and are not zero by definition.
-    pub(crate) fn backed_bytes(&self, start: u64, end: u64) -> u64 {
-        let first = self.backed.partition_point(|range| range.1 <= start);
-        let inside = self.backed[first..].iter().take_while(|range| range.0 < end);
-        inside.map(|range| range.1.min(end) - range.0.max(start)).sum()
+    /// How many bytes of [start, end) are in segments.
+    pub(crate) fn covered_bytes(&self, start: u64, end: u64) -> u64 {
+        bytes_in(&self.covered, start, end)
+    }
+
+    /// The steps that a search of [start, end) may take in vain.
+    pub(crate) fn steps<'a>(&self, watcher: &'a dyn Watcher, start: u64, end: u64) -> Steps<'a> {
+        let pages = self.machine.page.number(bytes_in(&self.backed, start, end));
+        Steps::new(watcher, pages.saturating_mul(STEPS_OF_PAGE).saturating_add(STEPS))
     }
 
     /// Shows what is there of [start, end), in windows of `bytes`' size from multiples of eight on. Addresses that nothing
@@ -385,8 +394,10 @@ impl Space {
         }
         // A pipe that was put in a file's place is not waited for.
         let open = |path: &String| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let opened: std::io::Result<Vec<File>> = files.iter().map(open).collect();
-        Ok(Space::with_files(machine, segments, opened?, origin))
+        let opened = files.iter().map(open).collect::<std::io::Result<Vec<File>>>()?;
+        let holes: Vec<Vec<(u64, u64)>> = opened.iter().map(holes_of).collect();
+        let cut = segments.into_iter().flat_map(|segment| without_holes(segment, &holes)).collect();
+        Ok(Space::with_files(machine, cut, opened, origin))
     }
 
     fn with_files(machine: Machine, segments: Vec<Segment>, files: Vec<File>, origin: Origin) -> Space {
@@ -397,11 +408,41 @@ impl Space {
     }
 }
 
+/// How many bytes of [start, end) are in ranges, which ascend.
+fn bytes_in(ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
+    let inside = ranges[ranges.partition_point(|range| range.1 <= start)..].iter().take_while(|range| range.0 < end);
+    inside.map(|range| range.1.min(end) - range.0.max(start)).sum()
+}
+
 /// The ranges of some of the segments, which ascend; those that touch as one.
 fn joined(segments: &[Segment], is_meant: impl Fn(&Segment) -> bool) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     segments.iter().filter(|one| is_meant(one)).for_each(|one| append(&mut found, one.start, one.end));
     found
+}
+
+/// Cuts a segment where its file has a hole, which is zeros by definition. `holes`: of each file.
+fn without_holes(segment: Segment, holes: &[Vec<(u64, u64)>]) -> Vec<Segment> {
+    let Segment { start, end, backing: Backing::File { index, offset } } = segment else { return vec![segment] };
+    let Some((holes, last)) = holes.get(index as usize).zip(offset.checked_add(end - start)) else {
+        return vec![segment];
+    };
+    let (mut cut, mut at) = (Vec::new(), offset);
+    let mut push = |from: u64, to: u64, backing: Backing| {
+        let of_file = Segment { start: start + (from - offset), end: start + (to - offset), backing };
+        cut.extend(Some(of_file).filter(|_| from < to));
+    };
+    for (from, to) in &holes[holes.partition_point(|hole| hole.1 <= offset)..] {
+        let (from, to) = ((*from).clamp(at, last), (*to).min(last));
+        if from >= to {
+            break;
+        }
+        push(at, from, Backing::File { index, offset: at });
+        push(from, to, Backing::Zeros);
+        at = to;
+    }
+    push(at, last, Backing::File { index, offset: at });
+    cut
 }
 
 /// As many bytes as can be read from `address` on.

@@ -17,10 +17,6 @@ pub struct MmappedStyle {
 
 /// How far into its mapping such a header is looked for.
 const MAX_SHIFT: u64 = 4 << 20;
-/// Steps of the search of a range that lead to nothing: so many, and as many for each page that has bytes. From each page
-/// of hostile memory lead steps to all pages behind it.
-const STEPS: u64 = 1 << 18;
-const STEPS_OF_PAGE: u64 = 16;
 
 /// The mmapped chunks in a range, which begins where another owner's mapping ends: `(base, chunk, bytes mapped)`.
 pub fn find_mmapped(
@@ -37,12 +33,6 @@ pub fn find_mmapped(
     Ok(found)
 }
 
-/// The steps that a search of [start, end) may take in vain.
-fn steps<'a>(watcher: &'a dyn Watcher, space: &Space, start: u64, end: u64) -> Steps<'a> {
-    let pages = space.page().number(space.backed_bytes(start, end));
-    Steps::new(watcher, pages.saturating_mul(STEPS_OF_PAGE).saturating_add(STEPS))
-}
-
 fn mmapped_in(
     watcher: &dyn Watcher,
     space: &Space,
@@ -50,7 +40,7 @@ fn mmapped_in(
     style: MmappedStyle,
 ) -> Result<Vec<(u64, u64, u64)>> {
     let mut found = Vec::new();
-    let (mut window, mut steps) = (Window::new(space, end), steps(watcher, space, start, end));
+    let (mut window, mut steps) = (Window::new(space, end), space.steps(watcher, start, end));
     let mut at = start;
     while at < end {
         let left = steps.left;
@@ -100,12 +90,10 @@ fn mmapped_at(
         let Some(next) = alignment.checked_mul(2) else { break };
         alignment = next;
     }
-    let furthest = if style.moved { total.min(MAX_SHIFT).min(end - base) } else { 0 };
+    let furthest = if style.moved && steps.left > 0 { total.min(MAX_SHIFT).min(end - base) } else { 0 };
     let page = window.page();
     for start in (page..=furthest).step_by(page as usize) {
-        if !steps.take()? {
-            break;
-        }
+        steps.take()?;
         let chunk = base + start - 16;
         if let Some(inner) = shifted_header(window, base, chunk, end, style) {
             return Ok(Some((chunk, inner)));
@@ -158,7 +146,7 @@ fn extents_in(
     foreign: u64,
 ) -> Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
-    let (mut window, mut steps) = (Window::new(space, end), steps(watcher, space, start, end));
+    let (mut window, mut steps) = (Window::new(space, end), space.steps(watcher, start, end));
     let (mut at, mut closely) = (start, start);
     while at < end {
         let left = steps.left;
@@ -186,17 +174,17 @@ fn extent_at(
 ) -> Result<Option<u64>, Cancelled> {
     steps.look()?;
     let mut at = start;
-    if !header(window, start).is_some_and(|(prev_size, word)| prev_size == 0 && word & 7 == 1) {
+    if steps.left == 0 || !header(window, start).is_some_and(|(prev_size, word)| prev_size == 0 && word & 7 == 1) {
         return Ok(None);
     }
-    while steps.take()? {
+    loop {
+        steps.take()?;
         match extent_step(window, (start, limit), at, top) {
             Some(Step::Chunk(next)) => at = next,
             Some(Step::End(stop)) => return Ok(Some(stop)),
-            None => break,
+            None => return Ok(None),
         }
     }
-    Ok(None)
 }
 
 fn header(window: &mut Window<'_>, at: u64) -> Option<(u64, u64)> {
