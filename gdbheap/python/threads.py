@@ -30,6 +30,7 @@ from gdbheap.python.contents import dict_items, dict_lookup, read_name
 from gdbheap.python.lines import line_of
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.machine import LOWEST_ADDRESS
+from gdbheap.target.ranges import windows
 from gdbheap.target.target import Target, Thread
 
 MAX_THREADS = 1 << 14
@@ -147,7 +148,7 @@ class Threads:
         other interpreters lead."""
         words: set[int] = set()
         for start, end in module.writable_ranges():
-            for window in range(start, end, WINDOW):
+            for window in windows(self._space, start, end, WINDOW):
                 words.update(self._words(window, min(WINDOW, end - window)))
         words = set(filter(self._may_be, words))
         found = {word for word in words if self._is_interpreter(word)}

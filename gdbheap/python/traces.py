@@ -19,6 +19,7 @@ from gdbheap.python.contents import read_str
 from gdbheap.python.memory import Pages
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.machine import LOWEST_ADDRESS
+from gdbheap.target.ranges import windows
 
 WINDOW = 1 << 20
 # HASHTABLE_MIN_SIZE; a table grows when half of its buckets are in use.
@@ -73,7 +74,7 @@ class Traces:
         """The table of all blocks, then those of other domains."""
         words: set[int] = set()
         for start, end in module.writable_ranges():
-            for window in range(start, end, WINDOW):
+            for window in windows(space, start, end, WINDOW):
                 words.update(space.machine.words_of(space.read_available(window, min(WINDOW, end - window))))
         word = space.machine.word
         tables = [

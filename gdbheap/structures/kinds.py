@@ -17,7 +17,7 @@ from gdbheap.structures import rust
 from gdbheap.structures.openssl import find_named
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.image import PF_X, PT_LOAD
-from gdbheap.target.ranges import Ranges, joined
+from gdbheap.target.ranges import Ranges, joined, windows
 from gdbheap.target.target import Target
 
 # Names that a program has in itself if the C++ library is linked into it; libc++'s own namespace is in all of its.
@@ -204,7 +204,7 @@ def find_libraries(target: Target) -> Libraries:
 def _mentions(target: Target, loaded: LoadedObject, name: bytes) -> bool:
     """Whether the bytes occur in what the object's file is mapped for."""
     for mapping in loaded.mappings:
-        for start in range(mapping.start, mapping.end, WINDOW):
+        for start in windows(target.space, mapping.start, mapping.end, WINDOW):
             try:
                 size = min(WINDOW + len(name), mapping.end - start)
                 if name in target.space.read_available(start, size):

@@ -13,6 +13,7 @@ from collections import defaultdict
 from gdbheap import _native
 from gdbheap.errors import Fault
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import windows
 from gdbheap.target.target import Target
 
 SOURCES = re.compile(rb"/rustc(/[0-9a-f]{40}|-[0-9.]{1,20})/(library|src)/\w")
@@ -51,7 +52,7 @@ def is_rust(target: Target) -> bool:
 
 def _mentions_sources(target: Target, loaded: LoadedObject) -> bool:
     for mapping in loaded.mappings:
-        for start in range(mapping.start, mapping.end, WINDOW):
+        for start in windows(target.space, mapping.start, mapping.end, WINDOW):
             size = min(WINDOW + OVERLAP, mapping.end - start)
             try:
                 if mapping.readable and SOURCES.search(target.space.read_available(start, size)):

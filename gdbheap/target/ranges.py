@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from gdbheap._native import Space
 
 Ranges = list[tuple[int, int]]
 
@@ -25,6 +28,15 @@ def joined(ranges: Ranges) -> Ranges:
         else:
             result.append((start, end))
     return result
+
+
+def windows(space: Space, start: int, end: int, size: int) -> Iterator[int]:
+    """Yield where windows of ``size`` bytes begin in [start, end), at words; zeros by definition are passed over."""
+    at = start
+    while (backed := space.next_backed(at)) is not None and backed < end:
+        at = max(at, backed - backed % space.machine.word)
+        yield at
+        at += size
 
 
 def holds(ranges: Ranges, address: int) -> bool:

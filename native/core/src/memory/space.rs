@@ -291,7 +291,7 @@ impl Space {
     }
 
     /// The next address at or after `address` that can be read and is not zero by definition.
-    pub(crate) fn next_backed(&self, address: u64) -> Option<u64> {
+    pub fn next_backed(&self, address: u64) -> Option<u64> {
         let index = self.backed.partition_point(|(_, end)| *end <= address);
         self.backed.get(index).map(|(start, _)| (*start).max(address))
     }
