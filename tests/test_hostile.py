@@ -204,6 +204,14 @@ for one in own:
 ODD = "import ctypes, os\nword = ctypes.c_size_t.from_address\n%s\nos.read(0, 1)\nos._exit(0)\n"
 
 
+def test_files_without_data(tmp_path: Path) -> None:
+    """Holes of a file that a program maps as the first image are zeros, and cost nothing."""
+    command = c_program("sparse_image", tmp_path / "image", 42)
+    with running(command, tmp_path) as target:
+        for noun in ("", "check", "owners", "unreachable"):
+            check(noun, Path(str(target.pid)), (0,))
+
+
 @pytest.mark.parametrize("damage", [ENDLESS_TYPE, LOOPED_DEQUE], ids=["type", "deque"])
 def test_odd_objects(damage: str, tmp_path: Path) -> None:
     """What an object says of sizes and of what follows is believed no further than its blocks, and once."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from gdbheap._native import Space
 
 Ranges = list[tuple[int, int]]
 
@@ -31,6 +34,15 @@ def within(ranges: Ranges, start: int, end: int) -> Ranges:
     """Return those of ``ranges`` (disjoint) that have an address in [start, end)."""
     first, last = bisect_left(ranges, (start + 1,)), bisect_left(ranges, (end,))
     return ranges[first - 1 if first and ranges[first - 1][1] > start else first : last]
+
+
+def backed_windows(space: Space, start: int, end: int, size: int) -> Iterator[int]:
+    """Yield where windows of ``size`` bytes begin in [start, end), at words; zeros by definition are passed over."""
+    at = start
+    while (backed := space.next_backed(at)) is not None and backed < end:
+        at = max(at, backed - backed % space.machine.word)
+        yield at
+        at += size
 
 
 def holds(ranges: Ranges, address: int) -> bool:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from gdbheap.errors import Fault
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import backed_windows
 from gdbheap.target.target import Target
 
 WINDOW, OVERLAP = 4 << 20, 96
@@ -18,7 +19,8 @@ def mentions(target: Target, loaded: LoadedObject, pattern: re.Pattern[bytes]) -
     """Return whether the first MAX_BYTES of an object's readable mappings hold the pattern, at most OVERLAP bytes."""
     left = MAX_BYTES
     for mapping in filter(lambda one: one.readable, loaded.mappings):
-        for start in range(mapping.start, min(mapping.end, mapping.start + left), WINDOW):
+        end = min(mapping.end, mapping.start + left)
+        for start in backed_windows(target.space, mapping.start, end, WINDOW):
             with suppress(Fault):
                 if pattern.search(target.space.read_available(start, min(WINDOW + OVERLAP, mapping.end - start))):
                     return True

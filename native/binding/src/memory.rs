@@ -266,6 +266,11 @@ impl Space {
         Ok(PyBytes::new(py, &buffer[..got]))
     }
 
+    /// The first address at or after this one whose bytes are not zeros by definition.
+    fn next_backed(&self, address: Address) -> Option<u64> {
+        self.0.next_backed(address.0)
+    }
+
     /// The word at `address`. Raises Fault.
     fn word(&self, address: Address) -> PyResult<u64> {
         self.0.word(address.0).map_err(fault)

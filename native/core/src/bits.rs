@@ -63,11 +63,6 @@ impl Bits {
         Bits { words: vec![0; size.div_ceil(64) as usize] }
     }
 
-    /// Makes room for numbers below `size`.
-    pub(crate) fn grow(&mut self, size: u64) {
-        self.words.resize(size.div_ceil(64) as usize, 0);
-    }
-
     /// The members as words, 64 bits each.
     pub(crate) fn of(words: Vec<u64>) -> Bits {
         Bits { words }

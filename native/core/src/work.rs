@@ -12,6 +12,8 @@ use std::time::Duration;
 
 const WAKE: Duration = Duration::from_millis(50);
 const MAX_THREADS: usize = 8;
+/// Steps between two looks at whether to go on.
+const STEPS_UNHEARD: u64 = 4 << 10;
 
 /// How far some work is, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,34 @@ impl Control<'_> {
 /// Takes what one worker at most may have; None when it is taken.
 pub(crate) fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
     room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+}
+
+/// Steps of a search on the calling thread, with a look now and then at whether to go on.
+pub(crate) struct Steps<'a> {
+    pub(crate) watcher: &'a dyn Watcher,
+    taken: u64,
+    /// Steps that may still lead to nothing; one that leads somewhere is given back.
+    pub(crate) left: u64,
+}
+
+impl Steps<'_> {
+    pub(crate) fn new(watcher: &dyn Watcher, left: u64) -> Steps<'_> {
+        Steps { watcher, taken: 0, left }
+    }
+
+    pub(crate) fn take(&mut self) -> Result<(), Cancelled> {
+        self.left = self.left.saturating_sub(1);
+        self.look()
+    }
+
+    /// Looks now and then whether to go on.
+    pub(crate) fn look(&mut self) -> Result<(), Cancelled> {
+        self.taken += 1;
+        match self.taken % STEPS_UNHEARD {
+            0 => self.watcher.check(),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn threads_for(jobs: usize) -> usize {

@@ -12,11 +12,14 @@ use gdbheap_core::allocators::oldmalloc::{find_bins, read_oldmalloc, Given};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::tcmalloc::{self, read_tcmalloc, TcmallocRoot};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
+use gdbheap_core::memory::{Backing, Segment, Space};
 use gdbheap_core::memory_use::packing;
 use gdbheap_core::python::{take_census, CensusRequest, TypeLayout};
+use gdbheap_core::{Cancelled, Progress, Watcher};
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
-use support::{Chance, Heap, Memory, Unwatched};
+use support::{machine, Chance, Heap, Memory, Unwatched};
 
 const START: u64 = 0x5555_5555_0000;
 const INPUTS: u64 = 150;
@@ -127,6 +130,74 @@ fn places_of_anything() {
         let wanted = 16 * chance.between(4, 600);
         find_fenced(&Unwatched, &space, &ranges, wanted, top).expect("not cancelled");
     }
+}
+
+/// Ends work that looks too often whether it is to go on.
+struct Impatient(AtomicU64);
+
+impl Watcher for Impatient {
+    fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
+        match self.0.fetch_add(1, Relaxed) {
+            LOOKS.. => Err(Cancelled),
+            _ => Ok(()),
+        }
+    }
+}
+
+const LOOKS: u64 = 1000;
+
+/// Memory of which a core has little, and a segment claims all that can be addressed. Searches pass over what is not there.
+#[test]
+fn claims_of_anything() {
+    let mut chance = Chance::new("claims_of_anything");
+    let (start, end, size) = (1 << 30, 1 << 47, 1 << 20);
+    let path = std::env::temp_dir().join(format!("gdbheap-claims-{}", std::process::id()));
+    std::fs::write(&path, &bytes(&mut chance, start, size).stretches[0].1).expect("room for a file");
+    let middle = (1u64 << 46) + 4096 * chance.below(1 << 20);
+    let zeros = |start, end| Segment { start, end, backing: Backing::Zeros };
+    let file = |start| Segment { start, end: start + size, backing: Backing::File { index: 0, offset: 0 } };
+    let segments = vec![file(start), zeros(start + size, middle), file(middle), zeros(middle + size, end)];
+    let paths = [path.to_string_lossy().into_owned()];
+    let space = Space::for_core(machine(support::PAGE), segments, &paths).expect("disjoint segments");
+    std::fs::remove_file(&path).expect("the file");
+    let (ranges, style) = ([(start, end)], MmappedStyle { header_outside: false, moved: true });
+    let watcher = || Impatient(AtomicU64::new(0));
+    find_contexts(&watcher(), &space, &ranges).expect("few looks");
+    find_bins(&watcher(), &space, &ranges).expect("few looks");
+    find_mmapped(&watcher(), &space, &ranges, style).expect("few looks");
+    find_extents(&watcher(), &space, &ranges, start, 64).expect("few looks");
+    find_fenced(&watcher(), &space, &ranges, 1 << 20, start).expect("few looks");
+    find_list_ends(&watcher(), &space, &ranges, 4096, 16).expect("few looks");
+    find_segments(&watcher(), &space, &ranges, &FORMS[0]).expect("few looks");
+    find_page_maps(&watcher(), &space, &ranges).expect("few looks");
+    find_trees(&watcher(), &space, &ranges, &[(middle, end)]).expect("few looks");
+    tcmalloc::find_page_maps(&watcher(), &space, &ranges, &[(middle, end)]).expect("few looks");
+    for (anonymous, data) in [(&ranges[..], &[][..]), (&[][..], &ranges[..])] {
+        let _ = read_oldmalloc(&watcher(), &space, start, &Given { anonymous, data }).expect("few looks");
+    }
+}
+
+/// From each page leads a chain of chunks to the end, or a header says that another one is far behind it: each of them is
+/// read by far fewer pages than lie before it.
+#[test]
+fn chains_from_each_page() {
+    let (pages, page) = (2048, support::PAGE);
+    let of = |header: [u64; 2]| {
+        let mut memory = Memory::of(START, vec![0; (pages * page) as usize]);
+        for at in (START..START + pages * page).step_by(page as usize) {
+            memory.put(at, header[0]);
+            memory.put(at + 8, header[1]);
+        }
+        memory.space()
+    };
+    let (ranges, all) = ([(START, START + pages * page)], pages * pages / 2 * page);
+    let space = of([0, page | 1]);
+    assert_eq!(find_extents(&Unwatched, &space, &ranges, 0, 64).expect("not cancelled"), []);
+    assert!(space.bytes_read() < all / 2, "{} of {all} bytes", space.bytes_read());
+    let space = of([0, (1 << 40) | 2]);
+    let style = MmappedStyle { header_outside: false, moved: true };
+    assert_eq!(find_mmapped(&Unwatched, &space, &ranges, style).expect("not cancelled"), []);
+    assert!(space.bytes_read() < all / 2, "{} of {all} bytes", space.bytes_read());
 }
 
 #[test]

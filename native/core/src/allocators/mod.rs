@@ -16,6 +16,7 @@ pub mod mimalloc;
 pub mod oldmalloc;
 pub(crate) mod part;
 pub mod pymalloc;
+pub(crate) mod roots;
 pub(crate) mod runs;
 pub(crate) mod sample;
 pub(crate) mod slab;

@@ -193,11 +193,18 @@ impl<'a> Drawer<'a> {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
-        for at in (from..to).step_by(WINDOW as usize) {
+        let (space, mut at) = (self.source.space, from);
+        while at < to {
+            // What is zero by definition leads nowhere, however large it is.
+            let backed = space.next_backed(bytes.address + at).map_or(to, |next| (next - bytes.address).min(to));
+            let passed = (backed - at) / WINDOW * WINDOW;
+            self.rows.unread += passed - space.covered_bytes(bytes.address + at, bytes.address + at + passed);
+            at += passed;
             let size = (to - at).min(WINDOW) as usize;
-            let got = self.source.space.fill_words(bytes.address + at, &mut scratch[..size]);
+            let got = space.fill_words(bytes.address + at, &mut scratch[..size]);
             self.rows.unread += (size - got) as u64;
             show(self, at, &scratch[..got]);
+            at += WINDOW;
         }
         self.scratch = scratch;
     }

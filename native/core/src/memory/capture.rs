@@ -90,23 +90,32 @@ pub(crate) struct Order<'a, R, O> {
     pub(crate) is_over: O,
 }
 
-/// One worker's part of a copy: runs in no order, and words of memory that was left out.
+/// A unit that was left out because it has no pointers, and where in the room the words of it are that were kept.
+#[derive(Clone, Copy)]
+struct Blank {
+    start: u64,
+    end: u64,
+    place: usize,
+    count: usize,
+}
+
+/// The address of a word, and the word.
+type Kept = [u64; 2];
+
+/// One worker's part of a copy, in no order.
 #[derive(Default)]
 struct Part {
     buffer: Vec<u8>,
     runs: Vec<Run>,
-    kept: Vec<(u64, u64)>,
-    blank: Vec<(u64, u64)>,
+    blank: Vec<Blank>,
 }
 
 /// The copied bytes. No run has bytes that could not be read or were left out.
 pub(crate) struct Capture {
     covered: Vec<(u64, u64)>,
     runs: Vec<Run>,
-    /// Words of memory that was left out, ascending.
-    kept: Vec<(u64, u64)>,
-    /// The memory that was left out because it has no pointers, ascending.
-    blank: Vec<(u64, u64)>,
+    /// Ascending.
+    blank: Vec<Blank>,
     /// Whether the process was let go before all was copied.
     pub(crate) is_cut: bool,
     room: Arc<Room>,
@@ -125,7 +134,7 @@ impl Capture {
         let (used, is_whole) = (AtomicUsize::new(0), size <= room.size);
         let (is_cut, is_bare) = (AtomicBool::new(false), AtomicBool::new(false));
         let copy = |part: &mut Part, (from_end, piece): &(u64, Run), control: &Control| -> Result<(), Cancelled> {
-            let (runs, kept) = (part.runs.len(), part.kept.len());
+            let (runs, blank) = (part.runs.len(), part.blank.len());
             match is_whole {
                 _ if (order.is_over)() || used.load(Ordering::Relaxed) > room.size => {}
                 true => part.copy(&room, piece, order),
@@ -134,7 +143,7 @@ impl Capture {
             // Bytes that were read when the process was just let go are not believed.
             if (order.is_over)() {
                 part.runs.truncate(runs);
-                part.kept.truncate(kept);
+                part.blank.truncate(blank);
                 is_cut.store(true, Ordering::Relaxed);
                 is_bare.fetch_or(*from_end < PIECE, Ordering::Relaxed);
             }
@@ -142,14 +151,15 @@ impl Capture {
         };
         let parts = task.run(&pieces, Part::default, copy)?;
         let used = if is_whole { size } else { used.into_inner() };
-        if used > room.size || is_bare.into_inner() {
+        let beside = if is_whole { 0 } else { parts.iter().map(Part::bytes).sum() };
+        if used + beside > room.size || is_bare.into_inner() {
             room.give_back(0);
             return Ok(None);
         }
         room.give_back(used);
         let (covered, is_cut) = (order.stretches.to_vec(), is_cut.into_inner());
-        let (runs, kept, blank) = Default::default();
-        Ok(Some(joined(parts, Capture { covered, runs, kept, blank, is_cut, room })))
+        let (runs, blank) = Default::default();
+        Ok(Some(joined(parts, Capture { covered, runs, blank, is_cut, room })))
     }
 
     /// Fills the prefix of `buffer` that was copied; its length, or None where `address` was not to be copied.
@@ -167,12 +177,12 @@ impl Capture {
 
     /// Bytes that were left out, because there are no pointers among them.
     pub(crate) fn left_out(&self) -> u64 {
-        self.blank.iter().map(|(start, end)| end - start).sum()
+        self.blank.iter().map(|blank| blank.end - blank.start).sum()
     }
 
     /// How many bytes from `address` on were left out; 0 where it was not.
     pub(crate) fn left_out_at(&self, address: u64) -> u64 {
-        range_at(&self.blank, address).map_or(0, |index| self.blank[index].1 - address)
+        self.blank_at(address).map_or(0, |blank| blank.end - address)
     }
 
     fn part(&self, address: u64, buffer: &mut [u8]) -> usize {
@@ -192,9 +202,17 @@ impl Capture {
         size
     }
 
+    fn blank_at(&self, address: u64) -> Option<&Blank> {
+        let index = self.blank.partition_point(|blank| blank.end <= address);
+        self.blank.get(index).filter(|blank| blank.start <= address)
+    }
+
     fn kept_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
-        let index = self.kept.partition_point(|(start, _)| start + WORD <= address);
-        let Some((start, word)) = self.kept.get(index).filter(|(start, _)| *start <= address) else { return 0 };
+        let Some(Blank { place, count, .. }) = self.blank_at(address).copied() else { return 0 };
+        // SAFETY: as many words were stored there, aligned, in the room, which lives as long as this.
+        let kept = unsafe { std::slice::from_raw_parts((self.room.start + place) as *const Kept, count) };
+        let index = kept.partition_point(|[start, _]| start + WORD <= address);
+        let Some([start, word]) = kept.get(index).filter(|[start, _]| *start <= address) else { return 0 };
         let bytes = &word.to_le_bytes()[(address - start) as usize..];
         let size = bytes.len().min(buffer.len());
         buffer[..size].copy_from_slice(&bytes[..size]);
@@ -260,24 +278,36 @@ impl Part {
             return self.runs.push(Run { start: at, end, place: None });
         }
         if let Some(words) = without_pointers(at, unit, known) {
-            self.blank.push((at, end));
-            return self.kept.extend(words);
+            let bytes: Vec<u8> = words.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+            let stored = store(room, used, &bytes).map(|place| Blank { start: at, end, place, count: words.len() });
+            return self.blank.extend(stored);
         }
-        let place = used.fetch_add(unit.len(), Ordering::Relaxed);
-        if place + unit.len() > room.size {
-            return;
-        }
-        // SAFETY: what was taken of the room is this unit's alone, and nobody reads before all units are stored.
-        let bytes = unsafe { std::slice::from_raw_parts_mut((room.start + place) as *mut u8, unit.len()) };
-        bytes.copy_from_slice(unit);
-        self.runs.push(Run { start: at, end, place: Some(place) });
+        self.runs.extend(store(room, used, unit).map(|place| Run { start: at, end, place: Some(place) }));
     }
+
+    /// The bytes that this takes of memory beside the room.
+    fn bytes(&self) -> usize {
+        std::mem::size_of_val(&*self.runs) + std::mem::size_of_val(&*self.blank)
+    }
+}
+
+/// Stores bytes in the room; where they are. None where it is full, which `used` then says.
+fn store(room: &Room, used: &AtomicUsize, bytes: &[u8]) -> Option<usize> {
+    let size = bytes.len().next_multiple_of(WORD as usize);
+    let place = used.fetch_add(size, Ordering::Relaxed);
+    if place + size > room.size {
+        return None;
+    }
+    // SAFETY: what was taken of the room is the caller's alone, and nobody reads before all is stored.
+    let stored = unsafe { std::slice::from_raw_parts_mut((room.start + place) as *mut u8, bytes.len()) };
+    stored.copy_from_slice(bytes);
+    Some(place)
 }
 
 /// The words to keep of a unit in which no word leads to a known range; None where one does, or too many are to be kept. A
 /// small number may be the size of a chunk, which is read with the words beside it. Some allocators have bits of their own
 /// above those of an address.
-fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<(u64, u64)>> {
+fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<Kept>> {
     let (first, last) = (known.first()?.0, known.last()?.1);
     let address_bits = last.checked_next_power_of_two().map_or(u64::MAX, |end| end - 1);
     let (mut kept, mut next, count) = (Vec::new(), 0, unit.len() / WORD as usize);
@@ -292,7 +322,7 @@ fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec
         if index == 0 || index + 1 == count || (word != 0 && word < SMALL_NUMBER) {
             let end = (index + 1 + BEHIND).min(count);
             let near = next.max(index.saturating_sub(1))..end;
-            kept.extend(near.map(|near| (start + near as u64 * WORD, word_at(near))));
+            kept.extend(near.map(|near| [start + near as u64 * WORD, word_at(near)]));
             next = end;
         }
     }
@@ -304,7 +334,6 @@ fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
     let mut runs = Vec::new();
     for part in parts {
         runs.extend(part.runs);
-        into.kept.extend(part.kept);
         into.blank.extend(part.blank);
     }
     runs.sort_unstable_by_key(|run: &Run| run.start);
@@ -315,8 +344,7 @@ fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
             None => into.runs.push(run),
         }
     }
-    into.kept.sort_unstable();
-    into.blank.sort_unstable();
+    into.blank.sort_unstable_by_key(|blank| blank.start);
     into
 }
 
@@ -404,7 +432,7 @@ mod tests {
         }
     }
 
-    fn read(address: u64, buffer: &mut [u8]) -> usize {
+    fn read(word_at: fn(u64) -> u64, address: u64, buffer: &mut [u8]) -> usize {
         for (index, bytes) in buffer.chunks_exact_mut(8).enumerate() {
             bytes.copy_from_slice(&word_at(address + index as u64 * 8).to_le_bytes());
         }
@@ -413,10 +441,14 @@ mod tests {
 
     /// A copy of [START, START + size) into so much room; it ends after `most` reads.
     fn taken(size: u64, room: usize, most: u64) -> Option<Capture> {
+        taken_of(word_at, size, room, most)
+    }
+
+    fn taken_of(word_at: fn(u64) -> u64, size: u64, room: usize, most: u64) -> Option<Capture> {
         let (ranges, reads) = ([(START, START + size)], AtomicU64::new(0));
         let counted = |address: u64, buffer: &mut [u8]| {
             reads.fetch_add(1, Ordering::Relaxed);
-            read(address, buffer)
+            read(word_at, address, buffer)
         };
         let is_over = || reads.load(Ordering::Relaxed) > most;
         let order = Order { ranges: &ranges, stretches: &ranges, known: &ranges, read: counted, is_over };
@@ -448,6 +480,33 @@ mod tests {
             assert_eq!(word(&capture, START + at), expected, "{unit} {inside}");
         }
         assert!(taken(PIECE, 1 << 18, u64::MAX).is_none());
+    }
+
+    /// Words of which nearly as many may be sizes as are kept of a unit.
+    fn small_at(address: u64) -> u64 {
+        if address / 8 % (UNIT as u64 / 8) % 33 == 5 {
+            7
+        } else {
+            u64::MAX
+        }
+    }
+
+    #[test]
+    fn what_is_kept_takes_room() {
+        let size = 4 * PIECE;
+        let all = size as usize / KEPT_PART * std::mem::size_of::<Kept>();
+        let capture = taken_of(small_at, size, all, u64::MAX).unwrap();
+        assert_eq!(capture.left_out(), size);
+        let kept = (0..size).step_by(8).filter(|at| {
+            let kept = word(&capture, START + at);
+            assert!(kept.is_none_or(|kept| kept == small_at(START + at)));
+            kept.is_some()
+        });
+        let bytes = kept.count() * std::mem::size_of::<Kept>();
+        let beside = std::mem::size_of_val(&*capture.blank);
+        assert!(bytes > all * 9 / 10 && bytes + beside <= all);
+        assert!(taken_of(small_at, size, bytes, u64::MAX).is_none());
+        assert!(taken_of(small_at, size, bytes + beside, u64::MAX).is_some());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub(crate) mod ahead;
 pub(crate) mod capture;
 pub(crate) mod gate;
+pub(crate) mod holes;
 pub(crate) mod own;
 pub(crate) mod pages;
 pub(crate) mod reader;

@@ -4,15 +4,16 @@
 //! segment are absent (a fault with the address); bytes in a segment of zeros are zeros by definition and are never
 //! touched in the target.
 
-use crate::bytes::append;
+use crate::bytes::{append, range_at};
 use crate::error::{Error, Missing, Result};
 use crate::folder::ProcessFolder;
 use crate::machine::{Machine, PageSize};
 use crate::memory::capture::{read_file, Capture, Order, Room, SharedMemory};
 use crate::memory::gate::Gate;
+use crate::memory::holes::holes_of;
 use crate::memory::pages::{Pages, Run, PRESENT, SWAPPED};
 use crate::memory::recent::RecentPages;
-use crate::work::{Task, Watcher};
+use crate::work::{Steps, Task, Watcher};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,6 +73,12 @@ pub trait Source: Send + Sync {
 
 /// The most bytes that a walk over pointers reads at a time.
 const SMALL_READ: usize = 512;
+/// Bytes whose places are shown at a time.
+const PLACES: usize = 1 << 20;
+/// Steps of the search of a range that lead to nothing: so many, and as many for each page that has bytes. From each page
+/// of hostile memory lead steps to all pages behind it.
+const STEPS: u64 = 1 << 18;
+const STEPS_OF_PAGE: u64 = 16;
 
 enum Origin {
     Nothing,
@@ -90,6 +97,9 @@ enum Origin {
 pub struct Space {
     pub(crate) machine: Machine,
     segments: Vec<Segment>,
+    /// The ranges of all segments, and of those that are not zeros by definition; both ascending and joined.
+    covered: Vec<(u64, u64)>,
+    backed: Vec<(u64, u64)>,
     files: Vec<File>,
     origin: Origin,
     read: AtomicU64,
@@ -277,23 +287,24 @@ impl Space {
 
     /// Whether every byte of [address, address + size) is in a segment.
     pub fn covers(&self, address: u64, size: u64) -> bool {
-        let Some(end) = address.checked_add(size) else { return false };
-        let mut at = address;
-        let mut index = self.segments.partition_point(|segment| segment.end <= address);
-        while at < end {
-            match self.segments.get(index) {
-                Some(segment) if segment.start <= at => at = segment.end,
-                _ => return false,
-            }
-            index += 1;
-        }
-        true
+        address.checked_add(size).is_some() && self.prefix(address, size) == size
     }
 
     /// The next address at or after `address` that can be read and is not zero by definition.
-    pub(crate) fn next_backed(&self, address: u64) -> Option<u64> {
-        let index = self.segments.partition_point(|segment| segment.end <= address);
-        self.segments[index..].iter().find(|segment| segment.backing != Backing::Zeros).map(|s| s.start.max(address))
+    pub fn next_backed(&self, address: u64) -> Option<u64> {
+        let index = self.backed.partition_point(|(_, end)| *end <= address);
+        self.backed.get(index).map(|(start, _)| (*start).max(address))
+    }
+
+    /// How many bytes of [start, end) are in segments.
+    pub(crate) fn covered_bytes(&self, start: u64, end: u64) -> u64 {
+        bytes_in(&self.covered, start, end)
+    }
+
+    /// The steps that a search of [start, end) may take in vain.
+    pub(crate) fn steps<'a>(&self, watcher: &'a dyn Watcher, start: u64, end: u64) -> Steps<'a> {
+        let pages = self.machine.page.number(bytes_in(&self.backed, start, end));
+        Steps::new(watcher, pages.saturating_mul(STEPS_OF_PAGE).saturating_add(STEPS))
     }
 
     /// Shows what is there of [start, end), in windows of `bytes`' size from multiples of eight on. Addresses that nothing
@@ -312,6 +323,32 @@ impl Space {
             let step = if is_cut { (page.number(got as u64) + 1) * page.bytes() } else { size as u64 };
             at = next.saturating_add(step);
         }
+    }
+
+    /// Shows each multiple of eight in [start, end) that is not zero by definition with the bytes from there on, where at
+    /// least `size` are there. What nothing backs costs nothing.
+    pub(crate) fn show_places(
+        &self,
+        watcher: &dyn Watcher,
+        (start, end): (u64, u64),
+        size: usize,
+        mut look: impl FnMut(u64, &[u8]),
+    ) -> Result<()> {
+        let mut bytes = vec![0; PLACES + size];
+        let mut at = start;
+        while let Some(next) = self.next_backed(at).and_then(|next| next.checked_next_multiple_of(8)) {
+            watcher.check()?;
+            if next >= end {
+                break;
+            }
+            let wanted = (end - next).min(bytes.len() as u64) as usize;
+            let got = self.fill(next, &mut bytes[..wanted]);
+            for place in (0..got.min(PLACES)).step_by(8).take_while(|place| place + size <= got) {
+                look(next + place as u64, &bytes[place..got]);
+            }
+            at = next.saturating_add(PLACES as u64);
+        }
+        Ok(())
     }
 
     /// As `fill`, with zeros for what was left out of the copy: there are no pointers in it.
@@ -357,14 +394,55 @@ impl Space {
         }
         // A pipe that was put in a file's place is not waited for.
         let open = |path: &String| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let opened: std::io::Result<Vec<File>> = files.iter().map(open).collect();
-        Ok(Space::with_files(machine, segments, opened?, origin))
+        let opened = files.iter().map(open).collect::<std::io::Result<Vec<File>>>()?;
+        let holes: Vec<Vec<(u64, u64)>> = opened.iter().map(holes_of).collect();
+        let cut = segments.into_iter().flat_map(|segment| without_holes(segment, &holes)).collect();
+        Ok(Space::with_files(machine, cut, opened, origin))
     }
 
     fn with_files(machine: Machine, segments: Vec<Segment>, files: Vec<File>, origin: Origin) -> Space {
         let (copy, uncopied, recent) = (OnceLock::new(), OnceLock::new(), RecentPages::default());
-        Space { machine, segments, files, origin, read: AtomicU64::new(0), copy, uncopied, recent }
+        let (covered, backed) = (joined(&segments, |_| true), joined(&segments, |one| one.backing != Backing::Zeros));
+        let read = AtomicU64::new(0);
+        Space { machine, segments, covered, backed, files, origin, read, copy, uncopied, recent }
     }
+}
+
+/// How many bytes of [start, end) are in ranges, which ascend.
+fn bytes_in(ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
+    let inside = ranges[ranges.partition_point(|range| range.1 <= start)..].iter().take_while(|range| range.0 < end);
+    inside.map(|range| range.1.min(end) - range.0.max(start)).sum()
+}
+
+/// The ranges of some of the segments, which ascend; those that touch as one.
+fn joined(segments: &[Segment], is_meant: impl Fn(&Segment) -> bool) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    segments.iter().filter(|one| is_meant(one)).for_each(|one| append(&mut found, one.start, one.end));
+    found
+}
+
+/// Cuts a segment where its file has a hole, which is zeros by definition. `holes`: of each file.
+fn without_holes(segment: Segment, holes: &[Vec<(u64, u64)>]) -> Vec<Segment> {
+    let Segment { start, end, backing: Backing::File { index, offset } } = segment else { return vec![segment] };
+    let Some((holes, last)) = holes.get(index as usize).zip(offset.checked_add(end - start)) else {
+        return vec![segment];
+    };
+    let (mut cut, mut at) = (Vec::new(), offset);
+    let mut push = |from: u64, to: u64, backing: Backing| {
+        let of_file = Segment { start: start + (from - offset), end: start + (to - offset), backing };
+        cut.extend(Some(of_file).filter(|_| from < to));
+    };
+    for (from, to) in &holes[holes.partition_point(|hole| hole.1 <= offset)..] {
+        let (from, to) = ((*from).clamp(at, last), (*to).min(last));
+        if from >= to {
+            break;
+        }
+        push(at, from, Backing::File { index, offset: at });
+        push(from, to, Backing::Zeros);
+        at = to;
+    }
+    push(at, last, Backing::File { index, offset: at });
+    cut
 }
 
 /// As many bytes as can be read from `address` on.
@@ -476,7 +554,7 @@ impl Space {
     ) -> Result<bool> {
         let (stretches, mem) = (self.live_parts(ranges), File::open(mem));
         let (read, is_over) = (|address: u64, buffer: &mut [u8]| self.timely_bytes(address, buffer), || self.is_over());
-        let order = Order { ranges, stretches: &stretches, known: &self.covered(), read, is_over };
+        let order = Order { ranges, stretches: &stretches, known: &self.covered, read, is_over };
         let Some(copy) = Capture::take(&self.task(watcher, None), &order, room)? else { return Ok(false) };
         if let (Ok(mem), Some((witness, _))) = (mem, stretches.first()) {
             let _ = self.uncopied.set(SharedMemory::new(mem, self.live_parts(shared), *witness));
@@ -501,15 +579,6 @@ impl Space {
         let files: std::io::Result<Vec<File>> = self.files.iter().map(File::try_clone).collect();
         let origin = Origin::Process { process, mem, shared: true, gate: None };
         Some(Space::with_files(self.machine, self.segments.clone(), files.ok()?, origin))
-    }
-
-    /// The ranges of all segments, ascending and joined.
-    fn covered(&self) -> Vec<(u64, u64)> {
-        let mut found = Vec::new();
-        for segment in &self.segments {
-            append(&mut found, segment.start, segment.end);
-        }
-        found
     }
 
     /// Whether the process ended before its shared memory had been read as far as it was asked for.
@@ -538,16 +607,7 @@ impl Space {
     /// How many of `size` bytes at `address` are in segments without a gap.
     pub fn prefix(&self, address: u64, size: u64) -> u64 {
         let end = address.saturating_add(size);
-        let mut at = address;
-        let mut index = self.segments.partition_point(|segment| segment.end <= address);
-        while at < end {
-            match self.segments.get(index) {
-                Some(segment) if segment.start <= at => at = segment.end.min(end),
-                _ => break,
-            }
-            index += 1;
-        }
-        at - address
+        range_at(&self.covered, address).map_or(0, |place| self.covered[place].1.min(end) - address)
     }
 
     /// The bytes before the first NUL at `address`, at most `limit`.

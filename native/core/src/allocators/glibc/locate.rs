@@ -1,10 +1,10 @@
 //! Finding memory of malloc that no list of its own names: mmapped chunks, stretches of a main arena without `sbrk`.
 
 use crate::bytes::u64_at;
-use crate::error::Result;
+use crate::error::{Cancelled, Result};
 use crate::memory::space::Space;
 use crate::memory::window::Window;
-use crate::work::Watcher;
+use crate::work::{Steps, Watcher};
 
 /// How glibc writes the header of an mmapped chunk: up to 2.42 `prev_size + size` is the mapping, since 2.43 the
 /// header's own 16 bytes are not in `size`, and bit 0 of prev_size says huge page.
@@ -28,31 +28,38 @@ pub fn find_mmapped(
     let mut found = Vec::new();
     for (start, end) in ranges.iter().copied() {
         watcher.check()?;
-        found.extend(mmapped_in(space, start, end, style));
+        found.extend(mmapped_in(watcher, space, (start, end), style)?);
     }
     Ok(found)
 }
 
-fn mmapped_in(space: &Space, start: u64, end: u64, style: MmappedStyle) -> Vec<(u64, u64, u64)> {
+fn mmapped_in(
+    watcher: &dyn Watcher,
+    space: &Space,
+    (start, end): (u64, u64),
+    style: MmappedStyle,
+) -> Result<Vec<(u64, u64, u64)>> {
     let mut found = Vec::new();
-    let mut window = Window::new(space, end);
+    let (mut window, mut steps) = (Window::new(space, end), space.steps(watcher, start, end));
     let mut at = start;
     while at < end {
-        match mmapped_at(&mut window, at, end, style) {
+        let left = steps.left;
+        match mmapped_at(&mut window, at, end, style, &mut steps)? {
             Some((chunk, total)) => {
+                steps.left = left;
                 found.push((at, chunk, total));
                 at += total;
             }
             None => at = next_page(space, at, end),
         }
     }
-    found
+    Ok(found)
 }
 
 /// The next page after the one at `at` that has bytes; `end` without one.
 fn next_page(space: &Space, at: u64, end: u64) -> u64 {
     let page = space.machine.page.bytes();
-    space.next_backed(at + page).map_or(end, |next| next / page * page)
+    at.checked_add(page).and_then(|next| space.next_backed(next)).map_or(end, |next| next / page * page)
 }
 
 fn mapped_total(words: (u64, u64), style: MmappedStyle) -> (u64, u64) {
@@ -63,31 +70,36 @@ fn mapped_total(words: (u64, u64), style: MmappedStyle) -> (u64, u64) {
     }
 }
 
-fn mmapped_at(window: &mut Window<'_>, base: u64, end: u64, style: MmappedStyle) -> Option<(u64, u64)> {
-    let (shift, total) = mmapped_header(window, base, style)?;
-    if shift != 0 {
-        return None;
-    }
+fn mmapped_at(
+    window: &mut Window<'_>,
+    base: u64,
+    end: u64,
+    style: MmappedStyle,
+    steps: &mut Steps<'_>,
+) -> Result<Option<(u64, u64)>, Cancelled> {
+    steps.look()?;
+    let Some((0, total)) = mmapped_header(window, base, style) else { return Ok(None) };
     // memalign moves the header inside and leaves the first one as it was; a later mremap changes only the live one.
     // So a header further in whose prev_size is its distance from the base is the one that counts.
     let mut alignment = 32;
     while alignment < end - base {
         let chunk = (base + 16).next_multiple_of(alignment) - 16;
         if let Some(inner) = shifted_header(window, base, chunk, end, style) {
-            return Some((chunk, inner));
+            return Ok(Some((chunk, inner)));
         }
         let Some(next) = alignment.checked_mul(2) else { break };
         alignment = next;
     }
-    let furthest = if style.moved { total.min(MAX_SHIFT).min(end - base) } else { 0 };
+    let furthest = if style.moved && steps.left > 0 { total.min(MAX_SHIFT).min(end - base) } else { 0 };
     let page = window.page();
     for start in (page..=furthest).step_by(page as usize) {
+        steps.take()?;
         let chunk = base + start - 16;
         if let Some(inner) = shifted_header(window, base, chunk, end, style) {
-            return Some((chunk, inner));
+            return Ok(Some((chunk, inner)));
         }
     }
-    (total <= end - base).then_some((base, total))
+    Ok((total <= end - base).then_some((base, total)))
 }
 
 /// Bytes mapped, if at `chunk` is the header of the mapping that begins at `base`, further in.
@@ -121,18 +133,26 @@ pub fn find_extents(
     let mut found = Vec::new();
     for (start, end) in ranges.iter().copied() {
         watcher.check()?;
-        found.extend(extents_in(space, start, end, top, foreign));
+        found.extend(extents_in(watcher, space, (start, end), top, foreign)?);
     }
     Ok(found)
 }
 
-fn extents_in(space: &Space, start: u64, end: u64, top: u64, foreign: u64) -> Vec<(u64, u64)> {
+fn extents_in(
+    watcher: &dyn Watcher,
+    space: &Space,
+    (start, end): (u64, u64),
+    top: u64,
+    foreign: u64,
+) -> Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
-    let mut window = Window::new(space, end);
+    let (mut window, mut steps) = (Window::new(space, end), space.steps(watcher, start, end));
     let (mut at, mut closely) = (start, start);
     while at < end {
-        match extent_at(&mut window, at, end, top) {
+        let left = steps.left;
+        match extent_at(&mut window, at, end, top, &mut steps)? {
             Some(stop) => {
+                steps.left = left;
                 found.push((at, stop));
                 at = stop.next_multiple_of(16);
                 closely = at.saturating_add(foreign);
@@ -141,42 +161,64 @@ fn extents_in(space: &Space, start: u64, end: u64, top: u64, foreign: u64) -> Ve
             None => at = next_page(space, at, end),
         }
     }
-    found
+    Ok(found)
 }
 
-fn extent_at(window: &mut Window<'_>, start: u64, limit: u64, top: u64) -> Option<u64> {
-    let page = window.page();
-    let header = |window: &mut Window<'_>, at: u64| -> Option<(u64, u64)> {
-        let bytes = window.bytes(at, 16).ok()?;
-        Some((u64_at(bytes, 0), u64_at(bytes, 8)))
-    };
-    let (prev_size, word) = header(window, start)?;
-    if prev_size != 0 || word & 7 != 1 {
-        return None;
-    }
+/// Where the extent ends that begins at `start`.
+fn extent_at(
+    window: &mut Window<'_>,
+    start: u64,
+    limit: u64,
+    top: u64,
+    steps: &mut Steps<'_>,
+) -> Result<Option<u64>, Cancelled> {
+    steps.look()?;
     let mut at = start;
-    loop {
-        let (_, word) = header(window, at)?;
-        let (size, rest) = (word & !7, limit.checked_sub(at)?);
-        if at == top {
-            // A top that does not end with a page is damaged: it has 32 bytes or more.
-            let sound = size <= rest && (at + size) % page == 0 && size >= 32;
-            let end = if sound { at + size } else { at.checked_add(32)?.next_multiple_of(page) };
-            return (end <= limit).then_some(end);
-        }
-        if size == 16 && at > start {
-            // Two, or three where the old top was too small to be freed.
-            let mut stop = at + 16;
-            while stop % page != 0 && stop < at + 48 && header(window, stop)?.1 & !7 == 16 {
-                stop += 16;
-            }
-            return (stop % page == 0 && stop >= at + 32).then_some(stop);
-        }
-        if size < 32 || size % 16 != 0 || size >= rest {
-            return None;
-        }
-        at += size;
+    if steps.left == 0 || !header(window, start).is_some_and(|(prev_size, word)| prev_size == 0 && word & 7 == 1) {
+        return Ok(None);
     }
+    loop {
+        steps.take()?;
+        match extent_step(window, (start, limit), at, top) {
+            Some(Step::Chunk(next)) => at = next,
+            Some(Step::End(stop)) => return Ok(Some(stop)),
+            None => return Ok(None),
+        }
+    }
+}
+
+fn header(window: &mut Window<'_>, at: u64) -> Option<(u64, u64)> {
+    let bytes = window.bytes(at, 16).ok()?;
+    Some((u64_at(bytes, 0), u64_at(bytes, 8)))
+}
+
+enum Step {
+    /// The next chunk is at this address.
+    Chunk(u64),
+    /// The extent ends there.
+    End(u64),
+}
+
+/// Where a walk from `start` goes from the chunk at `at`; None where that is none.
+fn extent_step(window: &mut Window<'_>, (start, limit): (u64, u64), at: u64, top: u64) -> Option<Step> {
+    let page = window.page();
+    let (_, word) = header(window, at)?;
+    let (size, rest) = (word & !7, limit.checked_sub(at)?);
+    if at == top {
+        // A top that does not end with a page is damaged: it has 32 bytes or more.
+        let sound = size <= rest && (at + size) % page == 0 && size >= 32;
+        let end = if sound { at + size } else { at.checked_add(32)?.next_multiple_of(page) };
+        return (end <= limit).then_some(Step::End(end));
+    }
+    if size == 16 && at > start {
+        // Two, or three where the old top was too small to be freed.
+        let mut stop = at + 16;
+        while stop % page != 0 && stop < at + 48 && header(window, stop)?.1 & !7 == 16 {
+            stop += 16;
+        }
+        return (stop % page == 0 && stop >= at + 32).then_some(Step::End(stop));
+    }
+    (size >= 32 && size % 16 == 0 && size < rest).then(|| Step::Chunk(at + size))
 }
 
 /// Places of an extent of exactly `size` bytes by its ends alone: page-aligned, a first chunk that has nothing before
@@ -191,24 +233,31 @@ pub fn find_fenced(
     let mut found = Vec::new();
     for (start, end) in ranges.iter().copied() {
         watcher.check()?;
-        found.extend(fenced_in(space, start, end, size, top));
+        found.extend(fenced_in(watcher, space, (start, end), size, top)?);
     }
     Ok(found)
 }
 
-fn fenced_in(space: &Space, start: u64, end: u64, size: u64, top: u64) -> Vec<(u64, u64)> {
+fn fenced_in(
+    watcher: &dyn Watcher,
+    space: &Space,
+    (start, end): (u64, u64),
+    size: u64,
+    top: u64,
+) -> Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
-    let mut window = Window::new(space, end);
+    let (mut window, mut steps) = (Window::new(space, end), Steps::new(watcher, u64::MAX));
     let page = window.page();
     let mut at = start.next_multiple_of(page);
     while end.checked_sub(at).is_some_and(|rest| rest >= size.max(page)) {
+        steps.look()?;
         let begins = window.bytes(at, 16).is_ok_and(|first| u64_at(first, 0) == 0 && first[8] & 7 == 1);
         if begins && ends_extent(space, at, at + size, top) {
             found.push((at, at + size));
         }
         at = next_page(space, at, end);
     }
-    found
+    Ok(found)
 }
 
 fn ends_extent(space: &Space, start: u64, end: u64, top: u64) -> bool {

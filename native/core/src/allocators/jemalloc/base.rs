@@ -68,9 +68,10 @@ pub(crate) fn blocks_of(
             }
         }
     }
+    let newer: BTreeSet<(u64, u64)> = blocks.iter().map(|(start, block)| (block.next, *start)).collect();
     let mut new: Vec<u64> = own.iter().copied().collect();
     while let Some(start) = new.pop() {
-        let newer = blocks.iter().filter(|(_, block)| block.next == start).map(|(start, _)| *start);
+        let newer = newer.range((start, 0)..=(start, u64::MAX)).map(|(_, newer)| *newer);
         let led =
             head_words(space, start).into_iter().chain([blocks[&start].next]).filter(|to| blocks.contains_key(to));
         let related: Vec<u64> = newer.chain(led).collect();

@@ -4,6 +4,7 @@
 //! nodes and from there to leaves of two words. Which it is was decided by the machine that jemalloc was configured on.
 
 use crate::allocators::jemalloc::layout::{Extent, EXTENT_ALIGNMENT, EXTENT_BYTES, FORMS};
+use crate::allocators::roots::proven_roots;
 use crate::bytes::{range_at, u64_at, words};
 use crate::error::Result;
 use crate::memory::space::Space;
@@ -138,25 +139,20 @@ impl Search<'_> {
             let base = *tried.entry(word).or_insert_with(|| self.upper_bits(word).unwrap_or(u64::MAX));
             let Some(root) = base.checked_mul(8).and_then(|offset| at.checked_sub(offset)) else { continue };
             let fits = root >= start && root.saturating_add(self.shape.root_bytes()) <= end;
-            if fits && !found.contains(&root) {
-                found.push(root);
-            }
+            found.extend(Some(root).filter(|_| fits));
         }
-        found.retain(|root| self.is_proven(*root));
-        Ok(found)
+        proven_roots(watcher, found, |root| self.is_proven(root))
     }
 
     /// Whether the root of a tree with a word at `at`, for addresses that are there, would lie in the static data.
     fn has_room(&self, at: u64) -> bool {
         let (start, end) = self.data;
         let upper = |address: u64| address >> self.shape.root_shift();
-        self.anonymous.iter().any(|(first, last)| {
-            let (low, high) = (upper(*first), upper(last - 1));
-            // Some index between these two fits.
-            let most = at.saturating_sub(start) / 8;
-            let least = (at + self.shape.root_bytes()).saturating_sub(end).div_ceil(8);
-            low.max(least) <= high.min(most)
-        })
+        // Some index between these two fits.
+        let most = at.saturating_sub(start) / 8;
+        let least = (at + self.shape.root_bytes()).saturating_sub(end).div_ceil(8);
+        let place = self.anonymous.partition_point(|(_, last)| upper(last - 1) < least);
+        least <= most && self.anonymous.get(place).is_some_and(|(first, _)| upper(*first) <= most)
     }
 
     fn is_table(&self, address: u64, size: u64) -> bool {

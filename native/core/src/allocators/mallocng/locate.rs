@@ -6,9 +6,6 @@ use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
 
-/// Read of static data at once.
-const PIECE: usize = 1 << 20;
-
 /// `__malloc_context`, and of how many groups of its first page of metadata it was asked whether they name it, and how
 /// many do.
 #[derive(Clone, Copy, Debug)]
@@ -21,25 +18,18 @@ pub struct FoundContext {
 /// The contexts in `ranges` of static data, which must be joined where they touch: one may lie across mappings.
 pub fn find_contexts(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<Vec<FoundContext>> {
     let mut found = Vec::new();
-    let mut bytes = vec![0; PIECE + CONTEXT];
-    for (start, end) in ranges {
-        let mut at = start.next_multiple_of(8);
-        while at < *end {
-            watcher.check()?;
-            let got = space.fill(at, &mut bytes[..(end - at).min((PIECE + CONTEXT) as u64) as usize]);
-            let places = (0..got.min(PIECE)).step_by(8).filter(|place| is_likely(&bytes[..got], *place));
-            found.extend(places.filter_map(|place| proven(space, at + place as u64, &bytes[place..])));
-            at += PIECE as u64;
-        }
+    for range in ranges {
+        space.show_places(watcher, *range, CONTEXT, |at, bytes| {
+            found.extend(Some(bytes).filter(|bytes| is_likely(bytes)).and_then(|bytes| proven(space, at, bytes)));
+        })?;
     }
     Ok(found)
 }
 
-/// Whether a context that has been used may begin at `place`.
-fn is_likely(bytes: &[u8], place: usize) -> bool {
-    let word = |offset: usize| u64_at(bytes, place + offset);
-    place + CONTEXT <= bytes.len()
-        && u32_at(bytes, place + 8) == 1
+/// Whether a context that has been used may begin with these bytes.
+fn is_likely(bytes: &[u8]) -> bool {
+    let word = |offset: usize| u64_at(bytes, offset);
+    u32_at(bytes, 8) == 1
         && word(0) != 0
         && [AREA_CHAIN, AREA_TAIL].iter().all(|offset| word(*offset) != 0 && word(*offset) % AREA == 0)
 }

@@ -6,6 +6,7 @@ use crate::allocators::mimalloc::areas::{read_areas, some_pages};
 use crate::allocators::mimalloc::layout::{Head, MimallocForm, ENTRIES, HEAP_KEYS, MAX_SEGMENT_SLICES, SLICE};
 use crate::allocators::mimalloc::page::{decoded, Miscounted, Page};
 use crate::allocators::mimalloc::spans::{Read, Segment, Span};
+use crate::allocators::runs::show_equal;
 use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
 use crate::allocators::tally::Tally;
@@ -434,13 +435,7 @@ impl Mimalloc {
 
     /// Shows the used blocks of a page, each with its address; what cannot be read is zeros. `bytes` is scratch.
     pub(crate) fn show_used(&self, space: &Space, page: &Page, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
-        bytes.resize((page.size * page.capacity) as usize, 0);
-        let got = space.fill(page.blocks, bytes);
-        bytes[got..].fill(0);
-        for number in self.used_of(page) {
-            let start = (number * page.size) as usize;
-            show(page.block(number), &bytes[start..][..page.size as usize]);
-        }
+        show_equal(space, &page.run(), self.words_of(page), bytes, |number, head| show(page.block(number), head));
     }
 
     /// Numbers of the used blocks of a page within it, ascending.

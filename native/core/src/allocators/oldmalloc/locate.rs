@@ -6,7 +6,6 @@ use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
 
-const PIECE: usize = 1 << 20;
 const HEAD: usize = 8;
 const TAIL: usize = 16;
 /// Behind a chunk's sizes: `next` and `prev`.
@@ -15,16 +14,9 @@ const PREV: u64 = 24;
 
 /// Where `mal` is in `ranges` of static data, which must be joined where they touch.
 pub fn find_bins(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<Vec<u64>> {
-    let (mut found, mut bytes) = (Vec::new(), vec![0; PIECE + MAL]);
-    for (start, end) in ranges {
-        let mut at = start.next_multiple_of(8);
-        while at < *end {
-            watcher.check()?;
-            let got = space.fill(at, &mut bytes[..(end - at).min((PIECE + MAL) as u64) as usize]);
-            let places = (0..got.min(PIECE)).step_by(8).filter(|place| place + MAL <= got);
-            found.extend(places.filter_map(|place| is_mal(space, at + place as u64, &bytes[place..got])));
-            at += PIECE as u64;
-        }
+    let mut found = Vec::new();
+    for range in ranges {
+        space.show_places(watcher, *range, MAL, |at, bytes| found.extend(is_mal(space, at, bytes)))?;
     }
     Ok(found)
 }

@@ -58,13 +58,18 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Those of [start, end) of a heap that may reach to `limit`; none of a short one.
-    pub(super) fn find(watcher: &dyn Watcher, space: &Space, start: u64, limit: u64) -> Result<Parts> {
-        let jobs: Vec<u64> = (start..limit).step_by(PART as usize).collect();
+    pub(super) fn find(watcher: &dyn Watcher, space: &Space, start: u64, end: u64, limit: u64) -> Result<Parts> {
+        let (mut jobs, mut at) = (Vec::new(), start);
+        while let Some(next) = space.next_backed(at).filter(|next| *next < end) {
+            let from = start + (next - start) / PART * PART;
+            jobs.push(from);
+            at = from.saturating_add(PART);
+        }
         if jobs.len() < 2 {
             return Ok(Parts::default());
         }
         let found = space.task(watcher, None).run(&jobs, Vec::new, |found, from, control| {
-            found.extend(part(&mut Window::new(space, limit), *from, (from + PART).min(limit), limit));
+            found.extend(part(&mut Window::new(space, limit), *from, from.saturating_add(PART).min(end), limit));
             control.advance(0)
         })?;
         let mut rows: Vec<(u64, Row)> = found.into_iter().flatten().collect();

@@ -9,12 +9,13 @@ use crate::bits::Bits;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::memory::window::Window;
-use crate::work::Watcher;
+use crate::work::{Steps, Watcher};
 
 /// So many chunks in a row make a heap, also where the next one is damaged.
 const ENOUGH: usize = 8;
-/// Chunks between two looks at whether to go on.
+/// Chunks of a heap that is walked in parts, and how far ahead of it these are looked for.
 const STEPS: usize = 1 << 16;
+const AHEAD: u64 = 8;
 
 /// Where chunks may be: private anonymous memory that nobody else owns, and the static data of modules, joined where they
 /// touch.
@@ -42,7 +43,7 @@ pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Gi
         find_given(watcher, space, *range, &mut found)?;
     }
     found.sort_by_key(|(base, _)| *base);
-    let mut all = Oldmalloc::default();
+    let mut all = Oldmalloc::with_room(&found);
     let mut linked = Linked::default();
     for (base, tiled) in found {
         all.add(base, tiled, &mut linked);
@@ -59,19 +60,22 @@ fn find_heaps(
     (low, high): (u64, u64),
     found: &mut Vec<(u64, Tiled)>,
 ) -> Result<()> {
-    let mut window = Window::new(space, high);
+    let (mut window, mut steps) = (Window::new(space, high), space.steps(watcher, low, high));
     let page = window.page();
     let mut at = low.next_multiple_of(page);
-    while at < high {
-        watcher.check()?;
+    while let Some(next) = space.next_backed(at).map(|next| space.page().down(next).max(at)).filter(|at| *at < high) {
+        at = next;
+        let left = steps.left;
+        steps.look()?;
         let head = window.bytes(at + HEADER, HEADER as usize).map(Head::of);
         let here = match head {
-            Ok(head) if head.begins() => tile(watcher, space, &mut window, at + HEADER, high)?,
+            Ok(head) if head.begins() && steps.left > 0 => tile(space, &mut window, at + HEADER, high, &mut steps)?,
             Ok(head) if is_mapping(head, at, high, page) => Some(mapping(&mut window, at, head.csize + HEADER)),
             _ => None,
         };
         match here {
             Some(tiled) => {
+                steps.left = left;
                 let (base, end) = (if tiled.is_mapping() { at } else { tiled.start }, tiled.end);
                 found.push((base, tiled));
                 at = end.next_multiple_of(page).max(at + page);
@@ -89,12 +93,19 @@ fn find_given(
     (low, high): (u64, u64),
     found: &mut Vec<(u64, Tiled)>,
 ) -> Result<()> {
-    let mut window = Window::new(space, high);
+    let (mut window, mut steps) = (Window::new(space, high), space.steps(watcher, low, high));
     let mut at = low.next_multiple_of(GRAIN) + HEADER;
-    while at < high {
+    while let Some(next) = space.next_backed(at).map(|next| at + (next - at).next_multiple_of(GRAIN)) {
+        if next >= high {
+            break;
+        }
+        at = next;
+        let left = steps.left;
+        steps.look()?;
         let begins = window.bytes(at, HEADER as usize).is_ok_and(|bytes| Head::of(bytes).begins());
-        match if begins { tile(watcher, space, &mut window, at, high)? } else { None } {
+        match if begins && steps.left > 0 { tile(space, &mut window, at, high, &mut steps)? } else { None } {
             Some(tiled) if tiled.whole => {
+                steps.left = left;
                 at = tiled.end + GRAIN;
                 found.push((tiled.start, tiled));
             }
@@ -106,20 +117,21 @@ fn find_given(
 
 /// Follows chunks to what ends them. None where there is no heap.
 fn tile(
-    watcher: &dyn Watcher,
     space: &Space,
     window: &mut Window<'_>,
     start: u64,
     limit: u64,
+    steps: &mut Steps<'_>,
 ) -> Result<Option<Tiled>> {
     let mut found = Tiled { start, end: start, rows: Vec::new(), whole: false, damage: Vec::new() };
     let (mut row, mut chunks, mut before, mut parts) = (Row::from(start), 0, IN_USE, Parts::default());
+    let mut sought = start;
     for step in 0.. {
-        if step % STEPS == 0 {
-            watcher.check()?;
-        }
-        if step == STEPS {
-            parts = Parts::find(watcher, space, row.end, limit)?;
+        steps.take()?;
+        if step >= STEPS && row.end >= sought {
+            // As far as is in proportion to what was walked: many short heaps may lie in one range.
+            sought = limit.min(row.end.saturating_add(AHEAD.saturating_mul(row.end - start)));
+            parts = Parts::find(steps.watcher, space, row.end, sought, limit)?;
         }
         let Ok(head) = window.bytes(row.end, HEADER as usize).map(Head::of) else {
             found.damage.push(Damage::new(row.end, "head of a chunk", READABLE, ABSENT));
@@ -192,16 +204,24 @@ impl Tiled {
 }
 
 impl Oldmalloc {
+    /// Room for as many of these as there is memory for: pages of it are there once a chunk is.
+    fn with_room(all: &[(u64, Tiled)]) -> Oldmalloc {
+        let of = |tiled: &Tiled| Stretch { base: 0, start: tiled.start, end: tiled.end, first: 0 }.numbers();
+        let sum = |sum: u64, (_, tiled): &(u64, Tiled)| {
+            sum.checked_add(of(tiled)).filter(|all| Bits::fits(all.saturating_mul(2))).unwrap_or(sum)
+        };
+        let numbers = all.iter().fold(0, sum);
+        Oldmalloc { starts: Bits::new(numbers), used: Bits::new(numbers), ..Oldmalloc::default() }
+    }
+
     fn add(&mut self, base: u64, tiled: Tiled, linked: &mut Linked) {
         let stretch = Stretch { base, start: tiled.start, end: tiled.end, first: self.numbers };
         let behind = self.stretches.last().is_some_and(|last| last.end > base);
-        if behind || tiled.start >= tiled.end || !Bits::fits(self.numbers + stretch.numbers()) {
+        let room = 64 * self.starts.words().len() as u64;
+        if behind || tiled.start >= tiled.end || self.numbers + stretch.numbers() > room {
             return;
         }
         self.numbers += stretch.numbers();
-        for bits in [&mut self.starts, &mut self.used] {
-            bits.grow(self.numbers);
-        }
         let mut number = stretch.first;
         for size in tiled.rows.iter().flat_map(|row| &row.sizes) {
             self.starts.set(number);

@@ -1,5 +1,6 @@
 //! The map that leads from each page to its span: `PageHeap::pagemap_`, an array in static data that leads to leaves.
 
+use crate::allocators::roots::proven_roots;
 use crate::allocators::tcmalloc::layout::{Shape, Span, ALIGNMENT, SHAPES, SPAN_BYTES};
 use crate::bytes::{range_at, words};
 use crate::error::Result;
@@ -76,12 +77,9 @@ impl Search<'_> {
             let Some(upper) = *tried.entry(word).or_insert_with(|| self.upper_bits(word)) else { continue };
             let Some(root) = upper.checked_mul(8).and_then(|offset| at.checked_sub(offset)) else { continue };
             let fits = root >= start && root.saturating_add(self.shape.root_bytes()) <= end;
-            if fits && !found.contains(&root) {
-                found.push(root);
-            }
+            found.extend(Some(root).filter(|_| fits));
         }
-        found.retain(|root| self.is_proven(*root));
-        Ok(found)
+        proven_roots(watcher, found, |root| self.is_proven(root))
     }
 
     /// Whether the root of a map with a word at `at`, for addresses that are there, would lie in the static data.
@@ -89,10 +87,9 @@ impl Search<'_> {
         let (start, end) = self.data;
         let most = at.saturating_sub(start) / 8;
         let least = (at + self.shape.root_bytes()).saturating_sub(end).div_ceil(8);
-        self.anonymous.iter().any(|(first, last)| {
-            let (low, high) = (first >> self.shape.root_shift(), (last - 1) >> self.shape.root_shift());
-            low.max(least) <= high.min(most)
-        })
+        let upper = |address: u64| address >> self.shape.root_shift();
+        let place = self.anonymous.partition_point(|(_, last)| upper(last - 1) < least);
+        least <= most && self.anonymous.get(place).is_some_and(|(first, _)| upper(*first) <= most)
     }
 
     fn is_there(&self, address: u64, size: u64) -> bool {
