@@ -452,10 +452,16 @@ def test_segments_of_one_part_of_a_core(tmp_path: Path) -> None:
 
 
 class _Empty:
-    """Memory that is read, and has nothing."""
+    """Memory that is backed, is read, and has nothing."""
+
+    machine = X86_64
 
     def __init__(self) -> None:
         self.asked = 0
+
+    def next_backed(self, address: int) -> int:
+        """Return the address: there are no holes."""
+        return address
 
     def read_available(self, _address: int, size: int) -> bytes:
         """Count it."""
