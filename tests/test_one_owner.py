@@ -10,7 +10,7 @@ import pytest
 from support.attribution import differences
 from support.installed import python_with
 from support.library import heap_of
-from support.programs import KINDS, SOURCES, ask, c_program, python_program, running
+from support.programs import KINDS, SOURCES, ask, c_program, gdbheap, python_program, running
 
 # Blocks of each program that are compared one by one.
 COMPARED = 40
@@ -48,3 +48,17 @@ def test_small_blocks_that_two_objects_share(kind: str, rng: random.Random, tmp_
     assert count * size <= row["at_most"] <= count * (size + 32) + row["retained"] + 8 * 2 * (count + 10)
     names = {row["path"], *row["holders"]}
     assert names == {"sys.modules['__main__'].one", "sys.modules['__main__'].other"}
+
+
+def test_a_holder_by_its_name(rng: random.Random, tmp_path: Path) -> None:
+    """What ``owners`` prints, and what source code would write, is as good as the address."""
+    with running(python_program(KINDS[1], "shared_blocks", rng.randrange(200, 2000), 4000), tmp_path) as target:
+        words = str(target.pid)
+        (row,) = [row for row in ask("owners", words)["rows"] if "['__main__']" in row["path"]]
+        name = row["path"].partition("'].")[2]
+        assert name in ("one", "other")
+        for typed in (row["path"], name):
+            assert ask("at", words, typed)["object"]["address"] == row["address"]
+            assert ask("why", words, typed)["address"] == row["address"]
+        done = gdbheap("retained", words, f"{name}s")
+    assert done.returncode == 2 and f"'{name}s' is neither an address" in done.stderr, done.stderr

@@ -49,6 +49,7 @@ from gdbheap.commands.surface.session import (
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.python.disclosure import is_hidden, wanted
+from gdbheap.report.numbers import is_name
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.target.process import Process
 from gdbheap.target.target import Target
@@ -222,11 +223,7 @@ def _registers_reread(purpose: Purpose) -> Iterator[None]:
 
 def _address(text: str) -> int:
     """Any expression of gdb; what is no number (a function, an array) stands for its address."""
-    try:
-        value = gdb.parse_and_eval(text)
-    except gdb.error as error:
-        raise UsageError(f"{text} is no address: {error}") from None
-    return functions.address_of(value, text)
+    return functions.address_of(gdb.parse_and_eval(text), text)
 
 
 def _style(options: Common, info: TargetInfo) -> Style:
@@ -307,10 +304,8 @@ class HeapCommand(_Words):
         """The options, and the words that are neither options nor their argument."""
         options: Common
         options, _, left = parse(self.command, words, self.called)
-        if isinstance(options, Addressed):
-            options.address = self._address(left)
-        elif isinstance(options, MaybeAddressed):
-            options.address = self._address(left) if left else None
+        if isinstance(options, Addressed) or (isinstance(options, MaybeAddressed) and left):
+            self._take_address(options, left)
         elif isinstance(options, Filed):
             options.file = self._file(left)
         elif isinstance(options, Called):
@@ -331,11 +326,18 @@ class HeapCommand(_Words):
             raise UsageError(f"{self.called}: which function? {self.called} {FUNCTION.metavar}")
         return words[0]
 
-    def _address(self, words: list[str]) -> int:
+    def _take_address(self, options: Addressed | MaybeAddressed, words: list[str]) -> None:
+        """Take any expression of gdb, or the name of a holder; see ``named`` of a session."""
         if not words:
             raise UsageError(f"{self.called}: which address? {self.called} {ADDRESS.metavar}")
         _place()
-        return _address(" ".join(words))
+        text = " ".join(words)
+        try:
+            options.address = _address(text)
+        except gdb.error as error:
+            if not is_name(text):
+                raise UsageError(f"{text} is no address: {error}") from None
+            options.name = text
 
     def complete(self, text: str, word: str) -> list[str]:
         """Options, and the values of --sort."""

@@ -60,7 +60,7 @@ from gdbheap.commands.surface.session import (
     with_warnings,
 )
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError
-from gdbheap.report.numbers import parse_address
+from gdbheap.report.numbers import is_name, parse_address
 from gdbheap.target.open import parse_target
 
 if TYPE_CHECKING:
@@ -555,6 +555,9 @@ def _take_argument(line: Line, words: list[str]) -> None:
         return
     if not words:
         raise line.error(f"which address? {line.usual} {ADDRESS.metavar}")
+    if is_name(words[0]):
+        line.options.name = words[0]
+        return
     try:
         line.options.address = parse_address(words[0])
     except ValueError as error:

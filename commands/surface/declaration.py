@@ -49,7 +49,10 @@ class Argument:
 FILE = Argument("FILE", "where to write it; an older one is replaced once the new one is whole")
 QUERY = Argument("QUERY", "what to ask, in the shell's quotation marks")
 FUNCTION = Argument("FUNCTION", "malloc, calloc, realloc or free")
-ADDRESS = Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal")
+ADDRESS = Argument(
+    "ADDRESS",
+    "in gdb any expression, in a shell hexadecimal (0x…) or decimal; or a holder's name, as 'heap owners' prints it",
+)
 
 SOME_ADDRESS = Argument("[ADDRESS]", f"of one block; {ADDRESS.help}")
 

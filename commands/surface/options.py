@@ -206,16 +206,19 @@ def check_csv_safe(called: str, is_safe: bool, form: str, is_csv: bool) -> None:
 @dataclass
 class Addressed(Common):
     """The options of a command about one address, which follows its noun. gdb and the shell read the address, each in
-    its own way, and refuse a line without one."""
+    its own way, and refuse a line without one. ``name``: what was typed instead, which may name a holder."""
 
     address: int = 0
+    name: str | None = None
 
 
 @dataclass
 class MaybeAddressed(Common):
-    """The options of a command that may be about one address, which then follows its noun; None without one."""
+    """The options of a command that may be about one address, which then follows its noun; None without one. ``name``:
+    what was typed instead, which may name a holder."""
 
     address: int | None = None
+    name: str | None = None
 
 
 @dataclass

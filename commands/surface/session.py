@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdbheap.commands.surface.declaration import AnyCommand, Shown
-from gdbheap.commands.surface.options import Common, Pictured
+from gdbheap.commands.surface.options import Addressed, Common, MaybeAddressed, Pictured
 from gdbheap.errors import GdbheapError, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.report.check import named
 from gdbheap.report.json import document, text_of
@@ -85,7 +85,17 @@ def ask(command: AnyCommand, heap: Heap, options: Common, calls: Calls | None = 
     """Answer about one target, sorted and cut as the options say. Reads the target; raises what the answer raises.
 
     ``calls``: how functions of the process are called, if they can be."""
-    return ask_of(command, heap, [heap], options, calls)
+    return ask_of(command, heap, [heap], _named(heap, options), calls)
+
+
+def _named(heap: Heap, options: Common) -> Common:
+    """Return the options with the address of the holder that they name."""
+    if not isinstance(options, (Addressed, MaybeAddressed)) or options.name is None:
+        return options
+    from gdbheap.answers.source_paths import address_named  # Few commands name one: the others start faster without.
+
+    with disclosing([heap], options.no_text):
+        return dataclasses.replace(options, address=address_named(heap, options.name), name=None)
 
 
 def ask_of(

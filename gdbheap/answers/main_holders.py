@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +10,7 @@ from gdbheap.answers.findings.holder import RUNTIME, MainHolder, found_of
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.partition import main_runtime, other_allocator, total
 from gdbheap.answers.shared_out import NOBODY
+from gdbheap.answers.source_paths import source_path
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.python.homes import INTERPRETER_ITSELF, STANDARD, THREAD
@@ -22,9 +22,6 @@ MAX_BLOCKS = 2_000_000
 MOST, MIN_PERCENT = 5, 5
 # These rows have no holder that a program could release.
 NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, THREAD, NOBODY)
-MODULE = re.compile(r"sys\.modules\['((?:[^\W\d]\w*\.)*[^\W\d]\w*)'\]\.")
-MAIN = "__main__."
-OF_DICT = re.compile(r"\.__dict__\['([^\W\d]\w*)'\]")
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
             row.bytes,
             row.resident,
             row.share,
-            _path(row.root),
+            source_path(row.root),
             row.type if array is None else array.what,
             count,
             row.kind,
@@ -90,13 +87,6 @@ def _length(heap: Heap, address: int | None) -> int | None:
     """Return the length of a variable's object, as far as it is known."""
     objects = heap.objects_or_none if address is not None else None
     return None if objects is None or address is None else length_of(objects.repr, address)
-
-
-def _path(name: str) -> str:
-    """Return a path as source code would write it from the module on."""
-    name = MODULE.sub(lambda found: "" if found[1] == "__main__" else f"{found[1]}.", name)
-    name = name[len(MAIN) :] if name.startswith(MAIN) else name
-    return OF_DICT.sub(r".\1", name)
 
 
 def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "UNKNOWN", "address_text", "arena_text", "count_text", "counted", "duration_text", "listed", "parse_address",
-    "parse_duration", "parse_size", "share_text", "size_text",
+    "UNKNOWN", "address_text", "arena_text", "count_text", "counted", "duration_text", "is_name", "listed",
+    "parse_address", "parse_duration", "parse_size", "share_text", "size_text",
 ]  # fmt: skip
 
 UNKNOWN = "?"
@@ -106,6 +106,11 @@ def parse_duration(text: str) -> float:
     if seconds > MAX_SECONDS:
         raise ValueError(f"{text!r} is longer than anybody waits")
     return seconds
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text may be a holder's name rather than an address."""
+    return not text[:1].isdigit() and any(character.isalpha() for character in text)
 
 
 def parse_address(text: str) -> int:

@@ -1,0 +1,31 @@
+"""The names of holders as source code would write them, and the objects that they name."""
+
+from __future__ import annotations
+
+import re
+
+from gdbheap.answers.owners import owners
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+
+__all__ = ["address_named", "source_path"]
+
+MODULE = re.compile(r"sys\.modules\['((?:[^\W\d]\w*\.)*[^\W\d]\w*)'\]\.")
+MAIN = "__main__."
+OF_DICT = re.compile(r"\.__dict__\['([^\W\d]\w*)'\]")
+
+
+def source_path(name: str) -> str:
+    """Return a path as source code would write it from the module on."""
+    name = MODULE.sub(lambda found: "" if found[1] == "__main__" else f"{found[1]}.", name)
+    name = name[len(MAIN) :] if name.startswith(MAIN) else name
+    return OF_DICT.sub(r".\1", name)
+
+
+def address_named(heap: Heap, name: str) -> int:
+    """Return the address of the object of a holder, by its name as ``owners`` or the first page prints it. Raises
+    UsageError, or Unsupported."""
+    for row in owners(heap, None, None).groups:
+        if row.root is not None and row.address is not None and name in (row.root, source_path(row.root)):
+            return row.address
+    raise UsageError(f"{name!r} is neither an address (0x7f00…) nor a holder's name, as 'heap owners' prints it")
