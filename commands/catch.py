@@ -69,8 +69,8 @@ COMMAND = Command(
     text="""Waits until the process makes such a call, and prints the stack, Python's frames and C's in one; in a shell
     the process then goes on, in gdb it stands at the call. The comparison is done by the process itself, by a few
     instructions at the function's beginning, so that all other calls take about 2 ns longer, where gdb's
-    conditional breakpoint costs each of them a tenth of a millisecond and more. They are taken out however this ends,
-    and do nothing while nobody traces the process (docs/growth.md).
+    conditional breakpoint costs each of them a tenth of a millisecond and more. They are taken out when this ends;
+    after kill -9 they may stay, and cost a few system calls until they are met (docs/growth.md).
 
     The size is the one that is asked for, of calloc the product. free does not know it: there it is that of a request
     whose chunk may be as large as the block's, which are a few, of 128 KiB and more those of a page.

@@ -78,9 +78,9 @@ COMMAND = Command(
 
     Calls are seen at a jump behind each such system call in the code of libc, the dynamic linker and whatever else
     makes it by a constant number; what came past that is a line of its own, by the mappings before and after. The
-    jumps are taken out however this ends, and do nothing while nobody traces the process (docs/growth.md). Of a command
-    that is started (after --) each call is seen, whoever makes it, with all processes that it starts, by a filter of
-    the kernel's; these are followed to their end, and end with this command if that is killed.
+    jumps are taken out when this ends; after kill -9 they may stay, and cost a few system calls (docs/growth.md). Of a
+    command that is started (after --) each call is seen, whoever makes it, with all processes that it starts, by a
+    filter of the kernel's; these are followed to their end, and end with this command if that is killed.
 
     With --perf the kernel tells of each call, by a tracepoint: nothing of the process stands, nothing in it is changed,
     and no call is missed, whoever makes it; stacks are C's alone, as far as 8 KiB of them go. What came faster than it

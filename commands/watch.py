@@ -114,8 +114,9 @@ class Options(Several, Writing):
         "--at-oom", "act before a control group that the process is in, or the machine, has no memory left"
     )
     on_memory_error: bool = switch(
-        "--on-memory-error", "act when Python has no memory for what it was asked for, before it raises MemoryError;"
-        " the thread stands meanwhile, and Python's other threads wait for it",
+        "--on-memory-error", "act when Python has no memory for what it was asked for, before it raises MemoryError:"
+        " some of its instructions are replaced meanwhile (docs/safety.md); the thread stands while this acts, and"
+        " Python's other threads wait for it",
     )  # fmt: skip
     seccomp: bool = under_seccomp()
     mark: float = valued(

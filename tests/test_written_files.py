@@ -554,3 +554,14 @@ def test_swapped_folder(monkeypatch: pytest.MonkeyPatch) -> None:
                 Path(inside, "two").write_bytes(b"new")
         monkeypatch.undo()
         assert stat.S_IMODE(victim.stat().st_mode) == 0o600 and victim.read_bytes() == VICTIM
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes links of others")
+def test_links_of_others_are_not_advised(tmp_path: Path) -> None:
+    """Whoever planted a link chose where it leads: that name is not what root is told to write to."""
+    tmp_path.chmod(0o1777)
+    (tmp_path / "a").symlink_to(tmp_path / "victim")
+    os.chown(tmp_path / "a", 54321, 54321, follow_symlinks=False)
+    with pytest.raises(UsageError, match="it is a link that belongs to uid 54321: choose another name"):
+        files.write_text(str(tmp_path / "a"), "new")
+    assert (tmp_path / "a").is_symlink() and not (tmp_path / "victim").exists()

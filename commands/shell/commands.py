@@ -109,7 +109,9 @@ def _install(words: list[str]) -> str:
     if wants_help(words):
         return (
             "gdbheap install writes one line into your gdbinit, by which gdb knows the commands from its start and\n"
-            "loads them when they are used: gdb -p PID -ex heap. gdbheap install --remove takes the line out again.\n"
+            "loads them when they are used: gdb -p PID -ex heap. The process stands still until gdb is left;\n"
+            "with -batch gdb leaves it after the answer. The file is $XDG_CONFIG_HOME/gdb/gdbinit where that is set,\n"
+            "~/.config/gdb/gdbinit or ~/.gdbinit. gdbheap install --remove takes the line out again.\n"
             "As root in the home of another user it acts with the rights of that user."
         )
     if words not in ([], ["--remove"]):

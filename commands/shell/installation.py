@@ -28,6 +28,7 @@ LINE = (
     'gdb.STDERR)))({path}, __import__("os"), __import__("sys"))'
 )
 ROOT = 0
+LEAVE = " (the process stands still until you leave gdb)"
 NEW_MODE, LARGEST = 0o644, 1 << 20
 
 
@@ -70,9 +71,9 @@ def _install(environment: Mapping[str, str]) -> str:
         new += "\n"
     new += f"{MARK}\n{LINE.replace('{path}', ascii(str(START)))}\n"
     if new == old:
-        return f"{path} already has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap"
+        return f"{path} already has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap{LEAVE}"
     _write(path, new)
-    return f"{path} now has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap"
+    return f"{path} now has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap{LEAVE}"
 
 
 def _remove(environment: Mapping[str, str]) -> str:

@@ -104,6 +104,8 @@ def _why_not(folder: HeldFolder, name: str, status: os.stat_result) -> str | Non
         return "it is a folder"
     if is_special(status):
         return why_not_special(status)
+    if stat.S_ISLNK(status.st_mode) and status.st_uid != os.geteuid():
+        return f"it is a link that belongs to {name_of_user(status.st_uid)}: choose another name"
     if stat.S_ISLNK(status.st_mode):
         return "it is a link: name where it leads, or remove it"
     if folder.is_shared and status.st_uid != os.geteuid():
