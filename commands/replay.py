@@ -108,7 +108,7 @@ def _answer(files: tuple[str, ...], options: Options) -> Replayed:
     path = os.path.expanduser(files[0])
     fill = options.fill or options.what_if
     with planned(path, options.process, fill, options.mappings, shown("making the plan")) as job:
-        base = recorded_setting(job.process.who)
+        base = recorded_setting(job.process.who, options.allocator)
         if options.what_if:
             return what_if(job, base, tell)
         setting = _setting(base, options)
@@ -179,10 +179,9 @@ def _tuned(options: Options) -> dict[str, str]:
 
 def _setting(base: Setting, options: Options) -> Setting:
     """As the program ran, but for what was asked for."""
-    from gdbheap.events.settings import Setting, library_of
+    from gdbheap.events.settings import Setting
 
-    tuned = _tuned(options)
-    library = base.library if options.allocator is None else library_of(options.allocator)
+    tuned, library = _tuned(options), base.library
     if library is not None and tuned:
         raise UsageError("gdbheap replay: tunables are glibc's, and another allocator is asked for")
     return Setting(library, {} if library is not None else {**base.tunables, **tuned})

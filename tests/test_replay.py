@@ -19,9 +19,10 @@ import pytest
 from support.programs import GDBHEAP, PATIENCE, build, interpreter_of, plain_environment, running, status
 from support.recorded import finished, recorded, waiting
 
-from gdbheap.events.log import BY_TIME
+from gdbheap.errors import UsageError
+from gdbheap.events.log import BY_TIME, Recorded
 from gdbheap.events.recorder import ORDER
-from gdbheap.events.settings import found_allocators
+from gdbheap.events.settings import found_allocators, recorded_setting
 
 # glibc's heaps of threads begin at such an address, and a replay's break at the same distance from one.
 ALIGNED = 64 << 20
@@ -350,3 +351,20 @@ def _status(log: Path) -> int:
     assert "Traceback" not in done.stderr and done.stderr.count("\n") <= 1, done.stderr
     assert bool(done.stdout) is (done.returncode < 2)
     return done.returncode
+
+
+def test_no_library_because_a_log_names_it(tmp_path: Path) -> None:
+    """A library that is loaded runs: of a log only known allocators are, where they are installed; the user may name
+    any. Variables of a log set malloc alone."""
+    planted = tmp_path / "libjemalloc.so.2"
+    planted.write_bytes(b"")
+    known = found_allocators()
+    environment = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1:glibc.cpu.x86_shstk=on"}
+    for path, library in [("", None), ("/usr/lib/libc.so.6", None), *((path, path) for path in known)]:
+        found = recorded_setting(Recorded(1, 1, "/bin/x", path, [], environment))
+        assert (found.library, found.tunables) == (library, {"glibc.malloc.arena_max": "1"})
+    named = Recorded(1, 1, "/bin/x", str(planted), [])
+    with pytest.raises(UsageError, match="a library is not loaded because a log names it"):
+        recorded_setting(named)
+    assert recorded_setting(named, "glibc").library is None
+    assert recorded_setting(named, str(planted)).library == str(planted)

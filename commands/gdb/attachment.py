@@ -21,8 +21,10 @@ def attach(pid: int) -> None:
     Raises GdbheapError that explains a refusal."""
     folder = refusal.open_folder(pid)
     refusal.check(folder)
-    _read_program(folder)
-    spare = [_spare_inferior(path) for path in _libraries(folder)]
+    spare: list[int | None] = []
+    if _is_at_home(folder):
+        _read_program(folder)
+        spare = [_spare_inferior(path) for path in _libraries(folder)]
     try:
         gdb.execute(f"attach {pid}")
     except gdb.error as error:
@@ -38,11 +40,20 @@ def attach(pid: int) -> None:
         raise refusal.another(folder)
 
 
+def _is_at_home(folder: procfs.ProcessFolder) -> bool:
+    """Return whether the process's files are those of gdb: their paths, by which gdb trusts scripts that lie beside
+    them, are no container's."""
+    with contextlib.suppress(OSError):
+        roots = [os.stat(path) for path in (folder.path("root"), "/")]
+        spaces = [os.stat(path) for path in (folder.path("ns/mnt"), f"{procfs.PROC}/self/ns/mnt")]
+        return all(os.path.samestat(*pair) for pair in (roots, spaces))
+    return False
+
+
 def _read_program(folder: procfs.ProcessFolder) -> None:
     """Have gdb read the program, unless it has one already."""
-    # By number: gdb keeps the path for longer than the folder is held, and the process once it has it.
-    path = f"{procfs.PROC}/{folder}/root{folder.link('exe')}"
-    if program() is None:
+    path = folder.link("exe")
+    if program() is None and path.isprintable():
         with contextlib.suppress(gdb.error):
             gdb.execute(f"file {_quoted(path)}", to_string=True)
 
@@ -55,8 +66,9 @@ def _libraries(folder: procfs.ProcessFolder) -> list[str]:
             mapping.path
             for mapping in mappings
             if os.path.basename(mapping.path).startswith(("libpython", "libc.so", "libc-"))
+            and mapping.path.isprintable()
         }
-        return [f"{procfs.PROC}/{folder}/root{path}" for path in sorted(paths)]
+        return sorted(paths)
     return []
 
 
@@ -69,4 +81,5 @@ def _spare_inferior(path: str) -> int | None:
 
 
 def _quoted(path: str) -> str:
+    """Return a printable path as a word of gdb's command line: a line break would begin another command."""
     return "".join("\\" + letter if letter in " \t\"'\\" else letter for letter in path)

@@ -7,6 +7,7 @@ a server everything comes through gdb: memory in its own calls, /proc by the rem
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -216,6 +217,9 @@ def _send_packet(packet: bytes) -> bytes:
 
 def _remote_get(path: str, limit: int) -> bytes:
     """A file of the server through a copy in a temporary file. Raises OSError."""
+    if not path.isprintable():
+        # A line break would begin another command of gdb's.
+        raise OSError(errno.EINVAL, "its name has a control character", one_line(path))
     with temporary_folder() as folder:
         copy = f"{folder}/copy"
         try:

@@ -76,13 +76,28 @@ class Setting:
         return ours
 
 
-def recorded_setting(who: Recorded) -> Setting:
-    """As the program itself ran."""
+def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
+    """Return how the program itself ran, or with the allocator that the user names. Raises UsageError where a log names
+    a library that is none of LIBRARIES: a library that is loaded runs."""
     is_glibc = not who.malloc or LIBC.match(os.path.basename(who.malloc)) is not None
-    library = None if is_glibc or not os.path.exists(who.malloc) else who.malloc
+    library = None if allocator is None else library_of(allocator)
+    if allocator is None and not is_glibc and os.path.exists(who.malloc):
+        library = _installed(who.malloc)
     aliases = {PREFIX + tunable: who.environment[name] for name, tunable in ALIASES.items() if name in who.environment}
-    tunables = dict(part.split("=", 1) for part in who.environment.get(TUNABLES, "").split(":") if "=" in part)
+    parts = (part.partition("=") for part in who.environment.get(TUNABLES, "").split(":"))
+    tunables = {name: value for name, _, value in parts if name.startswith(PREFIX) and value}
     return Setting(library, {**aliases, **tunables})
+
+
+def _installed(path: str) -> str:
+    """Return the file of one of LIBRARIES that a path of a log leads to. Raises UsageError where it is another one."""
+    found = {os.path.realpath(known): known for known in found_allocators()}
+    if os.path.realpath(path) not in found:
+        raise UsageError(
+            f"the program ran with {one_line(path)}, and a library is not loaded because a log names it: if you trust"
+            f" it, name it yourself (gdbheap replay --allocator=PATH, or --allocator={GLIBC})"
+        )
+    return found[os.path.realpath(path)]
 
 
 def library_of(name: str) -> str | None:
