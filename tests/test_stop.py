@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import platform
 import random
 import resource
 import signal
@@ -176,3 +178,21 @@ def test_too_short_a_time(tmp_path: Path) -> None:
         for wrong in ("-1", "nan", "inf", "x"):
             done = programs.gdbheap(str(target.pid), f"--max-stop={wrong}")
             assert done.returncode == 2 and "not a number of seconds" in done.stderr
+
+
+WAITS = "import select; select.epoll().poll(2); print('over', flush=True)"
+EPOLL = ("232 ", "281 ")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere the kernel has settled what is restarted")
+def test_a_wait_ends_in_time() -> None:
+    """However often the process is stopped: the limit of a wait goes on, and does not begin anew at each stop."""
+    with subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + programs.PATIENCE
+        while not Path(f"/proc/{process.pid}/syscall").read_text().startswith(EPOLL):
+            assert process.poll() is None and time.monotonic() < deadline
+        while process.poll() is None:
+            assert time.monotonic() < deadline, "it waits for ever"
+            with contextlib.suppress(GdbheapError), stopped(process.pid):
+                pass
+        assert process.communicate()[0] == "over\n"

@@ -10,6 +10,8 @@ pub(crate) mod frozen;
 pub(crate) mod guard;
 pub(crate) mod injection;
 pub(crate) mod launch;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod limits;
 mod mangled;
 pub mod patch;
 pub(crate) mod pipe;

@@ -11,6 +11,8 @@
 #[cfg(target_arch = "aarch64")]
 use crate::bytes::u64_at;
 use crate::folder::ProcessFolder;
+#[cfg(target_arch = "x86_64")]
+use crate::process::limits;
 use crate::process::ptrace::{self, Waited};
 #[cfg(target_arch = "x86_64")]
 use crate::process::registers::{self, FS_BASE, ORIG_RAX, RAX, RIP, RSP};
@@ -383,7 +385,8 @@ const STARTED_AGAIN: [u64; 26] =
 /// Turns an EINTR that only this stop has caused into "start again, unless a handler runs" (ERESTARTNOHAND).
 ///
 /// A thread that stands in user code has a negative `orig_rax`, and one whose handler is about to run has rax 0: so
-/// -EINTR beside the number of a system call is not yet the program's. A time limit starts again.
+/// -EINTR beside the number of a system call is not yet the program's. The time limit of epoll_wait goes on, others start
+/// again.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn restart_interrupted(tid: i32) -> bool {
     const ERESTARTNOHAND: i64 = 514;
@@ -392,7 +395,9 @@ pub(crate) fn restart_interrupted(tid: i32) -> bool {
     if !is_ended || !STARTED_AGAIN.contains(&registers[ORIG_RAX]) {
         return false;
     }
-    registers[RAX] = -ERESTARTNOHAND as u64;
+    if !limits::go_on(tid, &mut registers, Instant::now()) {
+        registers[RAX] = -ERESTARTNOHAND as u64;
+    }
     registers::write(tid, &registers).is_ok()
 }
 
