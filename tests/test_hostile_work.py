@@ -22,7 +22,7 @@ from gdbheap._native import Space
 from gdbheap.graph import mapped
 from gdbheap.graph.roots import block_roots
 from gdbheap.layout import debug_offsets
-from gdbheap.python import roots, threads, traces
+from gdbheap.python import lines, roots, threads, traces
 from gdbheap.structures import kinds
 from gdbheap.target import elf, image
 from gdbheap.target.core import Core, SegmentRow
@@ -401,6 +401,42 @@ def test_threads_that_share_their_frames(tmp_path: Path, monkeypatch: pytest.Mon
     target = Target("process", space=space, threads=[Thread(1, 7, 0, 0)])
     found = threads.Threads(target, module_of(PAGE), _Release(FIELDS))  # type: ignore[arg-type]
     assert len(found.states) == states and sum(len(state.frames) for state in found.states) == frames
+
+
+BYTES, PAIRS, ENTRIES = {}, {"co_linetable": 1}, {"co_linetable": 1, "linetable_entries": 1}
+
+
+@pytest.mark.parametrize("number", [b"\x7f" * 20_000 + b"\1", b"\x7f" * 5 + b"\x3e"])
+def test_large_numbers_of_lines(number: bytes) -> None:
+    """A line of 120,000 bits, and one of 36: neither is a number of C's, and Python does not print the first."""
+    table = bytes([0x80 | lines.LONG_FORM << 3]) + number + bytes(3)
+    with pytest.raises(IndexError):
+        lines.line_of(_Release(ENTRIES), table, 1, 0)  # type: ignore[arg-type]
+
+
+def test_long_numbers_of_lines() -> None:
+    """Numbers of any length cost what six bytes do."""
+
+    def work() -> None:
+        with pytest.raises(IndexError):
+            lines.line_of(_Release(ENTRIES), table, 1, 0)  # type: ignore[arg-type]
+
+    table = bytes([0x80 | lines.NO_COLUMNS << 3]) + b"\x7f" * 6
+    few = steps(work)
+    table += b"\x7f" * 50_000
+    assert steps(work) == few
+
+
+@pytest.mark.parametrize("release", [BYTES, PAIRS, ENTRIES])
+def test_lines_of_any_bytes(release: dict[str, int], rng: random.Random) -> None:
+    """Whatever the table is, a line is a number of C's, or none."""
+    for _ in range(500):
+        table, first = rng.randbytes(rng.randrange(200)), rng.choice([0, 1, 1 << 31, (1 << 32) - 1])
+        try:
+            found = lines.line_of(_Release(release), table, first, rng.randrange(-2, 300))  # type: ignore[arg-type]
+        except IndexError:
+            continue
+        assert found is None or 0 <= found < 1 << 31
 
 
 LOOK = """
