@@ -19,6 +19,7 @@ from support.programs import c_program, gdbheap, running
 from support.work import peak, steps
 
 from gdbheap._native import Space
+from gdbheap.events import replay
 from gdbheap.graph import mapped
 from gdbheap.graph.roots import block_roots
 from gdbheap.layout import debug_offsets
@@ -485,6 +486,19 @@ def test_segments_of_one_part_of_a_core(tmp_path: Path) -> None:
         return lambda: Core(str(path))
 
     assert is_in_proportion(make, 40)
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2])
+def test_parents_that_repeat(turn: int) -> None:
+    """A log that says of each process that it was forked from itself, or from one that was forked from it."""
+    count = 50
+    who = [SimpleNamespace(pid=at, began=1, parent=(max(at - 1, 0) if at > turn else turn - at, 1, 1))
+           for at in range(count)]  # fmt: skip
+    rows: list[Any] = [SimpleNamespace(who=one, frames=[(at, 0)]) for at, one in enumerate(who)]
+    log: Any = SimpleNamespace(processes=rows)
+    found = replay._parents(log, rows[-1])
+    firsts = [frames[0][0] for frames, _number in found]
+    assert firsts[-1] == count - 2 and len(set(firsts)) == len(firsts) < count
 
 
 class _Empty:
