@@ -25,7 +25,8 @@ from gdbheap.graph.roots import block_roots
 from gdbheap.layout import debug_offsets
 from gdbheap.python import lines, roots, threads, traces
 from gdbheap.structures import kinds
-from gdbheap.target import elf, image
+from gdbheap.target import core as core_module
+from gdbheap.target import elf, image, notes
 from gdbheap.target.core import Core, SegmentRow
 from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, placed_object
 from gdbheap.target.ended import find_ended
@@ -104,14 +105,14 @@ def test_data_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: ra
 
 def test_notes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand segments with the same thousands of empty notes: in the file, and in memory."""
-    notes: list[object] = []
-    monkeypatch.setattr(image, "Note", lambda *fields: notes.append(fields) or SimpleNamespace(owner=b"", type=0))
+    found: list[object] = []
+    monkeypatch.setattr(image, "Note", lambda *fields: found.append(fields) or SimpleNamespace(owner=b"", type=0))
     part = image.Segment(image.PT_NOTE, image.PF_R, 1 << 16, 1 << 16, 1 << 16, 1 << 16, 4)
     path = elf_file(tmp_path / "evil.so", [load(0, 2 << 16), *[part] * 1000], 2 << 16)
     file = ElfFile(str(path))
-    assert file.build_id is None and 0 < len(notes) <= elf.MAX_NOTES
+    assert file.build_id is None and 0 < len(found) <= elf.MAX_NOTES
     space = space_of(tmp_path / "memory", path.read_bytes())
-    assert elf.read_build_id(X86_64, space, file.segments, BASE) is None and len(notes) <= 2 * elf.MAX_NOTES
+    assert elf.read_build_id(X86_64, space, file.segments, BASE) is None and len(found) <= 2 * elf.MAX_NOTES
 
 
 def test_thread_local_symbols(tmp_path: Path, rng: random.Random) -> None:
@@ -486,6 +487,60 @@ def test_segments_of_one_part_of_a_core(tmp_path: Path) -> None:
         return lambda: Core(str(path))
 
     assert is_in_proportion(make, 40)
+
+
+def test_memory_of_one_part_of_a_core(tmp_path: Path, rng: random.Random) -> None:
+    """Segments that have bytes of the file in common: each byte is one segment's, and the last one is whole."""
+    size, count = 64 * PAGE, 200
+    offsets = [PAGE * rng.randrange(16, 60) for _ in range(count)]
+    parts = [
+        image.Segment(image.PT_LOAD, 6, at, BASE + (number << 24), 1 << 24, 1 << 24, PAGE)
+        for number, at in enumerate(offsets)
+    ]
+    path = elf_file(tmp_path / "core", parts, size)
+    with path.open("r+b") as stream:
+        stream.seek(16)
+        stream.write(struct.pack("<H", image.TYPE_CORE))
+        stream.seek(max(offsets))
+        stream.write(b"last")
+    core = Core(str(path))
+    held = sum(len(core.space.read_available(one.start, size)) for one in core.mappings)
+    assert held == size - min(offsets) and core.partial and core.damage
+    assert any(core.space.read_available(one.start, 4) == b"last" for one in core.mappings)
+
+
+def _note(kind: int, data: bytes) -> bytes:
+    return struct.pack("<III", 5, len(data), kind) + b"CORE\0\0\0\0" + data
+
+
+def test_notes_of_a_core(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """A core that names more threads and files than there is memory for."""
+    count, room = rng.randrange(2000, 3000), 1 << 20
+    monkeypatch.setattr(notes, "room_for_copy", lambda: room, raising=False)
+    pages = b"".join(struct.pack("<QQQ", BASE + at * PAGE, BASE + (at + 1) * PAGE, 0) for at in range(count))
+    files = _note(notes.NT_FILE, struct.pack("<QQ", count, PAGE) + pages + b"/\0" * count)
+    data = _note(notes.NT_PRSTATUS, rng.randbytes(336)) * count + files.ljust((len(files) + 3) // 4 * 4, b"\0")
+    found: list[notes.CoreNotes] = []
+    most = peak(lambda: found.append(notes.read_notes(X86_64, data)))
+    assert 0 < len(found[0].threads) < count and 0 < len(found[0].files) < count and most < room
+
+
+def test_auxiliary_vector_of_a_core(rng: random.Random) -> None:
+    """One of a mebibyte, without an end."""
+    data = _note(notes.NT_AUXV, struct.pack("<131072Q", *range(1 << 32, (1 << 32) + 131072)))
+    assert peak(lambda: notes.read_notes(X86_64, data)) < 2 * len(data)
+
+
+def test_program_headers_of_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """More of them than there is memory for."""
+    monkeypatch.setattr(core_module, "room_for_copy", lambda: 1 << 20, raising=False)
+    count = rng.randrange(1000, 2000)
+    path = elf_file(tmp_path / "core", [load(2 * at * PAGE + BASE, 0, PAGE) for at in range(count)], 1 << 20)
+    with path.open("r+b") as stream:
+        stream.seek(16)
+        stream.write(struct.pack("<H", image.TYPE_CORE))
+    core = Core(str(path))
+    assert 0 < len(core.mappings) < count and core.partial
 
 
 @pytest.mark.parametrize("turn", [0, 1, 2])
