@@ -26,12 +26,13 @@ from gdbheap.layout import debug_offsets
 from gdbheap.python import lines, roots, threads, traces
 from gdbheap.structures import kinds
 from gdbheap.target import core as core_module
-from gdbheap.target import elf, image, notes
+from gdbheap.target import elf, image, notes, tmpfs
 from gdbheap.target.core import Core, SegmentRow
 from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, placed_object
 from gdbheap.target.ended import find_ended
 from gdbheap.target.machine import X86_64
 from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.mounts import Mount
 from gdbheap.target.stacks import Stack, find_stacks
 from gdbheap.target.target import Target, Thread
 
@@ -554,6 +555,21 @@ def test_parents_that_repeat(turn: int) -> None:
     found = replay._parents(log, rows[-1])
     firsts = [frames[0][0] for frames, _number in found]
     assert firsts[-1] == count - 2 and len(set(firsts)) == len(firsts) < count
+
+
+def test_mounts_of_a_namespace(rng: random.Random) -> None:
+    """Thousands of tmpfs mounts, of which only the first few are looked at; none behind a server's."""
+
+    def make(count: int) -> Callable[[], object]:
+        mounts = [Mount(at, f"/{kind}/{at}", "tmpfs", "") for at in range(count) for kind in ("nfs", "local")]
+        mounts += [Mount(count, "/nfs", "nfs4", ""), Mount(count + 1, "/", "overlay", "")]
+
+        def look() -> None:
+            assert {mount.point.split("/")[1] for mount in tmpfs._of_tmpfs(mounts)} == {"local"}
+
+        return look
+
+    assert is_in_proportion(make, 100)
 
 
 class _Empty:
