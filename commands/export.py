@@ -21,7 +21,7 @@ from gdbheap.commands.surface.options import (
     switch,
     valued,
 )
-from gdbheap.errors import GdbheapError, NoTarget, UsageError
+from gdbheap.errors import GdbheapError, NoTarget, UsageError, reason_of
 from gdbheap.tables.declaration import SNAPSHOTS, TABLES
 from gdbheap.tables.partitions import Part, is_url, parse_partition
 
@@ -95,7 +95,7 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
     missed: list[str] = []
     looks = _gathered(sources, options, missed)
     found = export(looks, path, options.format, options.partition, Terms(options.mode, options.csv_safe))
-    return dataclasses.replace(found, left_out=missed)
+    return dataclasses.replace(found, left_out=[*missed, *found.left_out])
 
 
 def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) -> Iterator[Gathered]:
@@ -104,17 +104,17 @@ def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) ->
     for by name, and that a snapshot does not have."""
     wanted = frozenset(NAMES if options.tables is None else options.tables)
     graph = True if options.edges or (options.tables is not None and "edges" in options.tables) else None
-    failed: GdbheapError | None = None
+    failed: Exception | None = None
     met = False
     for source in sources:
         try:
             found = source.gather(wanted, graph)
-        except GdbheapError as error:
+        except Exception as error:
             if len(sources) == 1:
                 raise
             failed = error
             if not isinstance(error, NoTarget):
-                missed.append(str(error))
+                missed.append(str(error) if isinstance(error, GdbheapError) else f"{source.name}: {reason_of(error)}")
             continue
         met = True
         if lacking := wanted - found.tables.keys() if options.tables is not None else ():

@@ -46,7 +46,9 @@ def _answer(_nothing: None, options: Options) -> Table:
     # Imported where it is needed: most of the time that ps takes is its start.
     from gdbheap.processes.heaps import with_heaps
 
-    return replace(table, programs=with_heaps(table.programs, options.max_stop or None))
+    missed: list[str] = []
+    programs = with_heaps(table.programs, options.max_stop or None, missed)
+    return replace(table, programs=programs, left_out=missed)
 
 
 def _render(shown: Shown[Table, Options]) -> str:
@@ -64,7 +66,8 @@ COMMAND = Command(
 
     In JSON, programs are a list of {name, script (null for what is no Python), count, ram, private, shared, swapped,
     pids, heap (null without --heap; else looked, in how many of them, in_use, free, trim)}, total {ram, private,
-    shared, swapped}, refused: how many processes cannot be read.""",
+    shared, swapped}, refused: how many processes cannot be
+    read, left_out: why a heap that can be read could not be looked into (status 1).""",
     example="gdbheap ps --filter=python",
     needs=NOTHING,
     options=Options,

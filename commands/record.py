@@ -32,7 +32,8 @@ class Options(Several, Writing):
         "--duration", "TIME", "for how long (the default is until nobody is left, or Ctrl-C)", None, some_time
     )
     stop: bool = switch(
-        "--stop", "stop each process for each sample, for about a millisecond: then malloc's bytes in use are exact"
+        "--stop",
+        "stop each process for each sample, for about a millisecond: then malloc's bytes in use are exact",
     )
     snapshot_every: float | None = valued(
         "--snapshot-every", "TIME", "also write a snapshot of each process beside FILE, for heap diff", None,

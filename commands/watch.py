@@ -35,6 +35,7 @@ from gdbheap.watching.triggers import MEMORY_ERROR
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gdbheap.answers.stacks import StackFrame
     from gdbheap.heap import Heap
     from gdbheap.report.metrics import Now
     from gdbheap.report.prometheus import Address, Server
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from gdbheap.target.programs import Programs
     from gdbheap.watching.looks import Looks
     from gdbheap.watching.memory import GroupMemory
+    from gdbheap.watching.memory_errors import MemoryErrors
     from gdbheap.watching.watcher import Happening
 
 __all__ = ["COMMAND"]
@@ -273,7 +275,7 @@ class _Watch:
                 return None
             self.looks.give_way()
             now = time.time()
-            stack = errors.stack() if errors is not None else []
+            stack = _stack_of(errors) if errors is not None else []
             prepared = errors.preparation if errors is not None else self.prepared.get(pid)
             done = act(self.actions, one.folder, happening.name, cause, prepared, standing)
         finally:
@@ -332,6 +334,13 @@ class _Watch:
             stream.flush()
         except (OSError, ValueError, AttributeError):
             pass
+
+
+def _stack_of(errors: MemoryErrors) -> list[StackFrame]:
+    """What is done for a thread does not depend on what can be said of its stack."""
+    with contextlib.suppress(Exception):
+        return errors.stack()
+    return []
 
 
 def _heap_document(heap: Heap) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "UsageError",
     "exhausted",
     "one_line",
+    "reason_of",
 ]
 
 EXHAUSTED = {
@@ -98,3 +99,16 @@ def exhausted(error: BaseException) -> GdbheapError:
     """The error for a MemoryError, or for an OSError whose number is in EXHAUSTED."""
     number = error.errno if isinstance(error, OSError) and error.errno else errno.ENOMEM
     return GdbheapError(f"gdbheap could not go on: {EXHAUSTED[number]}; a process that was stopped runs on")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why one of several processes could not be looked at, in a line."""
+    if isinstance(error, GdbheapError):
+        return str(error)
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):
+        return str(exhausted(error))
+    if isinstance(error, OSError):
+        return one_line(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "the look was interrupted; the process runs on"
+    return f"a fault of gdbheap ({type(error).__name__})"

@@ -17,8 +17,8 @@ from support.programs import gdbheap
 
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.tables import stored
-from gdbheap.tables.batches import small
-from gdbheap.tables.declaration import table_of
+from gdbheap.tables.batches import Batch, Cells, Coded, Constant, small
+from gdbheap.tables.declaration import TEXT, table_of
 from gdbheap.tables.files import DATABASE, PARQUET, SQLITE, write
 from gdbheap.tables.gathered import Gathered
 from gdbheap.tables.query import query
@@ -243,3 +243,17 @@ def test_endless_list(is_interrupted: bool, tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt if is_interrupted else UsageError) as error:
         query(source_of(folder), SUM)
     assert is_interrupted or str(error.value) == f"{folder / DATABASE}: its list of tables has no end"
+
+
+@pytest.mark.parametrize("form", ["list", "coded", "constant"])
+def test_texts_without_an_encoding(form: str, tmp_path: Path) -> None:
+    """A name that UTF-8 cannot have is written as far as it can, however a column has it, and so is the rest."""
+    table, name = table_of("blocks"), "evil\ud800"
+    texts: Cells = [name, name]
+    if form != "list":
+        texts = Constant(name) if form == "constant" else Coded(struct.pack("<II", 1, 1), [None, name])
+    columns: list[Cells] = [texts if column.kind == TEXT else [1, 1] for column in table.columns]
+    assert write(str(tmp_path), SQLITE, [(table.name, lambda: iter([Batch(2, columns)]))])[0].rows == 2
+    chosen = next(column.name for column in table.columns if column.kind == TEXT)
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as database:
+        assert database.execute(f"SELECT {chosen} FROM {table.name}").fetchall() == [("evil?",)] * 2

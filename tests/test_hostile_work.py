@@ -19,17 +19,20 @@ from support.programs import c_program, gdbheap, running
 from support.work import peak, steps
 
 from gdbheap._native import Space
+from gdbheap.events import replay
 from gdbheap.graph import mapped
 from gdbheap.graph.roots import block_roots
 from gdbheap.layout import debug_offsets
-from gdbheap.python import roots, threads, traces
+from gdbheap.python import lines, roots, threads, traces
 from gdbheap.structures import kinds
-from gdbheap.target import elf, image
+from gdbheap.target import core as core_module
+from gdbheap.target import elf, image, notes, tmpfs
 from gdbheap.target.core import Core, SegmentRow
 from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, placed_object
 from gdbheap.target.ended import find_ended
 from gdbheap.target.machine import X86_64
 from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.mounts import Mount
 from gdbheap.target.stacks import Stack, find_stacks
 from gdbheap.target.target import Target, Thread
 
@@ -103,14 +106,14 @@ def test_data_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: ra
 
 def test_notes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand segments with the same thousands of empty notes: in the file, and in memory."""
-    notes: list[object] = []
-    monkeypatch.setattr(image, "Note", lambda *fields: notes.append(fields) or SimpleNamespace(owner=b"", type=0))
+    found: list[object] = []
+    monkeypatch.setattr(image, "Note", lambda *fields: found.append(fields) or SimpleNamespace(owner=b"", type=0))
     part = image.Segment(image.PT_NOTE, image.PF_R, 1 << 16, 1 << 16, 1 << 16, 1 << 16, 4)
     path = elf_file(tmp_path / "evil.so", [load(0, 2 << 16), *[part] * 1000], 2 << 16)
     file = ElfFile(str(path))
-    assert file.build_id is None and 0 < len(notes) <= elf.MAX_NOTES
+    assert file.build_id is None and 0 < len(found) <= elf.MAX_NOTES
     space = space_of(tmp_path / "memory", path.read_bytes())
-    assert elf.read_build_id(X86_64, space, file.segments, BASE) is None and len(notes) <= 2 * elf.MAX_NOTES
+    assert elf.read_build_id(X86_64, space, file.segments, BASE) is None and len(found) <= 2 * elf.MAX_NOTES
 
 
 def test_thread_local_symbols(tmp_path: Path, rng: random.Random) -> None:
@@ -403,6 +406,42 @@ def test_threads_that_share_their_frames(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(found.states) == states and sum(len(state.frames) for state in found.states) == frames
 
 
+BYTES, PAIRS, ENTRIES = {}, {"co_linetable": 1}, {"co_linetable": 1, "linetable_entries": 1}
+
+
+@pytest.mark.parametrize("number", [b"\x7f" * 20_000 + b"\1", b"\x7f" * 5 + b"\x3e"])
+def test_large_numbers_of_lines(number: bytes) -> None:
+    """A line of 120,000 bits, and one of 36: neither is a number of C's, and Python does not print the first."""
+    table = bytes([0x80 | lines.LONG_FORM << 3]) + number + bytes(3)
+    with pytest.raises(IndexError):
+        lines.line_of(_Release(ENTRIES), table, 1, 0)  # type: ignore[arg-type]
+
+
+def test_long_numbers_of_lines() -> None:
+    """Numbers of any length cost what six bytes do."""
+
+    def work() -> None:
+        with pytest.raises(IndexError):
+            lines.line_of(_Release(ENTRIES), table, 1, 0)  # type: ignore[arg-type]
+
+    table = bytes([0x80 | lines.NO_COLUMNS << 3]) + b"\x7f" * 6
+    few = steps(work)
+    table += b"\x7f" * 50_000
+    assert steps(work) == few
+
+
+@pytest.mark.parametrize("release", [BYTES, PAIRS, ENTRIES])
+def test_lines_of_any_bytes(release: dict[str, int], rng: random.Random) -> None:
+    """Whatever the table is, a line is a number of C's, or none."""
+    for _ in range(500):
+        table, first = rng.randbytes(rng.randrange(200)), rng.choice([0, 1, 1 << 31, (1 << 32) - 1])
+        try:
+            found = lines.line_of(_Release(release), table, first, rng.randrange(-2, 300))  # type: ignore[arg-type]
+        except IndexError:
+            continue
+        assert found is None or 0 <= found < 1 << 31
+
+
 LOOK = """
 import sys
 from gdbheap import _native
@@ -449,6 +488,88 @@ def test_segments_of_one_part_of_a_core(tmp_path: Path) -> None:
         return lambda: Core(str(path))
 
     assert is_in_proportion(make, 40)
+
+
+def test_memory_of_one_part_of_a_core(tmp_path: Path, rng: random.Random) -> None:
+    """Segments that have bytes of the file in common: each byte is one segment's, and the last one is whole."""
+    size, count = 64 * PAGE, 200
+    offsets = [PAGE * rng.randrange(16, 60) for _ in range(count)]
+    parts = [
+        image.Segment(image.PT_LOAD, 6, at, BASE + (number << 24), 1 << 24, 1 << 24, PAGE)
+        for number, at in enumerate(offsets)
+    ]
+    path = elf_file(tmp_path / "core", parts, size)
+    with path.open("r+b") as stream:
+        stream.seek(16)
+        stream.write(struct.pack("<H", image.TYPE_CORE))
+        stream.seek(max(offsets))
+        stream.write(b"last")
+    core = Core(str(path))
+    held = sum(len(core.space.read_available(one.start, size)) for one in core.mappings)
+    assert held == size - min(offsets) and core.partial and core.damage
+    assert any(core.space.read_available(one.start, 4) == b"last" for one in core.mappings)
+
+
+def _note(kind: int, data: bytes) -> bytes:
+    return struct.pack("<III", 5, len(data), kind) + b"CORE\0\0\0\0" + data
+
+
+def test_notes_of_a_core(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """A core that names more threads and files than there is memory for."""
+    count, room = rng.randrange(2000, 3000), 1 << 20
+    monkeypatch.setattr(notes, "room_for_copy", lambda: room, raising=False)
+    pages = b"".join(struct.pack("<QQQ", BASE + at * PAGE, BASE + (at + 1) * PAGE, 0) for at in range(count))
+    files = _note(notes.NT_FILE, struct.pack("<QQ", count, PAGE) + pages + b"/\0" * count)
+    data = _note(notes.NT_PRSTATUS, rng.randbytes(336)) * count + files.ljust((len(files) + 3) // 4 * 4, b"\0")
+    found: list[notes.CoreNotes] = []
+    most = peak(lambda: found.append(notes.read_notes(X86_64, data)))
+    assert 0 < len(found[0].threads) < count and 0 < len(found[0].files) < count and most < room
+
+
+def test_auxiliary_vector_of_a_core(rng: random.Random) -> None:
+    """One of a mebibyte, without an end."""
+    data = _note(notes.NT_AUXV, struct.pack("<131072Q", *range(1 << 32, (1 << 32) + 131072)))
+    assert peak(lambda: notes.read_notes(X86_64, data)) < 2 * len(data)
+
+
+def test_program_headers_of_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """More of them than there is memory for."""
+    monkeypatch.setattr(core_module, "room_for_copy", lambda: 1 << 20, raising=False)
+    count = rng.randrange(1000, 2000)
+    path = elf_file(tmp_path / "core", [load(2 * at * PAGE + BASE, 0, PAGE) for at in range(count)], 1 << 20)
+    with path.open("r+b") as stream:
+        stream.seek(16)
+        stream.write(struct.pack("<H", image.TYPE_CORE))
+    core = Core(str(path))
+    assert 0 < len(core.mappings) < count and core.partial
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2])
+def test_parents_that_repeat(turn: int) -> None:
+    """A log that says of each process that it was forked from itself, or from one that was forked from it."""
+    count = 50
+    who = [SimpleNamespace(pid=at, began=1, parent=(max(at - 1, 0) if at > turn else turn - at, 1, 1))
+           for at in range(count)]  # fmt: skip
+    rows: list[Any] = [SimpleNamespace(who=one, frames=[(at, 0)]) for at, one in enumerate(who)]
+    log: Any = SimpleNamespace(processes=rows)
+    found = replay._parents(log, rows[-1])
+    firsts = [frames[0][0] for frames, _number in found]
+    assert firsts[-1] == count - 2 and len(set(firsts)) == len(firsts) < count
+
+
+def test_mounts_of_a_namespace(rng: random.Random) -> None:
+    """Thousands of tmpfs mounts, of which only the first few are looked at; none behind a server's."""
+
+    def make(count: int) -> Callable[[], object]:
+        mounts = [Mount(at, f"/{kind}/{at}", "tmpfs", "") for at in range(count) for kind in ("nfs", "local")]
+        mounts += [Mount(count, "/nfs", "nfs4", ""), Mount(count + 1, "/", "overlay", "")]
+
+        def look() -> None:
+            assert {mount.point.split("/")[1] for mount in tmpfs._of_tmpfs(mounts)} == {"local"}
+
+        return look
+
+    assert is_in_proportion(make, 100)
 
 
 class _Empty:

@@ -176,14 +176,16 @@ def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[Frames, int]]:
     known = {(one.who.pid, one.who.began): one for one in log.processes}
     found: list[tuple[Frames, int]] = []
     # Nobody is his own ancestor, but a file may say so.
-    while process.who.parent is not None and len(found) < len(log.processes):
-        *key, number = process.who.parent
-        parent = known.get((key[0], key[1]))
-        if parent is None or not number:
+    seen = {(process.who.pid, process.who.began)}
+    while process.who.parent is not None:
+        pid, began, number = process.who.parent
+        parent = known.get((pid, began))
+        if parent is None or not number or (pid, began) in seen:
             break
-        found.insert(0, (parent.frames, number))
+        seen.add((pid, began))
+        found.append((parent.frames, number))
         process = parent
-    return found
+    return found[::-1]
 
 
 def run(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gdbheap import __version__
-from gdbheap.errors import GdbheapError, NoTarget
+from gdbheap.errors import GdbheapError, NoTarget, reason_of
 from gdbheap.files import PRIVATE, check_writable
 from gdbheap.heap import Heap
 from gdbheap.history import file
@@ -205,9 +205,9 @@ class Recording:
                 heap.disclosure.contents = False
                 look = take(heap)
             file.write(path, look, self.plan.mode)
-        except GdbheapError as error:
+        except Exception as error:
             self.sampler.failed = True
-            return self.sampler.event("failed", pid, reason=str(error))
+            return self.sampler.event("failed", pid, reason=reason_of(error))
         return self.sampler.event("snapshot", pid, path=path, seconds=process.stopped_seconds)
 
     # The end.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Union
 
-from gdbheap.errors import GdbheapError, NoTarget
+from gdbheap.errors import GdbheapError, NoTarget, reason_of
 from gdbheap.history.sample import Event, Sample
 from gdbheap.history.watched import Moment, Paced, Watched
 from gdbheap.target.programs import Programs
@@ -65,6 +65,10 @@ class Sampler:
                 del self.watched[pid]
                 self._over.add(pid)
                 yield self.event("end", pid)
+            except Exception as error:
+                del self.watched[pid]
+                self._over.add(pid)
+                yield self._failed(pid, error)
 
     def _join(self) -> Iterator[Event]:
         """Look for those that are new."""
@@ -78,10 +82,9 @@ class Sampler:
                 self.watched[pid] = Watched(self._programs.folder(pid), self._limit)
             except NoTarget:
                 self._over.add(pid)
-            except GdbheapError as error:
+            except Exception as error:
                 self._over.add(pid)
-                self.failed = True
-                yield self.event("failed", pid, reason=str(error))
+                yield self._failed(pid, error)
 
     def _rows(self, watched: Watched) -> Iterator[Row]:
         """Raises NoTarget."""
@@ -98,6 +101,9 @@ class Sampler:
         except NoTarget:
             raise
         except GdbheapError as error:
-            self.failed = True
-            yield self.event("failed", watched.pid, reason=str(error))
+            yield self._failed(watched.pid, error)
             yield watched.sample(self.moment, usage)
+
+    def _failed(self, pid: int, error: Exception) -> Event:
+        self.failed = True
+        return self.event("failed", pid, reason=reason_of(error))

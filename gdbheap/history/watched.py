@@ -18,7 +18,7 @@ from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.running import RunningMimalloc, SegmentsNow
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.allocators.pymalloc.running import RunningPymalloc
-from gdbheap.errors import GdbheapError, NoTarget, NotPermitted
+from gdbheap.errors import NoTarget, NotPermitted, reason_of
 from gdbheap.heap import Heap
 from gdbheap.history.sample import (
     ArenaSample,
@@ -157,8 +157,8 @@ class Watched:
             return self._find()
         except NoTarget:
             raise
-        except (GdbheapError, OSError) as error:
-            self.refused = str(error)
+        except Exception as error:
+            self.refused = reason_of(error)
             return Found(None, None, self._described(), self._space())
 
     def _check_memory(self) -> None:

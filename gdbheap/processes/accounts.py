@@ -6,7 +6,7 @@ ps_mem counts, and pages of hugetlbfs, which are in no PSS."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gdbheap._native import ProcessAccount
@@ -52,11 +52,18 @@ class Program(ProgramSums):
 
 @dataclass(frozen=True)
 class Table:
-    """The programs, and the sums over all. ``refused``: how many processes are not to be read."""
+    """The programs, and the sums over all. ``refused``: how many processes are not to be read; ``left_out``: why heaps
+    could not be looked into that could be read."""
 
     programs: list[Program]
     total: ProgramSums
     refused: int
+    left_out: Sequence[str] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is known that was asked for."""
+        return not self.left_out
 
 
 def by_program(rows: Iterable[ProcessAccount], pattern: re.Pattern[str] | None = None) -> Table:

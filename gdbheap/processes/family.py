@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from gdbheap._native import ProcessAccount, Stop
 from gdbheap.answers.pyobjects import pyobjects
-from gdbheap.errors import GdbheapError, NoTarget
+from gdbheap.errors import GdbheapError, NoTarget, reason_of
 from gdbheap.heap import Heap
 from gdbheap.processes import accounts
 from gdbheap.processes.heap_use import HeapUse, heap_use
@@ -220,8 +220,8 @@ def _looked(
             for pid, other in heaps.items():
                 found = _compared(found, heap, pid, other, looks)
             return found
-    except (GdbheapError, OSError) as error:
-        return replace(member, note=str(error))
+    except Exception as error:
+        return replace(member, note=reason_of(error))
 
 
 @contextmanager
@@ -232,7 +232,7 @@ def _standing(pids: Sequence[int], limit: float | None, held: dict[int, ProcessF
         for pid in pids:
             try:
                 heaps[pid] = Heap(stack.enter_context(stopped(held[pid], limit)))
-            except GdbheapError:
+            except Exception:
                 if pid == pids[-1]:
                     raise
         yield heaps

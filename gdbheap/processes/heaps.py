@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gdbheap.errors import GdbheapError
+from gdbheap.errors import GdbheapError, reason_of
 from gdbheap.heap import Heap
 from gdbheap.processes.accounts import HeapSums, Program
 from gdbheap.processes.heap_use import HeapUse, heap_use
@@ -15,15 +15,17 @@ from gdbheap.target.programs import Running, running, started_at
 __all__ = ["with_heaps"]
 
 
-def with_heaps(programs: Sequence[Program], limit: float | None) -> list[Program]:
+def with_heaps(programs: Sequence[Program], limit: float | None, missed: list[str]) -> list[Program]:
     """The programs with the sums over the heaps of their processes, each of which is stopped for at most ``limit``
-    seconds."""
+    seconds. ``missed`` gets a line for each in which a look failed that was allowed."""
     # Looking takes long, and numbers are given away meanwhile.
     there = {pid: running(pid) for program in programs for pid in program.pids}
-    return [replace(program, heap=_sums([_use(there[pid], limit) for pid in program.pids])) for program in programs]
+    return [
+        replace(program, heap=_sums([_use(there[pid], limit, missed) for pid in program.pids])) for program in programs
+    ]
 
 
-def _use(one: Running | None, limit: float | None) -> HeapUse | None:
+def _use(one: Running | None, limit: float | None, missed: list[str]) -> HeapUse | None:
     """None where it cannot be looked into, or has ended."""
     if one is None:
         return None
@@ -31,6 +33,9 @@ def _use(one: Running | None, limit: float | None) -> HeapUse | None:
         with stopped(started_at(one.pid, one.start), limit, copies=True) as process:
             return None if process.refusal is not None else heap_use(Heap(process))
     except (GdbheapError, OSError):
+        return None
+    except Exception as error:
+        missed.append(f"process {one.pid}: {reason_of(error)}")
         return None
 
 

@@ -71,6 +71,8 @@ class Sums:
 class Summed:
     """The programs that have any memory, the largest first; ``total``, over all; how many processes were refused."""
 
+    left_out = ()
+
     def __init__(self, found: Iterable[Sums], refused: int) -> None:
         self.programs: list[Sums] = []
         self.total = Sums()

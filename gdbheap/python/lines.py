@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from gdbheap.layout.cpython import Release
 
 NO_LINE = -128
 SHORT_FORMS, NO_COLUMNS, LONG_FORM = 10, 13, 14
 NO_LOCATION = 15
+# An int of C in parts of six bits.
+NUMBER_BYTES, LINES = 6, 1 << 31
 
 
 def line_of(release: Release, table: bytes, first_line: int, offset: int) -> int | None:
-    """The line of the instruction at ``offset`` bytes; None when it has none. Raises IndexError for a torn table."""
+    """Return the line of the instruction at ``offset`` bytes; None when it has none. Raises IndexError for a table
+    that no compiler wrote."""
+    found = _line(release, table, first_line, offset)
+    if found is not None and not 0 <= found < LINES:
+        raise IndexError(offset)
+    return found
+
+
+def _line(release: Release, table: bytes, first_line: int, offset: int) -> int | None:
     if offset < 0:
         return first_line
     if release.get("linetable_entries"):
@@ -77,13 +88,12 @@ def _line_step(form: int, entries: Iterator[int]) -> int:
 
 
 def _number(entries: Iterator[int]) -> int:
-    value = shift = 0
-    for byte in entries:
-        value |= (byte & 63) << shift
-        shift += 6
+    value = 0
+    for at, byte in enumerate(islice(entries, NUMBER_BYTES)):
+        value |= (byte & 63) << 6 * at
         if not byte & 64:
-            break
-    return value
+            return value
+    raise IndexError(value)
 
 
 def _signed(entries: Iterator[int]) -> int:

@@ -31,6 +31,7 @@ def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style)
     notes = [f"{counted(left_out, 'more program')} (--top=all lists all)"] * bool(left_out)
     refused = counted(answer.refused, "process is", "processes are")
     notes += [f"{refused} not to be read, and left out: {_remedy(os.geteuid())}."] * bool(answer.refused)
+    notes += [f"Left out: {reason}" for reason in answer.left_out]
     return join(table(columns, rows, style, [*sums, *blank, "total"]), "\n".join(notes))
 
 

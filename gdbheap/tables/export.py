@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
-from gdbheap.errors import Unsupported, UsageError
+from gdbheap.errors import Unsupported, UsageError, reason_of
 from gdbheap.files import (
     PRIVATE,
     check_folder,
@@ -86,15 +86,24 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
 def export(
     looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = (), terms: Terms = Terms()
 ) -> Exported:
-    """Write each look, as it comes. Raises UsageError where that is not possible, Unsupported without a library."""
-    written, count = [], 0
+    """Write each look, as it comes; what cannot be written is left out. Raises where that is so of all: UsageError,
+    Unsupported without a library."""
+    written: list[TableFile] = []
+    missed: list[str] = []
+    count = 0
+    failed: Exception | None = None
     for look in looks:
-        count += 1
-        if parts or is_url(path):
-            written += _in_parts(look, path, form, parts, terms)
-        else:
-            written += _alone(look, path, form, terms)
-    return Exported(path, form, count, written)
+        # Its row is gone once it is written.
+        name = look.identity["core"] or f"process {look.identity['pid']}"
+        try:
+            written += _in_parts(look, path, form, parts, terms) if parts else _alone(look, path, form, terms)
+            count += 1
+        except Exception as error:
+            failed = error
+            missed.append(f"{name}: {reason_of(error)}")
+    if failed is not None and not count:
+        raise failed
+    return Exported(path, form, count, written, missed)
 
 
 def export_graph(source: Source, path: str, mode: int = PRIVATE) -> Exported:

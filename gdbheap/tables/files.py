@@ -13,7 +13,7 @@ from itertools import chain, islice, repeat
 from typing import Any
 
 from gdbheap.tables.arrow import encoded, pyarrow, record_batch, schema_of
-from gdbheap.tables.batches import Batch, Batches, Constant, values_of
+from gdbheap.tables.batches import Batch, Batches, Cells, Coded, Constant, Packed, values_of
 from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TEXT, Column, Table, table_of
 from gdbheap.text import csv_cell
 
@@ -122,9 +122,15 @@ def _csv_value(cell: Callable[[Any], Any], column: Column, values: Iterable[Any]
     return map(cell, values) if column.kind == TEXT else values
 
 
-def _sql_value(column: Column, values: Iterable[Any]) -> Iterable[Any]:
-    """A list of texts may have characters that no encoding has."""
-    return map(_storable, values) if column.kind == TEXT and isinstance(values, list) else values
+def _storable_cells(column: Column, cells: Cells) -> Cells:
+    """Texts may have characters that no encoding has."""
+    if column.kind != TEXT or isinstance(cells, Packed):
+        return cells
+    if isinstance(cells, Constant):
+        return Constant(_storable(cells.value))
+    if isinstance(cells, Coded):
+        return replace(cells, names=[_storable(name) for name in cells.names])
+    return [_storable(value) for value in cells]
 
 
 def _storable(value: str | None) -> str | None:
@@ -159,13 +165,13 @@ def _write_database(path: str, kept: Iterable[tuple[Table, Batches]]) -> list[Wr
 def _insert(database: sqlite3.Connection, table: Table, batch: Batch) -> None:
     """Many rows with one statement take a quarter of the time of as many statements; what is the same in each row is
     bound once."""
-    fixed = [place for place, cells in enumerate(batch.columns) if isinstance(cells, Constant)]
+    columns = [_storable_cells(column, cells) for column, cells in zip(table.columns, batch.columns)]
+    fixed = [place for place, cells in enumerate(columns) if isinstance(cells, Constant)]
     varied = [place for place in range(len(batch.columns)) if place not in fixed]
     if not varied:
         fixed, varied = [], fixed
-    chosen = [(table.columns[place], batch.columns[place]) for place in varied]
-    cells = chain.from_iterable(zip(*(_sql_value(column, values_of(cells, batch.count)) for column, cells in chosen)))
-    constants = [repeat(next(iter(values_of(batch.columns[place], 1)))) for place in fixed]
+    cells = chain.from_iterable(zip(*(values_of(columns[place], batch.count) for place in varied)))
+    constants = [repeat(next(iter(values_of(columns[place], 1)))) for place in fixed]
     for rows, times in ((TOGETHER, batch.count // TOGETHER), (1, batch.count % TOGETHER)):
         bound = zip(*constants, *[cells] * (rows * len(varied)))
         database.executemany(_insertion(table, fixed, varied, rows), islice(bound, times))

@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from typing import BinaryIO, NamedTuple
 
@@ -34,11 +35,16 @@ from gdbheap.target.machine import READ_TITLES, Machine, machine_of
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.notes import CoreNotes, MappedFile, read_notes
 from gdbheap.target.ranges import holds
+from gdbheap.target.room import room_for_copy
 from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, Damage, Rss, Target
 from gdbheap.target.unpacking import MAGIC_SIZE, Progress, Unpacked, beginning, packed_by, unpack
 
 SEGMENT_LIMIT = 1 << 20
-NOTES_LIMIT = 512 << 20
+# What we have for each in the end.
+SEGMENT_BYTES = 2 << 10
+# Reading notes takes their bytes several times.
+NOTES_LIMIT, NOTES_SHARE = 512 << 20, 8
+NOTES = "notes (threads, names of files)"
 EXTENT_LIMIT = 1 << 22
 DAMAGE_LIMIT = 100
 SHARED_PATHS = ("/dev/zero (deleted)", "/SYSV", "/memfd:", "/dev/shm/")
@@ -110,21 +116,30 @@ class Core(Target):
 
     def _read_segments(self, stream: BinaryIO, header: image.Header) -> list[Segment]:
         wanted = _segment_count(stream, header)
-        size = min(wanted, SEGMENT_LIMIT) * image.SEGMENT_SIZE
+        size = min(wanted, SEGMENT_LIMIT, self._room // SEGMENT_BYTES) * image.SEGMENT_SIZE
         found = image.parse_segments(read_at(stream, header.phoff, size))
         if len(found) < wanted:
             self._cut(0, "program headers", f"{wanted} program headers", f"{len(found)}")
         return found
+
+    @cached_property
+    def _room(self) -> int:
+        """The bytes of memory that may be used for what a core counts."""
+        return room_for_copy()
 
     def _read_notes(self, stream: BinaryIO, segments: list[Segment]) -> CoreNotes:
         segment = next((segment for segment in segments if segment.type == image.PT_NOTE), None)
         if segment is None:
             self._cut(0, "notes", "a segment of notes", "none")
             return CoreNotes()
-        data = read_at(stream, segment.offset, min(segment.file_size, NOTES_LIMIT))
+        data = read_at(stream, segment.offset, min(segment.file_size, NOTES_LIMIT, self._room // NOTES_SHARE))
         if len(data) < segment.file_size:
-            self._cut(0, "notes (threads, names of files)", f"{segment.file_size} bytes", f"{len(data)} bytes")
-        notes = read_notes(self.machine, data, segment.align)
+            self._cut(0, NOTES, f"{segment.file_size} bytes", f"{len(data)} bytes")
+        notes = read_notes(self.machine, data, segment.align, self._room)
+        if notes.is_cut:
+            self.partial = True
+            known = f"{len(notes.threads)} threads and {len(notes.files)} mapped files"
+            self.warnings.append(f"the core names more threads or files than are read: {known} are known")
         if notes.of_kernel:
             raise Unsupported(f"{one_line(self.core)} is a dump of the kernel, not of a process: use crash(8) or drgn")
         return notes
@@ -141,6 +156,19 @@ class Core(Target):
                 self._damage(segment.address, "segment", expected, f"{end:#x}")
             else:
                 parts.append(self._part(segment, end))
+        return self._apart(parts)
+
+    def _apart(self, parts: list[Part]) -> list[Part]:
+        """The segments without the bytes of the file that another one begins with: whoever writes a core writes each
+        byte once, and all segments together have no more than the file."""
+        places = sorted((part.offset, index) for index, part in enumerate(parts) if part.available)
+        for (offset, index), (after, _index) in zip(places, places[1:]):
+            part, own = parts[index], after - offset
+            if own < part.available:
+                parts[index] = part._replace(available=own)
+                found = f"those of another from {after:#x} on"
+                self._damage(part.start, "segment", "bytes of its own in the file", found)
+                self.partial = True
         return parts
 
     def _part(self, segment: Segment, end: int) -> Part:
@@ -153,7 +181,7 @@ class Core(Target):
 
     def _check_size(self) -> None:
         """Say so when the file ends before its last segment."""
-        missing = [part for part in self._parts if part.available < part.stored]
+        missing = [part for part in self._parts if part.stored and part.offset + part.stored > self._size]
         if missing:
             expected = max(part.offset + part.stored for part in self._parts)
             first = missing[0].start + missing[0].available
@@ -264,7 +292,7 @@ class Core(Target):
         machine = self.machine
         aligned = all(machine.is_paged(part.start, part.end, part.offset) for part in self._parts if part.available)
         is_kernels = self._has_own_holes and not self._notes.by_gdb
-        extents = data_extents(stream, self._size) if is_kernels and aligned and _is_apart(self._parts) else []
+        extents = data_extents(stream, self._size) if is_kernels and aligned else []
         # Not the kernel's own page at the very end.
         whole = [part for part in self._parts if part.is_whole and part.end < machine.kernel_start]
         private = [part for part in whole if _is_private(self.mappings.find(part.start))]
@@ -408,12 +436,6 @@ def _left_out(
 
 def _is_private(mapping: Mapping | None) -> bool:
     return mapping is not None and mapping.private and mapping.path != "[vdso]"
-
-
-def _is_apart(parts: list[Part]) -> bool:
-    """Return whether no two segments have the same bytes of the file, which the kernel writes one after the other."""
-    places = sorted((part.offset, part.offset + part.available) for part in parts if part.available)
-    return all(end <= start for (_start, end), (start, _end) in zip(places, places[1:]))
 
 
 def data_extents(stream: BinaryIO, size: int) -> list[tuple[int, int]]:

@@ -21,15 +21,20 @@ from typing import NamedTuple
 from gdbheap.target.image import iter_notes
 from gdbheap.target.machine import Machine
 from gdbheap.target.procfs import parse_auxv
+from gdbheap.target.room import room_for_copy
 from gdbheap.target.target import Thread
 
 PSARGS_BYTES = 80
 NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_GDB_TDESC = 0xFF000000
-THREAD_LIMIT = 1 << 20
-# A thread has four notes or so.
-NOTES_LIMIT = 4 * THREAD_LIMIT
+# Each thread has a mapping for its stack, of which Linux allows as many by default.
+THREAD_LIMIT, FILE_LIMIT = 1 << 16, 1 << 20
+# What we have for each in the end, and how many notes a thread has.
+THREAD_BYTES, FILE_BYTES = 8 << 10, 1 << 10
+NOTES_OF_THREAD = 16
+# The kernel's longest path with " (deleted)", and more than it has ever had words for.
+PATH_LIMIT, AUXV_LIMIT = 4200, 4096
 
 
 class MappedFile(NamedTuple):
@@ -43,7 +48,8 @@ class MappedFile(NamedTuple):
 
 @dataclass
 class CoreNotes:
-    """What the notes say; whatever is missing stays empty."""
+    """What the notes say; whatever is missing stays empty. ``is_cut``: there were more threads or files than a process
+    has, or than there is memory for."""
 
     threads: list[Thread] = field(default_factory=list)
     files: list[MappedFile] = field(default_factory=list)
@@ -54,13 +60,22 @@ class CoreNotes:
     signal: tuple[int, int] | None = None
     by_gdb: bool = False
     of_kernel: bool = False
+    is_cut: bool = False
 
 
-def read_notes(machine: Machine, data: bytes, align: int = 4) -> CoreNotes:
-    """The notes of the PT_NOTE segment in a core of ``machine``; damaged ones are left out."""
+def read_notes(machine: Machine, data: bytes, align: int = 4, room: int | None = None) -> CoreNotes:
+    """The notes of the PT_NOTE segment in a core of ``machine``; damaged ones are left out. ``room``: the bytes that
+    may be used for them."""
     found = CoreNotes()
-    for note in islice(iter_notes(data, align), NOTES_LIMIT):
-        if note.owner == b"CORE":
+    room = room_for_copy() if room is None else room
+    threads, files = min(THREAD_LIMIT, room // THREAD_BYTES), min(FILE_LIMIT, room // FILE_BYTES)
+    for note in islice(iter_notes(data, align), NOTES_OF_THREAD * THREAD_LIMIT):
+        if note.owner == b"CORE" and note.type == NT_FILE:
+            found.files, is_cut = parse_files(machine, note.data, files)
+            found.is_cut |= is_cut
+        elif note.owner == b"CORE" and note.type == NT_PRSTATUS and len(found.threads) >= threads:
+            found.is_cut = True
+        elif note.owner == b"CORE":
             _add_core_note(machine, found, note.type, note.data)
         found.by_gdb |= note.owner == b"GDB" and note.type == NT_GDB_TDESC
         found.of_kernel |= note.owner == b"VMCOREINFO"
@@ -75,7 +90,7 @@ def read_notes(machine: Machine, data: bytes, align: int = 4) -> CoreNotes:
 
 def _add_core_note(machine: Machine, found: CoreNotes, kind: int, data: bytes) -> None:
     layout = machine.notes
-    if kind == NT_PRSTATUS and len(data) >= layout.prstatus and len(found.threads) < THREAD_LIMIT:
+    if kind == NT_PRSTATUS and len(data) >= layout.prstatus:
         found.threads.append(_thread(machine, data))
     elif kind == NT_PRPSINFO and len(data) >= layout.prpsinfo_name + layout.name_size:
         found.pid = _number(machine, data, layout.prpsinfo_pid)
@@ -87,9 +102,7 @@ def _add_core_note(machine: Machine, found: CoreNotes, kind: int, data: bytes) -
         places = layout.siginfo_code, layout.siginfo_pid
         found.signal = _number(machine, data, places[0], "i"), _number(machine, data, places[1], "i")
     elif kind == NT_AUXV:
-        found.auxv = parse_auxv(machine, data)
-    elif kind == NT_FILE:
-        found.files = parse_files(machine, data)
+        found.auxv = parse_auxv(machine, data[:AUXV_LIMIT])
 
 
 def _number(machine: Machine, data: bytes, offset: int, kind: str = "I") -> int:
@@ -109,18 +122,18 @@ def _thread(machine: Machine, data: bytes) -> Thread:
     )
 
 
-def parse_files(machine: Machine, data: bytes) -> list[MappedFile]:
-    """The entries of NT_FILE, ascending; as many as are whole."""
+def parse_files(machine: Machine, data: bytes, most: int = FILE_LIMIT) -> tuple[list[MappedFile], bool]:
+    """Return the first ``most`` entries of NT_FILE, ascending, as many as are whole, and whether there are more."""
     head, entry = machine.structure("PP"), machine.structure("PPP")
     if len(data) < head.size:
-        return []
+        return [], False
     count, page_size = head.unpack_from(data)
     count = min(count, (len(data) - head.size) // entry.size)
     names_at = head.size + count * entry.size
-    entries = entry.iter_unpack(data[head.size : names_at])
-    paths = data[names_at:].split(b"\0")
+    entries = islice(entry.iter_unpack(data[head.size : names_at]), most)
+    paths = data[names_at:].split(b"\0", most)
     files = (
-        MappedFile(start, end, pages * page_size, os.fsdecode(path))
+        MappedFile(start, end, pages * page_size, os.fsdecode(path[:PATH_LIMIT]))
         for (start, end, pages), path in zip(entries, paths)
     )
-    return sorted(file for file in files if file.start < file.end)
+    return sorted(file for file in files if file.start < file.end), count > most

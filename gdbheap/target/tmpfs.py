@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -57,15 +57,22 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
 def _of_tmpfs(mounts: list[Mount]) -> list[Mount]:
     """Return each tmpfs once, whose mount point can be reached without asking a server."""
     found: dict[int, Mount] = {}
+    served = {mount.point.rstrip("/") for mount in mounts if mount.kind not in LOCAL}
     for mount in mounts:
-        above = (other for other in mounts if _is_at_or_above(other.point, mount.point))
-        if mount.kind == "tmpfs" and all(other.kind in LOCAL for other in above):
+        if len(found) == MAX_MOUNTS:
+            break
+        if mount.kind == "tmpfs" and served.isdisjoint(_at_and_above(mount.point)):
             found.setdefault(mount.device, mount)
-    return list(found.values())[:MAX_MOUNTS]
+    return list(found.values())
 
 
-def _is_at_or_above(point: str, path: str) -> bool:
-    return path == point or path.startswith(point.rstrip("/") + "/")
+def _at_and_above(point: str) -> Iterator[str]:
+    """Yield the path of a mount point and of each folder above it, without a slash at their ends."""
+    path = point.rstrip("/")
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield ""
 
 
 class _Search:

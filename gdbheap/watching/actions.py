@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gdbheap.environment import find_program
-from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line
+from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line, reason_of
 from gdbheap.files import PRIVATE, check_place, settle, working_folder, write_text
 from gdbheap.heap import Heap
 from gdbheap.history.file import write
@@ -27,7 +27,7 @@ from gdbheap.target import refusal
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.process import Preparation, Process, Registers, stopped
 from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder, stat_fields
-from gdbheap.watching.child import LOST, TOO_LONG, Child, reason_of, usually
+from gdbheap.watching.child import LOST, TOO_LONG, Child, usually
 from gdbheap.watching.triggers import Cause
 
 __all__ = ["Actions", "Done", "check"]

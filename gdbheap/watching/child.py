@@ -13,9 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted, one_line
-
-__all__ = ["LOST", "TOO_LONG", "Child", "reason_of", "usually"]
+__all__ = ["LOST", "TOO_LONG", "Child", "usually"]
 
 # gdbheap lets a process go when it is asked to end; a child is given this long for that.
 PARTING_SECONDS = 5.0
@@ -80,19 +78,6 @@ class Child:
             if patience:
                 os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a look failed, in a line."""
-    if isinstance(error, GdbheapError):
-        return str(error)
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):
-        return str(exhausted(error))
-    if isinstance(error, OSError):
-        return one_line(error)
-    if isinstance(error, KeyboardInterrupt):
-        return "the look was interrupted; the process runs on"
-    return f"a fault of gdbheap ({type(error).__name__})"
 
 
 def usually() -> None:

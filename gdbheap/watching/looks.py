@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from gdbheap.answers.ledger import ledger
 from gdbheap.answers.pins import keeps
-from gdbheap.errors import exhausted, one_line
+from gdbheap.errors import exhausted, one_line, reason_of
 from gdbheap.heap import Heap
 from gdbheap.target.process import stopped
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.usage import exact_of
-from gdbheap.watching.child import LOST, TOO_LONG, Child, reason_of, usually
+from gdbheap.watching.child import LOST, TOO_LONG, Child, usually
 
 __all__ = ["Figures", "Looks", "Seen", "figures_of"]
 

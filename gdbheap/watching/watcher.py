@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from gdbheap.errors import GdbheapError, one_line
+from gdbheap.errors import GdbheapError, one_line, reason_of
 from gdbheap.target.following import MAX_STAND
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.programs import Programs
@@ -188,8 +188,8 @@ class Watcher:
     def _see_errors(self, one: Watched, memory: ProcessMemory) -> Iterator[Happening]:
         try:
             one.errors = errors = MemoryErrors(one.folder, self.wanted.seccomp, self.wanted.limit)
-        except (GdbheapError, OSError) as error:
-            yield Happening("unseen", one.pid, one.name, reason=str(error))
+        except Exception as error:
+            yield Happening("unseen", one.pid, one.name, reason=reason_of(error))
             return
         self._gauges.add(_errors_key(one.pid), lambda: Gauge(memory, [Raised()], [errors.waker()]))
         one.gauges.add(_errors_key(one.pid))

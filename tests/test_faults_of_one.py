@@ -1,0 +1,121 @@
+"""A fault of ours about one of several processes: a line says so, and the others are answered."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gdbheap.commands import export as export_command
+from gdbheap.history import sampler, watched
+from gdbheap.processes import accounts, family, heaps
+from gdbheap.tables import export
+from gdbheap.tables.source import Source
+
+FAULT = "a fault of gdbheap (ValueError)"
+
+
+def _fails(*_arguments: object) -> Any:
+    raise ValueError("of one")
+
+
+@pytest.fixture
+def pids(rng: random.Random) -> list[int]:
+    """The ids of three processes; the second is the one of the fault."""
+    return rng.sample(range(2, 1 << 22), 3)
+
+
+def test_export(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that cannot be made, and one that cannot be written."""
+    looks: list[Any] = [SimpleNamespace(tables={}, identity={"pid": pid, "core": None}) for pid in pids]
+    sources = [Source(str(pid), lambda *_wanted, look=look: look) for pid, look in zip(pids, looks)]
+    sources[1] = Source(str(pids[1]), _fails)
+    missed: list[str] = []
+    options: Any = SimpleNamespace(tables=None, edges=False)
+    assert list(export_command._gathered(sources, options, missed)) == [looks[0], looks[2]]
+    assert missed == [f"{pids[1]}: {FAULT}"]
+
+    monkeypatch.setattr(export, "_in_parts", lambda look, *_rest: _fails() if look is looks[0] else [])
+    parts: Any = ["pid"]
+    found = export.export(looks, "/folder", "csv", parts)
+    assert found.looks == 2 and found.left_out == [f"process {pids[0]}: {FAULT}"] and not found.ok
+    with pytest.raises(ValueError, match="of one"):
+        export.export(looks[:1], "/folder", "csv", parts)
+
+
+def test_ps(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heaps of the others are summed."""
+
+    def look(pid: int, *_rest: object) -> Any:
+        return _fails() if pid == pids[1] else SimpleNamespace(is_there=True)
+
+    monkeypatch.setattr(heaps, "running", lambda pid: SimpleNamespace(pid=pid, start=0))
+    monkeypatch.setattr(heaps, "started_at", look)
+    monkeypatch.setattr(heaps, "stopped", _Stopped)
+    monkeypatch.setattr(heaps, "Heap", lambda _process: None)
+    monkeypatch.setattr(heaps, "heap_use", lambda _heap: heaps.HeapUse(1, 2, 3, 4, None))
+    programs = [accounts.Program(0, 0, 0, 0, str(pid), None, 1, [pid]) for pid in pids]
+    missed: list[str] = []
+    found = heaps.with_heaps(programs, None, missed)
+    assert [one.heap.looked for one in found if one.heap is not None] == [1, 0, 1]
+    assert missed == [f"process {pids[1]}: {FAULT}"]
+
+
+class _Stopped:
+    """A process that stands."""
+
+    def __init__(self, *_arguments: object, **_options: object) -> None:
+        pass
+
+    def __enter__(self) -> Any:
+        return SimpleNamespace(refusal=None)
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+
+def test_processes(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process has a note."""
+    monkeypatch.setattr(family, "_standing", _fails)
+    member = family.Member(pids[1], pids[0], "evil", 1, 1, 1, 0)
+    looks: Any = SimpleNamespace(held={})
+    assert family._looked(member, [], None, looks, None).note == FAULT
+
+
+def test_record(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is no longer looked at."""
+
+    class Watched:
+        """A process that is looked at."""
+
+        def __init__(self, pid: int, _limit: float | None) -> None:
+            self.pid, self.found = pid, None
+
+        def usage(self) -> Any:
+            """How it is."""
+            return _fails() if self.pid == pids[1] else SimpleNamespace()
+
+        def look(self, _usage: object) -> None:
+            """Nothing is new."""
+
+        def sample(self, *_arguments: object) -> Any:
+            """A sample."""
+            return SimpleNamespace(kind="sample", pid=self.pid)
+
+    monkeypatch.setattr(sampler, "Watched", Watched)
+    programs: Any = SimpleNamespace(pids=[], now=lambda: pids, folder=lambda pid: pid, may_come=False)
+    rounds = sampler.Sampler(programs)
+    found: list[Any] = list(rounds.take())
+    assert [(row.kind, row.pid) for row in found] == list(zip(("sample", "failed", "sample"), pids))
+    assert found[1].reason == FAULT and rounds.failed
+    assert [row.pid for row in rounds.take()] == [pids[0], pids[2]]
+
+
+def test_books(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose allocators cannot be looked for is sampled with what the kernel says."""
+    monkeypatch.setattr(watched, "libraries_of", lambda _folder: frozenset())
+    one: Any = object.__new__(watched.Watched)
+    one.folder, one._check_memory, one._described, one._space = None, _fails, dict, object
+    assert one._look().malloc is None and one.refused == FAULT
