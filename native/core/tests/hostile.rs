@@ -203,6 +203,31 @@ fn questions_about_forms_are_ended() {
     assert!(find_pointer_runs(&Ended, &space, &[(root, root + (8 << 20))], (1, 2), 1).is_err());
 }
 
+/// A watcher that only counts how often work looks whether it is to go on.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Watcher for Counting {
+    fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
+        self.0.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+/// Whether a form fits is asked of a sample of the leaves of a tree, however many there are.
+#[test]
+fn few_leaves_are_asked() {
+    let (root, leaf) = (START.next_multiple_of(1 << 26), 2 << 20);
+    let mut memory = Memory::of(root, vec![0; leaf as usize * 101]);
+    (1..=100).for_each(|number| memory.put(root + 8 * number, root + leaf * number));
+    let (space, looks) = (memory.space(), [Counting::default(), Counting::default()]);
+    let shape = Shape::of(48).expect("one of two");
+    jemalloc::fit_of(&looks[0], &space, &jemalloc::FORMS[0], root, shape).expect("not cancelled");
+    let shape = tcmalloc::Shape::of(1 << 13).expect("one of them");
+    tcmalloc::fit_of(&looks[1], &space, &TcmallocRoot { root, shape, data: Vec::new() }).expect("not cancelled");
+    assert_eq!(looks.map(|count| count.0.into_inner()), [16, 16]);
+}
+
 /// From each page leads a chain of chunks to the end, or a header says that another one is far behind it: each of them is
 /// read by far fewer pages than lie before it.
 #[test]

@@ -8,7 +8,7 @@ use crate::allocators::jemalloc::huge::{find_edens, find_slabs, Unused, HUGE, PA
 use crate::allocators::jemalloc::layout::{
     is_of_class, ones, Extent, JemallocForm, Large, State, LINK_WORDS, SAMPLE_WORDS,
 };
-use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, Shape};
+use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, Shape, LEAVES_ASKED};
 use crate::allocators::runs::{Run, Runs};
 use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
@@ -40,7 +40,7 @@ pub fn fit_of(
     root: u64,
     shape: Shape,
 ) -> Result<JemallocFit> {
-    let named = named_extents(&|| watcher.check(), space, shape, root)?;
+    let named = named_extents(&|| watcher.check(), space, shape, root, LEAVES_ASKED)?;
     let all: Vec<&(u64, u64)> = named.iter().collect();
     let asked: Vec<u64> = spread(&all, EXTENTS_ASKED).into_iter().map(|((at, _), _)| *at).collect();
     let (sizes, page, mut found) = (form.sizes(), space.page(), JemallocFit::default());
@@ -169,7 +169,7 @@ pub fn read_jemalloc(
             let mut found = Gathered::default();
             for (root, number) in roots.iter().zip(0..) {
                 control.advance(0)?;
-                let named = named_extents(&|| control.advance(0), space, root.shape, root.root)?;
+                let named = named_extents(&|| control.advance(0), space, root.shape, root.root, usize::MAX)?;
                 let places: Vec<u64> = named.into_iter().map(|(at, _)| at).collect();
                 let from = found.runs.len();
                 found.add_extents(space, root.form, number, (&places, anonymous));

@@ -1,6 +1,7 @@
 //! The map that leads from each page to its span: `PageHeap::pagemap_`, an array in static data that leads to leaves.
 
 use crate::allocators::roots::proven_roots;
+use crate::allocators::spread::spread;
 use crate::allocators::tcmalloc::layout::{Shape, Span, ALIGNMENT, SHAPES, SPAN_BYTES};
 use crate::bytes::{range_at, words};
 use crate::error::Result;
@@ -16,6 +17,8 @@ const STRETCH: u64 = 4 << 10;
 const ELEMENTS_ASKED: usize = 32;
 /// Spans that are asked whether they have the page that names them.
 const SPANS_ASKED: usize = 5000;
+/// Leaves that are asked the same, or whether a table of sizes fits; each is for 2 GiB of addresses or more.
+pub(crate) const LEAVES_ASKED: usize = 16;
 /// Tables that are tried at most, for each range of static data.
 const MAX_TRIED: usize = 1 << 16;
 
@@ -141,7 +144,7 @@ impl Search<'_> {
     /// to anything.
     fn is_proven(&self, watcher: &dyn Watcher, root: u64) -> Result<bool> {
         let (mut right, mut wrong, mut behind) = (0u64, 0u64, 0);
-        let (named, _) = named_spans(watcher, self.space, self.shape, root)?;
+        let (named, _) = named_spans(watcher, self.space, self.shape, root, LEAVES_ASKED)?;
         for (page, at) in named.into_iter().take(SPANS_ASKED) {
             let here = self.shape.bytes(page);
             if here < behind {
@@ -172,11 +175,11 @@ pub(crate) fn leaves(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> 
 type Named = (Vec<(u64, u64)>, Vec<u64>);
 
 /// What pages lead to: `(number of the page, address of a span)`, ascending, of neighbours that lead to the same one the
-/// first; and the leaves.
-pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, root: u64) -> Result<Named> {
+/// first; and the leaves. At most `most` leaves are read.
+pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, root: u64, most: usize) -> Result<Named> {
     let leaves = leaves(space, shape, root);
     let mut found: Vec<(u64, u64)> = Vec::new();
-    for (leaf, first) in &leaves {
+    for ((leaf, first), _) in spread(&leaves.iter().collect::<Vec<_>>(), most) {
         watcher.check()?;
         show_words(space, *leaf, shape.leaf_bytes(), |index, word| {
             if word % ALIGNMENT == 0 && found.last().is_none_or(|(_, last)| *last != word) {

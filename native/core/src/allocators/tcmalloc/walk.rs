@@ -8,7 +8,7 @@ use crate::allocators::tcmalloc::areas::{Areas, Piece, Use};
 use crate::allocators::tcmalloc::caches::{waiting, Waiting};
 use crate::allocators::tcmalloc::chains::{follow, Chain, Link, Listed, FREED};
 use crate::allocators::tcmalloc::layout::{size_tables, Location, Shape, Span, SPAN_BYTES};
-use crate::allocators::tcmalloc::map::{named_spans, spans};
+use crate::allocators::tcmalloc::map::{named_spans, spans, LEAVES_ASKED};
 use crate::allocators::tcmalloc::metadata::chunks;
 use crate::bits::{self, Bits};
 use crate::bytes::word_at;
@@ -191,7 +191,7 @@ fn tables_of(data: &[(u64, Vec<u8>)]) -> Vec<Vec<u64>> {
 
 /// How well a sample of the spans of a map fits the best of the tables of sizes in the module's static data.
 pub fn fit_of(watcher: &dyn Watcher, space: &Space, root: &TcmallocRoot) -> Result<TcmallocFit> {
-    let (named, _) = named_spans(watcher, space, root.shape, root.root)?;
+    let (named, _) = named_spans(watcher, space, root.shape, root.root, LEAVES_ASKED)?;
     let all: Vec<&(u64, u64)> = named.iter().collect();
     let some: Vec<(u64, u64)> = spread(&all, NAMED_ASKED).into_iter().map(|(named, _)| *named).collect();
     let tables = tables_of(&read_data(space, &root.data));
@@ -221,7 +221,7 @@ pub fn read_tcmalloc(
     let mut found = Gathered::default();
     for (root, number) in roots.iter().zip(0..) {
         watcher.check()?;
-        let (named, leaves) = named_spans(watcher, space, root.shape, root.root)?;
+        let (named, leaves) = named_spans(watcher, space, root.shape, root.root, usize::MAX)?;
         let spans = spans(space, root.shape, &named);
         let data = read_data(space, &root.data);
         let sizes = best_sizes(watcher, space, &spans, tables_of(&data))?.map_or(Vec::new(), |(sizes, _)| sizes);
