@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.programs import c_program, gdbheap, running
+from support.programs import ask, c_program, gdbheap, running
 from support.work import peak, steps
 
 from gdbheap._native import Space
@@ -597,3 +597,12 @@ def test_texts_in_a_file_of_holes() -> None:
     target = Target("process", space=space, objects=[LoadedObject("/evil.so", BASE, BASE, None, [whole], [])])
     assert kinds.find_libraries(target) == kinds.Libraries(False, False, False)
     assert 0 < space.asked < 2 << 30
+
+
+def test_instructions_for_each_frame(tmp_path: Path) -> None:
+    """Two hundred calls of a function whose entry for unwinding has 2.5 MB of instructions: all together take no more
+    than 256 MB of them."""
+    with running(c_program("many_rules", 200), tmp_path) as target:
+        (thread,) = ask("threads", str(target.pid), "--c-frames")["threads"]
+    called = [frame["function"] for frame in thread["frames"]]
+    assert called.count("deep") == (256 << 20) // (20_000 * 64 * 2 + 1024)

@@ -7,6 +7,8 @@ import csv
 import json
 import os
 import re
+import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.busy import wait_for
 from support.library import heap_of
-from support.programs import KINDS, Running, ask, gdbheap, interpreter_of, python_program, running
+from support.programs import GDBHEAP, KINDS, PATIENCE, Running, ask, gdbheap, interpreter_of, python_program, running
 
 from gdbheap.report.findings import words_of
 from gdbheap.tables.gathered import gather
@@ -323,3 +326,26 @@ def test_values(source: Source) -> None:
     )
     assert found.rows == [[1 << 100, "inf", None, True, [1, None], {"a": "2020-01-02"}, "0.5"]]
     json.dumps(found.rows)
+
+
+def test_interrupted(target: Running) -> None:
+    """Ctrl-C is heard while DuckDB works."""
+    text = "SELECT sum(length(number::varchar)) FROM range(1000000000000) AS numbers(number)"
+    command = [str(GDBHEAP), "sql", str(target.pid), text]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: _is_busy(process.pid), "DuckDB does not work")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 1 and said.count("\n") == 1 and "interrupted" in said, said
+
+
+def _is_busy(pid: int) -> bool:
+    """Whether a thread of a process beside its first one has worked for a fifth of a second: others wait until a query
+    is asked."""
+    others = (Path(f"/proc/{pid}/task/{tid}/stat") for tid in os.listdir(f"/proc/{pid}/task") if tid != str(pid))
+    worked = (int(one.read_text().rpartition(")")[2].split()[11]) for one in others)
+    return max(worked, default=0) * 5 > os.sysconf("SC_CLK_TCK")

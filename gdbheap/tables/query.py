@@ -6,9 +6,11 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 from typing import Any
 
 from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
@@ -34,6 +36,8 @@ LISTING = re.compile(
 UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
 # Bytes of memory that DuckDB gets at least; those of a small value in an answer.
 LEAST, CELL = 64 << 20, 64
+# Seconds between two looks for a signal while DuckDB works.
+HEARD = 0.1
 # Folders of partitions that are inside of one another, at most.
 DEPTH = 32
 AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
@@ -119,19 +123,38 @@ def _named(database: Any, duckdb: Any, text: str) -> set[str]:
 
 
 def _ask(database: Any, duckdb: Any, text: str, room: int) -> Answered:
+    """Ask on a thread of its own: DuckDB lets no signal of Ctrl-C through while it works."""
+    stopped = Event()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(_answered, database, duckdb, text, room, stopped)
+        try:
+            while not answer.done():
+                wait([answer], HEARD)
+        except BaseException:
+            stopped.set()
+            # What is interrupted before it begins is not interrupted.
+            while not answer.done():
+                database.interrupt()
+                wait([answer], HEARD)
+            raise
+    return answer.result()
+
+
+def _answered(database: Any, duckdb: Any, text: str, room: int, stopped: Event) -> Answered:
     found = _checked(duckdb, lambda: database.execute(text))
     if found.description is None:
         return Answered([], [])
     columns = [QueryColumn(name, str(kind)) for name, kind, *_rest in found.description]
-    return Answered(columns, _rows(lambda: _checked(duckdb, found.fetchone), room))
+    return Answered(columns, _rows(lambda: _checked(duckdb, found.fetchone), room, stopped))
 
 
-def _rows(fetch: Callable[[], Any], room: int) -> list[list[Any]]:
-    """Return all rows. Raises GdbheapError where they take more bytes than the limit."""
+def _rows(fetch: Callable[[], Any], room: int, stopped: Event) -> list[list[Any]]:
+    """Return all rows, or fewer where nobody waits for them. Raises GdbheapError where they take more bytes than the
+    limit."""
     rows: list[list[Any]] = []
     size = 0
     # One by one: a file may claim a long text for each of many rows.
-    while (row := fetch()) is not None:
+    while not stopped.is_set() and (row := fetch()) is not None:
         rows.append([_plain(value) for value in row])
         size += sum(map(_size, rows[-1]))
         if size > room:

@@ -28,6 +28,8 @@ MAX_BLOCKS = 1 << 20
 # mi_arena_t of 2.x has {uint8_t *start; size_t block_count, field_count} within its first words.
 ARENA_WORDS = 12
 SLICES_IN_FIELD = 64
+# Maps of pages of which it is asked whether they are some: a module has one, and hostile data leads to any number.
+MAX_MAPS = 64
 # With so many entries that lead to memory it is a map of pages, whatever these are like.
 SOME = 8
 
@@ -214,7 +216,7 @@ def _with_maps(target: Target) -> Iterator[Root | Refused]:
     seen: set[int] = set()
     for loaded in target.objects:
         for row in _native.find_page_maps(target.space, loaded.writable_ranges()):
-            if row.map in seen:
+            if row.map in seen or len(seen) >= MAX_MAPS:
                 continue
             seen.add(row.map)
             root = _nearest(target, forms, [row.map])

@@ -189,8 +189,8 @@ pub struct Graph(pub(crate) graph::Graph);
 
 /// The addresses of static types, ascending: what looks like one in the data of loaded objects.
 #[pyfunction]
-pub fn static_types(heaps: &Heaps, layout: Given<TypeLayout>) -> Vec<u64> {
-    graph::static_types(heaps.0.lend(), &layout.0)
+pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Given<TypeLayout>) -> PyResult<Vec<u64>> {
+    watched(py, None, |watcher| graph::static_types(watcher, heaps.0.lend(), &layout.0))
 }
 
 /// Reads all edges. `statics`: static types, ascending; `is_partial`: memory that may lead to blocks is not there. Raises MemoryError,

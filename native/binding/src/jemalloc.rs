@@ -242,7 +242,7 @@ pub fn find_trees(py: Python<'_>, space: &Space, data: Vec<Range>, anonymous: Ve
 #[pyfunction]
 pub fn jemalloc_fit(py: Python<'_>, space: &Space, name: &str, root: u64, bits: u32) -> PyResult<JemallocFit> {
     let (form, shape) = (form(name)?, shape(bits)?);
-    Ok(py.detach(|| jemalloc::fit_of(&space.0, form, root, shape)).into())
+    Ok(watched(py, None, |watcher| jemalloc::fit_of(watcher, &space.0, form, root, shape))?.into())
 }
 
 /// Reads all of several. Of each: the name of its form, the root of its tree, for how many bits that is, and the static data of

@@ -350,8 +350,8 @@ pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<Range
 /// The address of the first word in [start, end) that is at least `low` and less than `high`; None where no word that can be
 /// read is.
 #[pyfunction]
-pub fn find_pointer(py: Python<'_>, space: &Space, start: u64, end: u64, low: u64, high: u64) -> Option<u64> {
-    py.detach(|| memory::find_pointer(&space.0, start, end, low, high))
+pub fn find_pointer(py: Python<'_>, space: &Space, start: u64, end: u64, low: u64, high: u64) -> PyResult<Option<u64>> {
+    watched(py, None, |watcher| memory::find_pointer(watcher, &space.0, (start, end), (low, high)))
 }
 
 /// The stretches of words in `ranges` each of which is at least `low` and less than `high`; the first `most`.
@@ -363,8 +363,8 @@ pub fn find_pointer_runs(
     low: u64,
     high: u64,
     most: usize,
-) -> Vec<Range> {
-    py.detach(|| memory::find_pointer_runs(&space.0, &ranges, (low, high), most))
+) -> PyResult<Vec<Range>> {
+    watched(py, None, |watcher| memory::find_pointer_runs(watcher, &space.0, &ranges, (low, high), most))
 }
 
 /// How many words of each owner in `sources` point into each of the `targets`, which ascend and are disjoint; without

@@ -237,7 +237,7 @@ pub fn find_page_maps(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyRe
 #[pyfunction]
 pub fn mimalloc_fit(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>) -> PyResult<FormFit> {
     let form = form(name)?;
-    Ok(py.detach(|| mimalloc::fit_of(&space.0, form, &places)).into())
+    Ok(watched(py, None, |watcher| mimalloc::fit_of(watcher, &space.0, form, &places))?.into())
 }
 
 /// The heaps that the pages of a sample of segments belong to, by the form of that name. Raises ValueError for another name.

@@ -3,7 +3,9 @@
 use crate::memory::Space;
 use crate::records::{records, Given};
 use crate::rows::{all, answers};
+use crate::watch::watched;
 use gdbheap_core::process::{self, Module, Stack, REGISTERS};
+use gdbheap_core::Watcher;
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard};
 
@@ -25,15 +27,16 @@ answers! {
 
 /// The frames of each thread.
 ///
-/// `threads`: their registers as DWARF numbers them, rip last.
+/// `threads`: their registers as DWARF numbers them, rip last. Raises KeyboardInterrupt.
 #[pyfunction]
 pub fn unwind_stacks(
     py: Python<'_>,
     space: &Space,
     modules: Given<Vec<Module>>,
     threads: Vec<[u64; REGISTERS]>,
-) -> Vec<Unwound> {
-    all(py.detach(|| process::unwind_stacks(&space.0, modules.0, threads)))
+) -> PyResult<Vec<Unwound>> {
+    let unwind = |watcher: &dyn Watcher| process::unwind_stacks(watcher, &space.0, modules.0, threads);
+    Ok(all(watched(py, None, unwind)?))
 }
 
 /// Follows the stacks of single threads, and keeps the tables of the code that it has met.
@@ -55,13 +58,13 @@ impl Unwinder {
     }
 
     /// Other objects are loaded now; the tables of those that stay are kept.
-    fn renew(&self, modules: Given<Vec<Module>>) {
-        self.lock().renew(modules.0);
+    fn renew(&self, py: Python<'_>, modules: Given<Vec<Module>>) {
+        py.detach(|| self.lock().renew(modules.0));
     }
 
     /// The frames of the thread with these registers (as DWARF numbers them, rip last). `tables`: where tables are read that
     /// were not needed before; `space`: where its stack is read, unless `stack` has the bytes at its stack pointer as they
-    /// were when it had these registers.
+    /// were when it had these registers. Raises KeyboardInterrupt.
     #[pyo3(signature = (tables, space, registers, stack=None))]
     fn unwind(
         &self,
@@ -70,12 +73,13 @@ impl Unwinder {
         space: &Space,
         registers: [u64; REGISTERS],
         stack: Option<&[u8]>,
-    ) -> Unwound {
+    ) -> PyResult<Unwound> {
         let stack = match stack {
             Some(bytes) => Stack::Copied { start: registers[process::RSP], bytes },
             None => Stack::Live(&space.0),
         };
-        py.detach(|| self.lock().unwind(&tables.0, stack, registers)).into()
+        let unwind = |watcher: &dyn Watcher| self.lock().unwind(watcher, &tables.0, stack, registers);
+        Ok(watched(py, None, unwind)?.into())
     }
 }
 

@@ -212,7 +212,7 @@ pub fn find_span_maps(
 #[pyfunction]
 pub fn tcmalloc_fit(py: Python<'_>, space: &Space, address: u64, page: u64, data: Vec<Range>) -> PyResult<TcmallocFit> {
     let root = root(address, page, data)?;
-    Ok(py.detach(|| tcmalloc::fit_of(&space.0, &root)).into())
+    Ok(watched(py, None, |watcher| tcmalloc::fit_of(watcher, &space.0, &root))?.into())
 }
 
 /// Reads all of several. Of each: the root of its map, the bytes of a page, and the static data of its module. `anonymous`:

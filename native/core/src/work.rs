@@ -80,6 +80,9 @@ pub(crate) fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
     room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
 }
 
+/// Looks whether the work is to go on, on whatever thread that does it.
+pub(crate) type Look<'a> = &'a dyn Fn() -> Result<(), Cancelled>;
+
 /// Steps of a search on the calling thread, with a look now and then at whether to go on.
 pub(crate) struct Steps<'a> {
     pub(crate) watcher: &'a dyn Watcher,

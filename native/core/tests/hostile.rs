@@ -12,7 +12,7 @@ use gdbheap_core::allocators::oldmalloc::{find_bins, read_oldmalloc, Given};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::tcmalloc::{self, read_tcmalloc, TcmallocRoot};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
-use gdbheap_core::memory::{Backing, Segment, Space};
+use gdbheap_core::memory::{find_pointer, find_pointer_runs, Backing, Segment, Space};
 use gdbheap_core::memory_use::packing;
 use gdbheap_core::python::{take_census, CensusRequest, TypeLayout};
 use gdbheap_core::{Cancelled, Progress, Watcher};
@@ -177,6 +177,57 @@ fn claims_of_anything() {
     }
 }
 
+/// Ends all work at the first look.
+struct Ended;
+
+impl Watcher for Ended {
+    fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
+        Err(Cancelled)
+    }
+}
+
+/// What asks whether a form fits looks whether it is to go on: the tables that it reads have as many pages as the target
+/// likes.
+#[test]
+fn questions_about_forms_are_ended() {
+    let root = START.next_multiple_of(1 << 26);
+    let mut memory = Memory::of(root, vec![0; 8 << 20]);
+    memory.put(root, root + (4 << 20));
+    let space = memory.space();
+    assert!(fit_of(&Ended, &space, &FORMS[0], &[root]).is_err());
+    let shape = Shape::of(48).expect("one of two");
+    assert!(jemalloc::fit_of(&Ended, &space, &jemalloc::FORMS[0], root, shape).is_err());
+    let shape = tcmalloc::Shape::of(1 << 13).expect("one of them");
+    assert!(tcmalloc::fit_of(&Ended, &space, &TcmallocRoot { root, shape, data: Vec::new() }).is_err());
+    assert!(find_pointer(&Ended, &space, (root, root + (8 << 20)), (1, 2)).is_err());
+    assert!(find_pointer_runs(&Ended, &space, &[(root, root + (8 << 20))], (1, 2), 1).is_err());
+}
+
+/// A watcher that only counts how often work looks whether it is to go on.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Watcher for Counting {
+    fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
+        self.0.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+/// Whether a form fits is asked of a sample of the leaves of a tree, however many there are.
+#[test]
+fn few_leaves_are_asked() {
+    let (root, leaf) = (START.next_multiple_of(1 << 26), 2 << 20);
+    let mut memory = Memory::of(root, vec![0; leaf as usize * 101]);
+    (1..=100).for_each(|number| memory.put(root + 8 * number, root + leaf * number));
+    let (space, looks) = (memory.space(), [Counting::default(), Counting::default()]);
+    let shape = Shape::of(48).expect("one of two");
+    jemalloc::fit_of(&looks[0], &space, &jemalloc::FORMS[0], root, shape).expect("not cancelled");
+    let shape = tcmalloc::Shape::of(1 << 13).expect("one of them");
+    tcmalloc::fit_of(&looks[1], &space, &TcmallocRoot { root, shape, data: Vec::new() }).expect("not cancelled");
+    assert_eq!(looks.map(|count| count.0.into_inner()), [16, 16]);
+}
+
 /// From each page leads a chain of chunks to the end, or a header says that another one is far behind it: each of them is
 /// read by far fewer pages than lie before it.
 #[test]
@@ -220,7 +271,7 @@ fn segments_of_anything() {
         find_segments(&Unwatched, &space, &ranges, form).expect("not cancelled");
         find_page_maps(&Unwatched, &space, &ranges).expect("not cancelled");
         let places = vec![segment, 2 * segment];
-        fit_of(&space, form, &places);
+        fit_of(&Unwatched, &space, form, &places).expect("not cancelled");
         let roots = [MimallocRoot { form, padded: chance.one_in(2), places }];
         let found = read_mimalloc(&Unwatched, &space, &roots).expect("not cancelled");
         found.asked_by_class(&Unwatched, &space, None).expect("not cancelled");
@@ -253,7 +304,7 @@ fn trees() {
         find_trees(&Unwatched, &space, &ranges, &ranges).expect("not cancelled");
         for form in &jemalloc::FORMS {
             let shape = Shape::of(if chance.one_in(2) { 48 } else { 57 }).expect("one of two");
-            jemalloc::fit_of(&space, form, START, shape);
+            jemalloc::fit_of(&Unwatched, &space, form, START, shape).expect("not cancelled");
             let root = JemallocRoot { form, root: START, shape, data: ranges.to_vec(), storage: ranges.to_vec() };
             let found = read_jemalloc(&Unwatched, &space, &ranges, &[root]).expect("not cancelled");
             found.holes(&Unwatched, 1).expect("not cancelled");
@@ -366,7 +417,7 @@ fn spans_of_anything() {
         tcmalloc::find_page_maps(&Unwatched, &space, &data, &all).expect("not cancelled");
         let shape = tcmalloc::Shape::of(1 << 18).expect("one of them");
         let root = TcmallocRoot { root: START, shape, data: data.to_vec() };
-        tcmalloc::fit_of(&space, &root);
+        tcmalloc::fit_of(&Unwatched, &space, &root).expect("not cancelled");
         let found = read_tcmalloc(&Unwatched, &space, &all, &[root]).expect("not cancelled");
         assert!(found.areas().windows(2).all(|pair| pair[0].end <= pair[1].start), "areas are apart");
         let size: u64 = found.areas().iter().map(|area| area.end - area.start).sum();

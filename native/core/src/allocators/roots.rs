@@ -11,7 +11,7 @@ const MAX_ROOTS: usize = 64;
 pub(super) fn proven_roots(
     watcher: &dyn Watcher,
     mut named: Vec<u64>,
-    is_proven: impl Fn(u64) -> bool,
+    is_proven: impl Fn(u64) -> Result<bool>,
 ) -> Result<Vec<u64>> {
     named.sort_unstable();
     let mut asked: Vec<(usize, u64)> =
@@ -21,7 +21,9 @@ pub(super) fn proven_roots(
     let mut proven = Vec::new();
     for (_, root) in asked {
         watcher.check()?;
-        proven.extend(Some(root).filter(|root| is_proven(*root)));
+        if is_proven(root)? {
+            proven.push(root);
+        }
     }
     proven.sort_unstable();
     Ok(proven)
@@ -38,7 +40,7 @@ mod tests {
         let asked = Cell::new(0);
         let is_proven = |root: u64| {
             asked.set(asked.get() + 1);
-            root % 1000 == 0
+            Ok(root % 1000 == 0)
         };
         let named = (0..1 << 16).chain([5000, 3000, 3000]).collect();
         let proven = proven_roots(&Unwatched, named, is_proven).expect("not cancelled");

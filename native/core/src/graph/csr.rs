@@ -68,11 +68,11 @@ impl Written {
     }
 
     /// Joins what all workers have written, which together is the rows of all nodes. An error where there are more edges than
-    /// can be counted.
+    /// can be counted, or memory for.
     pub(crate) fn join(written: Vec<Written>, nodes: usize) -> Result<Joined> {
         let unread = written.iter().map(|rows| rows.unread).sum();
         let parts = written.into_iter().flat_map(Written::finish).collect();
-        let (edges, kinds, counts) = Edges::join(parts, nodes).ok_or(Error::Overflow("more than 2^32 edges"))?;
+        let (edges, kinds, counts) = Edges::join(parts, nodes)?;
         Ok(Joined { edges, kinds, counts, unread })
     }
 }
@@ -85,6 +85,13 @@ pub(crate) struct Joined {
     pub(crate) unread: u64,
 }
 
+/// An empty list with room for so many.
+fn with_room<T>(count: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(count).map_err(|_| Error::Memory("not enough memory for all edges"))?;
+    Ok(list)
+}
+
 #[derive(Default)]
 pub(crate) struct Edges {
     ends: Vec<u32>,
@@ -92,15 +99,13 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Joins rows that together are those of all nodes; None where there are more edges than can be counted. Returns
-    /// the kinds too, and the counts of references.
-    fn join(mut parts: Vec<Rows>, nodes: usize) -> Option<(Edges, Vec<u32>, Vec<u8>)> {
+    /// Joins rows that together are those of all nodes. Returns the kinds too, and the counts of references.
+    fn join(mut parts: Vec<Rows>, nodes: usize) -> Result<(Edges, Vec<u32>, Vec<u8>)> {
         parts.sort_unstable_by_key(|part| part.first);
         let all: usize = parts.iter().map(|part| part.targets.len()).sum();
-        u32::try_from(all).ok()?;
-        let mut edges = Edges { ends: Vec::with_capacity(nodes), targets: Vec::with_capacity(all) };
-        let mut kinds = Vec::with_capacity(nodes);
-        let mut counts = Vec::with_capacity(nodes);
+        u32::try_from(all).map_err(|_| Error::Overflow("more than 2^32 edges"))?;
+        let mut edges = Edges { ends: with_room(nodes)?, targets: with_room(all)? };
+        let (mut kinds, mut counts) = (with_room(nodes)?, with_room(nodes)?);
         for part in parts {
             // A pool that could not be read leaves its blocks without rows.
             let before = edges.targets.len() as u32;
@@ -116,7 +121,7 @@ impl Edges {
         kinds.resize(nodes, 0);
         counts.resize(nodes, 0);
         give_back();
-        Some((edges, kinds, counts))
+        Ok((edges, kinds, counts))
     }
 
     /// The edges of consecutive nodes, which have neither kinds nor counts; each row as `joint` makes them.
@@ -209,4 +214,16 @@ pub(crate) fn in_rows(rows: usize, pairs: impl Iterator<Item = (u32, u32)> + Clo
         *place += 1;
     });
     (starts, values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, Written};
+
+    #[test]
+    fn too_many_nodes_are_an_error() {
+        for nodes in [1 << 46, 1 << 56, usize::MAX] {
+            assert!(matches!(Written::join(Vec::new(), nodes), Err(Error::Memory(_))));
+        }
+    }
 }

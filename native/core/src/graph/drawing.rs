@@ -14,13 +14,17 @@ use crate::allocators::store::Store;
 use crate::allocators::walk::{Job, Jobs, Walk};
 use crate::bits::SharedBits;
 use crate::bytes::u64_at;
-use crate::error::{Error, Result};
+use crate::error::{Cancelled, Error, Result};
 use crate::machine::LOWEST;
+use crate::memory::space::Space;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
 use std::collections::HashSet;
 use std::sync::Mutex;
+
+/// Of what lies outside of the heaps, shown between two looks at whether to go on.
+const PIECE: u64 = 16 << 20;
 
 /// Something outside of the heaps that refers to objects.
 #[derive(Clone, Debug)]
@@ -34,12 +38,12 @@ pub struct Root {
 }
 
 /// The addresses of static types, ascending: what looks like one in the data of loaded objects.
-pub fn static_types(heaps: Heaps<'_>, layout: &TypeLayout) -> Vec<u64> {
+pub fn static_types(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: &TypeLayout) -> Result<Vec<u64>> {
     let mut types = Types::new(heaps, layout);
     let mut found = Vec::new();
     let mut bytes = vec![0; 1 << 20];
     for (start, end) in &layout.data {
-        heaps.space.show(*start, *end, &mut bytes, |at, bytes| {
+        heaps.space.try_show(*start, *end, &mut bytes, |at, bytes| {
             for (place, word) in bytes.chunks_exact(8).enumerate() {
                 // An object's type is its second word.
                 let address = (at + place as u64 * 8).wrapping_sub(layout.ob_type);
@@ -48,11 +52,12 @@ pub fn static_types(heaps: Heaps<'_>, layout: &TypeLayout) -> Vec<u64> {
                     found.push(address);
                 }
             }
-        });
+            watcher.check()
+        })?;
     }
     found.sort_unstable();
     found.dedup();
-    found
+    Ok(found)
 }
 
 /// Reads all edges. `statics`: static types, ascending. `is_partial`: memory that may lead to blocks is not there.
@@ -81,7 +86,7 @@ pub fn draw_graph(
     let space = heaps.space;
     let source = Source { space, blocks, types: &layout, layout: graph, marks: &marks, registry: &registry };
     let Drawn { mut written, fields, syntax } = passes.draw(source)?;
-    written.push(outside(source, roots));
+    written.push(space.task(watcher, None).alone(|control| outside(control, source, roots))?);
     let Joined { mut edges, kinds, counts, unread } = Written::join(written, ids.count())?;
     drop(marks);
     edges.judge(|source, _, strength| match strength {
@@ -156,7 +161,7 @@ impl<'a> Passes<'a> {
 }
 
 /// The rows of static types and of roots.
-fn outside(source: Source<'_>, roots: &[Root]) -> Written {
+fn outside(control: &Control, source: Source<'_>, roots: &[Root]) -> Result<Written, Cancelled> {
     let mut drawer = Drawer::new(source);
     drawer.rows.begin(source.blocks.ids.first_static);
     for address in &source.blocks.ids.statics {
@@ -172,8 +177,77 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Written {
             _ => EXACT,
         };
         let has_lists = root.phase as u8 == BY_REMAINS;
-        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength, has_lists));
+        for range in &root.ranges {
+            in_pieces(control, source.space, *range, |start, end| drawer.range(start, end, strength, has_lists))?;
+        }
         drawer.rows.end_row(0);
     }
-    drawer.rows
+    Ok(drawer.rows)
+}
+
+/// Shows what is there of a range in pieces, and looks before each whether to go on.
+pub(super) fn in_pieces(
+    control: &Control,
+    space: &Space,
+    (start, end): (u64, u64),
+    mut show: impl FnMut(u64, u64),
+) -> Result<(), Cancelled> {
+    let mut at = start;
+    while let Some(next) = space.next_backed(at).and_then(|next| next.checked_next_multiple_of(8)) {
+        if next >= end {
+            break;
+        }
+        control.advance(0)?;
+        at = end.min(next.saturating_add(PIECE));
+        show(next, at);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{in_pieces, PIECE};
+    use crate::error::{Cancelled, Error};
+    use crate::machine::Machine;
+    use crate::memory::space::{Backing, Segment, Space};
+    use crate::work::{Progress, Task, Unwatched, Watcher};
+    use std::sync::Mutex;
+
+    const START: u64 = 1 << 32;
+
+    struct Ended;
+
+    impl Watcher for Ended {
+        fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
+            Err(Cancelled)
+        }
+    }
+
+    /// A file of three pieces' size at the beginning of 2^46 bytes of which a core has nothing.
+    fn space() -> Space {
+        let path = std::env::temp_dir().join(format!("gdbheap-pieces-{}", std::process::id()));
+        let size = 3 * PIECE - 16;
+        std::fs::write(&path, vec![1; size as usize]).expect("room for a file");
+        let file = Segment { start: START, end: START + size, backing: Backing::File { index: 0, offset: 0 } };
+        let zeros = Segment { start: START + size, end: 1 << 46, backing: Backing::Zeros };
+        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
+        let space = Space::for_core(machine, vec![file, zeros], &[path.to_string_lossy().into_owned()]);
+        std::fs::remove_file(&path).expect("the file");
+        space.expect("disjoint segments")
+    }
+
+    #[test]
+    fn what_is_outside_is_shown_until_the_end() {
+        let (space, shown) = (space(), Mutex::new(Vec::new()));
+        let show = |start, end| shown.lock().expect("no panic").push((start, end));
+        let found = |watcher: &dyn Watcher| {
+            let task = Task { watcher, total: None, inline: true };
+            task.alone(|control| in_pieces(control, &space, (START + 3, 1 << 46), show))
+        };
+        assert!(matches!(found(&Ended), Err(Error::Cancelled)) && shown.lock().expect("no panic").is_empty());
+        found(&Unwatched).expect("not cancelled");
+        let (first, second) = (START + 8, START + 8 + PIECE);
+        let expected = [(first, second), (second, second + PIECE), (second + PIECE, second + 2 * PIECE)];
+        assert_eq!(*shown.lock().expect("no panic"), expected);
+    }
 }

@@ -7,7 +7,7 @@
 //! in this way.
 
 use super::csr::{Joined, Written};
-use super::drawing::{root_phases, walked_bits, Root};
+use super::drawing::{in_pieces, root_phases, walked_bits, Root};
 use super::edges::{unread_of, DOUBTFUL, EXACT, LIKELY};
 use super::ids::{Blocks, Found, Ids};
 use super::padding::{self, Padding};
@@ -18,7 +18,7 @@ use crate::allocators::block::Block;
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::walk::{Visitor, Walk};
 use crate::bytes::{u64_at, word_at};
-use crate::error::{Error, Result};
+use crate::error::{Cancelled, Error, Result};
 use crate::memory::ahead::SOON;
 use crate::memory::reader::Reader;
 use crate::python::strays;
@@ -94,7 +94,8 @@ pub fn draw_blocks(
         padding.absorb(drawer.padding);
         written.push(drawer.rows);
     }
-    written.push(outside(Drawer::new(blocks, tables, &kinds), roots));
+    let draw = |control: &Control| outside(control, Drawer::new(blocks, tables, &kinds), roots);
+    written.push(heaps.space.task(watcher, None).alone(draw)?);
     let Joined { mut edges, kinds: groups, unread, .. } = Written::join(written, ids.count())?;
     let fields = padding.fields();
     let kind = |target: u32| kinds.get(target as usize).copied().unwrap_or(0);
@@ -112,14 +113,17 @@ pub fn draw_blocks(
 }
 
 /// The rows of roots.
-fn outside(mut drawer: Drawer<'_>, roots: &[Root]) -> Written {
+fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<Written, Cancelled> {
+    let space = drawer.blocks.heaps.space;
     drawer.rows.begin(drawer.blocks.ids.first_root);
     for root in roots {
         root.pointers.iter().for_each(|pointer| _ = drawer.word(*pointer, EXACT, u32::MAX));
-        root.ranges.iter().for_each(|(start, end)| drawer.words(*start, *end, u32::MAX));
+        for range in &root.ranges {
+            in_pieces(control, space, *range, |start, end| drawer.words(start, end, u32::MAX))?;
+        }
         drawer.rows.end_row(0);
     }
-    drawer.rows
+    Ok(drawer.rows)
 }
 
 /// One worker's part.

@@ -5,7 +5,7 @@
 //! touched in the target.
 
 use crate::bytes::{append, range_at};
-use crate::error::{Error, Missing, Result};
+use crate::error::{Cancelled, Error, Missing, Result};
 use crate::folder::ProcessFolder;
 use crate::machine::{Machine, PageSize};
 use crate::memory::capture::{read_file, Capture, Order, Room, SharedMemory};
@@ -310,6 +310,20 @@ impl Space {
     /// Shows what is there of [start, end), in windows of `bytes`' size from multiples of eight on. Addresses that nothing
     /// backs cost nothing, however many a mapping claims to have.
     pub(crate) fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
+        let _ = self.try_show(start, end, bytes, |at, piece| {
+            look(at, piece);
+            Ok(())
+        });
+    }
+
+    /// The same, until `look` says not to go on.
+    pub(crate) fn try_show(
+        &self,
+        start: u64,
+        end: u64,
+        bytes: &mut [u8],
+        mut look: impl FnMut(u64, &[u8]) -> Result<(), Cancelled>,
+    ) -> Result<(), Cancelled> {
         let (mut at, page) = (start, self.machine.page);
         while let Some(next) = self.next_backed(at).and_then(|next| next.checked_next_multiple_of(8)) {
             if next >= end {
@@ -317,12 +331,13 @@ impl Space {
             }
             let size = (end - next).min(bytes.len() as u64) as usize;
             let got = self.fill_words(next, &mut bytes[..size]);
-            look(next, &bytes[..got]);
+            look(next, &bytes[..got])?;
             // What cannot be read is passed over: a page after what could be, else as much as was asked for.
             let is_cut = got > 0 && got < size;
             let step = if is_cut { (page.number(got as u64) + 1) * page.bytes() } else { size as u64 };
             at = next.saturating_add(step);
         }
+        Ok(())
     }
 
     /// Shows each multiple of eight in [start, end) that is not zero by definition with the bytes from there on, where at

@@ -66,29 +66,36 @@ pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: &[(u64, u
 }
 
 /// The address of the first word in [start, end) that is at least `low` and less than `high`, as far as words can be read.
-pub fn find_pointer(space: &Space, start: u64, end: u64, low: u64, high: u64) -> Option<u64> {
+pub fn find_pointer(
+    watcher: &dyn Watcher,
+    space: &Space,
+    (start, end): (u64, u64),
+    (low, high): (u64, u64),
+) -> Result<Option<u64>> {
     let mut bytes = vec![0; (end.saturating_sub(start).min(MAX_PIECE)) as usize];
     let mut found = None;
-    space.show(start, end, &mut bytes, |at, piece| {
+    space.try_show(start, end, &mut bytes, |at, piece| {
         if found.is_none() {
             let place = piece.chunks_exact(8).position(|word| (low..high).contains(&u64_at(word, 0)));
             found = place.map(|place| at + 8 * place as u64);
         }
-    });
-    found
+        watcher.check()
+    })?;
+    Ok(found)
 }
 
 /// The stretches [start, end) of words in `ranges` each of which is at least `low` and less than `high`; the first `most`.
 pub fn find_pointer_runs(
+    watcher: &dyn Watcher,
     space: &Space,
     ranges: &[(u64, u64)],
     (low, high): (u64, u64),
     most: usize,
-) -> Vec<(u64, u64)> {
+) -> Result<Vec<(u64, u64)>> {
     let mut bytes = vec![0; MAX_PIECE as usize];
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for (start, end) in ranges {
-        space.show(*start, *end, &mut bytes, |at, piece| {
+        space.try_show(*start, *end, &mut bytes, |at, piece| {
             let words = piece.chunks_exact(8).zip((at..).step_by(8));
             for (_, at) in words.filter(|(word, _)| (low..high).contains(&u64_at(word, 0))) {
                 let count = runs.len();
@@ -98,9 +105,10 @@ pub fn find_pointer_runs(
                     _ => (),
                 }
             }
-        });
+            watcher.check()
+        })?;
     }
-    runs
+    Ok(runs)
 }
 
 /// How many words of the `sources` point into each of the `targets`, which ascend and are

@@ -5,11 +5,12 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::{u64_at, word_at};
-use crate::error::Missing;
+use crate::error::{Cancelled, Missing, Result as Answer};
 use crate::memory::space::Space;
+use crate::work::Watcher;
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, LittleEndian, Location,
-    ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, FrameDescriptionEntry, LittleEndian,
+    Location, ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,7 +24,15 @@ const RA: u16 = 16;
 const MAX_FRAMES: usize = 20_000;
 const MAX_TABLE: u64 = 256 << 20;
 const MAX_STEPS: u32 = 1000;
+/// Bytes of the entries of tables that the frames of a thread may take, one after the other: compilers write tens of bytes for
+/// a function, and 20,000 frames of 10 KB each fit.
+const MAX_ENTRIES: u64 = 256 << 20;
+/// Bytes of entries between two looks at whether to go on, and those that a frame counts as beside its entry.
+const UNHEARD: u64 = 1 << 20;
+const FRAME: u64 = 1 << 10;
 const PIECE: usize = 1 << 16;
+/// Pages that are kept at a time.
+const MAX_PAGES: usize = 4 << 10;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Values = [u64; REGISTERS];
@@ -56,6 +65,45 @@ enum Step {
     Outermost,
 }
 
+/// Why a walk ends early.
+enum Stop {
+    Cancelled,
+    Cut(String),
+}
+
+impl From<Cancelled> for Stop {
+    fn from(_: Cancelled) -> Stop {
+        Stop::Cancelled
+    }
+}
+
+impl From<String> for Stop {
+    fn from(reason: String) -> Stop {
+        Stop::Cut(reason)
+    }
+}
+
+/// What the walk of one thread has taken, in bytes of entries.
+struct Effort<'a> {
+    watcher: &'a dyn Watcher,
+    taken: u64,
+}
+
+impl Effort<'_> {
+    /// Counts a frame whose entries have so many bytes, before these are followed.
+    fn take(&mut self, bytes: u64) -> Result<(), Stop> {
+        let before = self.taken;
+        self.taken = before.saturating_add(bytes).saturating_add(FRAME);
+        if self.taken > MAX_ENTRIES {
+            return Err(Stop::Cut("its frames need too many instructions of unwind tables".to_string()));
+        }
+        if before / UNHEARD != self.taken / UNHEARD {
+            self.watcher.check()?;
+        }
+        Ok(())
+    }
+}
+
 /// The stack of one thread, innermost first: the program counters, the stack pointers, where the function of each begins (0:
 /// unknown), why the walk ended early or "", and the program counter that no object holds, if it ended there.
 #[derive(Clone, Debug, Default)]
@@ -68,9 +116,14 @@ pub struct Unwound {
 }
 
 /// The stacks of several threads. `threads`: their registers as DWARF numbers them, rip last.
-pub fn unwind_stacks(space: &Space, modules: Vec<Module>, threads: Vec<[u64; REGISTERS]>) -> Vec<Unwound> {
+pub fn unwind_stacks(
+    watcher: &dyn Watcher,
+    space: &Space,
+    modules: Vec<Module>,
+    threads: Vec<[u64; REGISTERS]>,
+) -> Answer<Vec<Unwound>> {
     let mut unwinder = Unwinder::new(modules);
-    threads.into_iter().map(|values| unwinder.unwind(space, Stack::Live(space), values)).collect()
+    threads.into_iter().map(|values| unwinder.unwind(watcher, space, Stack::Live(space), values)).collect()
 }
 
 /// Where the stack of a thread is read.
@@ -99,7 +152,9 @@ impl Unwinder {
     }
 
     /// The stack of a thread with these registers. `tables`: where tables are read that were not needed before.
-    pub fn unwind(&mut self, tables: &Space, stack: Stack, values: Values) -> Unwound {
+    pub fn unwind(&mut self, watcher: &dyn Watcher, tables: &Space, stack: Stack, values: Values) -> Answer<Unwound> {
+        watcher.check()?;
+        let mut effort = Effort { watcher, taken: 0 };
         let memory = Seen { stack, pages: RefCell::default() };
         let mut found = Unwound::default();
         let mut context = UnwindContext::new();
@@ -108,17 +163,18 @@ impl Unwinder {
             found.counters.push(frame.values[RA as usize]);
             found.pointers.push(frame.values[RSP]);
             found.starts.push(0);
-            match self.step(tables, &memory, &frame, &mut context, &mut found) {
-                Ok(Step::Outermost) => return found,
+            match self.step(tables, &memory, &frame, &mut context, &mut effort, &mut found) {
+                Ok(Step::Outermost) => return Ok(found),
                 Ok(Step::On(next)) => frame = next,
-                Err(reason) => {
+                Err(Stop::Cancelled) => return Err(Cancelled.into()),
+                Err(Stop::Cut(reason)) => {
                     found.cut = reason;
-                    return found;
+                    return Ok(found);
                 }
             }
         }
         found.cut = "it has too many frames".to_string();
-        found
+        Ok(found)
     }
 
     fn step(
@@ -127,20 +183,25 @@ impl Unwinder {
         memory: &Seen,
         frame: &Frame,
         context: &mut UnwindContext<usize>,
+        effort: &mut Effort,
         found: &mut Unwound,
-    ) -> Result<Step, String> {
+    ) -> Result<Step, Stop> {
         let counter = frame.values[RA as usize];
         let place = if frame.exact { counter } else { counter.wrapping_sub(1) };
         let held = |loaded: &&mut Loaded| loaded.module.start <= place && place < loaded.module.end;
         let Some(module) = self.modules.iter_mut().find(held) else {
             found.unknown = Some(counter);
-            return Err(format!("no object holds the code at {counter:#x}"));
+            return Err(format!("no object holds the code at {counter:#x}").into());
         };
         let header_at = module.module.table_start;
         let bytes = module.load(tables)?;
-        let start = found.starts.last_mut();
-        by_table(memory, bytes, header_at, frame, place, context, start)
-            .map_err(|error| format!("{error} at {counter:#x}"))
+        let at_counter = |error: gimli::Error| Stop::Cut(format!("{error} at {counter:#x}"));
+        let found_entry = Entry::of(bytes, header_at, place).map_err(at_counter)?;
+        if let Some(start) = found.starts.last_mut() {
+            *start = found_entry.entry.initial_address();
+        }
+        effort.take(found_entry.bytes())?;
+        by_entry(memory, &found_entry, frame, place, context).map_err(at_counter)
     }
 }
 
@@ -165,6 +226,9 @@ impl Seen<'_> {
         let start = size.down(address);
         let at = (address - start) as usize;
         let mut pages = self.pages.borrow_mut();
+        if pages.len() >= MAX_PAGES {
+            pages.clear();
+        }
         let page = pages.entry(start).or_insert_with(|| {
             let mut bytes = vec![0u8; size.bytes() as usize];
             let there = space.fill(start, &mut bytes);
@@ -218,45 +282,53 @@ impl Unwinder {
         let module = self.modules.iter_mut().find(held)?;
         let header_at = module.module.table_start;
         let bytes = module.load(tables).ok()?;
-        let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
-        let header: ParsedEhFrameHdr<Slice> = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8).ok()?;
-        let gimli::Pointer::Direct(table_at) = header.eh_frame_ptr() else { return None };
-        let offset = table_at.checked_sub(header_at).filter(|offset| *offset < bytes.len() as u64)?;
-        let section = EhFrame::new(&bytes[offset as usize..], LittleEndian);
-        let bases = bases.set_eh_frame(table_at);
-        let entry = header.table()?.fde_for_address(&section, &bases, address, EhFrame::cie_from_offset).ok()?;
+        let entry = Entry::of(bytes, header_at, address).ok()?.entry;
         Some((entry.initial_address(), entry.initial_address().checked_add(entry.len())?))
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-fn by_table(
+/// The entry of a table that is for some code, and where addresses in it count from.
+struct Entry<'a> {
+    entry: FrameDescriptionEntry<Slice<'a>>,
+    section: EhFrame<Slice<'a>>,
+    bases: BaseAddresses,
+}
+
+impl<'a> Entry<'a> {
+    /// `bytes`: from `.eh_frame_hdr` on, which is at `header_at`.
+    fn of(bytes: &'a [u8], header_at: u64, place: u64) -> Result<Entry<'a>, gimli::Error> {
+        let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
+        let header: ParsedEhFrameHdr<Slice> = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8)?;
+        let gimli::Pointer::Direct(table_at) = header.eh_frame_ptr() else {
+            return Err(gimli::Error::UnsupportedPointerEncoding);
+        };
+        let offset = table_at.checked_sub(header_at).filter(|offset| *offset < bytes.len() as u64);
+        let offset = offset.ok_or(gimli::Error::NoUnwindInfoForAddress)?;
+        let section = EhFrame::new(&bytes[offset as usize..], LittleEndian);
+        let bases = bases.set_eh_frame(table_at);
+        let table = header.table().ok_or(gimli::Error::NoUnwindInfoForAddress)?;
+        let entry = table.fde_for_address(&section, &bases, place, EhFrame::cie_from_offset)?;
+        Ok(Entry { entry, section, bases })
+    }
+
+    /// How many bytes it has, with what it shares with others: no less than its instructions.
+    fn bytes(&self) -> u64 {
+        self.entry.entry_len() as u64 + self.entry.cie().entry_len() as u64
+    }
+}
+
+fn by_entry(
     memory: &Seen,
-    bytes: &[u8],
-    header_at: u64,
+    found: &Entry,
     frame: &Frame,
     place: u64,
     context: &mut UnwindContext<usize>,
-    start: Option<&mut u64>,
 ) -> Result<Step, gimli::Error> {
-    let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
-    let header: ParsedEhFrameHdr<Slice> = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8)?;
-    let gimli::Pointer::Direct(table_at) = header.eh_frame_ptr() else {
-        return Err(gimli::Error::UnsupportedPointerEncoding);
-    };
-    let offset = table_at.checked_sub(header_at).filter(|offset| *offset < bytes.len() as u64);
-    let offset = offset.ok_or(gimli::Error::NoUnwindInfoForAddress)?;
-    let section = EhFrame::new(&bytes[offset as usize..], LittleEndian);
-    let bases = bases.set_eh_frame(table_at);
-    let table = header.table().ok_or(gimli::Error::NoUnwindInfoForAddress)?;
-    let entry = table.fde_for_address(&section, &bases, place, EhFrame::cie_from_offset)?;
-    if let Some(start) = start {
-        *start = entry.initial_address();
-    }
+    let Entry { entry, section, bases } = found;
     let encoding = entry.cie().encoding();
     let signal = entry.cie().is_signal_trampoline();
-    let row = entry.unwind_info_for_address(&section, &bases, context, place)?;
-    let machine = Machine { memory, section: &section, encoding, values: &frame.values };
+    let row = entry.unwind_info_for_address(section, bases, context, place)?;
+    let machine = Machine { memory, section, encoding, values: &frame.values };
     let cfa = match row.cfa() {
         CfaRule::RegisterAndOffset { register, offset } => machine.register(*register)?.wrapping_add_signed(*offset),
         CfaRule::Expression(expression) => machine.evaluate(expression, None)?,
@@ -337,6 +409,41 @@ impl Machine<'_> {
                 _ => Err(gimli::Error::CfiInstructionInInvalidContext),
             },
             _ => Err(gimli::Error::CfiInstructionInInvalidContext),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Effort, Stop, FRAME, MAX_ENTRIES, UNHEARD};
+    use crate::error::Cancelled;
+    use crate::work::{Progress, Unwatched, Watcher};
+
+    struct Ended;
+
+    impl Watcher for Ended {
+        fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
+            Err(Cancelled)
+        }
+    }
+
+    /// Why frames whose entries have `size` bytes each are not followed further, and after how many bytes.
+    fn end_of(watcher: &dyn Watcher, size: u64) -> (Stop, u64) {
+        let mut effort = Effort { watcher, taken: 0 };
+        loop {
+            if let Err(stop) = effort.take(size) {
+                return (stop, effort.taken);
+            }
+        }
+    }
+
+    #[test]
+    fn long_walks_are_ended() {
+        for size in [0, 24, 20 << 20, u64::MAX] {
+            let (stop, taken) = end_of(&Ended, size);
+            assert!(matches!(stop, Stop::Cancelled) && taken <= UNHEARD + size + FRAME || size > MAX_ENTRIES);
+            let (stop, taken) = end_of(&Unwatched, size);
+            assert!(matches!(stop, Stop::Cut(_)) && taken > MAX_ENTRIES);
         }
     }
 }

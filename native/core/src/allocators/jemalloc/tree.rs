@@ -5,10 +5,11 @@
 
 use crate::allocators::jemalloc::layout::{Extent, EXTENT_ALIGNMENT, EXTENT_BYTES, FORMS};
 use crate::allocators::roots::proven_roots;
+use crate::allocators::spread::spread;
 use crate::bytes::{range_at, u64_at, words};
-use crate::error::Result;
+use crate::error::{Cancelled, Result};
 use crate::memory::space::Space;
-use crate::work::Watcher;
+use crate::work::{Look, Watcher};
 use std::collections::BTreeMap;
 
 /// Read at a time.
@@ -21,6 +22,8 @@ const MAX_CLASSES: u64 = 240;
 const ELEMENTS_ASKED: usize = 32;
 /// Extents that are asked whether they have the page that names them.
 const EXTENTS_ASKED: usize = 5000;
+/// Leaves that are asked the same, or whether a form fits; each is for a GiB of addresses at most.
+pub(crate) const LEAVES_ASKED: usize = 16;
 /// The low 48 bits of an element are the address of its extent, and what it says beside.
 const COMPACT_MASK: u64 = 0xffff_ffff_ffc0;
 /// Extents that are read at once.
@@ -141,7 +144,7 @@ impl Search<'_> {
             let fits = root >= start && root.saturating_add(self.shape.root_bytes()) <= end;
             found.extend(Some(root).filter(|_| fits));
         }
-        proven_roots(watcher, found, |root| self.is_proven(root))
+        proven_roots(watcher, found, |root| self.is_proven(&|| watcher.check(), root))
     }
 
     /// Whether the root of a tree with a word at `at`, for addresses that are there, would lie in the static data.
@@ -195,14 +198,14 @@ impl Search<'_> {
     }
 
     /// Whether nine in ten of the elements name an extent that has their page.
-    fn is_proven(&self, root: u64) -> bool {
+    fn is_proven(&self, go_on: Look, root: u64) -> Result<bool> {
         let (mut right, mut wrong) = (0u64, 0u64);
-        let named = named_extents(self.space, self.shape, root);
+        let named = named_extents(go_on, self.space, self.shape, root, LEAVES_ASKED)?;
         for (at, page) in named.into_iter().take(EXTENTS_ASKED) {
             let fits = self.extent_at(at).is_some_and(|extent| (extent.start..extent.end).contains(&page));
             *(if fits { &mut right } else { &mut wrong }) += 1;
         }
-        right > 0 && wrong * 9 <= right
+        Ok(right > 0 && wrong * 9 <= right)
     }
 }
 
@@ -266,19 +269,26 @@ pub(crate) fn table_addresses(space: &Space, shape: Shape, root: u64) -> Vec<u64
     nodes.into_iter().chain(leaves).map(|(table, _)| table).collect()
 }
 
-/// The extents that a tree leads to, ascending, each with the first page that names it.
-pub(crate) fn named_extents(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> {
+/// The extents that at most `most` leaves of a tree lead to, ascending, each with the first page that names it.
+pub(crate) fn named_extents(
+    go_on: Look,
+    space: &Space,
+    shape: Shape,
+    root: u64,
+    most: usize,
+) -> Result<Vec<(u64, u64)>, Cancelled> {
     let (_, leaves) = tables(space, shape, root);
     let mut found: Vec<(u64, u64)> = Vec::new();
-    for (leaf, base) in leaves {
-        show_words(space, leaf, shape.leaf_bytes(), shape.element, |index, word| {
+    for ((leaf, base), _) in spread(&leaves.iter().collect::<Vec<_>>(), most) {
+        go_on()?;
+        show_words(space, *leaf, shape.leaf_bytes(), shape.element, |index, word| {
             let at = shape.extent(word).filter(|at| found.last().is_none_or(|(last, _)| last != at));
             found.extend(at.map(|at| (at, base + (index << PAGE_BITS))));
         });
     }
     found.sort_unstable();
     found.dedup_by_key(|(at, _)| *at);
-    found
+    Ok(found)
 }
 
 /// The extents at some addresses, in their order, without those that cannot be read, which are counted.

@@ -8,7 +8,7 @@ use crate::allocators::jemalloc::huge::{find_edens, find_slabs, Unused, HUGE, PA
 use crate::allocators::jemalloc::layout::{
     is_of_class, ones, Extent, JemallocForm, Large, State, LINK_WORDS, SAMPLE_WORDS,
 };
-use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, Shape};
+use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, Shape, LEAVES_ASKED};
 use crate::allocators::runs::{Run, Runs};
 use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
@@ -33,8 +33,14 @@ pub struct JemallocFit {
 }
 
 /// How well a form fits the active extents of a tree.
-pub fn fit_of(space: &Space, form: &JemallocForm, root: u64, shape: Shape) -> JemallocFit {
-    let named = named_extents(space, shape, root);
+pub fn fit_of(
+    watcher: &dyn Watcher,
+    space: &Space,
+    form: &JemallocForm,
+    root: u64,
+    shape: Shape,
+) -> Result<JemallocFit> {
+    let named = named_extents(&|| watcher.check(), space, shape, root, LEAVES_ASKED)?;
     let all: Vec<&(u64, u64)> = named.iter().collect();
     let asked: Vec<u64> = spread(&all, EXTENTS_ASKED).into_iter().map(|((at, _), _)| *at).collect();
     let (sizes, page, mut found) = (form.sizes(), space.page(), JemallocFit::default());
@@ -45,7 +51,7 @@ pub fn fit_of(space: &Space, form: &JemallocForm, root: u64, shape: Shape) -> Je
             found.fit += u64::from(extent.agrees(page, &sizes));
         }
     });
-    found
+    Ok(found)
 }
 
 /// One jemalloc: its form, its tree, the static data of the module that it is in, and where threads' storage may lie.
@@ -163,7 +169,7 @@ pub fn read_jemalloc(
             let mut found = Gathered::default();
             for (root, number) in roots.iter().zip(0..) {
                 control.advance(0)?;
-                let named = named_extents(space, root.shape, root.root);
+                let named = named_extents(&|| control.advance(0), space, root.shape, root.root, usize::MAX)?;
                 let places: Vec<u64> = named.into_iter().map(|(at, _)| at).collect();
                 let from = found.runs.len();
                 found.add_extents(space, root.form, number, (&places, anonymous));

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 const PAGES_IN_JOB: usize = 64;
 /// Of a map, where it is asked whether a form fits: most may be full, and tell nothing.
 const ROWS_ASKED: usize = 1024;
+/// Of a map, where the same is asked, of 512 MiB of addresses each.
+const SUBMAPS_ASKED: usize = 16;
 
 type Used = (Vec<u64>, Option<Miscounted>);
 
@@ -24,12 +26,19 @@ type Misplaced = (u64, Damage);
 
 /// What a map leads to, as `mapped_pages` has it. Where the map has leftovers, only of pages whose first slice is theirs, and of these
 /// that slice: the `mi_page_t` begins it.
-fn rows_of(space: &Space, head: &ArenaHead, map: u64) -> Vec<(u64, u64, u64)> {
-    let rows = mapped_pages(space, map);
+fn rows_of(
+    watcher: &dyn Watcher,
+    space: &Space,
+    head: &ArenaHead,
+    map: u64,
+    most: Option<usize>,
+) -> Result<Vec<(u64, u64, u64)>> {
+    let rows = mapped_pages(watcher, space, map, most)?;
     if !head.leftovers {
-        return rows;
+        return Ok(rows);
     }
-    rows.into_iter().filter(|(at, first, _)| at == first).map(|(at, first, _)| (at, first, first + SLICE)).collect()
+    let own = rows.into_iter().filter(|(at, first, _)| at == first);
+    Ok(own.map(|(at, first, _)| (at, first, first + SLICE)).collect())
 }
 
 /// The pages of `rows` of a map with where they are from, and those that could not be read or do not fit.
@@ -66,8 +75,13 @@ fn placed_pages(
 /// A sample of the pages of a map, without those of arenas that are not as the form says, or say that the slices of a page are
 /// free; and how many entries of the map were asked, whatever the form makes of them, that lead to readable memory and are for
 /// slices that are there.
-pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> (Vec<Page>, u64) {
-    let Family::Map(head) = form.family else { return (Vec::new(), 0) };
+pub(super) fn some_pages(
+    watcher: &dyn Watcher,
+    space: &Space,
+    form: &MimallocForm,
+    map: u64,
+) -> Result<(Vec<Page>, u64)> {
+    let Family::Map(head) = form.family else { return Ok((Vec::new(), 0)) };
     let mut arenas = BTreeMap::new();
     let mut fits = |page: &Page, origin: &Origin| match origin {
         Origin::Arena { arena, .. } => {
@@ -76,7 +90,7 @@ pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> (Vec<P
         }
         Origin::Own { .. } => true,
     };
-    let rows = rows_of(space, &head, map);
+    let rows = rows_of(watcher, space, &head, map, Some(SUBMAPS_ASKED))?;
     let rows: Vec<(u64, u64, u64)> =
         spread(&rows.iter().collect::<Vec<_>>(), ROWS_ASKED).into_iter().map(|(row, _)| *row).collect();
     let is_there = |(at, first, last): &&(u64, u64, u64)| {
@@ -87,7 +101,7 @@ pub(super) fn some_pages(space: &Space, form: &MimallocForm, map: u64) -> (Vec<P
     let pages: Vec<Page> = pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect();
     // Entries that are left over lead to whatever came after their pages, and say nothing against a form.
     let entries = if head.leftovers { pages.len() } else { entries };
-    (pages, entries as u64)
+    Ok((pages, entries as u64))
 }
 
 /// The arenas and the pages beside them that a map leads to.
@@ -99,7 +113,7 @@ pub(super) fn read_areas(
     map: u64,
 ) -> Result<Vec<Read>> {
     let Family::Map(head) = form.family else { return Ok(Vec::new()) };
-    let (found, misplaced) = placed_pages(space, form, rows_of(space, &head, map));
+    let (found, misplaced) = placed_pages(space, form, rows_of(watcher, space, &head, map, None)?);
     let mut damage = Vec::new();
     let found: Vec<(Page, Origin)> = found.into_iter().map(|(page, from)| (Page { root, ..page }, from)).collect();
     let (mut arenas, mut beside) = (BTreeMap::<u64, Vec<Page>>::new(), Vec::new());

@@ -5,6 +5,7 @@
 //! says how long it is.
 
 use crate::allocators::mimalloc::layout::{ArenaHead, MimallocForm, SLICE};
+use crate::allocators::spread::spread;
 use crate::bits;
 use crate::bytes::{half_at, u64_at, word_at, words};
 use crate::error::Result;
@@ -39,12 +40,13 @@ pub fn find_page_maps(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)
     let mut scratch = vec![0; PIECE];
     for (start, end) in ranges.iter().copied() {
         watcher.check()?;
-        space.show(start, end, &mut scratch, |at, piece| {
+        space.try_show(start, end, &mut scratch, |at, piece| {
             for (index, word) in words(piece).into_iter().enumerate() {
                 let count = map_words(space, word);
                 found.extend(count.map(|count| FoundMap { address: at + 8 * index as u64, map: word, count }));
             }
-        });
+            watcher.check()
+        })?;
     }
     Ok(found)
 }
@@ -83,11 +85,20 @@ pub fn map_tables(space: &Space, map: u64) -> Vec<(u64, u64)> {
 }
 
 /// The pages that a map leads to: the address of each `mi_page_t`, and the first of its slices and the end of the last that
-/// the map has.
-pub(crate) fn mapped_pages(space: &Space, map: u64) -> Vec<(u64, u64, u64)> {
+/// the map has. Of a sample at most `most` submaps are read.
+pub(crate) fn mapped_pages(
+    watcher: &dyn Watcher,
+    space: &Space,
+    map: u64,
+    most: Option<usize>,
+) -> Result<Vec<(u64, u64, u64)>> {
     let mut scratch = vec![0; PIECE];
     let mut found: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    for (submap, number) in submaps(space, map) {
+    let all = submaps(space, map);
+    let all: Vec<&(u64, u64)> = all.iter().collect();
+    for ((submap, number), _) in spread(&all, most.unwrap_or(usize::MAX)) {
+        let (submap, number) = (*submap, *number);
+        watcher.check()?;
         space.show(submap, submap.saturating_add(8 * SUBMAP), &mut scratch, |at, piece| {
             for (word, place) in words(piece).into_iter().zip((at - submap) / 8..).filter(|(word, _)| *word != 0) {
                 let slice = (number * SUBMAP + place) * SLICE;
@@ -96,7 +107,7 @@ pub(crate) fn mapped_pages(space: &Space, map: u64) -> Vec<(u64, u64, u64)> {
             }
         });
     }
-    found.into_iter().map(|(page, (first, end))| (page, first, end)).collect()
+    Ok(found.into_iter().map(|(page, (first, end))| (page, first, end)).collect())
 }
 
 /// Where the memory of a page is from.

@@ -204,14 +204,15 @@ pub struct Fit {
 }
 
 /// How well a form fits a sample of pages; `places` as in `MimallocRoot`.
-pub fn fit_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Fit {
+pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places: &[u64]) -> Result<Fit> {
     let few: Vec<&u64> = places.iter().collect();
     let sample = spread(&few, SEGMENTS_ASKED);
     let (mut pages, mut entries) = (Vec::new(), 0);
     for (place, _) in sample {
+        watcher.check()?;
         let (found, count) = match form.head() {
             Some(head) => (pages_of(space, *place, form, head), 0),
-            None => some_pages(space, form, *place),
+            None => some_pages(watcher, space, form, *place)?,
         };
         pages.extend(found);
         entries += count;
@@ -223,6 +224,7 @@ pub fn fit_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Fit {
     let (mut bytes, mut blocks) = (Vec::new(), 0);
     let mut found = Fit { entries, placed, pages: asked.len() as u64, ..Fit::default() };
     for (page, _) in asked {
+        watcher.check()?;
         if page.fault().is_some() {
             continue;
         }
@@ -235,7 +237,7 @@ pub fn fit_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Fit {
     }
     // A block in a thread's hands may not tell; that one tells by chance is as likely as one in 16 million.
     found.padded *= u64::from(found.padded * 2 > blocks);
-    found
+    Ok(found)
 }
 
 /// The owners of the pages of a sample of segments, or of a map, ascending: heaps, or what tells the thread.

@@ -1,6 +1,7 @@
 //! The map that leads from each page to its span: `PageHeap::pagemap_`, an array in static data that leads to leaves.
 
 use crate::allocators::roots::proven_roots;
+use crate::allocators::spread::spread;
 use crate::allocators::tcmalloc::layout::{Shape, Span, ALIGNMENT, SHAPES, SPAN_BYTES};
 use crate::bytes::{range_at, words};
 use crate::error::Result;
@@ -16,6 +17,8 @@ const STRETCH: u64 = 4 << 10;
 const ELEMENTS_ASKED: usize = 32;
 /// Spans that are asked whether they have the page that names them.
 const SPANS_ASKED: usize = 5000;
+/// Leaves that are asked the same, or whether a table of sizes fits; each is for 2 GiB of addresses or more.
+pub(crate) const LEAVES_ASKED: usize = 16;
 /// Tables that are tried at most, for each range of static data.
 const MAX_TRIED: usize = 1 << 16;
 
@@ -79,7 +82,7 @@ impl Search<'_> {
             let fits = root >= start && root.saturating_add(self.shape.root_bytes()) <= end;
             found.extend(Some(root).filter(|_| fits));
         }
-        proven_roots(watcher, found, |root| self.is_proven(root))
+        proven_roots(watcher, found, |root| self.is_proven(watcher, root))
     }
 
     /// Whether the root of a map with a word at `at`, for addresses that are there, would lie in the static data.
@@ -139,9 +142,9 @@ impl Search<'_> {
 
     /// Whether most of what pages lead to are spans that have that page. Elements inside of a span are left over, and may lead
     /// to anything.
-    fn is_proven(&self, root: u64) -> bool {
+    fn is_proven(&self, watcher: &dyn Watcher, root: u64) -> Result<bool> {
         let (mut right, mut wrong, mut behind) = (0u64, 0u64, 0);
-        let (named, _) = named_spans(self.space, self.shape, root);
+        let (named, _) = named_spans(watcher, self.space, self.shape, root, LEAVES_ASKED)?;
         for (page, at) in named.into_iter().take(SPANS_ASKED) {
             let here = self.shape.bytes(page);
             if here < behind {
@@ -152,7 +155,7 @@ impl Search<'_> {
                 None => wrong += 1,
             }
         }
-        right > 0 && wrong <= right
+        Ok(right > 0 && wrong <= right)
     }
 }
 
@@ -168,19 +171,23 @@ pub(crate) fn leaves(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> 
     found
 }
 
+/// Pages and the spans that they lead to, and leaves.
+type Named = (Vec<(u64, u64)>, Vec<u64>);
+
 /// What pages lead to: `(number of the page, address of a span)`, ascending, of neighbours that lead to the same one the
-/// first; and the leaves.
-pub(crate) fn named_spans(space: &Space, shape: Shape, root: u64) -> (Vec<(u64, u64)>, Vec<u64>) {
+/// first; and the leaves. At most `most` leaves are read.
+pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, root: u64, most: usize) -> Result<Named> {
     let leaves = leaves(space, shape, root);
     let mut found: Vec<(u64, u64)> = Vec::new();
-    for (leaf, first) in &leaves {
+    for ((leaf, first), _) in spread(&leaves.iter().collect::<Vec<_>>(), most) {
+        watcher.check()?;
         show_words(space, *leaf, shape.leaf_bytes(), |index, word| {
             if word % ALIGNMENT == 0 && found.last().is_none_or(|(_, last)| *last != word) {
                 found.push((first + index, word));
             }
         });
     }
-    (found, leaves.into_iter().map(|(leaf, _)| leaf).collect())
+    Ok((found, leaves.into_iter().map(|(leaf, _)| leaf).collect()))
 }
 
 /// The spans that begin at the page that names them, ascending, one behind the other: what is named inside of another one

@@ -8,7 +8,7 @@ use crate::allocators::tcmalloc::areas::{Areas, Piece, Use};
 use crate::allocators::tcmalloc::caches::{waiting, Waiting};
 use crate::allocators::tcmalloc::chains::{follow, Chain, Link, Listed, FREED};
 use crate::allocators::tcmalloc::layout::{size_tables, Location, Shape, Span, SPAN_BYTES};
-use crate::allocators::tcmalloc::map::{named_spans, spans};
+use crate::allocators::tcmalloc::map::{named_spans, spans, LEAVES_ASKED};
 use crate::allocators::tcmalloc::metadata::chunks;
 use crate::bits::{self, Bits};
 use crate::bytes::word_at;
@@ -163,19 +163,26 @@ fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -
 }
 
 /// The sizes of classes that fit most spans of a sample, and how many they fit.
-fn best_sizes(space: &Space, spans: &[Span], tables: Vec<Vec<u64>>) -> Option<(Vec<u64>, TcmallocFit)> {
+fn best_sizes(
+    watcher: &dyn Watcher,
+    space: &Space,
+    spans: &[Span],
+    tables: Vec<Vec<u64>>,
+) -> Result<Option<(Vec<u64>, TcmallocFit)>> {
     let all: Vec<&Span> = spans.iter().filter(|span| span.has_blocks()).collect();
     let asked = spread(&all, SPANS_ASKED);
     let mut window = Window::new(space, space.machine.user_end);
     let mut fit_of = |sizes: Vec<u64>| {
+        watcher.check()?;
         let mut fits = |span: &Span| {
             let blocks = span.blocks(&sizes);
             blocks.is_some_and(|blocks| count_span(&mut window, span, blocks).fits)
         };
         let fit = asked.iter().filter(|(span, _)| fits(span)).count() as u64;
-        (sizes, TcmallocFit { spans: asked.len() as u64, fit })
+        Ok((sizes, TcmallocFit { spans: asked.len() as u64, fit }))
     };
-    tables.into_iter().map(&mut fit_of).max_by_key(|(_, fit)| fit.fit)
+    let found = tables.into_iter().map(&mut fit_of).collect::<Result<Vec<(Vec<u64>, TcmallocFit)>>>()?;
+    Ok(found.into_iter().max_by_key(|(_, fit)| fit.fit))
 }
 
 fn tables_of(data: &[(u64, Vec<u8>)]) -> Vec<Vec<u64>> {
@@ -183,12 +190,13 @@ fn tables_of(data: &[(u64, Vec<u8>)]) -> Vec<Vec<u64>> {
 }
 
 /// How well a sample of the spans of a map fits the best of the tables of sizes in the module's static data.
-pub fn fit_of(space: &Space, root: &TcmallocRoot) -> TcmallocFit {
-    let (named, _) = named_spans(space, root.shape, root.root);
+pub fn fit_of(watcher: &dyn Watcher, space: &Space, root: &TcmallocRoot) -> Result<TcmallocFit> {
+    let (named, _) = named_spans(watcher, space, root.shape, root.root, LEAVES_ASKED)?;
     let all: Vec<&(u64, u64)> = named.iter().collect();
     let some: Vec<(u64, u64)> = spread(&all, NAMED_ASKED).into_iter().map(|(named, _)| *named).collect();
     let tables = tables_of(&read_data(space, &root.data));
-    best_sizes(space, &spans(space, root.shape, &some), tables).map_or(TcmallocFit::default(), |(_, fit)| fit)
+    let best = best_sizes(watcher, space, &spans(space, root.shape, &some), tables)?;
+    Ok(best.map_or(TcmallocFit::default(), |(_, fit)| fit))
 }
 
 /// What is gathered of one tcmalloc after the other.
@@ -213,10 +221,10 @@ pub fn read_tcmalloc(
     let mut found = Gathered::default();
     for (root, number) in roots.iter().zip(0..) {
         watcher.check()?;
-        let (named, leaves) = named_spans(space, root.shape, root.root);
+        let (named, leaves) = named_spans(watcher, space, root.shape, root.root, usize::MAX)?;
         let spans = spans(space, root.shape, &named);
         let data = read_data(space, &root.data);
-        let sizes = best_sizes(space, &spans, tables_of(&data)).map_or(Vec::new(), |(sizes, _)| sizes);
+        let sizes = best_sizes(watcher, space, &spans, tables_of(&data))?.map_or(Vec::new(), |(sizes, _)| sizes);
         found.add_spans(watcher, space, (&spans, &sizes), number)?;
         let waits = if sizes.is_empty() { Waiting::default() } else { waiting(space, &data, anonymous, &sizes) };
         let mut known: Vec<(u64, u64)> =
