@@ -213,7 +213,7 @@ def test_truncated_core(form: str, environment: dict[str, str], rng: random.Rand
     done = batch(["-c", str(core)], ["heap --json"], environment)
     assert done.returncode == 1, done.stderr
     assert documents(done)[0]["damage"] and own_lines(done) == []
-    shell = ask("", str(core), status=1)
+    shell = typed_in_gdb(ask("", str(core), status=1), str(core))
     assert comparable(documents(done)[0]) == comparable(shell)
 
 
