@@ -92,7 +92,8 @@ def test_options_are_its_own(noun: str) -> None:
     command = COMMANDS[noun]
     options, _, _ = parse(command, [])
     own = {option.key for option in command.own_options}
-    known = {ADDRESS: {"address"}, SOME_ADDRESS: {"address"}, FILE: {"file"}, FUNCTION: {"function"}, QUERY: {"query"}}
+    place = {"address", "name"}
+    known = {ADDRESS: place, SOME_ADDRESS: place, FILE: {"file"}, FUNCTION: {"function"}, QUERY: {"query"}}
     argument = known[command.argument] if command.argument is not None else set()
     assert {field.name for field in fields(options)} == own | argument | {field.name for field in fields(Common)}
     assert type(options) is command.options

@@ -242,7 +242,10 @@ def test_json(targets: Targets, noun: str, line: str) -> None:
     """Each document is lines of printable ASCII that can be read."""
     if {"--csv", "-o -"} & {*line.split(), line[-4:]} or "--format=" in line and noun == "stacks":
         pytest.skip("prints something else")
-    done = gdbheap(*filter(None, [noun.split()[0] if noun else ""]), *targets.words(line), "--json")
+    words = [*filter(None, [noun.split()[0] if noun else ""]), *targets.words(line)]
+    # What follows the two dashes is of the program.
+    words.insert(words.index("--") if "--" in words else len(words), "--json")
+    done = gdbheap(*words)
     lines = done.stdout.splitlines()
     assert done.returncode in (0, 1, 5) and lines, done.stderr
     assert all(line.isascii() and line.isprintable() and json.loads(line) for line in lines)
