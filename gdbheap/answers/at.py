@@ -9,7 +9,7 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import MMAPPED, Block
 from gdbheap.allocators.library_memory import held_at
 from gdbheap.answers.arrays import InArray, array_at
-from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.describing import describe_blocks, may_be_buffer
 from gdbheap.answers.partition import main_runtime
 from gdbheap.answers.ways import ways
 from gdbheap.errors import UsageError
@@ -209,8 +209,7 @@ def _object(heap: Heap, block: Block, address: int) -> Object | None:
     found = objects.object_at(block.address, block.size, address) if objects else None
     if objects is None or found is None:
         return None
-    # A buffer whose first words are zero and a class looks like an object on a free list.
-    if not found.alive and heap.owners_of([block.address])[block.address] is not None:
+    if may_be_buffer(heap, found) and heap.owners_of([block.address])[block.address] is not None:
         return None
     name = found.type if found.alive else f"{found.type} (on a free list)"
     return Object(found.address, name, block.size, objects.text(found))

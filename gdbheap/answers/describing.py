@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.heap import Heap
-from gdbheap.python.census import Owner
+from gdbheap.python.census import Found, Owner
 from gdbheap.structures.kinds import Kind, class_names
 
 PLAIN_LOOKS = ("zeros", "text", "pointers", "data", "absent bytes")
@@ -64,14 +64,19 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
         held = {address: one for (address, _size), one in zip(unknown, objects.objects_in(unknown)) if one is not None}
         for address, one in held.items():
             found[address] = Described(BlockKind(OBJECT if one.alive else SPARE, one.type))
-        # A buffer whose first words are zero and a class looks like an object on a free list.
-        others = [address for address, _size in unknown if address not in held or not held[address].alive]
+        others = [address for address, _ in unknown if address not in held or may_be_buffer(heap, held[address])]
         owners = heap.owners_of(others)
         found.update((address, _owned(owner)) for address, owner in owners.items() if owner is not None)
     rest = [block for block in unknown if block[0] not in found]
     for (address, _size), look in zip(rest, looks(heap, rest)):
         found[address] = Described(BlockKind(UNKNOWN, look=look))
     return {address: found[address] for address, _size in blocks}
+
+
+def may_be_buffer(heap: Heap, found: Found) -> bool:
+    """Return whether the owner of a buffer has to be asked for before a block is taken for the object that it looks
+    like: one on a free list if the first words are zero and a class, a living one if they are a pointer and a class."""
+    return not found.alive or heap.target.mappings.find(heap.target.space.word(found.address)) is not None
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:

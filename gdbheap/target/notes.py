@@ -34,7 +34,7 @@ THREAD_LIMIT, FILE_LIMIT = 1 << 16, 1 << 20
 THREAD_BYTES, FILE_BYTES = 8 << 10, 1 << 10
 NOTES_OF_THREAD = 16
 # The kernel's longest path with " (deleted)", and more than it has ever had words for.
-PATH_LIMIT, AUXV_LIMIT = 4200, 4096
+PATH_LIMIT, AUXV_LIMIT = 4200, 4 << 10
 
 
 class MappedFile(NamedTuple):
