@@ -60,7 +60,8 @@ def name_edges(target: Target, nodes: Nodes, holders: Holders | None, most: int 
 
 class _Naming:
     """Breadth first. Dicts wait until nothing else is left: who holds one says what its keys are; and so do buffers,
-    which are named with the objects that they belong to."""
+    which are named with the objects that they belong to. Words on stacks, the last phase, wait for all others: one that
+    is left over leads to a dict whose holder has not been met."""
 
     def __init__(self, target: Target, nodes: Nodes, holders: Holders | None) -> None:
         self.space, self.nodes, self.graph, self.holders = target.space, nodes, nodes.graph, holders
@@ -68,8 +69,12 @@ class _Naming:
         self.count = 0
         self._word = target.machine.structure("P")
         self._seen: set[int] = set()
-        self._queue: deque[int] = deque(range(nodes.first_root, nodes.graph.nodes))
+        last = max((root.phase for root in nodes.roots), default=0)
+        self._queue: deque[int] = deque()
         self._late: deque[int] = deque()
+        self._last: deque[int] = deque()
+        for number, root in enumerate(nodes.roots, nodes.first_root):
+            (self._last if root.phase == last else self._queue).append(number)
         self._namespaces: set[int] = set()
         # Buffers that were named by the object that they belong to.
         self._owned: set[int] = set()
@@ -84,8 +89,8 @@ class _Naming:
 
     def _numbers(self) -> Iterator[int]:
         """In the order in which nodes are named; those that no root leads to come last."""
-        while self._queue or self._late:
-            yield (self._queue or self._late).popleft()
+        while waiting := self._queue or self._late or self._last:
+            yield waiting.popleft()
         for start in range(0, self.graph.nodes, AT_ONCE):
             counts = array("I", self.graph.node_columns(start, AT_ONCE).edges)
             yield from (number for number, count in enumerate(counts, start) if count)
