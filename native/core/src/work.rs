@@ -44,6 +44,17 @@ impl Watcher for Unwatched {
     }
 }
 
+/// Ends all work at the first look.
+#[cfg(test)]
+pub(crate) struct Ended;
+
+#[cfg(test)]
+impl Watcher for Ended {
+    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
+        Err(Cancelled)
+    }
+}
+
 /// What workers share with the thread that waits for them.
 pub(crate) struct Control<'a> {
     watcher: &'a dyn Watcher,

@@ -1,14 +1,66 @@
-//! The roots of maps and trees, by the words of static data that name them.
+//! The roots of maps and trees: arrays in static data with a word for each stretch of addresses, which leads to a table.
 
 use crate::error::Result;
 use crate::work::Watcher;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Roots that are proven at most: each proof reads a whole tree, and hostile data names any number.
 const MAX_ROOTS: usize = 64;
+/// Words that are tried at most, for each range of static data.
+const MAX_TRIED: usize = 1 << 16;
+
+/// A range of static `data` that may have roots of `bytes` bytes, whose index for an address is the address shifted by `shift`;
+/// and the memory, ascending and joined, that has the addresses.
+pub(super) struct Place<'a> {
+    pub(super) data: (u64, u64),
+    pub(super) bytes: u64,
+    pub(super) shift: u32,
+    pub(super) anonymous: &'a [(u64, u64)],
+}
+
+impl Place<'_> {
+    /// Keeps the place of a word that leads to a table, as long as there are few, if a root with the word there lies in the data.
+    pub(super) fn keep(&self, words: &mut Vec<(u64, u64)>, at: u64, word: u64, is_table: impl Fn(u64) -> bool) {
+        if words.len() < MAX_TRIED && is_table(word) && self.has_room(at) {
+            words.push((at, word));
+        }
+    }
+
+    /// The proven roots by the places of words that lead to tables. `upper_bits`: the index of a table, by what it leads to. A
+    /// word at A that leads to the table with index k has its root at A - 8k.
+    pub(super) fn roots(
+        &self,
+        watcher: &dyn Watcher,
+        words: Vec<(u64, u64)>,
+        upper_bits: impl Fn(u64) -> Option<u64>,
+        is_proven: impl Fn(u64) -> Result<bool>,
+    ) -> Result<Vec<u64>> {
+        let (mut found, mut tried): (Vec<u64>, BTreeMap<u64, Option<u64>>) = (Vec::new(), BTreeMap::new());
+        for (at, word) in words {
+            watcher.check()?;
+            let Some(upper) = *tried.entry(word).or_insert_with(|| upper_bits(word)) else { continue };
+            let Some(root) = upper.checked_mul(8).and_then(|offset| at.checked_sub(offset)) else { continue };
+            let fits = root >= self.data.0 && root.saturating_add(self.bytes) <= self.data.1;
+            found.extend(Some(root).filter(|_| fits));
+        }
+        proven_roots(watcher, found, is_proven)
+    }
+
+    /// Whether a root with a word at `at`, for addresses that are there, would lie in the data.
+    fn has_room(&self, at: u64) -> bool {
+        let (start, end) = self.data;
+        let upper = |address: u64| address >> self.shift;
+        // Some index between these two fits.
+        let most = at.saturating_sub(start) / 8;
+        let least = (at + self.bytes).saturating_sub(end).div_ceil(8);
+        let place = self.anonymous.partition_point(|(_, last)| upper(last - 1) < least);
+        least <= most && self.anonymous.get(place).is_some_and(|(first, _)| upper(*first) <= most)
+    }
+}
 
 /// The roots among `named` that are proven, ascending; of too many only those that most words name are asked.
-pub(super) fn proven_roots(
+fn proven_roots(
     watcher: &dyn Watcher,
     mut named: Vec<u64>,
     is_proven: impl Fn(u64) -> Result<bool>,

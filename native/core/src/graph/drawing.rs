@@ -207,21 +207,13 @@ pub(super) fn in_pieces(
 #[cfg(test)]
 mod tests {
     use super::{in_pieces, PIECE};
-    use crate::error::{Cancelled, Error};
+    use crate::error::Error;
     use crate::machine::Machine;
     use crate::memory::space::{Backing, Segment, Space};
-    use crate::work::{Progress, Task, Unwatched, Watcher};
+    use crate::work::{Ended, Task, Unwatched, Watcher};
     use std::sync::Mutex;
 
     const START: u64 = 1 << 32;
-
-    struct Ended;
-
-    impl Watcher for Ended {
-        fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
-            Err(Cancelled)
-        }
-    }
 
     /// A file of three pieces' size at the beginning of 2^46 bytes of which a core has nothing.
     fn space() -> Space {

@@ -416,16 +416,7 @@ impl Machine<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Effort, Stop, FRAME, MAX_ENTRIES, UNHEARD};
-    use crate::error::Cancelled;
-    use crate::work::{Progress, Unwatched, Watcher};
-
-    struct Ended;
-
-    impl Watcher for Ended {
-        fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
-            Err(Cancelled)
-        }
-    }
+    use crate::work::{Ended, Unwatched, Watcher};
 
     /// Why frames whose entries have `size` bytes each are not followed further, and after how many bytes.
     fn end_of(watcher: &dyn Watcher, size: u64) -> (Stop, u64) {

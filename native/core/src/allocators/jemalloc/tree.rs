@@ -4,13 +4,12 @@
 //! nodes and from there to leaves of two words. Which it is was decided by the machine that jemalloc was configured on.
 
 use crate::allocators::jemalloc::layout::{Extent, EXTENT_ALIGNMENT, EXTENT_BYTES, FORMS};
-use crate::allocators::roots::proven_roots;
+use crate::allocators::roots::Place;
 use crate::allocators::spread::spread;
 use crate::bytes::{range_at, u64_at, words};
 use crate::error::{Cancelled, Result};
 use crate::memory::space::Space;
 use crate::work::{Look, Watcher};
-use std::collections::BTreeMap;
 
 /// Read at a time.
 const PIECE: usize = 256 << 10;
@@ -28,8 +27,6 @@ pub(crate) const LEAVES_ASKED: usize = 16;
 const COMPACT_MASK: u64 = 0xffff_ffff_ffc0;
 /// Extents that are read at once.
 const BATCH: usize = 4 << 10;
-/// Tables that are tried at most, for each range of static data.
-const MAX_TRIED: usize = 1 << 16;
 
 /// How addresses are taken apart: bits for each level, and bytes of an element of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,36 +123,15 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// A word at A that leads to the table of addresses whose upper bits are k has its root at A - 8k.
     fn roots(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
-        let (start, end) = self.data;
+        let (data, shape) = (self.data, self.shape);
+        let place = Place { data, bytes: shape.root_bytes(), shift: shape.root_shift(), anonymous: self.anonymous };
         let mut words = Vec::new();
-        show_words(self.space, start, end - start, 8, |index, word| {
-            let at = start + 8 * index;
-            if words.len() < MAX_TRIED && self.is_table(word, self.shape.node_bytes()) && self.has_room(at) {
-                words.push((at, word));
-            }
+        show_words(self.space, data.0, data.1 - data.0, 8, |index, word| {
+            place.keep(&mut words, data.0 + 8 * index, word, |word| self.is_table(word, shape.node_bytes()));
         });
-        let (mut found, mut tried): (Vec<u64>, BTreeMap<u64, u64>) = (Vec::new(), BTreeMap::new());
-        for (at, word) in words {
-            watcher.check()?;
-            let base = *tried.entry(word).or_insert_with(|| self.upper_bits(word).unwrap_or(u64::MAX));
-            let Some(root) = base.checked_mul(8).and_then(|offset| at.checked_sub(offset)) else { continue };
-            let fits = root >= start && root.saturating_add(self.shape.root_bytes()) <= end;
-            found.extend(Some(root).filter(|_| fits));
-        }
-        proven_roots(watcher, found, |root| self.is_proven(&|| watcher.check(), root))
-    }
-
-    /// Whether the root of a tree with a word at `at`, for addresses that are there, would lie in the static data.
-    fn has_room(&self, at: u64) -> bool {
-        let (start, end) = self.data;
-        let upper = |address: u64| address >> self.shape.root_shift();
-        // Some index between these two fits.
-        let most = at.saturating_sub(start) / 8;
-        let least = (at + self.shape.root_bytes()).saturating_sub(end).div_ceil(8);
-        let place = self.anonymous.partition_point(|(_, last)| upper(last - 1) < least);
-        least <= most && self.anonymous.get(place).is_some_and(|(first, _)| upper(*first) <= most)
+        let is_proven = |root: u64| self.is_proven(&|| watcher.check(), root);
+        place.roots(watcher, words, |word| self.upper_bits(word), is_proven)
     }
 
     fn is_table(&self, address: u64, size: u64) -> bool {

@@ -1,6 +1,6 @@
 //! The map that leads from each page to its span: `PageHeap::pagemap_`, an array in static data that leads to leaves.
 
-use crate::allocators::roots::proven_roots;
+use crate::allocators::roots::Place;
 use crate::allocators::spread::spread;
 use crate::allocators::tcmalloc::layout::{Shape, Span, ALIGNMENT, SHAPES, SPAN_BYTES};
 use crate::bytes::{range_at, words};
@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::memory::space::Space;
 use crate::memory::window::Window;
 use crate::work::Watcher;
-use std::collections::BTreeMap;
 
 /// Read at a time.
 const PIECE: usize = 256 << 10;
@@ -19,8 +18,6 @@ const ELEMENTS_ASKED: usize = 32;
 const SPANS_ASKED: usize = 5000;
 /// Leaves that are asked the same, or whether a table of sizes fits; each is for 2 GiB of addresses or more.
 pub(crate) const LEAVES_ASKED: usize = 16;
-/// Tables that are tried at most, for each range of static data.
-const MAX_TRIED: usize = 1 << 16;
 
 /// The root of a map in static data, and the bytes of a page.
 #[derive(Clone, Copy, Debug)]
@@ -64,35 +61,14 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// A word at A that leads to the leaf of addresses whose upper bits are k has its root at A - 8k.
     fn roots(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
-        let (start, end) = self.data;
+        let (data, shape) = (self.data, self.shape);
+        let place = Place { data, bytes: shape.root_bytes(), shift: shape.root_shift(), anonymous: self.anonymous };
         let mut words = Vec::new();
-        show_words(self.space, start, end - start, |index, word| {
-            let at = start + 8 * index;
-            if words.len() < MAX_TRIED && self.is_there(word, self.shape.leaf_bytes()) && self.has_room(at) {
-                words.push((at, word));
-            }
+        show_words(self.space, data.0, data.1 - data.0, |index, word| {
+            place.keep(&mut words, data.0 + 8 * index, word, |word| self.is_there(word, shape.leaf_bytes()));
         });
-        let (mut found, mut tried): (Vec<u64>, BTreeMap<u64, Option<u64>>) = (Vec::new(), BTreeMap::new());
-        for (at, word) in words {
-            watcher.check()?;
-            let Some(upper) = *tried.entry(word).or_insert_with(|| self.upper_bits(word)) else { continue };
-            let Some(root) = upper.checked_mul(8).and_then(|offset| at.checked_sub(offset)) else { continue };
-            let fits = root >= start && root.saturating_add(self.shape.root_bytes()) <= end;
-            found.extend(Some(root).filter(|_| fits));
-        }
-        proven_roots(watcher, found, |root| self.is_proven(watcher, root))
-    }
-
-    /// Whether the root of a map with a word at `at`, for addresses that are there, would lie in the static data.
-    fn has_room(&self, at: u64) -> bool {
-        let (start, end) = self.data;
-        let most = at.saturating_sub(start) / 8;
-        let least = (at + self.shape.root_bytes()).saturating_sub(end).div_ceil(8);
-        let upper = |address: u64| address >> self.shape.root_shift();
-        let place = self.anonymous.partition_point(|(_, last)| upper(last - 1) < least);
-        least <= most && self.anonymous.get(place).is_some_and(|(first, _)| upper(*first) <= most)
+        place.roots(watcher, words, |word| self.upper_bits(word), |root| self.is_proven(watcher, root))
     }
 
     fn is_there(&self, address: u64, size: u64) -> bool {
