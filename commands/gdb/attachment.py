@@ -8,7 +8,7 @@ import os
 
 import gdb
 
-from gdbheap.commands.gdb.inferior import program
+from gdbheap.commands.gdb.inferior import program, word_of
 from gdbheap.target import procfs, refusal
 from gdbheap.target.mappings import parse_maps
 
@@ -53,9 +53,9 @@ def _is_at_home(folder: procfs.ProcessFolder) -> bool:
 def _read_program(folder: procfs.ProcessFolder) -> None:
     """Have gdb read the program, unless it has one already."""
     path = folder.link("exe")
-    if program() is None and path.isprintable():
+    if program() is None:
         with contextlib.suppress(gdb.error):
-            gdb.execute(f"file {_quoted(path)}", to_string=True)
+            gdb.execute(f"file {word_of(path)}", to_string=True)
 
 
 def _libraries(folder: procfs.ProcessFolder) -> list[str]:
@@ -66,7 +66,6 @@ def _libraries(folder: procfs.ProcessFolder) -> list[str]:
             mapping.path
             for mapping in mappings
             if os.path.basename(mapping.path).startswith(("libpython", "libc.so", "libc-"))
-            and mapping.path.isprintable()
         }
         return sorted(paths)
     return []
@@ -76,10 +75,5 @@ def _spare_inferior(path: str) -> int | None:
     """An inferior that holds the symbols of a file: gdb shares them with every other that maps the same file."""
     before = {inferior.num for inferior in gdb.inferiors()}
     with contextlib.suppress(gdb.error):
-        gdb.execute(f"add-inferior -no-connection -exec {_quoted(path)}", to_string=True)
+        gdb.execute(f"add-inferior -no-connection -exec {word_of(path)}", to_string=True)
     return next((inferior.num for inferior in gdb.inferiors() if inferior.num not in before), None)
-
-
-def _quoted(path: str) -> str:
-    """Return a printable path as a word of gdb's command line: a line break would begin another command."""
-    return "".join("\\" + letter if letter in " \t\"'\\" else letter for letter in path)

@@ -7,7 +7,6 @@ a server everything comes through gdb: memory in its own calls, /proc by the rem
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -40,6 +39,7 @@ __all__ = [
     "reread",
     "selection_kept",
     "sysroot",
+    "word_of",
 ]
 
 LIVE, CORE, REMOTE = "live", "core", "remote"
@@ -215,15 +215,20 @@ def _send_packet(packet: bytes) -> bytes:
     return answer
 
 
+def word_of(path: str) -> str:
+    """Return a path as a word of gdb's command line. Raises gdb.error where it would be more than that: a line break
+    begins another command."""
+    if not path.isprintable():
+        raise gdb.error("the name has a control character")
+    return "".join("\\" + letter if letter in " \t\"'\\" else letter for letter in path)
+
+
 def _remote_get(path: str, limit: int) -> bytes:
     """A file of the server through a copy in a temporary file. Raises OSError."""
-    if not path.isprintable():
-        # A line break would begin another command of gdb's.
-        raise OSError(errno.EINVAL, "its name has a control character", one_line(path))
     with temporary_folder() as folder:
         copy = f"{folder}/copy"
         try:
-            gdb.execute(f"remote get {path} {copy}", to_string=True)
+            gdb.execute(f"remote get {word_of(path)} {copy}", to_string=True)
         except gdb.error as error:
             raise OSError(0, one_line(error), path) from None
         with open(copy, "rb") as stream:

@@ -327,7 +327,7 @@ class HeapCommand(_Words):
         return words[0]
 
     def _take_address(self, options: Addressed | MaybeAddressed, words: list[str]) -> None:
-        """Take any expression of gdb, or the name of a holder; see ``named`` of a session."""
+        """Take any expression of gdb, or the name of a holder."""
         if not words:
             raise UsageError(f"{self.called}: which address? {self.called} {ADDRESS.metavar}")
         _place()
