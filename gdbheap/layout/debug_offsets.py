@@ -17,7 +17,7 @@ from gdbheap._native import Space
 from gdbheap.errors import Fault
 from gdbheap.layout.tables import table
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import backed_windows
+from gdbheap.target.ranges import backed_pieces
 
 SYMBOL = "_PyRuntime"
 COOKIE = b"xdebugpy"
@@ -86,8 +86,7 @@ def windows(space: Space, module: LoadedObject, beyond: int = 0) -> Iterator[tup
     the step to the next; where it has more than any interpreter, its first part."""
     left = MAX_BYTES_SEARCHED
     for start, end in module.writable_ranges():
-        for window in backed_windows(space, (start + WORD - 1) & -WORD, min(end, start + left), WINDOW):
-            yield window, space.read_available(window, min(WINDOW + beyond, end - window))
+        yield from backed_pieces(space, (start + WORD - 1) & -WORD, min(end, start + left), WINDOW, beyond)
         left -= min(left, end - start)
 
 

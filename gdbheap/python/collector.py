@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.errors import Fault
 from gdbheap.target.machine import LOWEST_ADDRESS, Machine
-from gdbheap.target.ranges import Ranges, backed_windows
+from gdbheap.target.ranges import Ranges, backed_pieces
 
 GENERATIONS = 3
 # Of PyGC_Head: _gc_next, _gc_prev. The lowest bits of the second are flags.
@@ -99,8 +99,7 @@ def _around(addresses: Sequence[int]) -> Ranges:
 
 def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Collector]:
     for start, end in ranges:
-        for window in backed_windows(space, start, end, WINDOW):
-            raw = space.read_available(window, min(WINDOW + GENERATIONS * shape.step, end - window))
+        for window, raw in backed_pieces(space, start, end, WINDOW, GENERATIONS * shape.step):
             for offset in _likely(space.machine, raw, shape):
                 found = _read(space, shape, window + offset)
                 if found is not None:

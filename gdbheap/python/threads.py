@@ -49,6 +49,8 @@ ALL_FRAMES, ALL_LOCALS = 1 << 18, 1 << 20
 # What the code objects may have together: names of variables, and bytes of tables of lines.
 ALL_NAMES, ALL_LINES = 1 << 20, 64 << 20
 REMEMBERED = 1 << 16
+# Pieces of the library's data whose words are kept: data of fewer is read once.
+FEW = 4
 # enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
 OWNED_BY_C = 3
 
@@ -155,14 +157,17 @@ class Threads:
     def _find_interpreters(self, module: LoadedObject) -> list[int]:
         """Those that have a thread; then, by where those have their modules, others to which the data of the library or
         other interpreters lead."""
-        found = {word for words in self._candidates(module) for word in words if self._is_interpreter(word)}
+        pieces = self._candidates(module)
+        few = list(islice(pieces, FEW))
+        found = {word for words in chain(few, pieces) for word in words if self._is_interpreter(word)}
         places = {place for one in found if (place := self._modules_place(one)) is not None}
         if len(places) != 1:
             return sorted(found)
         (place,) = places
         modules = {self._space.word(one + place) for one in found}
         waiting = deque(sorted(found))
-        for words in chain(self._candidates(module), self._links(waiting)):
+        again = few if len(few) < FEW else self._candidates(module)
+        for words in chain(again, self._links(waiting)):
             # No two have the same modules.
             more = [word for word in sorted(words - found) if self._has_modules(word, place, modules)]
             found.update(more)

@@ -36,12 +36,13 @@ def within(ranges: Ranges, start: int, end: int) -> Ranges:
     return ranges[first - 1 if first and ranges[first - 1][1] > start else first : last]
 
 
-def backed_windows(space: Space, start: int, end: int, size: int) -> Iterator[int]:
-    """Yield where windows of ``size`` bytes begin in [start, end), at words; zeros by definition are passed over."""
+def backed_pieces(space: Space, start: int, end: int, size: int, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield (address, bytes) of [start, end) in pieces of ``size`` bytes, and ``beyond`` that are in the next one, too.
+    Pieces begin at words; zeros by definition are passed over."""
     at = start
     while (backed := space.next_backed(at)) is not None and backed < end:
         at = max(at, backed - backed % space.machine.word)
-        yield at
+        yield at, space.read_available(at, min(size + beyond, end - at))
         at += size
 
 

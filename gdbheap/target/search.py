@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
-from gdbheap.errors import Fault
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import backed_windows
+from gdbheap.target.ranges import backed_pieces
 from gdbheap.target.target import Target
 
 WINDOW, OVERLAP = 4 << 20, 96
@@ -20,9 +18,7 @@ def mentions(target: Target, loaded: LoadedObject, pattern: re.Pattern[bytes]) -
     left = MAX_BYTES
     for mapping in filter(lambda one: one.readable, loaded.mappings):
         end = min(mapping.end, mapping.start + left)
-        for start in backed_windows(target.space, mapping.start, end, WINDOW):
-            with suppress(Fault):
-                if pattern.search(target.space.read_available(start, min(WINDOW + OVERLAP, mapping.end - start))):
-                    return True
+        if any(pattern.search(raw) for _at, raw in backed_pieces(target.space, mapping.start, end, WINDOW, OVERLAP)):
+            return True
         left -= min(left, mapping.size)
     return False
