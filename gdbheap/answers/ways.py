@@ -58,14 +58,20 @@ def _through_blocks(edges: list[str]) -> list[str]:
     them."""
     found: list[str] = []
     for is_block, run in groupby(edges, key=lambda edge: BLOCK_EDGE.fullmatch(edge) is not None):
-        passed = list(run)
-        if not (is_block and found):
-            found += passed
-            continue
-        sizes = [match[1] for edge in passed[:MAX_SIZES] if (match := BLOCK_EDGE.fullmatch(edge))]
-        of = f"{len(passed):,} blocks ({', '.join(sizes)}{', …' * (len(passed) > MAX_SIZES)} bytes)"
-        found[-1] += f", through {of if len(passed) > 1 else f'a block of {sizes[0]} bytes'}"
+        if is_block and found:
+            found[-1] += f", through {_blocks(list(run))}"
+        else:
+            found += run
     return found
+
+
+def _blocks(edges: list[str]) -> str:
+    """Return in words how many blocks some edges are of, and the sizes of the first."""
+    sizes = [BLOCK_EDGE.sub(r"\1", edge) for edge in edges[:MAX_SIZES]]
+    if len(edges) == 1:
+        return f"a block of {sizes[0]} bytes"
+    more = ", …" if len(edges) > MAX_SIZES else ""
+    return f"{len(edges):,} blocks ({', '.join(sizes)}{more} bytes)"
 
 
 def alike(way: str) -> str:

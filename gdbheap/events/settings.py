@@ -79,18 +79,18 @@ class Setting:
 def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
     """Return how the program itself ran, or with the allocator that the user names. Raises UsageError where a log names
     a library that is none of LIBRARIES: a library that is loaded runs."""
-    is_glibc = not who.malloc or LIBC.match(os.path.basename(who.malloc)) is not None
-    library = None if allocator is None else library_of(allocator)
-    if allocator is None and not is_glibc and os.path.exists(who.malloc):
-        library = _installed(who.malloc)
+    library = _recorded_library(who.malloc) if allocator is None else library_of(allocator)
     aliases = {PREFIX + tunable: who.environment[name] for name, tunable in ALIASES.items() if name in who.environment}
     parts = (part.partition("=") for part in who.environment.get(TUNABLES, "").split(":"))
     tunables = {name: value for name, _, value in parts if name.startswith(PREFIX) and value}
     return Setting(library, {**aliases, **tunables})
 
 
-def _installed(path: str) -> str:
-    """Return the file of one of LIBRARIES that a path of a log leads to. Raises UsageError where it is another one."""
+def _recorded_library(path: str) -> str | None:
+    """Return the file of one of LIBRARIES that a path of a log leads to; None for glibc's, and where there is no file.
+    Raises UsageError where it is another one."""
+    if not path or LIBC.match(os.path.basename(path)) or not os.path.exists(path):
+        return None
     found = {os.path.realpath(known): known for known in found_allocators()}
     if os.path.realpath(path) not in found:
         raise UsageError(

@@ -78,6 +78,8 @@ def _fitted(
     """Return the columns and cells that fit: without what says least, texts shortened in the middle. ``count``: of the
     rows without the total."""
     width, widths = style.width or 0, _widths(columns, body)
+    if _whole(widths) <= width:
+        return columns, body
     least, kept = _shortened(columns, widths, SHORT), list(range(len(columns)))
     for number in _expendable(columns, body, count):
         if _whole(least[one] for one in kept) <= width:
