@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from gdbheap.answers import ledger
 from gdbheap.answers.aborted import Abort, abort_of
 from gdbheap.answers.findings import Finding
+from gdbheap.answers.main_holders import BUDGET
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Pictured, switch, valued
+from gdbheap.commands.surface.options import Pictured, seconds, switch, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.session import order
 from gdbheap.errors import GdbheapError, one_line
@@ -40,13 +41,18 @@ class Options(Pictured):
         "findings that take longer in a large process",
     )
     quick: bool = switch("--quick", "the ledger and the findings alone: nobody looks for who holds what is in use")
+    budget: float = valued(
+        "--budget", "SECONDS",
+        "look for holders where that takes about so many seconds of CPU time at most, after the process runs again; the"
+        " default is 3", BUDGET, seconds,
+    )  # fmt: skip
     since: str | None = valued(
         "--since", "FILE", "an earlier snapshot: a finding says what has grown since then", None, str
     )  # fmt: skip
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
-    whole = ledger.ledger(heap, options.detail, holders=not options.quick)
+    whole = ledger.ledger(heap, options.detail, budget=0 if options.quick else options.budget)
     if options.draws:
         _draw(heap, options)
     findings = [*whole.findings, *_growth(heap, options.since)]
@@ -125,9 +131,10 @@ COMMAND = Command(
     text="""First the verdict: the program, what is resident, how much of it is in use, and how much the program has
     freed and the allocators keep. Then who holds what is in use, as far as references tell: variables, packages,
     globals, threads and runtimes that have a twentieth of RSS or more, at most five, each with its bytes (those that
-    are in use, resident or not), its share of RSS and what it is. They are looked for among at most 2,000,000 blocks,
-    unless --detail is given; --quick does not look for them. Then the findings: what could be given back or avoided,
-    largest first and doubtful ones last, each with advice that was tried (docs/findings.md). Then what to type next.
+    are in use, resident or not), its share of RSS and what it is. They are looked for where that takes about 3 seconds
+    of CPU time at most (7,500,000 blocks in use), or what --budget says, or with --detail; --quick does not look. Then
+    the findings: what could be given back or avoided, largest first and doubtful ones last, each with advice that was
+    tried (docs/findings.md). Then what to type next.
 
     Last comes the ledger of the whole address space: every byte has one owner, children add up to their parent, and the
     roots add up to what the kernel says. A resident page that several owners touch is split between them, byte by

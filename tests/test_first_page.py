@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from support.library import heap_of
-from support.programs import ask, interpreters, running
+from support.programs import ask, gdbheap, interpreters, running
 
 from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.ledger import Ledger, Line, Rss, ledger
-from gdbheap.answers.main_holders import MIN_PERCENT, MOST
+from gdbheap.answers.main_holders import BUDGET, MIN_PERCENT, MOST
 from gdbheap.answers.shared_out import Part
 from gdbheap.answers.summary import Summary
 from gdbheap.report.ledger import render
@@ -105,7 +105,7 @@ def test_one_holder(form: str, tmp_path: Path) -> None:
     """Who has most of a process is its first holder and a finding, with what to type next; of a core as well."""
     (python, *_rest) = interpreters()
     with running([python.executable, "-c", KEEPS], tmp_path) as target, heap_of(target.as_form(form)) as heap:
-        answer = ledger(heap, holders=True)
+        answer = ledger(heap, budget=BUDGET)
     first = answer.holders[0]
     assert (first.path, first.what, first.count) == ("kept", "dict", 10000)
     assert first.bytes >= 10000 * 4000 and first.parts[0].count >= 10000
@@ -130,3 +130,16 @@ def test_no_holder_stands_out(tmp_path: Path) -> None:
     assert all(100 * row["resident"] >= MIN_PERCENT * answer["rss"]["bytes"] for row in rows)
     assert not [finding for finding in answer["findings"] if finding["id"] == "holder"]
     assert rows == sorted(rows, key=lambda row: -row["bytes"])
+
+
+def test_more_blocks_than_the_budget_allows(tmp_path: Path) -> None:
+    """The page says what holders would cost, and its line finds them."""
+    with running([sys.executable, "-c", KEEPS], tmp_path) as target:
+        few = ask("", str(target.pid), "--budget=0.001")
+        page = gdbheap(str(target.pid), "--budget=0.001").stdout
+        whole = ask("", str(target.pid), "--budget=1")
+    # 2,500,000 blocks a second.
+    assert few["not_looked"] > 2500 and not few["holders"]
+    assert "blocks takes about 1 s of CPU time" in page and f"  $ gdbheap {target.pid} --budget=1" in page
+    assert few["next"][0].startswith(f"gdbheap {target.pid} --budget=1 ")
+    assert whole["not_looked"] is None and whole["holders"][0]["path"] == "kept"

@@ -39,6 +39,7 @@ __all__ = [
     "process_of_log",
     "one_of",
     "options_of",
+    "seconds",
     "whole_number",
     "recorded_calls",
     "regular_expression",
@@ -149,15 +150,15 @@ def some_of(names: Sequence[str], always: Sequence[str] = ()) -> Callable[[str],
     return all_known
 
 
-def _seconds(text: str) -> float:
-    """A limit in seconds. Raises ValueError, also for "nan" and "inf"."""
+def seconds(text: str) -> float:
+    """Return a limit in seconds. Raises ValueError, also for "nan" and "inf"."""
     try:
-        seconds = float(text)
+        found = float(text)
     except ValueError:
-        seconds = -1
-    if not 0 <= seconds < MAX_SECONDS:
+        found = -1
+    if not 0 <= found < MAX_SECONDS:
         raise ValueError(f"{text!r} is not a number of seconds")
-    return seconds
+    return found
 
 
 @dataclass
@@ -177,7 +178,7 @@ class Common:
         "--max-stop", "SECONDS",
         "for how long a live process is stopped at most (the default is 5, 0 is no limit); then it runs on and the"
         " answer holds what was read by then, with status 1. gdb holds a process for as long as it is attached",
-        5.0, _seconds,
+        5.0, seconds,
     )  # fmt: skip
 
     def check(self) -> None:

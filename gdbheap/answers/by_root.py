@@ -79,7 +79,7 @@ class _Holders:
         self._of_contexts(heap.contexts_or_none or [])
         graph = self._references.graph
         least = max(OWN_ROW_BYTES, graph.largest(0, 0).bytes // OWN_ROW_SHARE)
-        for branch in graph.branches(set(self.seeds), set(), set(), least)[:MAX_BRANCHES]:
+        for branch in graph.branches(graph.hanging(set(self.seeds), set(), set()), least)[:MAX_BRANCHES]:
             self._add(branch)
 
     def _label(self, name: str, kind: str) -> int:

@@ -146,11 +146,12 @@ class Ledger:
         return unknown is not None and not unknown.name and not self.findings and self.looks_past
 
 
-def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, holders: bool = False) -> Ledger:
+def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0) -> Ledger:
     """The whole address space. What cannot be looked into (no malloc, no memory) stays under files, stacks and other.
 
     ``detail``: a line for each arena's part, kind of file mapping and kind of free memory. ``patient``: also findings
-    that take longer; unless it is said, they go with the details. ``holders``: also who has most of what is in use."""
+    that take longer; unless it is said, they go with the details. ``budget``: seconds of CPU time for who has most of
+    what is in use; 0: nobody looks."""
     (sums,) = partition(heap)
     evidence = Evidence(heap, _settle(heap, sums), detail if patient is None else patient)
     told = summary(heap, evidence) if heap.target.refusal is None else None
@@ -162,7 +163,7 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, holder
     shown = [line for line in lines if line.virtual or not line.parent]
     trim = evidence.trim.predicted if evidence.trim else None
     found = findings(evidence)
-    held = main_holders(heap, evidence, found) if holders else MainHolders()
+    held = main_holders(heap, evidence, found, budget) if budget else MainHolders()
     found = sorted([*found, *held.findings], key=lambda finding: finding.rank)
     return Ledger(
         rss,
@@ -175,7 +176,7 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, holder
         not_looked=held.not_looked,
         program=program_name(heap.target.arguments, heap.target.exe),
         pid=heap.target.pid,
-        next=next_lines(evidence, held) if holders else [],
+        next=next_lines(evidence, held) if budget else [],
         not_examined=held.not_examined,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gdbheap.answers.findings import Evidence
-from gdbheap.answers.main_holders import MainHolders
+from gdbheap.answers.main_holders import MainHolders, seconds_for
 from gdbheap.heap import Heap
 
 __all__ = ["next_lines"]
@@ -22,7 +22,10 @@ def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
     lines: list[str] = []
     if held.finishing:
         lines += _commented(held.finishing[:1], "who holds the rest of what is in use")
-    elif held.not_looked is not None or not held.rows:
+    elif held.not_looked is not None:
+        budget = f"--budget={seconds_for(held.not_looked)}"
+        lines += _commented(evidence.line("", budget), "the same with who holds what is in use")
+    elif not held.rows:
         lines += _commented(evidence.line("owners"), "who holds what is in use")
     children = children_of(heap)
     if children:

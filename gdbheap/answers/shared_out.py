@@ -225,9 +225,10 @@ def _variables(
     above = set(homes.seeds)
     in_python: set[int] = set()
     whole: set[int] = set()
+    hanging = graph.hanging(above, homes.open, homes.through)
     for _depth in range(MAX_DEPTH):
         ends: set[int] = set()
-        for branch in graph.branches(above, homes.open, homes.through, minimum)[:MAX_VARIABLES]:
+        for branch in graph.branches(hanging, minimum)[:MAX_VARIABLES]:
             chain = graph.chain(branch.id)
             if whole.intersection(chain):
                 continue
@@ -248,6 +249,7 @@ def _variables(
             yield branch.id if found is None else found, words, path, end
         if not ends:
             return
+        graph.divide(hanging, ends)
         above, minimum = above | ends, max(minimum, part)
 
 

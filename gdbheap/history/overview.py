@@ -15,6 +15,7 @@ from gdbheap.answers.heap_map import HeapMap, heap_map
 from gdbheap.answers.holes import Holes, holes
 from gdbheap.answers.info import Info, info
 from gdbheap.answers.ledger import Ledger, ledger
+from gdbheap.answers.main_holders import BUDGET
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.pins import Pins, pins
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
@@ -83,7 +84,7 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
     than all the rest in a large process; None does it where that is quick."""
     target = heap.target
     described = {**target.describe(), **heap.versions}
-    found = ledger(heap, detail=True, patient=False, holders=with_owners is not False)
+    found = ledger(heap, detail=True, patient=False, budget=0 if with_owners is False else BUDGET)
     drawn = _ask(lambda: heap_map(heap, 0, CELLS))
     why = "" if with_owners else _why_no_graph(heap, with_owners)
     return Overview(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.findings.settings import lines_to_paste, shell_line
+from gdbheap.answers.main_holders import seconds_for
 from gdbheap.report import container, main_holders, summary
 from gdbheap.report.aborted import abort_lines
 from gdbheap.report.findings import advice_of, text_of
@@ -81,7 +82,8 @@ def _next(answer: Ledger) -> str:
 def _holders(answer: Ledger, style: Style) -> str:
     if answer.not_looked is not None:
         return style.filled(
-            f"Who holds them is not looked for among {answer.not_looked:,} blocks in use: 'heap owners' does."
+            f"Who holds it is not known yet: to follow the references of {answer.not_looked:,} blocks takes about"
+            f" {seconds_for(answer.not_looked)} s of CPU time, while the program runs on."
         )
     return join(main_holders.render(answer.holders, style), unfinished(answer.not_examined, [], style))
 

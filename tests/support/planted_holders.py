@@ -17,6 +17,7 @@ import pytest
 
 from gdbheap.answers.dominator_tree import dominator_tree
 from gdbheap.answers.ledger import ledger
+from gdbheap.answers.main_holders import BUDGET
 from gdbheap.answers.owners import owners
 from gdbheap.answers.retained import OBJECT, retained
 from gdbheap.answers.why import why
@@ -108,7 +109,7 @@ def named(heap: Heap, before: Look, truth: Truth) -> Iterator[Named]:
     holders, kept = owners(heap, None, ROWS), retained(heap, OBJECT, ROWS)
     yield Named("owners", holders.groups[0].root or "", holders.groups[0].bytes)
     yield Named("retained", held_at(kept.rows[0]), kept.rows[0].retained)
-    first = ledger(heap, holders=True)
+    first = ledger(heap, budget=BUDGET)
     yield Named("the first page", first.holders[0].path, first.holders[0].bytes)
     (finding,) = [finding for finding in first.findings if finding.id == "holder"]
     yield Named("its finding", text_of(finding), None)

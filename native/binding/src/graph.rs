@@ -183,6 +183,10 @@ impl EdgeColumns {
 #[pyclass(frozen)]
 pub struct NodesRetained(pub(crate) Vec<u64>);
 
+/// What hangs on each node of a graph, without what hangs on some of them.
+#[pyclass]
+pub struct Hanging(graph::Hanging);
+
 /// The references between all blocks of one target.
 #[pyclass(frozen)]
 pub struct Graph(pub(crate) graph::Graph);
@@ -443,17 +447,26 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds, minimum))?))
     }
 
-    /// The branches of at least `minimum` bytes right below `seeds`, the largest first. Buffers are passed through, and
-    /// right below `open` nodes objects of the types `through`.
-    fn branches(
+    /// What hangs on each node, without what hangs on `seeds`. Branches pass through buffers, and right below `open` nodes
+    /// through objects of the types `through`.
+    fn hanging(
         &self,
         py: Python<'_>,
         seeds: HashSet<u32>,
         open: HashSet<u32>,
         through: HashSet<u64>,
-        minimum: u64,
-    ) -> PyResult<Vec<Branch>> {
-        Ok(all(watched(py, None, |watcher| self.0.branches(watcher, &seeds, &open, &through, minimum))?))
+    ) -> PyResult<Hanging> {
+        Ok(Hanging(watched(py, None, |watcher| self.0.hanging(watcher, &seeds, open.clone(), through.clone()))?))
+    }
+
+    /// Makes more nodes seeds.
+    fn divide(&self, py: Python<'_>, hanging: &mut Hanging, seeds: HashSet<u32>) -> PyResult<()> {
+        watched(py, None, |watcher| self.0.divide(watcher, &mut hanging.0, &seeds))
+    }
+
+    /// The branches of at least `minimum` bytes right below the seeds, the largest first.
+    fn branches(&self, py: Python<'_>, hanging: &Hanging, minimum: u64) -> PyResult<Vec<Branch>> {
+        Ok(all(watched(py, None, |watcher| self.0.branches(watcher, &hanging.0, minimum))?))
     }
 
     /// The objects of a type that lead to one of the nodes `homes`, each with the first of these.

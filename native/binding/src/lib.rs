@@ -100,6 +100,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         graph::Branch,
         graph::Targets,
         graph::Graph,
+        graph::Hanging,
         heaps::LedTo,
         heaps::Heaps,
         events::PythonCalls,

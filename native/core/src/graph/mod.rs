@@ -1,6 +1,7 @@
 //! The whole reference graph of a target: numbers for blocks, edges in compressed rows, chains, dominators, garbage.
 #![forbid(unsafe_code)]
 
+pub(crate) mod branching;
 pub(crate) mod components;
 pub(crate) mod csr;
 pub(crate) mod dominators;
@@ -24,12 +25,13 @@ pub(crate) mod tree;
 pub(crate) mod unreachable;
 pub(crate) mod whole;
 
+pub use branching::{Branch, Hanging};
 pub use drawing::{draw_graph, static_types, Root};
 pub use groups::{Grouped, RetainedByGroup};
 pub use listing::{EdgeColumns, NodeColumns};
 pub use lost::Head;
 pub use plain::{draw_blocks, Tables};
 pub use shapes::{Form, FrameLayout, GraphLayout, KeysLayout};
-pub use shares::{Branch, Labelled, Several, SharedBlocks};
+pub use shares::{Labelled, Several, SharedBlocks};
 pub use unreachable::{Cause, CollectorFacts, Lost, Unreachable};
 pub use whole::{Graph, NodeRow, RetainedByType};

@@ -10,8 +10,10 @@ use super::tree::{self, Rules, Tree, NOT_REACHED, PHASES};
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::tally::Tally;
 use crate::error::{Cancelled, Error, Result};
+use crate::firsts::Firsts;
 use crate::python::layout::TypeLayout;
 use crate::work::{Control, Watcher};
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
@@ -410,13 +412,16 @@ impl Graph {
     /// The largest blocks of at least `minimum` bytes, `(id, bytes)`, largest first, and before them how many there are
     /// and their bytes.
     pub fn largest(&self, minimum: u64, top: Option<usize>) -> (Tally, Vec<(u32, u64)>) {
+        let order = |(id, size): &(u32, u64)| (Reverse(*size), *id);
+        let (mut all, mut rows) = (Tally::default(), Firsts::new(top.unwrap_or(usize::MAX)));
         let sizes = self.sizes();
-        let large = sizes.iter().copied().zip(0..self.ids.first_static).filter(|(size, _)| *size >= minimum);
-        let mut rows: Vec<(u32, u64)> = large.map(|(size, id)| (id, size)).collect();
-        rows.sort_unstable_by_key(|(id, size)| (std::cmp::Reverse(*size), *id));
-        let all = Tally { count: rows.len() as u64, bytes: rows.iter().map(|(_, size)| size).sum() };
-        rows.truncate(top.unwrap_or(usize::MAX));
-        (all, rows)
+        for (id, size) in (0..self.ids.first_static).zip(sizes).filter(|(_, size)| *size >= minimum) {
+            all.add(size);
+            if top != Some(0) {
+                rows.put((id, size), order);
+            }
+        }
+        (all, rows.finish(order))
     }
 
     /// The objects of a type, by number.

@@ -1,0 +1,187 @@
+//! Branches of the tree: what is right below some nodes, with all that hangs on it.
+
+use super::edges::{BUFFER, KIND};
+use super::tree::{NOBODY, NOT_REACHED};
+use super::whole::Graph;
+use crate::bits::Bits;
+use crate::error::Result;
+use crate::work::Watcher;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+/// A way down goes on as long as one branch has so much of what its parent has.
+const MOST: (u64, u64) = (4, 5);
+const MAX_WAY: usize = 32;
+/// So much of what a way begins with, as a shift, is more than what may be left at its last step.
+const LEFT: u32 = 11;
+
+/// A node right below a labelled one, that has many bytes with all below it that has no label of its own.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    pub id: u32,
+    pub bytes: u64,
+    /// From it on down to where the bytes part, itself included.
+    pub way: Vec<u32>,
+}
+
+/// What hangs on each node, without what hangs on a seed below it.
+pub struct Hanging {
+    bytes: Vec<u64>,
+    seeds: Bits,
+    /// Right below buffers, and of `open` objects below those of the types in `through` (the dict of a class), it goes on.
+    open: HashSet<u32>,
+    through: HashSet<u64>,
+}
+
+impl Graph {
+    /// Adds up what hangs on each node: a node counts for the one above it, but for the `seeds`.
+    pub fn hanging(
+        &self,
+        watcher: &dyn Watcher,
+        seeds: &HashSet<u32>,
+        open: HashSet<u32>,
+        through: HashSet<u64>,
+    ) -> Result<Hanging> {
+        let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
+        let mut marked = Bits::new(before.len() as u64);
+        for seed in seeds {
+            marked.set(self.check(*seed)?.into());
+        }
+        let mut bytes = self.sizes();
+        bytes.resize(before.len(), 0);
+        bytes[self.ids.first_static as usize..].fill(0);
+        add_up(&mut bytes, |node| match tree.phases[node as usize] == NOT_REACHED || marked.get(node.into()) {
+            true => NOBODY,
+            false => before[node as usize],
+        });
+        Ok(Hanging { bytes, seeds: marked, open, through })
+    }
+
+    /// Makes more nodes seeds: what hangs on them no longer hangs on what is above.
+    pub fn divide(&self, watcher: &dyn Watcher, hanging: &mut Hanging, seeds: &HashSet<u32>) -> Result<()> {
+        let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
+        for seed in seeds {
+            let own = hanging.bytes[self.check(*seed)? as usize];
+            if hanging.seeds.get((*seed).into()) || tree.phases[*seed as usize] == NOT_REACHED {
+                continue;
+            }
+            hanging.seeds.set((*seed).into());
+            let mut at = before[*seed as usize];
+            while at != NOBODY {
+                hanging.bytes[at as usize] -= own;
+                at = if hanging.seeds.get(at.into()) { NOBODY } else { before[at as usize] };
+            }
+        }
+        Ok(())
+    }
+
+    /// The branches of at least `minimum` bytes right below the seeds, the largest first.
+    pub fn branches(&self, watcher: &dyn Watcher, hanging: &Hanging, minimum: u64) -> Result<Vec<Branch>> {
+        let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
+        let is_seed = |id: u32| hanging.seeds.get(id.into());
+        let is_passed = |id: u32| {
+            let is_open = || hanging.open.contains(&before[id as usize]) && hanging.through.contains(&self.type_of(id));
+            self.kinds[id as usize] & BUFFER != 0 || is_open()
+        };
+        let most = self.most(before, &tree.phases, hanging, minimum);
+        let mut rows = Vec::new();
+        for node in (0..self.ids.first_static).filter(|node| hanging.bytes[*node as usize] >= minimum.max(1)) {
+            if is_seed(node) || is_passed(node) || tree.phases[node as usize] == NOT_REACHED {
+                continue;
+            }
+            let mut above = before[node as usize];
+            while above != NOBODY && !is_seed(above) && is_passed(above) {
+                above = before[above as usize];
+            }
+            if above != NOBODY && is_seed(above) {
+                rows.push(Branch { id: node, bytes: hanging.bytes[node as usize], way: self.way(node, &most) });
+            }
+        }
+        rows.sort_unstable_by_key(|row| (Reverse(row.bytes), row.id));
+        Ok(rows)
+    }
+
+    /// The child that has most of what hangs on a node, by node; NOBODY where none has so much, and where no way can lead
+    /// from a branch of `minimum` bytes.
+    fn most(&self, before: &[u32], phases: &[u8], hanging: &Hanging, minimum: u64) -> Vec<u32> {
+        let bytes = &hanging.bytes;
+        let mut most = vec![NOBODY; before.len()];
+        let is_below = |node: &u32| phases[*node as usize] != NOT_REACHED && !hanging.seeds.get((*node).into());
+        let least = (minimum >> LEFT).max(1);
+        for node in (0..before.len() as u32).filter(|node| bytes[*node as usize] >= least).filter(is_below) {
+            let above = before[node as usize];
+            if above != NOBODY && is_most(bytes[node as usize], bytes[above as usize]) {
+                most[above as usize] = node;
+            }
+        }
+        most
+    }
+
+    /// Down the largest branches. It ends where a chain of objects of one type begins, such as a linked list.
+    fn way(&self, node: u32, most: &[u32]) -> Vec<u32> {
+        let mut way = vec![node];
+        let mut at = node;
+        while way.len() < MAX_WAY && most[at as usize] != NOBODY {
+            let next = most[at as usize];
+            let kind = self.kinds[next as usize];
+            if kind & BUFFER == 0 && kind & KIND != 0 && self.kinds[at as usize] == kind {
+                break;
+            }
+            way.push(next);
+            at = next;
+        }
+        way
+    }
+}
+
+/// Adds what each node has to the one above it, from the leaves of a tree on.
+fn add_up(sums: &mut [u64], above: impl Fn(u32) -> u32) {
+    const DONE: u32 = u32::MAX;
+    let mut below = vec![0u32; sums.len()];
+    for node in 0..sums.len() as u32 {
+        if let Some(count) = below.get_mut(above(node) as usize) {
+            *count += 1;
+        }
+    }
+    for leaf in 0..sums.len() as u32 {
+        let mut at = leaf;
+        while below[at as usize] == 0 {
+            below[at as usize] = DONE;
+            let next = above(at);
+            let Some(count) = below.get_mut(next as usize) else { break };
+            *count -= 1;
+            sums[next as usize] += sums[at as usize];
+            at = next;
+        }
+    }
+}
+
+fn is_most(part: u64, whole: u64) -> bool {
+    u128::from(part) * u128::from(MOST.1) >= u128::from(whole) * u128::from(MOST.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{add_up, is_most, LEFT, MAX_WAY, MOST, NOBODY};
+
+    #[test]
+    fn what_is_below_counts_for_what_is_above() {
+        // 3 is a root, over it 1 and over that 0 and 4; 5 is another root; 2 stands alone.
+        let before = [1, 3, NOBODY, NOBODY, 1, NOBODY];
+        let mut sums = [1, 2, 4, 8, 16, 32];
+        add_up(&mut sums, |node| before[node as usize]);
+        assert_eq!(sums, [1, 19, 4, 27, 16, 32]);
+        add_up(&mut [], |_| NOBODY);
+    }
+
+    #[test]
+    fn four_fifths_are_most() {
+        assert!(is_most(80, 100) && !is_most(79, 100) && is_most(0, 0) && is_most(u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn no_way_is_longer_than_what_is_kept_for_it() {
+        let left = (1..MAX_WAY).fold(1 << 40, |left, _| left * MOST.0 / MOST.1);
+        assert!(left > 1 << (40 - LEFT));
+    }
+}
