@@ -151,6 +151,10 @@ impl NodeColumns {
     }
 }
 
+/// What hangs on each node of a graph, without what hangs on some of them.
+#[pyclass]
+pub struct Hanging(graph::Hanging);
+
 /// Edges after one another, as plain columns: four bytes each for the numbers of both nodes and for the strength. `next`: the
 /// first node whose edges are not among them.
 #[pyclass(frozen)]
@@ -182,10 +186,6 @@ impl EdgeColumns {
 /// What each node of a graph retains.
 #[pyclass(frozen)]
 pub struct NodesRetained(pub(crate) Vec<u64>);
-
-/// What hangs on each node of a graph, without what hangs on some of them.
-#[pyclass]
-pub struct Hanging(graph::Hanging);
 
 /// The references between all blocks of one target.
 #[pyclass(frozen)]
