@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import count_text
+from gdbheap.report.numbers import count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, table
 from gdbheap.report.unfinished import at_least
@@ -45,6 +45,9 @@ def _object(row: MainHolder) -> str:
         return ""
     module, _, name = row.what.rpartition(".")
     name = SHORT.get(name, name) if module in WELL_KNOWN else row.what
+    if row.limit is not None and row.count is not None:
+        limit = "without a limit" if row.limit < 0 else f"limited to {count_text(row.limit)}"
+        return f"{name} {limit}, {counted(row.count, 'entry', 'entries')}"
     if row.address is None and row.count is not None:
         return f"{count_text(row.count)} x {name}"
     return name if row.count is None else f"{name} of {count_text(row.count)}"
