@@ -18,6 +18,8 @@ __all__ = ["described", "parts_of", "render"]
 COLUMNS = (Column("in use"), SHARE, Column("held by", True), Column("what it is", True))
 WELL_KNOWN = ("functools", "collections", "__main__")
 SHORT = {"_lru_cache_wrapper": "lru_cache"}
+# Columns of a terminal that has no room for whole descriptions.
+NARROW = 100
 # The most kinds of blocks that a row names.
 MAX_PARTS = 2
 
@@ -26,11 +28,18 @@ def render(rows: list[MainHolder], style: Style) -> str:
     """A row a holder, the largest first; nothing where there is none."""
     if not rows:
         return ""
+    is_narrow = style.width is not None and style.width <= NARROW
+    text = _briefly if is_narrow else described
     cells = [
-        [at_least(style.size(row.bytes), row.at_least), style.share_of_resident(row.resident), row.path, described(row)]
+        [at_least(style.size(row.bytes), row.at_least), style.share_of_resident(row.resident), row.path, text(row)]
         for row in rows
     ]
     return table(COLUMNS, cells, style)
+
+
+def _briefly(row: MainHolder) -> str:
+    """Say what a holder is, or what most of its bytes are, where a line has room for one of them."""
+    return _object(row) or parts_of(row.parts[:1])
 
 
 def described(row: MainHolder) -> str:

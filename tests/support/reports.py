@@ -6,6 +6,7 @@ import contextlib
 import functools
 import http.client
 import os
+import re
 import shutil
 import signal
 import socket
@@ -69,7 +70,9 @@ def lines_to_first_fix(target: str, *options: str) -> int:
     """Return how many lines of 80 columns the page has up to the end of its first finding with its fix, or of its
     holders where it has no finding."""
     shown, _status = on_terminal([target, *options], 80, NO_COLOR="1")
-    lines = shown.splitlines()
+    # Progress, and for how long the process was stopped, stand on the same terminal.
+    lines = [re.split(r"\r|\033\[K", line)[-1] for line in shown.rstrip().split("\n")]
+    lines = [line for line in lines if not line.startswith("gdbheap: ")]
     first = next((place for place, line in enumerate(lines) if line.startswith("Findings")), None)
     ends = ("2. ", "Next", "what  ")
     after = range(len(lines) if first is None else first + 1, len(lines))
@@ -403,15 +406,15 @@ REPORTS: tuple[Report, ...] = (
         "gperftools/gperftools#1073",
         "the same in blocks of malloc",
         r"Transparent huge pages: 11\d\.\d MiB, 11\d\.\d MiB of zeros",
-        r"MADV_NOHUGEPAGE.*PR_SET_THP_DISABLE",
+        r"GLIBC_TUNABLES=glibc\.malloc\.hugetlb=0",
         environment=(("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824"),),
     ),
     Report(
         "lazily_freed.c",
         "microsoft/mimalloc#776",
         "10 of 160 MiB are the program's, 150 are given back lazily",
-        r"10\.\d MiB \(.*149\.9 MiB more was given back by madvise\(MADV_FREE\)",
-        r"149\.9 MiB .* are resident until the kernel needs them",
+        r"10\.\d MiB \(.*1[45]\d\.\d MiB more was given back by madvise\(MADV_FREE\)",
+        r"1[45]\d\.\d MiB .* are resident until the kernel needs them",
     ),
     Report(
         "shared_memory_files.py",
