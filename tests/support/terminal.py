@@ -25,8 +25,9 @@ def on_terminal(words: Sequence[str], columns: int, **variables: str) -> tuple[s
         pytest.skip(f"no terminal: {error}")
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm", **variables}
-    ends = {"stdin": follower, "stdout": follower, "stderr": follower}
-    process = subprocess.Popen([str(GDBHEAP), *words], env=environment, **ends)
+    process = subprocess.Popen(
+        [str(GDBHEAP), *words], env=environment, stdin=follower, stdout=follower, stderr=follower
+    )
     os.close(follower)
     # Not select.select(): it takes no descriptor above 1023.
     waiting = select.poll()

@@ -36,10 +36,16 @@ def find(evidence: Evidence) -> list[Finding]:
     with suppress(GdbheapError):
         if not _repeat(evidence, evidence.objects, [row.address for row in strings]):
             return []
-        (found,) = duplicates(evidence.heap, STR, 1).types or [None]
-        if found is not None and evidence.worth(found.saved):
-            figures = EqualStrings(found.objects, found.values, found.copies)
-            return [Finding("equal-strings", found.saved, figures, evidence.line("duplicates"))]
+        return [
+            Finding(
+                "equal-strings",
+                found.saved,
+                EqualStrings(found.objects, found.values, found.copies),
+                evidence.line("duplicates"),
+            )
+            for found in duplicates(evidence.heap, STR, 1).types
+            if evidence.worth(found.saved)
+        ]
     return []
 
 
