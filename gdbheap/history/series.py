@@ -65,7 +65,6 @@ class SeriesFile:
     def __init__(self, path: str, series: Series, csv_safe: bool = False, mode: int = PRIVATE) -> None:
         self.path, self.form, self._is_safe = path, form_of(path), csv_safe
         self.rows = 0
-        self.size = 0
         self._new = self._open(mode)
         self._descriptor = self._new.descriptor
         try:
@@ -119,17 +118,23 @@ class SeriesFile:
             raise
         except OSError as error:
             with suppress(OSError):
-                os.ftruncate(self._descriptor, self.size)
+                _take_back(self._descriptor, done)
             reason = EXHAUSTED.get(error.errno or 0, error.strerror or str(error))
             raise GdbheapError(
                 f"{one_line(self.path)} cannot be written any more ({reason}); its {self.rows:,} samples can be read"
             ) from None
-        self.size += len(data)
 
     def close(self) -> None:
         """End it; harmless a second time."""
         with suppress(OSError):
             self._new.close()
+
+
+def _take_back(descriptor: int, size: int) -> None:
+    """Cut off the last bytes that were written to a file, unless others have written behind them. Raises OSError."""
+    end = os.lseek(descriptor, 0, os.SEEK_CUR)
+    if os.fstat(descriptor).st_size == end:
+        os.ftruncate(descriptor, end - size)
 
 
 def _line(cells: Iterable[object]) -> str:

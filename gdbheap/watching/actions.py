@@ -181,8 +181,10 @@ def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> No
         _check_room(process, actions.folder)
         with working_folder(os.path.dirname(path)) as folder:
             beside = os.path.join(folder, os.path.basename(path))
-            reason = _written_by_gdb(process, beside, actions.max_stop)
-            _let_run(process, was_stopped)
+            try:
+                reason = _written_by_gdb(process, beside, actions.max_stop)
+            finally:
+                _let_run(process, was_stopped)
             if reason is None:
                 settle(beside, path, actions.mode)
                 done.files["core"] = path
@@ -267,14 +269,22 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _is_stopped(folder: ProcessFolder) -> bool:
-    """Whether somebody has stopped it by a signal. Raises OSError."""
+    """Return whether somebody has stopped it by a signal. Raises OSError."""
     return stat_fields(folder.read("stat"))[:1] == ["T"]
 
 
+def _is_about_to_stop(folder: ProcessFolder) -> bool:
+    """Return whether a SIGSTOP waits for one of its threads. Raises OSError."""
+    waiting = ("SigPnd", "ShdPnd")
+    stop = 1 << signal.SIGSTOP - 1
+    statuses = [folder.status(), *map(folder.status, folder.tasks())]
+    return any(int(status.get(name, "0"), 16) & stop for status in statuses for name in waiting)
+
+
 def _let_run(folder: ProcessFolder, was_stopped: bool) -> None:
-    """gdb attaches by a SIGSTOP, which stays behind where it was killed at that moment."""
+    """Take back the SIGSTOP by which gdb attaches, which stays behind where gdb ended at that moment."""
     with suppress(OSError):
-        if not was_stopped and _is_stopped(folder):
+        if not was_stopped and (_is_stopped(folder) or _is_about_to_stop(folder)):
             folder.signal(signal.SIGCONT)
 
 
