@@ -408,6 +408,8 @@ def _check(programs: Programs, options: Options) -> None:
         raise UsageError("gdbheap watch: --look-every is for --prometheus")
     if options.on_memory_error and options.core:
         raise UsageError("gdbheap watch: gdb cannot write a core of a process that is followed: leave out --core")
+    if options.no_text and options.core:
+        raise UsageError("gdbheap watch: a core has all contents, which --no-text excludes: leave out --core")
     if options.acts and options.no_snapshot and not (options.heap or options.core or options.run):
         raise UsageError("gdbheap watch: do what? --no-snapshot leaves --heap, --core or --run")
 

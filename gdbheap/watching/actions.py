@@ -213,6 +213,8 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None) -> 
         stdout=quiet,
         stderr=subprocess.PIPE,
         cwd=os.path.dirname(path),
+        # gdb's own "shell" takes that of the environment, which may be one that lets nobody in.
+        env={**os.environ, "SHELL": "/bin/sh"},
         start_new_session=True,
         preexec_fn=usually,
     ) as gdb:
