@@ -65,6 +65,7 @@ class SeriesFile:
     def __init__(self, path: str, series: Series, csv_safe: bool = False, mode: int = PRIVATE) -> None:
         self.path, self.form, self._is_safe = path, form_of(path), csv_safe
         self.rows = 0
+        self.size = 0
         self._new = self._open(mode)
         self._descriptor = self._new.descriptor
         try:
@@ -123,6 +124,7 @@ class SeriesFile:
             raise GdbheapError(
                 f"{one_line(self.path)} cannot be written any more ({reason}); its {self.rows:,} samples can be read"
             ) from None
+        self.size += len(data)
 
     def close(self) -> None:
         """End it; harmless a second time."""
