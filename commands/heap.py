@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from gdbheap.answers import ledger
 from gdbheap.answers.aborted import Abort, abort_of
 from gdbheap.answers.findings import Finding
+from gdbheap.answers.holder_change import Since
+from gdbheap.answers.main_holders import MainHolders
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, switch, valued
@@ -46,10 +48,11 @@ class Options(Pictured):
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
-    whole = ledger.ledger(heap, options.detail, holders=not options.quick)
+    whole, held = ledger.ledger_and_holders(heap, options.detail, holders=not options.quick)
     if options.draws:
         _draw(heap, options)
-    findings = [*whole.findings, *_growth(heap, options.since)]
+    since, grown = _growth(heap, options, held)
+    findings = [*whole.findings, *grown]
     findings.sort(key=lambda finding: finding.rank)
     return dataclasses.replace(
         whole,
@@ -57,6 +60,7 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
         verdict=verdict(whole, Style(rss=whole.rss.bytes)),
         ledger=_sorted(whole.ledger, options.sort),
         findings=findings[: options.top],
+        since=since,
     )
 
 
@@ -84,22 +88,25 @@ def _draw(heap: Heap, options: Options) -> None:
     draw(options, ledger_tree(whole, drawn, places), "Where RSS went")
 
 
-def _growth(heap: Heap, path: str | None) -> list[Finding]:
-    """What has grown since the look in that file, if that is one at the same process."""
+def _growth(heap: Heap, options: Options, held: MainHolders) -> tuple[Since | None, list[Finding]]:
+    """Return what has changed since the look in the file of --since, and a finding if it is one at the same process."""
+    path = options.since
     if path is None:
-        return []
+        return None, []
     # Imported where they are needed: a command's start is mostly imports.
     from gdbheap.history.difference import difference
     from gdbheap.history.file import read
     from gdbheap.history.growing import growing
     from gdbheap.history.snapshot import take
 
-    earlier, now = read(path), take(heap)
+    earlier, now = read(path), take(heap, held=None if options.quick else held)
     found = difference([earlier, now])
     if not found.same_process:
         heap.note(f"{one_line(path)} is a look at another process: 'heap diff' compares the two")
     finding = growing(earlier.snapshot, now.snapshot, found, path)
-    return [finding] if finding is not None else []
+    seconds = found.looks[-1].time - found.looks[0].time
+    since = Since(seconds, found.rss, found.in_use, found.free, found.holders)
+    return since, [finding] if finding is not None else []
 
 
 def _sorted(lines: list[ledger.Line], key: str) -> list[ledger.Line]:
@@ -142,6 +149,9 @@ COMMAND = Command(
     the kinds of its blocks, way the steps from there to its largest block, at_least whether bytes are those that are
     proven, because not all references could be read; next are lines to paste; not_looked is the number of blocks in use
     where these are too many to look for holders, else null; not_examined are the bytes that nothing is proven to hold.
+
+    With --since FILE, a sentence says which holders grew since that snapshot; in JSON, since is {seconds, rss, in_use,
+    free, holders}, with the keys of heap diff, else null.
 
     In JSON each line also has zero, the bytes for which the kernel's zero page stands in (they are not resident);
     huge, how many of the resident bytes are mapped by huge pages (null where the kernel does not say, before Linux

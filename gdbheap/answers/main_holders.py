@@ -29,31 +29,36 @@ class MainHolders:
     """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the finding about the first one, if it
     is worth one. ``not_looked``: blocks in use, where there are too many of them to look for holders; else None.
     ``not_examined``: bytes in use that nothing is proven to hold because not all references could be read;
-    ``finishing``: the command lines that would examine them."""
+    ``finishing``: the command lines that would examine them. ``every``: all holders, with those that no program could
+    release; None where nobody looked for them."""
 
     rows: list[MainHolder] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     not_looked: int | None = None
     not_examined: int = 0
     finishing: list[str] = field(default_factory=list)
+    every: list[MainHolder] | None = None
 
 
-def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = ()) -> MainHolders:
+def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), always: bool = False) -> MainHolders:
     """Find them, beside the findings that were ``found``, by the graph of references, which is drawn for at most
-    MAX_BLOCKS blocks, and by what the mappings tell of runtimes."""
+    MAX_BLOCKS blocks unless it ``always`` is, and by what the mappings tell of runtimes."""
     rows = list(_runtimes(heap, evidence))
-    not_looked, whole = None, Owners([], 0, 0)
+    not_looked, whole, every = None, Owners([], 0, 0), None
+    always = always or evidence.detail
     try:
-        if heap.target.refusal is None and (not heap.target.remote or evidence.detail):
+        if heap.target.refusal is None and (not heap.target.remote or always):
             count = heap.used_blocks
-            not_looked = count if count > MAX_BLOCKS and not evidence.detail else None
-            whole = whole if not_looked is not None else owners(heap, None, None)
-            rows += _of_graph(heap, whole)
+            not_looked = count if count > MAX_BLOCKS and not always else None
+            if not_looked is None:
+                whole = owners(heap, None, None)
+                every = [*rows, *_of_graph(heap, whole)]
+                rows = [row for row in every if row.kind not in NOT_NAMED]
     except GdbheapError as error:
         heap.note(f"holders are not known: {error}")
     rss = heap.target.rss.bytes
     rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
-    return MainHolders(rows, found_of(evidence, rows, found), not_looked, whole.not_examined, whole.next)
+    return MainHolders(rows, found_of(evidence, rows, found), not_looked, whole.not_examined, whole.next, every)
 
 
 def _is_much(row: MainHolder, rss: int | None) -> bool:
@@ -63,7 +68,7 @@ def _is_much(row: MainHolder, rss: int | None) -> bool:
 
 def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
     for row in whole.groups:
-        if row.root is None or row.kind is None or row.kind in NOT_NAMED:
+        if row.root is None or row.kind is None:
             continue
         count = row.variables if row.variables > 1 else _length(heap, row.address)
         array = row.array

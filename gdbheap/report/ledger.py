@@ -8,6 +8,8 @@ from gdbheap.answers.findings.settings import lines_to_paste, shell_line
 from gdbheap.report import container, main_holders, summary
 from gdbheap.report.aborted import abort_lines
 from gdbheap.report.findings import advice_of, text_of
+from gdbheap.report.holder_changes import growth_sentence, signed
+from gdbheap.report.numbers import duration_text
 from gdbheap.report.style import GDB_PROMPT, SEVERE, SHELL_PROMPT, Style
 from gdbheap.report.tables import SHARE, Column, join, table
 from gdbheap.report.unfinished import unfinished
@@ -16,6 +18,7 @@ from gdbheap.target.target import IN_GDB
 
 if TYPE_CHECKING:
     from gdbheap.answers.findings import Finding
+    from gdbheap.answers.holder_change import Since
     from gdbheap.answers.ledger import Ledger, Line
 
 __all__ = ["FIRST", "LAST", "advice_sentence", "commands_of", "decision", "headline", "no_findings", "render"]
@@ -42,6 +45,7 @@ def render(answer: Ledger, style: Style, whole: bool = False) -> str:
     return join(
         ended,
         style.filled(verdict(answer, style)),
+        style.filled(_since(answer.since, style)),
         _holders(answer, style),
         _findings(answer, style),
         _next(answer),
@@ -72,6 +76,15 @@ def _books(answer: Ledger, style: Style, whole: bool) -> str:
 
 def _is_shown(line: Line, rss: int) -> bool:
     return line.resident is None or 100 * line.resident >= MIN_PERCENT_SHOWN * rss
+
+
+def _since(found: Since | None, style: Style) -> str:
+    """Say what grew since the look that is compared; nothing without one."""
+    if found is None:
+        return ""
+    rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is not known in both"
+    told = growth_sentence(found.holders, found.in_use, found.free, style)
+    return f"Since the snapshot ({duration_text(max(found.seconds, 0))} ago): {rss}. {told}".rstrip()
 
 
 def _next(answer: Ledger) -> str:

@@ -151,7 +151,7 @@ complete -c gdbheap -n '__fish_seen_subcommand_from duplicates' -l top -x -d 'ho
 complete -c gdbheap -n '__fish_seen_subcommand_from duplicates' -l sort -x -d 'accepted by every command'
 complete -c gdbheap -n __fish_use_subcommand -a snapshot -d 'What is there now? Kept in a file, for heap diff to compare with a later look'
 complete -c gdbheap -n '__fish_seen_subcommand_from snapshot' -l with-contents -d 'keep the contents of keys in paths'
-complete -c gdbheap -n '__fish_seen_subcommand_from snapshot' -l owners -d 'keep what retains the most, and its paths, also of a process with more than 2,000,000…'
+complete -c gdbheap -n '__fish_seen_subcommand_from snapshot' -l owners -d 'keep holders, what retains the most, and their paths, also of more than 2,000,000 blocks'
 complete -c gdbheap -n '__fish_seen_subcommand_from snapshot' -l blocks -d 'keep the address, the size and the type of each block, for heap diff to say which are…'
 complete -c gdbheap -n '__fish_seen_subcommand_from snapshot' -l mode -x -d 'the permissions of what is written, as 640'
 complete -c gdbheap -n '__fish_seen_subcommand_from snapshot' -l top -x -d 'accepted by every command'
