@@ -171,9 +171,9 @@ COMMAND = Command(
     noun="report",
     question="What is there to hand on? Everything about a target as one page for a browser",
     text="""Writes one HTML page that needs nothing else: no network, no server, and for its tables and pictures no
-    script. What matters comes first; then the findings with lines to paste, the ledger as a bar that unfolds, a flame
-    graph from resident memory down to types, the map of the heap, holes with what pins them, types with what they
-    retain, owners with the paths to them, threads and tasks, arenas, and the facts that all this rests on. All of it
+    script. The verdict comes first; then the findings with lines to paste, who holds the memory, with a picture of all
+    that is resident by holder, the ledger as a bar that unfolds, the map of the heap, holes with what pins them, types
+    with what they retain, owners with the paths to them, threads and tasks, arenas, and the facts that all this rests on. All of it
     is of one moment: a live process is let go once its memory is copied. What cannot be answered is a line with the
     reason.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.holder_change import Since
     from gdbheap.answers.ledger import Ledger, Line
 
-__all__ = ["FIRST", "LAST", "advice_sentence", "commands_of", "decision", "headline", "no_findings", "render"]
+__all__ = ["FIRST", "LAST", "advice_sentence", "commands_of", "decision", "no_findings", "render"]
 
 NOT_LOOKED = (
     "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
@@ -143,34 +143,11 @@ def _total(lines: list[Line], style: Style) -> list[str]:
     ]
 
 
-def headline(answer: Ledger, style: Style) -> str:
-    """RSS, and what most of it is."""
-    rss = answer.rss
-    if rss.bytes is None:
-        return f"How much of this is resident is not known ({rss.source}); the sizes are those of the address space."
-    if style.private:
-        of_core = f"{style.bytes(rss.bytes)} is {rss.source}; RSS itself is in no core."
-        return of_core + _largest(answer.ledger, style)
-    swap = f", {style.bytes(rss.swap)} more is swapped out" if rss.swap else ""
-    return f"RSS is {style.bytes(rss.bytes)} ({rss.source}){swap}.{_largest(answer.ledger, style)}"
-
-
 def decision(answer: Ledger, style: Style) -> str:
     """A leak, or memory that the allocators keep? What is used and free, what can go back, why the rest stays."""
     if answer.summary is None:
         return ""
     return summary.render(answer.summary, {line.id: line.name for line in answer.ledger}, style)
-
-
-def _largest(lines: list[Line], style: Style) -> str:
-    """The largest line that has no children; the parts of a part do not count."""
-    shown = [line for line in lines if line.parent is None or "." not in line.parent]
-    parents = {line.parent for line in shown}
-    leaves = [line for line in shown if line.id not in parents and line.resident]
-    if not leaves:
-        return ""
-    most = max(leaves, key=lambda line: line.resident or 0)
-    return f" The largest part is {most.name}: {style.bytes(most.resident)}{style.resident_of_rss(most.resident)}."
 
 
 def no_findings(answer: Ledger) -> str:
