@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from gdbheap.answers import ledger
 from gdbheap.answers.aborted import Abort, abort_of
@@ -16,11 +18,13 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, switch, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.session import order
-from gdbheap.errors import GdbheapError, one_line
+from gdbheap.errors import GdbheapError, UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.report.ledger import render
-from gdbheap.report.style import Style
-from gdbheap.report.verdict import verdict
+from gdbheap.report.verdict import plain_verdict
+
+if TYPE_CHECKING:
+    from gdbheap.history.snapshot import Look
 
 __all__ = ["COMMAND"]
 
@@ -57,11 +61,47 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
     return dataclasses.replace(
         whole,
         abort=_abort(heap),
-        verdict=verdict(whole, Style(rss=whole.rss.bytes)),
+        verdict=plain_verdict(whole),
         ledger=_sorted(whole.ledger, options.sort),
         findings=findings[: options.top],
         since=since,
     )
+
+
+def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
+    """Return the page that a snapshot keeps. Raises UsageError for what only a target has."""
+    if options.draws or options.since is not None:
+        raise UsageError("gdbheap: a snapshot has no picture, and 'gdbheap diff' compares snapshots")
+    kept = look.snapshot.ledger
+    lines = kept.ledger if options.detail else _plain(kept.ledger)
+    findings = sorted(kept.findings, key=lambda finding: finding.rank)
+    return dataclasses.replace(
+        kept,
+        verdict=plain_verdict(kept),
+        ledger=_sorted(lines, options.sort),
+        findings=findings[: options.top],
+        holders=[] if options.quick else kept.holders,
+        next=_next_of_snapshot(look.snapshot.target, path),
+    )
+
+
+def _plain(lines: list[ledger.Line]) -> list[ledger.Line]:
+    """Return the lines that are shown without --detail."""
+    others = [line.id for line in lines if line.parent == "other"]
+    is_split = any(name not in ledger.DETAILS for name in others)
+    return [
+        line
+        for line in lines
+        if line.parent is None
+        or (line.id.count(".") == 1 and line.state is not None)
+        or (is_split and line.parent == "other")
+    ]
+
+
+def _next_of_snapshot(target: dict[str, Any], path: str) -> list[str]:
+    file, pid = shlex.quote(path), target.get("pid")
+    later = f"gdbheap diff {file} {pid}  # what grew since, if it still runs" if pid else ""
+    return [line for line in (later, f"gdbheap report {file} -o report.html") if line]
 
 
 def _abort(heap: Heap) -> Abort | None:
@@ -136,6 +176,8 @@ COMMAND = Command(
     unless --detail is given; --quick does not look for them. Then the findings: what could be given back or avoided,
     largest first and doubtful ones last, each with advice that was tried (docs/findings.md). Then what to type next.
 
+    Of a snapshot it is the page of the moment that the snapshot was taken.
+
     Last comes the ledger of the whole address space: every byte has one owner, children add up to their parent, and the
     roots add up to what the kernel says. A resident page that several owners touch is split between them, byte by
     byte, so that no line has more resident than virtual. Only whole pages can go back to the kernel: "in free pages"
@@ -181,4 +223,5 @@ COMMAND = Command(
     sorts=SORTS,
     writes=True,
     without_memory=ledger.without_memory,
+    of_snapshot=_of_snapshot,
 )

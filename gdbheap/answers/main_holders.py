@@ -56,7 +56,8 @@ def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), 
                 rows = [row for row in every if row.kind not in NOT_NAMED]
     except GdbheapError as error:
         heap.note(f"holders are not known: {error}")
-    rss = heap.target.rss.bytes
+    # Where nobody knows what is resident, shares are of what is in use.
+    rss = heap.target.rss.bytes or sum(row.bytes for row in every or rows)
     rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
     return MainHolders(rows, found_of(evidence, rows, found), not_looked, whole.not_examined, whole.next, every)
 

@@ -119,7 +119,10 @@ def take(
     target = heap.target
     looks = held is None and with_owners is not False
     books, found = ledger_and_holders(heap, True, False, looks, bool(with_owners))
-    every = (found if held is None else held).every
+    if held is None:
+        held = found
+    else:
+        books = replace(books, holders=held.rows, not_looked=held.not_looked, not_examined=held.not_examined)
     snapshot = Snapshot(
         time=time_of(heap),
         version=__version__,
@@ -134,7 +137,7 @@ def take(
         threads=[ThreadName(thread.tid, thread.name) for thread in target.threads],
         mappings=mappings(target),
         blocks=blocks,
-        holders=None if every is None else sorted(every, key=lambda row: -row.bytes)[:MAX_HOLDERS],
+        holders=None if held.every is None else sorted(held.every, key=lambda row: -row.bytes)[:MAX_HOLDERS],
         # What was met on the way, so these come last.
         partial=heap.partial,
         warnings=list(heap.warnings),
