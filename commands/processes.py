@@ -63,8 +63,8 @@ COMMAND = Command(
     In JSON, processes are a list of {pid, parent, program, rss, pss, uss, swap, heap {in_use, free, trim, kept,
     finding {id, bytes}}, beside, written, note, verdict, holders}, total {processes, rss, pss, uss, shared, swap};
     written, of a process and of all, {restored, recounted, collector, counts, both, data, new, shared, freezing},
-    bytes of pages; types a list of {type, objects, bytes, alone, recounted}; advice a list of {id (freeze, preload), saves, workers,
-    at_most, at_least}.""",
+    bytes of pages; types a list of {type, objects, bytes, alone, recounted}; advice a list of {id (freeze, preload),
+    saves, workers, at_most, at_least}.""",
     example="gdbheap processes --children",
     needs=PROCESSES,
     options=Options,

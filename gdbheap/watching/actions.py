@@ -154,13 +154,13 @@ def _look(
             heap = Heap(process)
             # Files hold no contents.
             heap.disclosure.contents = False
-            held = None
+            holders = None
             if actions.heap:
-                text, held = actions.document(heap)
+                text, holders = actions.document(heap)
                 write_text(f"{base}.json", f"{text}\n", actions.mode)
                 done.files["heap"] = f"{base}.json"
             if actions.snapshot:
-                write(f"{base}.heap", take(heap, None, actions.blocks, held), actions.mode)
+                write(f"{base}.heap", take(heap, None, actions.blocks, holders), actions.mode)
                 done.files["snapshot"] = f"{base}.heap"
         done.held, done.partial = process.stopped_seconds, heap.partial
     except (Exception, KeyboardInterrupt) as error:
