@@ -21,8 +21,9 @@ from gdbheap.processes import accounts
 from gdbheap.processes.heap_use import HeapUse, heap_use, use_of
 from gdbheap.processes.written import TypeCounts, Written, compare, is_fork, page_marks, total_types, total_written
 from gdbheap.target import holding, procfs, refusal
-from gdbheap.target.process import Process, stopped
+from gdbheap.target.process import Process, command_line, executable, stopped
 from gdbheap.target.procfs import Named, ProcessFolder
+from gdbheap.target.program_name import program_name
 from gdbheap.target.programs import running
 
 __all__ = ["Advice", "Family", "Member", "Sums", "family"]
@@ -176,8 +177,9 @@ def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[Proces
 
 def _member(row: ProcessAccount, folder: ProcessFolder) -> Member:
     name = row.name.decode("utf-8", "replace")
-    script = accounts.script_of(row, accounts.program_of(row)) if row.memory is not None else None
-    program = f"{name} {script}" if script and script != name else name
+    program = name
+    with suppress(OSError):
+        program = program_name(command_line(folder), executable(folder)) or name
     memory = row.memory
     if memory is None:
         return Member(row.pid, row.parent, program, _rss(folder), None, None, None, note=NOT_READ)
