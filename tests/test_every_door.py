@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.gdb_side import batch, documents, home, needs_gdb
+from support.library import heap_of
 from support.pages import Page, reported
 from support.programs import Running, ask, gdbheap, interpreters, running
+
+from gdbheap.answers.findings.holder import MainHolder
+from gdbheap.answers.main_holders import MainHolders
+from gdbheap.history.snapshot import take
 
 KEEPS = """
 import sys
@@ -89,6 +95,15 @@ def test_in_files_of_watch(target: Running, page: dict[str, Any], tmp_path: Path
     answer = json.loads(document.read_text())
     assert held(answer) == held(page) == held(ask("", str(look)))
     assert answer["verdict"].startswith(page["verdict"].partition(":")[0])
+
+
+def test_what_is_not_proven_is_not_compared(target: Running) -> None:
+    """Each look at a part of the references proves other holders."""
+    row = MainHolder(9, 9, None, "cache", "dict", 1, "variable", 1)
+    with heap_of(str(target.pid)) as heap:
+        whole, cut = (take(heap, held=MainHolders([one], every=[one])) for one in (row, replace(row, at_least=True)))
+    assert whole.snapshot.holders == [row] and cut.snapshot.holders is None
+    assert cut.snapshot.ledger.holders[0].at_least
 
 
 @needs_gdb

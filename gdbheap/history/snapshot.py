@@ -137,7 +137,7 @@ def take(
         threads=[ThreadName(thread.tid, thread.name) for thread in target.threads],
         mappings=mappings(target),
         blocks=blocks,
-        holders=None if held.every is None else sorted(held.every, key=lambda row: -row.bytes)[:MAX_HOLDERS],
+        holders=_to_compare(held),
         # What was met on the way, so these come last.
         partial=heap.partial,
         warnings=list(heap.warnings),
@@ -160,6 +160,14 @@ def _or_none(answer: Callable[[], A]) -> A | None:
         return answer()
     except (NotAPython, Unsupported):
         return None
+
+
+def _to_compare(held: MainHolders) -> list[MainHolder] | None:
+    """Return the largest holders; None where nobody looked for them, and where not all references were read: then each
+    look proves others, and two of them cannot be compared."""
+    if held.every is None or held.not_examined or any(row.at_least for row in held.every):
+        return None
+    return sorted(held.every, key=lambda row: -row.bytes)[:MAX_HOLDERS]
 
 
 def _sizes(heap: Heap) -> list[SizeCount]:
