@@ -217,7 +217,7 @@ complete -c gdbheap -n '__fish_seen_subcommand_from plot' -s o -r -d 'where to w
 complete -c gdbheap -n '__fish_seen_subcommand_from plot' -l mode -x -d 'the permissions of what is written, as 640'
 complete -c gdbheap -n '__fish_seen_subcommand_from plot' -l top -x -d 'accepted by every command'
 complete -c gdbheap -n '__fish_seen_subcommand_from plot' -l sort -x -d 'accepted by every command'
-complete -c gdbheap -n __fish_use_subcommand -a top -d 'Which processes grow? Live, until q or Ctrl-C'
+complete -c gdbheap -n __fish_use_subcommand -a top -d 'Which processes grow? Live, until q or Ctrl-C; h shows help'
 complete -c gdbheap -n '__fish_seen_subcommand_from top' -l children -d 'also the processes that these start, and those that start meanwhile'
 complete -c gdbheap -n '__fish_seen_subcommand_from top' -l name -x -d 'the processes whose name, or whose program\'s file name, has a match of this in it'
 complete -c gdbheap -n '__fish_seen_subcommand_from top' -l cgroup -x -d 'the processes of a control group and of those below it'
