@@ -17,6 +17,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from gdbheap.answers.main_holders import MainHolders
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line, reason_of
 from gdbheap.files import PRIVATE, check_place, settle, working_folder, write_text
@@ -52,8 +53,8 @@ WRITE = "if 1\ngcore {}\nquit 0\nend\nquit 1\n"
 class Actions:
     """``folder``: where files are written; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which; ``run``: a
     command and its arguments; ``run_limit``: seconds until it is ended; ``max_stop``: for how many seconds the process
-    is held at most, by the look and again by the core, None without end; ``document``: what --heap keeps of a heap;
-    ``mode``: of all files."""
+    is held at most, by the look and again by the core, None without end; ``document``: what --heap keeps of a heap,
+    with its holders; ``mode``: of all files."""
 
     folder: str
     snapshot: bool
@@ -63,7 +64,7 @@ class Actions:
     run: Sequence[str]
     run_limit: float
     max_stop: float | None
-    document: Callable[[Heap], str]
+    document: Callable[[Heap], tuple[str, MainHolders]]
     mode: int = PRIVATE
 
 
@@ -153,12 +154,14 @@ def _look(
             heap = Heap(process)
             # Files hold no contents.
             heap.disclosure.contents = False
-            if actions.snapshot:
-                write(f"{base}.heap", take(heap, None, actions.blocks), actions.mode)
-                done.files["snapshot"] = f"{base}.heap"
+            holders = None
             if actions.heap:
-                write_text(f"{base}.json", f"{actions.document(heap)}\n", actions.mode)
+                text, holders = actions.document(heap)
+                write_text(f"{base}.json", f"{text}\n", actions.mode)
                 done.files["heap"] = f"{base}.json"
+            if actions.snapshot:
+                write(f"{base}.heap", take(heap, None, actions.blocks, holders), actions.mode)
+                done.files["snapshot"] = f"{base}.heap"
         done.held, done.partial = process.stopped_seconds, heap.partial
     except (Exception, KeyboardInterrupt) as error:
         done.errors.append(reason_of(error))
