@@ -4,7 +4,6 @@ An answer that is not to be had is in its place with the reason why."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, Union
@@ -17,7 +16,6 @@ from gdbheap.answers.heap_map import HeapMap, heap_map
 from gdbheap.answers.holes import Holes, holes
 from gdbheap.answers.info import Info, info
 from gdbheap.answers.ledger import Ledger, ledger_and_holders
-from gdbheap.answers.main_holders import BLOCKS_A_SECOND
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.pins import Pins, pins
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
@@ -27,7 +25,7 @@ from gdbheap.answers.threads import ThreadLines, Threads, thread_lines, threads
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.heap import Heap
 from gdbheap.history.places import CELLS, Places, places_on
-from gdbheap.history.snapshot import MAX_GRAPH_BLOCKS, Snapshot, ThreadName, time_of
+from gdbheap.history.snapshot import MAX_GRAPH_BLOCKS, Snapshot, ThreadName, budget_of, time_of
 from gdbheap.target.target import Damage
 
 __all__ = ["Asked", "Overview", "overview", "overview_of_snapshot"]
@@ -87,8 +85,7 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
     than all the rest in a large process; None does it where that is quick."""
     target = heap.target
     described = {**target.describe(), **heap.versions}
-    budget = MAX_GRAPH_BLOCKS / BLOCKS_A_SECOND if with_owners is None else math.inf if with_owners else 0
-    found, held = ledger_and_holders(heap, detail=True, patient=False, budget=budget)
+    found, held = ledger_and_holders(heap, detail=True, patient=False, budget=budget_of(with_owners))
     drawn = _ask(lambda: heap_map(heap, 0, CELLS))
     why = "" if with_owners else _why_no_graph(heap, with_owners)
     return Overview(

@@ -5,6 +5,7 @@ It holds answers as they are, so that whatever compares two of them compares wha
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.holders import holders
 from gdbheap.answers.holes import Holes, holes
 from gdbheap.answers.ledger import Ledger, ledger_and_holders
-from gdbheap.answers.main_holders import MainHolders
+from gdbheap.answers.main_holders import BLOCKS_A_SECOND, MainHolders
 from gdbheap.answers.mappings import MappingRow, mappings
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
 from gdbheap.answers.retained import OBJECT, Kept, retained
@@ -27,7 +28,7 @@ from gdbheap.heap import Heap
 from gdbheap.history.blocks import BlockTable, list_blocks
 from gdbheap.target.room import group_limit
 
-__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "take", "time_of"]
+__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "budget_of", "take", "time_of"]
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
 MAX_OWNERS = MAX_HOLDERS = 200
@@ -104,6 +105,13 @@ class Written:
     blocks: int | None = None
 
 
+def budget_of(with_owners: bool | None) -> float:
+    """Return how many seconds of CPU time holders may take: with owners without limit, None where it is quick."""
+    if with_owners is None:
+        return MAX_GRAPH_BLOCKS / BLOCKS_A_SECOND
+    return math.inf if with_owners else 0
+
+
 def take(
     heap: Heap, with_owners: bool | None = None, with_blocks: bool = False, held: MainHolders | None = None
 ) -> Look:
@@ -117,8 +125,7 @@ def take(
         blocks = replace(blocks, holders=[holder for holder, _node in named])
         columns = columns.held(heap.references.graph, [node for _holder, node in named])
     target = heap.target
-    looks = held is None and with_owners is not False
-    books, found = ledger_and_holders(heap, True, False, looks, bool(with_owners))
+    books, found = ledger_and_holders(heap, True, False, budget_of(with_owners) if held is None else 0)
     if held is None:
         held = found
     else:
