@@ -705,7 +705,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--tunables": "tcache_count=0", "--stop-at": "7", "--frames": "a", "--attach": "5",
         "--stacks": "1", "--at": "7", "--diff": "7..end", "--pprof": "c", "--calls": "d", "--growth": "5",
         "--tables": "blocks,types", "--partition": "host=a,pid", "--prometheus": ":9100",
-        "--look-every": "10s", "--prometheus-host": "a.example", "--mode": "640", "--user": "0",
+        "--look-every": "10s", "--prometheus-host": "a.example", "--mode": "640", "--user": "0", "--budget": "9",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

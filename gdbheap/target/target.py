@@ -177,7 +177,7 @@ class Target:
         where = self.words or (shlex.quote(self.core) if self.core else str(self.pid or ""))
         if self.remote or not where:
             return []
-        return [" ".join(["gdbheap", noun, where, *options])]
+        return [" ".join(filter(None, ["gdbheap", noun, where, *options]))]
 
     @property
     def main_stack(self) -> Mapping | None:
