@@ -68,6 +68,7 @@ COMMAND = Command(
     render=_render,
     rows="arenas",
     listed="arenas",
+    top=20,
     sorts={
         "system": lambda arena: arena.system,
         "in_use": lambda arena: arena.in_use,

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from gdbheap.answers import ledger
 from gdbheap.answers.aborted import Abort, abort_of
 from gdbheap.answers.findings import Finding
-from gdbheap.answers.main_holders import BUDGET
+from gdbheap.answers.holder_change import Since
+from gdbheap.answers.main_holders import BUDGET, MainHolders
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, seconds, switch, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.session import order
-from gdbheap.errors import GdbheapError, one_line
+from gdbheap.errors import GdbheapError, UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.report.ledger import render
-from gdbheap.report.style import Style
-from gdbheap.report.verdict import verdict
+from gdbheap.report.verdict import plain_verdict
+
+if TYPE_CHECKING:
+    from gdbheap.history.snapshot import Look
 
 __all__ = ["COMMAND"]
 
@@ -52,18 +57,56 @@ class Options(Pictured):
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
-    whole = ledger.ledger(heap, options.detail, budget=0 if options.quick else options.budget)
+    whole, held = ledger.ledger_and_holders(heap, options.detail, budget=0 if options.quick else options.budget)
     if options.draws:
         _draw(heap, options)
-    findings = [*whole.findings, *_growth(heap, options.since)]
+    since, grown = _growth(heap, options, held)
+    findings = [*whole.findings, *grown]
     findings.sort(key=lambda finding: finding.rank)
     return dataclasses.replace(
         whole,
         abort=_abort(heap),
-        verdict=verdict(whole, Style(rss=whole.rss.bytes)),
+        verdict=plain_verdict(whole),
         ledger=_sorted(whole.ledger, options.sort),
         findings=findings[: options.top],
+        since=since,
     )
+
+
+def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
+    """Return the page that a snapshot keeps. Raises UsageError for what only a target has."""
+    if options.draws or options.since is not None:
+        raise UsageError("gdbheap: a snapshot has no picture, and 'gdbheap diff' compares snapshots")
+    kept = look.snapshot.ledger
+    lines = kept.ledger if options.detail else _plain(kept.ledger)
+    findings = sorted(kept.findings, key=lambda finding: finding.rank)
+    return dataclasses.replace(
+        kept,
+        verdict=plain_verdict(kept),
+        ledger=_sorted(lines, options.sort),
+        findings=findings[: options.top],
+        holders=[] if options.quick else kept.holders,
+        next=_next_of_snapshot(look.snapshot.target, path),
+    )
+
+
+def _plain(lines: list[ledger.Line]) -> list[ledger.Line]:
+    """Return the lines that are shown without --detail."""
+    others = [line.id for line in lines if line.parent == "other"]
+    is_split = any(name not in ledger.DETAILS for name in others)
+    return [
+        line
+        for line in lines
+        if line.parent is None
+        or (line.id.count(".") == 1 and line.state is not None)
+        or (is_split and line.parent == "other")
+    ]
+
+
+def _next_of_snapshot(target: dict[str, Any], path: str) -> list[str]:
+    file, pid = shlex.quote(path), target.get("pid")
+    later = f"gdbheap diff {file} {pid}  # what grew since, if it still runs" if pid else ""
+    return [line for line in (later, f"gdbheap report {file} -o report.html") if line]
 
 
 def _abort(heap: Heap) -> Abort | None:
@@ -90,22 +133,25 @@ def _draw(heap: Heap, options: Options) -> None:
     draw(options, ledger_tree(whole, drawn, places), "Where RSS went")
 
 
-def _growth(heap: Heap, path: str | None) -> list[Finding]:
-    """What has grown since the look in that file, if that is one at the same process."""
+def _growth(heap: Heap, options: Options, held: MainHolders) -> tuple[Since | None, list[Finding]]:
+    """Return what has changed since the look in the file of --since, and a finding if it is one at the same process."""
+    path = options.since
     if path is None:
-        return []
+        return None, []
     # Imported where they are needed: a command's start is mostly imports.
     from gdbheap.history.difference import difference
     from gdbheap.history.file import read
     from gdbheap.history.growing import growing
     from gdbheap.history.snapshot import take
 
-    earlier, now = read(path), take(heap)
+    earlier, now = read(path), take(heap, held=None if options.quick else held)
     found = difference([earlier, now])
     if not found.same_process:
         heap.note(f"{one_line(path)} is a look at another process: 'heap diff' compares the two")
     finding = growing(earlier.snapshot, now.snapshot, found, path)
-    return [finding] if finding is not None else []
+    seconds = found.looks[-1].time - found.looks[0].time
+    since = Since(seconds, found.rss, found.in_use, found.free, found.holders)
+    return since, [finding] if finding is not None else []
 
 
 def _sorted(lines: list[ledger.Line], key: str) -> list[ledger.Line]:
@@ -136,6 +182,8 @@ COMMAND = Command(
     the findings: what could be given back or avoided, largest first and doubtful ones last, each with advice that was
     tried (docs/findings.md). Then what to type next.
 
+    Of a snapshot it is the page of the moment that the snapshot was taken.
+
     Last comes the ledger of the whole address space: every byte has one owner, children add up to their parent, and the
     roots add up to what the kernel says. A resident page that several owners touch is split between them, byte by
     byte, so that no line has more resident than virtual. Only whole pages can go back to the kernel: "in free pages"
@@ -149,6 +197,9 @@ COMMAND = Command(
     the kinds of its blocks, way the steps from there to its largest block, at_least whether bytes are those that are
     proven, because not all references could be read; next are lines to paste; not_looked is the number of blocks in use
     where these are too many to look for holders, else null; not_examined are the bytes that nothing is proven to hold.
+
+    With --since FILE, a sentence says which holders grew since that snapshot; in JSON, since is {seconds, rss, in_use,
+    free, holders}, with the keys of heap diff, else null.
 
     In JSON each line also has zero, the bytes for which the kernel's zero page stands in (they are not resident);
     huge, how many of the resident bytes are mapped by huge pages (null where the kernel does not say, before Linux
@@ -178,4 +229,5 @@ COMMAND = Command(
     sorts=SORTS,
     writes=True,
     without_memory=ledger.without_memory,
+    of_snapshot=_of_snapshot,
 )

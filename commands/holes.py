@@ -88,5 +88,6 @@ COMMAND = Command(
     render=_render,
     rows="holes",
     listed="holes",
+    top=20,
     sorts=SORTS,
 )

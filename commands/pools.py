@@ -61,6 +61,7 @@ COMMAND = Command(
     render=_render,
     rows="classes",
     listed="size classes",
+    top=20,
     sorts={
         "pools": lambda row: row.pools,
         "size": lambda row: -row.size,

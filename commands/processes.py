@@ -10,6 +10,7 @@ from gdbheap.commands.surface.options import Several, switch
 from gdbheap.errors import NoTarget, UsageError
 from gdbheap.processes.family import Family, family
 from gdbheap.report.processes import render
+from gdbheap.report.verdict import plain_verdict
 from gdbheap.target.programs import Programs
 
 __all__ = ["COMMAND"]
@@ -38,7 +39,8 @@ def _answer(programs: Programs, options: Options) -> Family:
     found = {int(str(process)): process for process in (*programs.folders(), *programs.named())}
     if not found:
         raise NoTarget("no process is meant by that: ps -e lists those that run")
-    return family([found[pid] for pid in sorted(found)], options.max_stop or None, options.quick)
+    named = [found[pid] for pid in sorted(found)]
+    return family(named, options.max_stop or None, options.quick, verdict_of=plain_verdict)
 
 
 def _render(shown: Shown[Family, Options]) -> str:
@@ -48,7 +50,8 @@ def _render(shown: Shown[Family, Options]) -> str:
 COMMAND = Command(
     noun="processes",
     question="What do several processes have, what do they share, and what could they?",
-    text="""A row for each process: RSS, its share of what is resident (PSS), what it has alone (USS), and of its
+    text="""First what they have together, and the verdict of each with its largest holder, as on its first page. Then a
+    row for each process: RSS, its share of what is resident (PSS), what it has alone (USS), and of its
     heap what is in use, what is free, what of that malloc_trim(0) would give back, and the largest finding. 'gdbheap
     PID PID', or 'gdbheap PID --children', are the same. The kernel's figures are read while all of them stand still:
     the sum of PSS is what they have together. Then each is stopped for itself and its private pages are compared with
@@ -58,10 +61,10 @@ COMMAND = Command(
     would save. One that ends meanwhile or cannot be read has a note.
 
     In JSON, processes are a list of {pid, parent, program, rss, pss, uss, swap, heap {in_use, free, trim, kept,
-    finding {id, bytes}}, beside, written, note}, total {processes, rss, pss, uss, shared, swap}; written, of a
-    process and of all, {restored, recounted, collector, counts, both, data, new, shared, freezing}, bytes of pages;
-    types a list of {type, objects, bytes, alone, recounted}; advice a list of {id (freeze, preload), saves, workers,
-    at_most, at_least}.""",
+    finding {id, bytes}}, beside, written, note, verdict, holders}, total {processes, rss, pss, uss, shared, swap};
+    written, of a process and of all, {restored, recounted, collector, counts, both, data, new, shared, freezing},
+    bytes of pages; types a list of {type, objects, bytes, alone, recounted}; advice a list of {id (freeze, preload),
+    saves, workers, at_most, at_least}.""",
     example="gdbheap processes --children",
     needs=PROCESSES,
     options=Options,

@@ -152,11 +152,12 @@ def _of_series(paths: list[str]) -> _Made:
 def _of_processes(programs: Programs, options: Options) -> _Made:
     from gdbheap.processes.family import family
     from gdbheap.report.page.processes import processes_page
+    from gdbheap.report.verdict import plain_verdict
 
     pids = sorted({*programs.pids, *programs.now()})
     if not pids:
         raise NoTarget("no process is meant by that: ps -e lists those that run")
-    found = family(pids, options.max_stop or None, False)
+    found = family(pids, options.max_stop or None, False, verdict_of=plain_verdict)
     notes = [f"process {member.pid}: {member.note}" for member in found.processes if member.note]
     return _Made(PROCESSES, processes_page(found, time.time()), notes)
 
@@ -171,11 +172,11 @@ COMMAND = Command(
     noun="report",
     question="What is there to hand on? Everything about a target as one page for a browser",
     text="""Writes one HTML page that needs nothing else: no network, no server, and for its tables and pictures no
-    script. What matters comes first; then the findings with lines to paste, the ledger as a bar that unfolds, a flame
-    graph from resident memory down to types, the map of the heap, holes with what pins them, types with what they
-    retain, owners with the paths to them, threads and tasks, arenas, and the facts that all this rests on. All of it
-    is of one moment: a live process is let go once its memory is copied. What cannot be answered is a line with the
-    reason.
+    script. The verdict comes first; then the findings with lines to paste, who holds the memory, with a picture of all
+    that is resident by holder, the ledger as a bar that unfolds, the map of the heap, holes with what pins them, types
+    with what they retain, owners with the paths to them, threads and tasks, arenas, and the facts that all this rests
+    on. All of it is of one moment: a live process is let go once its memory is copied. What cannot be answered is a
+    line with the reason.
 
     Of a snapshot the page has what the snapshot keeps. Of several snapshots, processes or cores it says what changed
     from the first to the last, and what only rose. Of a log that gdbheap trace wrote it has what its calls add up to,

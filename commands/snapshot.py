@@ -24,7 +24,7 @@ class Options(Filed):
         "--with-contents", "keep the contents of keys in paths; without it the file holds no contents of the process"
     )
     owners: bool = switch(
-        "--owners", "keep what retains the most, and its paths, also of a process with more than 2,000,000 blocks"
+        "--owners", "keep holders, what retains the most, and their paths, also of more than 2,000,000 blocks"
     )
     blocks: bool = switch(
         "--blocks", "keep the address, the size and the type of each block, for heap diff to say which are still there"
@@ -62,8 +62,9 @@ COMMAND = Command(
     question="What is there now? Kept in a file, for heap diff to compare with a later look",
     text="""Writes what heap, arenas, holes, sizes, pyobjects and retained say of this moment to FILE: the ledger
     with its details, findings, malloc's arenas, the 1,000 largest holes with what pins them, how many blocks of
-    each size each allocator has handed out, all types, and the 200 objects that retain the most with their paths
-    (not of a process with more than 2,000,000 blocks, unless --owners asks for them). The file is read without the
+    each size each allocator has handed out, all types, the 200 largest holders of what is in use, and the 200 objects
+    that retain the most, with their paths (neither of a process with more than 2,000,000 blocks, unless --owners asks
+    for them). The file is read without the
     process; it holds no contents of strings, bytes and keys, unless --with-contents is given. With --blocks it also
     has the address, the size and the type of each block in use, about a byte for each. docs/snapshots.md describes
     it.

@@ -17,7 +17,7 @@ from gdbheap.commands.surface.session import listed
 from gdbheap.history.sampler import Sampler
 from gdbheap.history.standing import Standings, Table
 from gdbheap.report.style import style_for, terminal_text
-from gdbheap.report.top import render
+from gdbheap.report.top import HELP, render
 from gdbheap.target.programs import Programs
 from gdbheap.text import printable_record
 
@@ -61,7 +61,7 @@ def _answer(programs: Programs, options: Options) -> Table:
     standings = Standings(sampler)
     if options.json:
         return _last(standings, options, lambda table: None, lambda: time.sleep(options.every))
-    with opened_screen() as screen:
+    with opened_screen(HELP) as screen:
         if screen is None:
             return _last(standings, options, lambda table: _print(table, options), lambda: time.sleep(options.every))
         return _last(
@@ -109,9 +109,10 @@ def _render(shown: Shown[Table, Options]) -> str:
 
 COMMAND = Command(
     noun="top",
-    question="Which processes grow? Live, until q or Ctrl-C",
+    question="Which processes grow? Live, until q or Ctrl-C; h shows help",
     text="""A row for each process, refreshed: RSS and how much it has grown since it was first looked at, swap, what
-    malloc has from the kernel, what of it is in use and what is idle, Python's arenas and what of them is in use.
+    malloc has from the kernel (malloc), what of it is in use (malloc used) and what is idle, Python's arenas and what
+    of them is in use (python used). The key h, or ?, shows what the columns mean; "…" stands for what was not read yet.
     Without a process these are the 100 largest of your own. Nothing is stopped; where a process has not been looked
     into yet, or may not be, only what the kernel says is known. Where standard output is no terminal, tables are
     printed one after the other.

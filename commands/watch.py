@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import shlex
@@ -35,6 +36,7 @@ from gdbheap.watching.triggers import MEMORY_ERROR
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gdbheap.answers.main_holders import MainHolders
     from gdbheap.answers.stacks import StackFrame
     from gdbheap.heap import Heap
     from gdbheap.report.metrics import Now
@@ -343,12 +345,15 @@ def _stack_of(errors: MemoryErrors) -> list[StackFrame]:
     return []
 
 
-def _heap_document(heap: Heap) -> str:
-    from gdbheap.answers.ledger import ledger
+def _heap_document(heap: Heap) -> tuple[str, MainHolders]:
+    from gdbheap.answers.ledger import ledger_and_holders
+    from gdbheap.answers.main_holders import BUDGET
+    from gdbheap.report.verdict import plain_verdict
 
-    answer = ledger(heap)
+    answer, held = ledger_and_holders(heap, budget=BUDGET)
+    answer = dataclasses.replace(answer, verdict=plain_verdict(answer))
     info = TargetInfo.of([heap])
-    return text_of(document("heap", info.target, info.warnings, info.damage, answer))
+    return text_of(document("heap", info.target, info.warnings, info.damage, answer)), held
 
 
 def _group(options: Options) -> GroupMemory | None:
@@ -408,6 +413,8 @@ def _check(programs: Programs, options: Options) -> None:
         raise UsageError("gdbheap watch: --look-every is for --prometheus")
     if options.on_memory_error and options.core:
         raise UsageError("gdbheap watch: gdb cannot write a core of a process that is followed: leave out --core")
+    if options.no_text and options.core:
+        raise UsageError("gdbheap watch: a core has all contents, which --no-text excludes: leave out --core")
     if options.acts and options.no_snapshot and not (options.heap or options.core or options.run):
         raise UsageError("gdbheap watch: do what? --no-snapshot leaves --heap, --core or --run")
 

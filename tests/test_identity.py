@@ -4,6 +4,7 @@ Each test takes the id away at the worst moment, and then asks the other process
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import random
@@ -19,6 +20,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from support import busy
 from support.busy import wait_for
 from support.following import code, patched
 from support.programs import GDBHEAP, PATIENCE, gdbheap
@@ -43,6 +45,7 @@ from gdbheap.watching.triggers import Bounds
 ANOTHER = "has ended; its number belongs to another process now"
 NO_TARGET = 4
 UNNAMED = 64123
+TGKILL = 234
 
 
 @pytest.fixture
@@ -263,6 +266,31 @@ def test_who_stands_is_left_standing(tmp_path: Path) -> None:
         wait_for(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", "it does not stand")
         actions._let_run(folder, was_stopped=False)
         assert state.read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_what_is_stopped_runs_on_however_watching_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gdb is ended in the middle of attaching; its SIGSTOP stays behind."""
+
+    def ended(folder: ProcessFolder, path: str, seconds: float | None) -> str:
+        os.kill(folder.pid, signal.SIGSTOP)
+        wait_for(lambda: actions._is_stopped(folder), "it does not stand")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(actions, "_written_by_gdb", ended)
+    with busy.started("vforked", tmp_path, counters=3) as target:
+        folder = ProcessFolder(target.pid)
+        lending = lambda: [tid for tid in folder.tasks() if folder.status(tid)["State"].startswith("D")]  # noqa: E731
+        wait_for(lambda: bool(lending()), "nobody is in state D")
+        with pytest.raises(KeyboardInterrupt):
+            actions._core(_acting(tmp_path), folder, str(tmp_path / "the.core"), actions.Done())
+        wait_for(lambda: not actions._is_stopped(folder), "it does not run on")
+        # One thread cannot stop yet: it waits for its child.
+        (lender,) = lending()
+        assert not actions._is_about_to_stop(folder)
+        assert ctypes.CDLL(None).syscall(TGKILL, target.pid, lender, signal.SIGSTOP) == 0
+        assert actions._is_about_to_stop(folder)
+        actions._let_run(folder, was_stopped=False)
+        assert not actions._is_about_to_stop(folder) and not actions._is_stopped(folder)
 
 
 @pytest.mark.parametrize("words", [("--every=20ms",), ("--every=20ms", "--stop")])

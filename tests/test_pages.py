@@ -3,6 +3,7 @@ and a browser that is found here takes it without a complaint."""
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import random
@@ -23,11 +24,15 @@ from support.programs import ask, c_program, gdbheap, interpreters, plain_enviro
 from support.recorded import finished, recorded
 from test_recording import finish, recording
 
+from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
 from gdbheap.answers.ledger import Ledger, Line, Rss
+from gdbheap.answers.shared_out import Part as PartOfHolder
+from gdbheap.answers.summary import Summary
 from gdbheap.history.file import read
 from gdbheap.history.overview import Asked, Overview, overview_of_snapshot
 from gdbheap.history.places import Places, TypeShare
+from gdbheap.report.holder_tree import holder_tree
 from gdbheap.report.page.heap_map import DATA, map_section
 from gdbheap.report.page.skeleton import LARGEST, fitted
 from gdbheap.report.page.target import target_page
@@ -40,8 +45,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 POLICY = re.compile(r"default-src 'none'; script-src 'sha256-[\w+/=]+'; style-src 'sha256-[\w+/=]+'; base-uri 'none'; ")
 TARGETS = ("core", "process", "snapshot", "difference", "calls", "processes", "c", "series")
 SECTIONS = [
-    "findings", "ledger", "composition", "map", "holes", "types", "retained", "owners", "threads", "tasks", "arenas",
-    "facts",
+    "findings", "holders", "ledger", "composition", "map", "holes", "types", "retained", "owners", "threads", "tasks",
+    "arenas", "facts",
 ]  # fmt: skip
 
 
@@ -149,6 +154,8 @@ def test_figures_are_those_of_the_commands(made: Made) -> None:
     assert page.figures["rss.bytes"] == ledger["rss"]["bytes"]
     for key in ("used_resident", "free_resident", "whole", "returnable"):
         assert page.figures.get(f"summary.{key}") == ledger["summary"][key]
+    assert plain["verdict"] in html.unescape(made.texts["core"])
+    same_rows(page.tables["holders-table"], plain["holders"], ["path", "bytes"])
     assert page.findings == [(row["id"], row["bytes"]) for row in plain["findings"]]
     lines = {row["id"]: row for row in ledger["ledger"]}
     assert {row["id"] for row in page.tables["ledger-lines"].rows} == set(lines)
@@ -272,6 +279,44 @@ def test_a_map_has_its_limit(rng: random.Random) -> None:
     assert json.loads(data)["cell"] > 4096
     cells = [found for tag, found in page.tags if tag == "rect" and "data-i" in found]
     assert 100 < len(cells) <= 2000
+
+
+def test_a_map_of_a_process_in_use(rng: random.Random) -> None:
+    """It has one row an allocator; one with less than a hundredth has none."""
+    found = random_overview(rng, 9000, 90)
+    groups = [replace(group, kind=f"kind{number % 3}") for number, group in enumerate(found.map.answer.groups)]
+    small = replace(groups[0], kind="tiny", cells=groups[0].cells[:1], end=groups[0].start + 4096)
+    used = Summary(20 << 20, 20 << 20, 1 << 20, 1 << 20, None, [], [], None)
+    ledger = replace(found.ledger, summary=used)
+    drawn = Asked(HeapMap(4096, [small, *groups], []))
+    body = map_section(replace(found, ledger=ledger, map=drawn)).body
+    titles = re.findall(r'<text x="0"[^>]*>(.*?): ', body)
+    assert sorted(titles) == ["kind0", "kind1", "kind2"] and "tiny: less than 1 %" in body
+    tops = set(re.findall(r'<rect class="cell[^>]* y="(\d+)"', body))
+    assert len(tops) == 3
+    assert "0x" not in "".join(titles) and body.count("<text") == 3
+
+
+def test_memory_by_holder_adds_up() -> None:
+    """All that is resident has a cell: of holders, of what no holder has, free by its allocator, and the rest."""
+    lines = [
+        Line("glibc", None, "glibc malloc", 900, 900, 0),
+        Line("glibc.used", "glibc", "used", 600, 600, 0, state="used"),
+        Line("glibc.used.0", "glibc.used", "arena", 600, 600, 0, state="used"),
+        Line("glibc.free", "glibc", "free", 200, 200, 0, state="free"),
+        Line("glibc.top", "glibc", "top", 60, 60, 0, state="top"),
+        Line("glibc.over", "glibc", "headers", 40, 40, 0, state="overhead"), Line("file", None, "files", 70, 70, 0),
+        Line("file.text", "file", "code", 70, 70, 0), Line("other", None, "other", 30, 30, 0),
+        Line("other.java", "other", "Java", 30, 30, 0),
+    ]  # fmt: skip
+    held = [MainHolder(400, 350, None, "CACHE", "dict", 3, "variable", 1, [], [PartOfHolder("str", 3, 300)])]
+    held.append(MainHolder(99, 99, None, "Java", None, None, "runtime"))
+    tree = holder_tree(Ledger(Rss(1000, 0, ""), lines, []), held)
+    sums = {" > ".join(frame.name for frame in frames): size for frames, size, _count in tree}
+    assert sums == {
+        "in use > CACHE > str": 300, "in use > CACHE": 50, "in use > other blocks in use": 250,
+        "free, kept by glibc": 260, "the allocators' own": 40, "files": 70, "Java": 30,
+    }  # fmt: skip
 
 
 def test_a_map_of_many_stretches(rng: random.Random) -> None:
@@ -413,7 +458,7 @@ def test_keys_are_enough(made: Made, tab: Any) -> None:
     for _ in range(3):
         tab.keyboard.press("ArrowDown")
     chosen = flame.locator("svg.chosen")
-    said = tab.locator("section#composition output").inner_text()
+    said = tab.locator("section#holders output").inner_text()
     assert said and chosen.count() == 1
     width = chosen.get_attribute("width")
     tab.keyboard.press("Enter")

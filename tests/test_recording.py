@@ -373,6 +373,22 @@ def test_full_disk(tmp_path: Path) -> None:
         assert done.returncode == 1 and "the disk is full" in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_full_disk_behind_other_rows(rng: random.Random, tmp_path: Path) -> None:
+    """What the shell appends to is never cut: of our own rows only the part of one that has no end goes again."""
+    path, before = tmp_path / "all.csv", rng.randbytes(rng.randrange(20_000, 40_000)).hex()
+    path.write_text(before)
+    room = len(before) + rng.randrange(3000, 9000)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))  # noqa: E731
+    with running(c_program("steps", 5, 1), tmp_path) as target, path.open("a") as end:
+        command = [str(GDBHEAP), "record", str(target.pid), "--every=5ms", "-o", "-"]
+        done = subprocess.run(
+            command, stdout=end, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, preexec_fn=limit
+        )
+    assert done.returncode == 1 and "cannot be written any more" in done.stderr
+    text = path.read_text()
+    assert text.startswith(before) and len(before) + 1000 < len(text) <= room and text.endswith("\n")
+
+
 def test_closed_pipe(tmp_path: Path) -> None:
     """| head ends it quietly."""
     with running(c_program("steps", 5, 1), tmp_path) as target:

@@ -373,6 +373,7 @@ def test_killed_while_it_acts(tmp_path: Path, rng: random.Random) -> None:
         (["--rss=1G"], 2, "which process"),
         (["PID"], 2, "wait for what"),
         (["PID", "--rss=1G", "--no-snapshot"], 2, "do what"),
+        (["PID", "--rss=1G", "--core", "--no-text"], 2, "a core has all contents"),
         (["PID", "--rss=x"], 2, "not a size"),
         (["PID", "--grows=1G"], 2, "no growth"),
         (["PID", "--grows=1G/0s"], 2, "no growth"),

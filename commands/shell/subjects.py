@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gdbheap.commands.shell.cores import Stored, Subject, core_of, name_of
@@ -221,6 +222,13 @@ def own_words(words: Sequence[str]) -> list[str]:
 
 def _about_target(line: Line) -> Result:
     target = _targets(line)[0]
+    of_snapshot = line.command.of_snapshot
+    if of_snapshot is not None and isinstance(target, str):
+        from gdbheap.history.file import is_snapshot, read
+
+        if is_snapshot(target):
+            answer = partial(_of_snapshot, of_snapshot, target)
+            return ask_about_looks(dataclasses.replace(line.command, answer=answer), [read(target)], line.options)
     _refuse_call(line, target)
     try:
         with line.open(line, target) as heap:
@@ -230,6 +238,10 @@ def _about_target(line: Line) -> Result:
     except NotPermitted as error:
         return _without_memory(line, target, error)
     return _with_late_warnings(answered, heap, known)
+
+
+def _of_snapshot(answer: Callable[..., Any], path: str, looks: tuple[Look, ...], options: Common) -> Any:
+    return answer(looks[-1], path, options)
 
 
 def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:

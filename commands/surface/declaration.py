@@ -105,7 +105,8 @@ class Command(Generic[Subject, Chosen, Answer]):
     ``call``: it calls into the process. ``writes``: an option of its own makes it write a file.
     ``lists_damage``: its table has all damage; other commands list it below theirs. ``program``: the only program that
     it is about; of others it says that it is not supported ("" when it is about all). ``without_memory``: what it
-    answers of a process of which nothing but what everybody may know can be read; None where that is nothing."""
+    answers of a process of which nothing but what everybody may know can be read; None where that is nothing.
+    ``of_snapshot``: what it answers of a snapshot, which has a path; None where a snapshot is no target of it."""
 
     noun: str
     question: str
@@ -124,6 +125,7 @@ class Command(Generic[Subject, Chosen, Answer]):
     lists_damage: bool = False
     program: str = ""
     without_memory: Callable[[Any], Answer] | None = None
+    of_snapshot: Callable[[Any, str, Chosen], Answer] | None = None
 
     @property
     def name(self) -> str:

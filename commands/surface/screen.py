@@ -12,13 +12,15 @@ from typing import Any
 __all__ = ["Screen", "opened_screen"]
 
 QUIT = (ord("q"), ord("Q"), 3)
+ASK_HELP = (ord("h"), ord("H"), ord("?"))
 
 
 class Screen:
     """What ``opened_screen`` yields."""
 
-    def __init__(self, window: Any) -> None:
+    def __init__(self, window: Any, help: str = "") -> None:
         self._window = window
+        self._help = help
 
     def show(self, text: str) -> None:
         """Show the lines of ``text`` that fit."""
@@ -31,14 +33,21 @@ class Screen:
         self._window.refresh()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until a key is pressed; whether it asks to end (q)."""
+        """Wait so long, or until a key is pressed; whether it asks to end (q). A key that asks for help (h, ?) shows it
+        until another one is pressed."""
         self._window.timeout(max(0, round(1000 * seconds)))
-        return self._window.getch() in QUIT
+        key = self._window.getch()
+        if key in ASK_HELP:
+            self.show(self._help)
+            self._window.timeout(-1)
+            key = self._window.getch()
+        return key in QUIT
 
 
 @contextmanager
-def opened_screen() -> Iterator[Screen | None]:
-    """The terminal's whole screen; None where standard output is none, or one that only scrolls."""
+def opened_screen(help: str = "") -> Iterator[Screen | None]:
+    """The terminal's whole screen, which shows ``help`` when asked; None where standard output is none, or one that
+    only scrolls."""
     if not (sys.stdin and sys.stdout and os.isatty(0) and os.isatty(1)) or not _is_known():
         yield None
         return
@@ -48,7 +57,7 @@ def opened_screen() -> Iterator[Screen | None]:
         curses.cbreak()
         with suppress(curses.error):
             curses.curs_set(0)
-        yield Screen(window)
+        yield Screen(window, help)
     finally:
         with suppress(curses.error):
             curses.curs_set(1)

@@ -14,6 +14,7 @@ from gdbheap.answers.aborted import Abort
 from gdbheap.answers.container import MOST_FILES, Container, container
 from gdbheap.answers.findings import Evidence, Finding, findings
 from gdbheap.answers.findings.holder import MainHolder
+from gdbheap.answers.holder_change import Since
 from gdbheap.answers.main_holders import MainHolders, main_holders
 from gdbheap.answers.next_lines import next_lines
 from gdbheap.answers.partition import (
@@ -105,7 +106,8 @@ class Ledger:
     what is in use, if that was asked for; ``not_looked``: the number of blocks in use, where these were too many to
     look for holders, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask next;
     ``verdict``: all that in a sentence, where somebody wrote one. ``abort``: why glibc ended the process; None where it
-    did not. ``not_examined``: bytes in use that nothing is proven to hold because not all references could be read."""
+    did not. ``not_examined``: bytes in use that nothing is proven to hold because not all references could be read.
+    ``since``: what changed since an earlier look, where one is compared."""
 
     rss: Rss
     ledger: list[Line]
@@ -121,6 +123,7 @@ class Ledger:
     verdict: str = ""
     abort: Abort | None = None
     not_examined: int = 0
+    since: Since | None = None
 
     @property
     def looks_past(self) -> bool:
@@ -147,11 +150,18 @@ class Ledger:
 
 
 def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0) -> Ledger:
+    """Return the ledger of ``ledger_and_holders``."""
+    return ledger_and_holders(heap, detail, patient, budget)[0]
+
+
+def ledger_and_holders(
+    heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0
+) -> tuple[Ledger, MainHolders]:
     """The whole address space. What cannot be looked into (no malloc, no memory) stays under files, stacks and other.
 
     ``detail``: a line for each arena's part, kind of file mapping and kind of free memory. ``patient``: also findings
     that take longer; unless it is said, they go with the details. ``budget``: seconds of CPU time for who has most of
-    what is in use; 0: nobody looks."""
+    what is in use; 0: nobody looks. Beside it are all holders that were found."""
     (sums,) = partition(heap)
     evidence = Evidence(heap, _settle(heap, sums), detail if patient is None else patient)
     told = summary(heap, evidence) if heap.target.refusal is None else None
@@ -165,7 +175,7 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, budget
     found = findings(evidence)
     held = main_holders(heap, evidence, found, budget) if budget else MainHolders()
     found = sorted([*found, *held.findings], key=lambda finding: finding.rank)
-    return Ledger(
+    answer = Ledger(
         rss,
         shown,
         found,
@@ -179,6 +189,7 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, budget
         next=next_lines(evidence, held) if budget else [],
         not_examined=held.not_examined,
     )
+    return answer, held
 
 
 def without_memory(process: Named) -> Ledger:

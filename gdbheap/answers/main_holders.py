@@ -18,7 +18,7 @@ from gdbheap.python.homes import INTERPRETER_ITSELF, STANDARD, THREAD
 from gdbheap.python.struct_fields import LRU_CACHE
 from gdbheap.python.values import CacheLimit, cache_limit, length_of
 
-__all__ = ["BUDGET", "MainHolders", "main_holders", "seconds_for"]
+__all__ = ["BLOCKS_A_SECOND", "BUDGET", "MainHolders", "main_holders", "seconds_for"]
 
 BUDGET = 3.0
 """Seconds of CPU time that may be spent on holders, unless somebody says otherwise."""
@@ -34,31 +34,38 @@ class MainHolders:
     """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the finding about the first one, if it
     is worth one. ``not_looked``: blocks in use, where there are too many of them to look for holders; else None.
     ``not_examined``: bytes in use that nothing is proven to hold because not all references could be read;
-    ``finishing``: the command lines that would examine them."""
+    ``finishing``: the command lines that would examine them. ``every``: all holders, with those that no program could
+    release; None where nobody looked for them."""
 
     rows: list[MainHolder] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     not_looked: int | None = None
     not_examined: int = 0
     finishing: list[str] = field(default_factory=list)
+    every: list[MainHolder] | None = None
 
 
 def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), budget: float = BUDGET) -> MainHolders:
     """Find them, beside the findings that were ``found``, by the graph of references, which is drawn where that takes
     about ``budget`` seconds at most, or all details are wanted, and by what the mappings tell of runtimes."""
     rows = list(_runtimes(heap, evidence))
-    not_looked, whole = None, Owners([], 0, 0)
+    not_looked, whole, every = None, Owners([], 0, 0), None
+    always = evidence.detail or budget == math.inf
     try:
-        if heap.target.refusal is None and (not heap.target.remote or evidence.detail):
+        if heap.target.refusal is None and (not heap.target.remote or always):
             count = heap.used_blocks
-            not_looked = count if count > budget * BLOCKS_A_SECOND and not evidence.detail else None
-            whole = whole if not_looked is not None else owners(heap, None, None)
-            rows += _of_graph(heap, whole)
+            not_looked = count if count > budget * BLOCKS_A_SECOND and not always else None
+            if not_looked is None:
+                whole = owners(heap, None, None)
+                every = [*rows, *_of_graph(heap, whole)]
+                unnamed = (*NOT_NAMED, THREAD) if heap.is_python else NOT_NAMED
+                rows = [row for row in every if row.kind not in unnamed]
     except GdbheapError as error:
         heap.note(f"holders are not known: {error}")
-    rss = heap.target.rss.bytes
+    # Where nobody knows what is resident, shares are of what is in use.
+    rss = heap.target.rss.bytes or sum(row.bytes for row in every or rows)
     rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
-    return MainHolders(rows, found_of(evidence, rows, found), not_looked, whole.not_examined, whole.next)
+    return MainHolders(rows, found_of(evidence, rows, found), not_looked, whole.not_examined, whole.next, every)
 
 
 def seconds_for(blocks: int) -> int:
@@ -73,7 +80,7 @@ def _is_much(row: MainHolder, rss: int | None) -> bool:
 
 def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
     for row in whole.groups:
-        if row.root is None or row.kind is None or row.kind in NOT_NAMED or heap.is_python and row.kind == THREAD:
+        if row.root is None or row.kind is None:
             continue
         limit = _limit(heap, row.address, row.type)
         count = row.variables if row.variables > 1 else _length(heap, row.address) if limit is None else limit.entries

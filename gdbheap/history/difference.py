@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gdbheap.answers.arenas import Arena
+from gdbheap.answers.holder_change import HolderChange
 from gdbheap.answers.holes import Hole
 from gdbheap.answers.ledger import Line
 from gdbheap.answers.pyobjects import TypeRow
 from gdbheap.answers.retained import NAMED_BY_WORDS, Kept
 from gdbheap.history.blocks import BlockChange, changed_blocks
+from gdbheap.history.holder_changes import changed_holders
 from gdbheap.history.snapshot import MAX_OWNERS, Look, Snapshot
 
 __all__ = ["Difference", "difference"]
@@ -29,11 +31,13 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Compared:
-    """One of the looks that are compared: seconds since 1970, what was looked at, and its RSS in bytes."""
+    """One of the looks that are compared: seconds since 1970, what was looked at, its RSS in bytes, and what a person
+    calls the program, "" in older files."""
 
     time: float
     target: dict[str, Any]
     rss: int | None
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,9 @@ class Trend:
 class Difference:
     """The answer of ``heap diff``. ``same_process``: all looks are at one; ``limit``: bytes that it may have, and
     ``seconds_left``: when its RSS reaches that, if it goes on as from the first look to the last. ``blocks``: what came
-    and went, block by block; None where not both looks have all blocks, or they are at two processes."""
+    and went, block by block; None where not both looks have all blocks, or they are at two processes. ``holders``: who
+    holds more or less of what is in use; None where a look does not have them. ``in_use`` and ``free``: resident bytes
+    more of blocks in use and of free ones, None where that is not known."""
 
     looks: list[Compared]
     same_process: bool
@@ -154,6 +160,9 @@ class Difference:
     limit: int | None = None
     seconds_left: float | None = None
     blocks: list[BlockChange] | None = None
+    holders: list[HolderChange] | None = None
+    in_use: int | None = None
+    free: int | None = None
 
 
 def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
@@ -165,7 +174,7 @@ def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
     rss = _more(first.ledger.rss.bytes, last.ledger.rss.bytes)
     lines, types = _lines(looks), _types(looks)
     return Difference(
-        [Compared(look.time, look.target, look.ledger.rss.bytes) for look in looks],
+        [Compared(look.time, look.target, look.ledger.rss.bytes, look.ledger.program) for look in looks],
         same,
         rss,
         lines,
@@ -179,6 +188,8 @@ def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
         limit,
         _seconds_left(first, last, rss, limit),
         _blocks(taken[0], taken[-1]) if same else None,
+        changed_holders(looks, same),
+        *(_of_summary(first, last, name) for name in ("used_resident", "free_resident")),
     )
 
 
@@ -193,6 +204,11 @@ def _is_one_process(looks: Sequence[Snapshot]) -> bool:
 
 def _more(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
+
+
+def _of_summary(first: Snapshot, last: Snapshot, name: str) -> int | None:
+    before, after = (getattr(look.ledger.summary, name, None) for look in (first, last))
+    return _more(before, after)
 
 
 def _keyed(rows: Iterable[R], key: Callable[[R], Hashable]) -> dict[Any, R]:

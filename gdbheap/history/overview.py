@@ -11,11 +11,11 @@ from typing import Any, Generic, TypeVar, Union
 from gdbheap import _native
 from gdbheap.answers.arenas import Arenas, arenas
 from gdbheap.answers.block_kinds import BlockKinds, block_kinds
+from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.heap_map import HeapMap, heap_map
 from gdbheap.answers.holes import Holes, holes
 from gdbheap.answers.info import Info, info
-from gdbheap.answers.ledger import Ledger, ledger
-from gdbheap.answers.main_holders import BUDGET
+from gdbheap.answers.ledger import Ledger, ledger_and_holders
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.pins import Pins, pins
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
@@ -25,7 +25,7 @@ from gdbheap.answers.threads import ThreadLines, Threads, thread_lines, threads
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.heap import Heap
 from gdbheap.history.places import CELLS, Places, places_on
-from gdbheap.history.snapshot import MAX_GRAPH_BLOCKS, Snapshot, ThreadName, time_of
+from gdbheap.history.snapshot import MAX_GRAPH_BLOCKS, Snapshot, ThreadName, budget_of, time_of
 from gdbheap.target.target import Damage
 
 __all__ = ["Asked", "Overview", "overview", "overview_of_snapshot"]
@@ -55,7 +55,7 @@ class Overview:
     """``time``: seconds since 1970. ``target``: as in JSON. ``ledger``: with its details. ``places``: types in the
     cells of ``map``, one after the other, as its groups have them. ``kept``: the objects that retain the most, with
     paths; ``by_type``: what all objects of a type retain. ``threads`` with what their frames hold, ``lines`` without;
-    ``names``: of all threads."""
+    ``names``: of all threads; ``holders``: of all that is in use, None where nobody looked for them."""
 
     time: float
     target: dict[str, Any]
@@ -77,6 +77,7 @@ class Overview:
     warnings: list[str] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     partial: bool = False
+    holders: list[MainHolder] | None = None
 
 
 def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
@@ -84,7 +85,7 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
     than all the rest in a large process; None does it where that is quick."""
     target = heap.target
     described = {**target.describe(), **heap.versions}
-    found = ledger(heap, detail=True, patient=False, budget=0 if with_owners is False else BUDGET)
+    found, held = ledger_and_holders(heap, detail=True, patient=False, budget=budget_of(with_owners))
     drawn = _ask(lambda: heap_map(heap, 0, CELLS))
     why = "" if with_owners else _why_no_graph(heap, with_owners)
     return Overview(
@@ -105,6 +106,7 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
         info=_ask(lambda: info(heap)),
         lines=_ask(lambda: thread_lines(heap)),
         names=[ThreadName(thread.tid, thread.name) for thread in target.threads],
+        holders=held.every,
         # What was met on the way, so these come last.
         warnings=list(heap.warnings),
         damage=list(heap.damage),
@@ -158,7 +160,7 @@ def overview_of_snapshot(kept: Snapshot) -> Overview:
     return Overview(
         kept.time, kept.target, kept.ledger, missing, missing, _or(kept.arenas), _or(kept.holes), missing,
         _or(kept.objects), missing, _held(kept), table, missing, missing, missing, missing, kept.threads, kept.warnings,
-        partial=kept.partial or bool(kept.damaged),
+        partial=kept.partial or bool(kept.damaged), holders=kept.holders,
     )  # fmt: skip
 
 

@@ -119,7 +119,7 @@ class SeriesFile:
             raise
         except OSError as error:
             with suppress(OSError):
-                os.ftruncate(self._descriptor, self.size)
+                _take_back(self._descriptor, done)
             reason = EXHAUSTED.get(error.errno or 0, error.strerror or str(error))
             raise GdbheapError(
                 f"{one_line(self.path)} cannot be written any more ({reason}); its {self.rows:,} samples can be read"
@@ -130,6 +130,13 @@ class SeriesFile:
         """End it; harmless a second time."""
         with suppress(OSError):
             self._new.close()
+
+
+def _take_back(descriptor: int, size: int) -> None:
+    """Cut off the last bytes that were written to a file, unless others have written behind them. Raises OSError."""
+    end = os.lseek(descriptor, 0, os.SEEK_CUR)
+    if os.fstat(descriptor).st_size == end:
+        os.ftruncate(descriptor, end - size)
 
 
 def _line(cells: Iterable[object]) -> str:

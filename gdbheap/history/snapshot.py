@@ -5,6 +5,7 @@ It holds answers as they are, so that whatever compares two of them compares wha
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -14,9 +15,11 @@ from typing import Any, TypeVar
 
 from gdbheap import __version__, _native
 from gdbheap.answers.arenas import Arenas, arenas
+from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.holders import holders
 from gdbheap.answers.holes import Holes, holes
-from gdbheap.answers.ledger import Ledger, ledger
+from gdbheap.answers.ledger import Ledger, ledger_and_holders
+from gdbheap.answers.main_holders import BLOCKS_A_SECOND, MainHolders
 from gdbheap.answers.mappings import MappingRow, mappings
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
 from gdbheap.answers.retained import OBJECT, Kept, retained
@@ -25,10 +28,10 @@ from gdbheap.heap import Heap
 from gdbheap.history.blocks import BlockTable, list_blocks
 from gdbheap.target.room import group_limit
 
-__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "take", "time_of"]
+__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "budget_of", "take", "time_of"]
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
-MAX_OWNERS = 200
+MAX_OWNERS = MAX_HOLDERS = 200
 # Paths need the graph of references. For more blocks it takes longer than all the rest.
 MAX_GRAPH_BLOCKS = 2_000_000
 
@@ -57,8 +60,9 @@ class Snapshot:
     """One look. ``time``: seconds since 1970, of a core when its file was written last. ``target``: what tells the
     process from all others. ``limit``: bytes that the control group allows it, None without a limit or where that is
     not known. ``holes``: the largest ones, with what pins them. ``owners``: the objects that retain the most, with
-    their paths; None where the graph was not drawn. ``mappings``: None in older files. What a target does not have is
-    None or empty."""
+    their paths; None where the graph was not drawn. ``holders``: the largest MAX_HOLDERS of what is in use; None where
+    nobody looked for them, and in older files. ``mappings``: None in older files. What a target does not have is None
+    or empty."""
 
     time: float
     version: str
@@ -76,6 +80,7 @@ class Snapshot:
     threads: list[ThreadName] = field(default_factory=list)
     mappings: list[MappingRow] | None = None
     blocks: BlockTable | None = None
+    holders: list[MainHolder] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,22 +105,36 @@ class Written:
     blocks: int | None = None
 
 
-def take(heap: Heap, with_owners: bool | None = None, with_blocks: bool = False) -> Look:
+def budget_of(with_owners: bool | None) -> float:
+    """Return how many seconds of CPU time holders may take: with owners without limit, None where it is quick."""
+    if with_owners is None:
+        return MAX_GRAPH_BLOCKS / BLOCKS_A_SECOND
+    return math.inf if with_owners else 0
+
+
+def take(
+    heap: Heap, with_owners: bool | None = None, with_blocks: bool = False, held: MainHolders | None = None
+) -> Look:
     """Everything that a later look can be compared with. ``with_owners``: None draws the graph where it is quick;
-    ``with_blocks``: each block too."""
+    ``with_blocks``: each block too; ``held``: the holders, where they are known already."""
     objects = _or_none(lambda: pyobjects(heap, most=0))
     blocks, columns = list_blocks(heap) if with_blocks and heap.target.refusal is None else (None, None)
     owners = _owners(heap, with_owners) if objects is not None else None
     if blocks is not None and columns is not None and owners is not None:
-        found = holders(heap, owners)
-        blocks = replace(blocks, holders=[holder for holder, _node in found])
-        columns = columns.held(heap.references.graph, [node for _holder, node in found])
+        named = holders(heap, owners)
+        blocks = replace(blocks, holders=[holder for holder, _node in named])
+        columns = columns.held(heap.references.graph, [node for _holder, node in named])
     target = heap.target
+    books, found = ledger_and_holders(heap, True, False, budget_of(with_owners) if held is None else 0)
+    if held is None:
+        held = found
+    else:
+        books = replace(books, holders=held.rows, not_looked=held.not_looked, not_examined=held.not_examined)
     snapshot = Snapshot(
         time=time_of(heap),
         version=__version__,
         target={**target.describe(), **heap.versions},
-        ledger=ledger(heap, detail=True, patient=False),
+        ledger=books,
         limit=group_limit(target.proc) if target.proc else None,
         arenas=_or_none(lambda: arenas(heap)),
         holes=_or_none(lambda: holes(heap, MIN_HOLE_BYTES, MAX_HOLES)),
@@ -125,6 +144,7 @@ def take(heap: Heap, with_owners: bool | None = None, with_blocks: bool = False)
         threads=[ThreadName(thread.tid, thread.name) for thread in target.threads],
         mappings=mappings(target),
         blocks=blocks,
+        holders=_to_compare(held),
         # What was met on the way, so these come last.
         partial=heap.partial,
         warnings=list(heap.warnings),
@@ -147,6 +167,14 @@ def _or_none(answer: Callable[[], A]) -> A | None:
         return answer()
     except (NotAPython, Unsupported):
         return None
+
+
+def _to_compare(held: MainHolders) -> list[MainHolder] | None:
+    """Return the largest holders; None where nobody looked for them, and where not all references were read: then each
+    look proves others, and two of them cannot be compared."""
+    if held.every is None or held.not_examined or any(row.at_least for row in held.every):
+        return None
+    return sorted(held.every, key=lambda row: -row.bytes)[:MAX_HOLDERS]
 
 
 def _sizes(heap: Heap) -> list[SizeCount]:

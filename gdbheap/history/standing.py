@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,6 +9,8 @@ from dataclasses import dataclass, replace
 from gdbheap.history.sample import Sample
 from gdbheap.history.sampler import Sampler
 from gdbheap.history.watched import Watched
+from gdbheap.target.process import command_line
+from gdbheap.target.program_name import program_name
 
 __all__ = ["Standing", "StandingSum", "Standings", "Table"]
 
@@ -97,7 +98,7 @@ class Standings:
         )  # fmt: skip
 
     def _name(self, pid: int) -> str:
-        """The file name of its program, else the kernel's name for it; anew where it runs another program."""
+        """Name its program as its first page does, else as the kernel does; anew where it runs another program."""
         watched = self.sampler.watched.get(pid)
         if watched is not None:
             self._names[pid] = _program(watched)
@@ -106,5 +107,5 @@ class Standings:
 
 def _program(watched: Watched) -> str:
     with suppress(OSError):
-        return os.path.basename(watched.folder.link("exe"))[:60]
+        return program_name(command_line(watched.folder), watched.folder.link("exe"))[:60]
     return watched.folder.thread_name(watched.pid)

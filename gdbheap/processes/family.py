@@ -12,15 +12,19 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from gdbheap._native import ProcessAccount, Stop
+from gdbheap.answers.findings.holder import MainHolder
+from gdbheap.answers.ledger import Ledger, ledger
+from gdbheap.answers.main_holders import BUDGET
 from gdbheap.answers.pyobjects import pyobjects
 from gdbheap.errors import GdbheapError, NoTarget, reason_of
 from gdbheap.heap import Heap
 from gdbheap.processes import accounts
-from gdbheap.processes.heap_use import HeapUse, heap_use
+from gdbheap.processes.heap_use import HeapUse, heap_use, use_of
 from gdbheap.processes.written import TypeCounts, Written, compare, is_fork, page_marks, total_types, total_written
 from gdbheap.target import holding, procfs, refusal
-from gdbheap.target.process import Process, stopped
+from gdbheap.target.process import Process, command_line, executable, stopped
 from gdbheap.target.procfs import Named, ProcessFolder
+from gdbheap.target.program_name import program_name
 from gdbheap.target.programs import running
 
 __all__ = ["Advice", "Family", "Member", "Sums", "family"]
@@ -34,6 +38,7 @@ MIN_PERCENT = 1
 NOT_READ = "its memory is not to be read: 'gdbheap doctor PID' says why"
 
 Progress = Callable[[str, int, int], object]
+Verdict = Callable[[Ledger], str]
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Member:
     """A process. Bytes, None where the kernel does not let us know: ``pss`` is its share of what is resident, each page
     divided by the number of processes that have it, ``uss`` what it has alone. ``heap``: of its heap; ``beside``: the
     process with which its pages were compared, and ``written`` what came of that. ``note``: why something of it is not
-    known."""
+    known. ``verdict`` and ``holders``: as of its first page, "" and none where its heap was not looked into."""
 
     pid: int
     parent: int
@@ -54,6 +59,8 @@ class Member:
     beside: int | None = None
     written: Written | None = None
     note: str | None = None
+    verdict: str = ""
+    holders: list[MainHolder] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,7 @@ class _Looks:
     its pages and the bytes of its objects by type, and both of the parents."""
 
     held: dict[int, ProcessFolder]
+    verdict_of: Verdict | None = None
     types: list[TypeCounts] = field(default_factory=list)
     marks: dict[int, set[bytes]] = field(default_factory=dict)
     objects: dict[int, Counter[str]] = field(default_factory=dict)
@@ -119,10 +127,15 @@ class _Looks:
 
 
 def family(
-    processes: Sequence[Named], limit: float | None, quick: bool = False, progress: Progress | None = None
+    processes: Sequence[Named],
+    limit: float | None,
+    quick: bool = False,
+    progress: Progress | None = None,
+    verdict_of: Verdict | None = None,
 ) -> Family:
     """Of these processes, each of which is stopped for at most ``limit`` seconds at a time. ``quick``: only what the
-    kernel counts. Raises NoTarget where none of them is there."""
+    kernel counts. ``verdict_of``: puts a first page into a sentence; without it no holders are looked for. Raises
+    NoTarget where none of them is there."""
     held = _held(processes)
     rows = _counted(held, limit)
     members = [_member(row, held[row.pid]) for row in rows]
@@ -130,7 +143,7 @@ def family(
     members += [_absent(pid, held.get(pid)) for pid in pids if all(row.pid != pid for row in rows)]
     if not rows:
         raise NoTarget(f"none of {len(pids)} processes is there: ps -e lists those that run")
-    looks = _Looks(held)
+    looks = _Looks(held, verdict_of)
     if not quick:
         known = [member for member in members if member.pss is not None]
         looked = {member.pid: _looked(member, _beside(member, known), limit, looks, progress) for member in known}
@@ -165,8 +178,9 @@ def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[Proces
 
 def _member(row: ProcessAccount, folder: ProcessFolder) -> Member:
     name = row.name.decode("utf-8", "replace")
-    script = accounts.script_of(row, accounts.program_of(row)) if row.memory is not None else None
-    program = f"{name} {script}" if script and script != name else name
+    program = name
+    with suppress(OSError):
+        program = program_name(command_line(folder), executable(folder)) or name
     memory = row.memory
     if memory is None:
         return Member(row.pid, row.parent, program, _rss(folder), None, None, None, note=NOT_READ)
@@ -216,7 +230,7 @@ def _looked(
             heap.progress = progress
             if heap.target.refusal is not None:
                 return replace(member, note=str(heap.target.refusal))
-            found = replace(member, heap=_use(heap))
+            found = _used(member, heap, looks.verdict_of)
             for pid, other in heaps.items():
                 found = _compared(found, heap, pid, other, looks)
             return found
@@ -238,12 +252,15 @@ def _standing(pids: Sequence[int], limit: float | None, held: dict[int, ProcessF
         yield heaps
 
 
-def _use(heap: Heap) -> HeapUse | None:
-    """None where its blocks cannot be walked."""
-    try:
-        return heap_use(heap)
-    except GdbheapError:
-        return None
+def _used(member: Member, heap: Heap, verdict_of: Verdict | None) -> Member:
+    """The member with its heap, as far as its blocks can be walked."""
+    with suppress(GdbheapError):
+        if verdict_of is None:
+            return replace(member, heap=heap_use(heap))
+        page = ledger(heap, budget=BUDGET)
+        use = None if page.summary is None else use_of(page.summary, page.findings)
+        return replace(member, heap=use, verdict=verdict_of(page), holders=page.holders)
+    return member
 
 
 def _compared(found: Member, heap: Heap, pid: int, other: Heap, looks: _Looks) -> Member:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gdbheap.answers.findings import Finding
 from gdbheap.answers.ledger import judged
-from gdbheap.answers.summary import summary
+from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
 
-__all__ = ["HeapUse", "Largest", "heap_use"]
+__all__ = ["HeapUse", "Largest", "heap_use", "use_of"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,11 @@ class HeapUse:
 def heap_use(heap: Heap) -> HeapUse | None:
     """Of a process whose memory can be read; None where it is not known what is resident. Raises Unsupported."""
     evidence, found = judged(heap)
-    told = summary(heap, evidence)
+    return use_of(summary(heap, evidence), found)
+
+
+def use_of(told: Summary, found: Sequence[Finding]) -> HeapUse | None:
+    """Return the row of a heap from what is known of it already; None where it is not known what is resident."""
     if told.used_resident is None or told.free_resident is None:
         return None
     known = [finding for finding in found if not finding.doubtful]

@@ -63,7 +63,7 @@ def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> 
     if cut:
         rows.append(_rest(answer, cut, style))
     details = (_heaps(answer, style), _lists(answer, style), _threads(answer, style)) if detail else ()
-    own = (table(COLUMNS, rows, style, _total(answer, style)), style.filled(_sentence(answer, style)))
+    own = (style.filled(_sentence(answer, style)), table(COLUMNS, rows, style, _total(answer, style)))
     return join(*own, *details, *others)
 
 

@@ -42,7 +42,7 @@ def render(answer: Chunks, style: Style) -> str:
         asked = ["-" if chunk.asked is None else style.size(chunk.asked) for chunk in answer.chunks]
         rows = [_with(row, cell) for row, cell in zip(rows, [*asked, *[""] * (len(rows) - len(asked))])]
         total, columns = _with(total, ""), (*COLUMNS[:ASKED_AT], ASKED, *COLUMNS[ASKED_AT:])
-    return join(table(columns, rows, style, total), style.filled(_sentence(answer, style)))
+    return join(style.filled(_sentence(answer, style)), table(columns, rows, style, total))
 
 
 def _with(row: list[str], asked: str) -> list[str]:

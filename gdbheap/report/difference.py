@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from gdbheap.answers.source_paths import source_path
 from gdbheap.history.blocks import BlockChange
-from gdbheap.history.difference import GONE, NEW, Difference, OwnerChange
+from gdbheap.history.difference import GONE, NEW, Compared, Difference, OwnerChange
+from gdbheap.report.holder_changes import growth_sentence, now_text
+from gdbheap.report.holder_changes import signed as _signed
 from gdbheap.report.numbers import address_text, arena_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
+from gdbheap.report.verdict import program_text
 
-__all__ = ["heading", "holder_text", "limit_sentence", "owner_text", "render"]
+__all__ = ["conclusion", "heading", "holder_text", "limit_sentence", "owner_text", "render"]
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 MAX_SECONDS_LEFT = 365 * DAY
@@ -22,10 +27,12 @@ MAX_DEPTH = 1
 
 
 def render(answer: Difference, whole: Difference, top: int | None, style: Style) -> str:
-    """What was compared, then a table for each kind of thing that changed, each with at most ``top`` rows (None: all),
-    what only rises, and the limit."""
+    """Which holder grew, what was compared, then a table for each kind of thing that changed, each with at most ``top``
+    rows (None: all), what only rises, and the limit."""
     return join(
+        style.filled(conclusion(whole, style)),
         style.filled(heading(answer, style)),
+        _holders(answer, top, style),
         _ledger(answer, style),
         _types(answer, whole, style),
         _sizes(answer, top, style),
@@ -39,6 +46,17 @@ def render(answer: Difference, whole: Difference, top: int | None, style: Style)
     )
 
 
+def conclusion(answer: Difference, style: Style) -> str:
+    """Say which holders grew; where a look does not have them, what retains more."""
+    told = growth_sentence(answer.holders, answer.in_use, answer.free, style)
+    most = answer.owners[0] if answer.owners and answer.holders is None else None
+    if most is None or most.retained <= 0:
+        return told
+    sizes = f"{style.bytes(most.looks[0])} to {style.bytes(most.looks[-1])}"
+    retained = f"{source_path(owner_text(most))} retains {style.bytes(most.retained)} more ({sizes})."
+    return " ".join(filter(None, [retained, told]))
+
+
 def _table(columns: Sequence[Column], rows: list[list[str]], count: int, style: Style) -> str:
     """The rows, and how many of ``count`` are left out; nothing without a row."""
     left = count - len(rows)
@@ -50,7 +68,7 @@ def heading(answer: Difference, style: Style) -> str:
     """What was looked at, over what time, and by how much RSS changed."""
     first, last = answer.looks[0], answer.looks[-1]
     looks = f"{len(answer.looks)} looks at " if len(answer.looks) > 2 else ""
-    names = list(dict.fromkeys(_name(look.target) for look in answer.looks))
+    names = list(dict.fromkeys(_name(look) for look in answer.looks))
     what = f"{looks}{names[0]}" if answer.same_process else f"{looks}{' and '.join(names)} (not the same process)"
     between = _duration(last.time - first.time)
     if answer.rss is None:
@@ -59,25 +77,18 @@ def heading(answer: Difference, style: Style) -> str:
     return f"{what}, {between} between the first and the last: {rss}."
 
 
-def _name(target: dict[str, Any]) -> str:
-    exe = target.get("exe") or "an unknown program"
+def _name(look: Compared) -> str:
+    target = look.target
+    program = look.program or os.path.basename(target.get("exe") or "") or "an unknown program"
     if target.get("kind") == "process":
-        return f"process {target.get('pid')} ({exe})"
-    return f"core {target.get('core') or '?'} ({exe})"
+        return program_text(program, target.get("pid"))
+    return f"core {target.get('core') or '?'} of {program_text(program, target.get('pid'))}"
 
 
 def _duration(seconds: float) -> str:
     if seconds < MINUTE:
         return f"{seconds:.1f} s"
     return str(timedelta(seconds=round(seconds)))
-
-
-def _signed(size: int | None, style: Style) -> str:
-    """A size with its sign; nothing for 0."""
-    if size is None:
-        return "-"
-    sign = "+" if size > 0 else "-" if size < 0 else ""
-    return f"{sign}{style.size(abs(size))}"
 
 
 def _count(count: int) -> str:
@@ -116,6 +127,17 @@ def _ledger(answer: Difference, style: Style) -> str:
     resident = None if any(row.resident is None for row in roots) else sum(row.resident or 0 for row in roots)
     total = ["total", _signed(resident, style), _signed(sum(row.virtual for row in roots), style), *_looks(sums, style)]
     return table(columns, rows, style, total)
+
+
+def _holders(answer: Difference, top: int | None, style: Style) -> str:
+    columns = (
+        Column("in use"), *_look_columns(answer), Column("held by", LEFT), Column("what it is", LEFT),
+    )  # fmt: skip
+    rows = [
+        [_signed(row.bytes, style), *_looks(row.looks, style), row.path, now_text(row)]
+        for row in (answer.holders or [])[:top]
+    ]
+    return _table(columns, rows, len(answer.holders or []), style)
 
 
 def _types(answer: Difference, whole: Difference, style: Style) -> str:

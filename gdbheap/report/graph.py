@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.source_paths import source_path
 from gdbheap.report.arrays import column_text, render_arrays, shape_text
 from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
@@ -88,7 +89,16 @@ def _rows_of_objects(answer: Retained, style: Style) -> str:
         for row in answer.rows
     ]  # fmt: skip
     told = style.filled(SHARED) if any(row.shared for row in answer.rows) else ""
-    return join(table(RETAINED, rows, style), told)
+    return join(style.filled(_retains_most(answer, style)), table(RETAINED, rows, style), told)
+
+
+def _retains_most(answer: Retained, style: Style) -> str:
+    """Name the object that retains the most."""
+    first = max(answer.rows, key=lambda row: row.retained)
+    what = source_path(held_at(first)) if first.address is not None else f"{first.count:,} x {first.type}"
+    of_type = f" ({first.type})" if first.address is not None else ""
+    size = f"{_retained(first, style)}{style.of_rss(first.retained, first.absent)}"
+    return f"{what or 'an object'}{of_type} {'retains' if first.address is not None else 'retain'} the most: {size}."
 
 
 def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
@@ -136,7 +146,7 @@ def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     size = sum(part.bytes for part in (answer.cycles, answer.lost_references, answer.lost_blocks, answer.doubtful))
     total = ["", "", style.size(size), style.share(size), "total", "", ""]
     shown = _heads(answer, style) if answer.heads else ""
-    return join(shown, table(LOST, rows, style, total), *_told_of_groups(answer, style))
+    return join(*_told_of_groups(answer, style), shown, table(LOST, rows, style, total))
 
 
 def _lost_rows(answer: Unreachable, style: Style) -> list[list[str]]:
@@ -255,7 +265,7 @@ def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
     ]  # fmt: skip
     large = counted(answer.count, "block is", "blocks are")
     told = f"{large} that large, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
-    return join(table(HELD, rows, style), style.filled(told))
+    return join(style.filled(told), table(HELD, rows, style))
 
 
 def _held_together(answer: Owners, style: Style) -> str:
@@ -268,7 +278,7 @@ def _held_together(answer: Owners, style: Style) -> str:
     ]  # fmt: skip
     blocks = counted(answer.count, "block is", "blocks are")
     told = f"{blocks} held so, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes, answer.absent)}."
-    return join(table(TOGETHER, rows, style), style.filled(told))
+    return join(style.filled(told), table(TOGETHER, rows, style))
 
 
 def _shared_out(answer: Owners, style: Style) -> str:
@@ -283,7 +293,15 @@ def _shared_out(answer: Owners, style: Style) -> str:
     share, is_cut = style.share(answer.bytes, answer.absent), answer.not_examined > 0
     total = [style.size(answer.bytes), share, count_text(answer.count), PROVEN if is_cut else "in use", ""]
     told = style.filled(shared_text(answer.shared, style)) if answer.shared else ""
-    return join(table(SHARED_OUT, rows, style, total), told)
+    return join(style.filled(_holds_most(answer, style)), table(SHARED_OUT, rows, style, total), told)
+
+
+def _holds_most(answer: Owners, style: Style) -> str:
+    """Name the holder of the most."""
+    first = max(answer.groups, key=lambda row: row.bytes)
+    size = f"{at_least(style.bytes(first.bytes), first.at_least)}{style.of_rss(first.bytes, first.absent)}"
+    name = source_path(first.root or "") or first.what or "one holder"
+    return f"{name} {'have' if first.variables > 1 else 'has'} the most: {size} of {style.bytes(answer.bytes)} in use."
 
 
 def shared_text(size: int, style: Style) -> str:

@@ -33,7 +33,7 @@ class Look:
 LOOKS = {
     "used": Look("█", "#", COLOURS["used"], "#3a7d44", "in use"),
     "mixed": Look("▓", "%", "\033[33m", "#c9a227", "in use and free"),
-    "free": Look("▒", "o", COLOURS["free"], "#c0392b", "free and resident"),
+    "free": Look("▒", "o", COLOURS["free"], "#d9822b", "free and resident"),
     "gone": Look("░", ".", "\033[34m", "#c8d6e5", "free, given back"),
     "top": Look("▄", "^", COLOURS["top"], "#2e86ab", "top, resident"),
     "top gone": Look("▁", "_", "\033[34m", "#dfe7ee", "top, not resident"),

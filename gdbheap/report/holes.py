@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.describing import OBJECT
 from gdbheap.report.arena_names import arena_number
 from gdbheap.report.fit import render as render_fit
 from gdbheap.report.numbers import address_text, count_text, counted
@@ -24,8 +25,8 @@ COLUMNS = (
 
 
 def render(answer: Holes, style: Style, minimum: int) -> str:
-    """Whether a request fits, if that was asked; a row a hole, what is not listed as one row, the total; then what it
-    means and what pins the most."""
+    """Whether a request fits, if that was asked; what the holes are together, and what pins them; then a row a hole,
+    what is not listed as one row, the total."""
     fitted = render_fit(answer.fit, style) if answer.fit is not None else ""
     return join(fitted, _listed(answer, style, minimum))
 
@@ -37,8 +38,7 @@ def _listed(answer: Holes, style: Style, minimum: int) -> str:
     if answer.count > len(answer.holes):
         rows.append(_rest(answer, style))
     total = ["total", style.size(answer.bytes), style.size(answer.resident), style.share(answer.resident), *[""] * 4]
-    sentences = (sentence(answer, style, minimum), _pins(answer, style))
-    return join(table(COLUMNS, rows, style, total), *map(style.filled, sentences))
+    return join(style.filled(sentence(answer, style, minimum)), table(COLUMNS, rows, style, total))
 
 
 def _row(hole: Hole, style: Style) -> list[str]:
@@ -67,23 +67,34 @@ def _rest(answer: Holes, style: Style) -> list[str]:
 
 
 def sentence(answer: Holes, style: Style, minimum: int) -> str:
-    """What all holes are together, and why they stay."""
-    holes = counted(answer.count, "hole")
+    """Say what all holes are together, what pins the listed ones, and why they stay."""
     resident = f"{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}"
     if answer.resident is None:
-        resident = "how much of it is resident is not known for this target"
-    start = f"{holes} of {style.bytes(minimum)} or more: {style.bytes(answer.bytes)} that nobody holds, {resident}."
-    return " ".join([start, *answer.why])
+        resident = "how much of it is resident is not known"
+    verb = "holds" if answer.count == 1 else "hold"
+    start = f"{counted(answer.count, 'hole')} of {style.bytes(minimum)} or more {verb} {style.bytes(answer.bytes)}"
+    return " ".join(filter(None, [f"{start}, {resident}.", _pinned_by(answer, style), *answer.why]))
 
 
-def _pins(answer: Holes, style: Style) -> str:
-    """Which kind of neighbour above the listed holes pins the most bytes."""
-    pinned: Counter[str] = Counter()
-    for hole in answer.holes:
-        if hole.after is not None:
-            pinned[hole.after.kind.text() if hole.after.kind else hole.after.what] += hole.size
-    if not pinned:
+def _pinned_by(answer: Holes, style: Style) -> str:
+    """Say which blocks lie above the listed holes: the size where it is one, and how much the most frequent pin."""
+    above = [(hole.size, hole.after) for hole in answer.holes if hole.after is not None]
+    if not above:
         return ""
+    pinned: Counter[str] = Counter()
+    for size, after in above:
+        pinned[_kind_of(after)] += size
     what, size = pinned.most_common(1)[0]
-    listed = sum(hole.size for hole in answer.holes)
-    return f"What pins the most: {what}, directly above {style.bytes(size)} of the {style.bytes(listed)} listed."
+    sizes = {after.size for _size, after in above if _kind_of(after) == what}
+    blocks = f"{what} of {count_text(min(sizes))} bytes" if len(sizes) == 1 and len(above) > 1 else what
+    which = "All are" if len(above) == answer.count else f"The {counted(len(above), 'largest', 'largest')} are"
+    if len(pinned) == 1:
+        return f"{'It is' if answer.count == 1 else which} pinned by {blocks}."
+    return f"Pinned mostly by {blocks} ({style.bytes(size)} of {style.bytes(sum(row[0] for row in above))})."
+
+
+def _kind_of(neighbour: Neighbour) -> str:
+    kind = neighbour.kind
+    if kind is not None and kind.role == OBJECT:
+        return f"{kind.type} objects"
+    return kind.text() if kind is not None else neighbour.what

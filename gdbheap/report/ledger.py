@@ -9,6 +9,8 @@ from gdbheap.answers.main_holders import seconds_for
 from gdbheap.report import container, main_holders, summary
 from gdbheap.report.aborted import abort_lines
 from gdbheap.report.findings import advice_of, text_of
+from gdbheap.report.holder_changes import growth_sentence, signed
+from gdbheap.report.numbers import duration_text
 from gdbheap.report.style import GDB_PROMPT, SEVERE, SHELL_PROMPT, Style
 from gdbheap.report.tables import SHARE, Column, join, table
 from gdbheap.report.unfinished import unfinished
@@ -17,9 +19,10 @@ from gdbheap.target.target import IN_GDB
 
 if TYPE_CHECKING:
     from gdbheap.answers.findings import Finding
+    from gdbheap.answers.holder_change import Since
     from gdbheap.answers.ledger import Ledger, Line
 
-__all__ = ["FIRST", "LAST", "advice_sentence", "commands_of", "decision", "headline", "no_findings", "render"]
+__all__ = ["FIRST", "LAST", "advice_sentence", "commands_of", "decision", "no_findings", "render"]
 
 NOT_LOOKED = (
     "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
@@ -43,6 +46,7 @@ def render(answer: Ledger, style: Style, whole: bool = False) -> str:
     return join(
         ended,
         style.filled(verdict(answer, style)),
+        style.filled(_since(answer.since, style)),
         _holders(answer, style),
         _findings(answer, style),
         _next(answer),
@@ -73,6 +77,15 @@ def _books(answer: Ledger, style: Style, whole: bool) -> str:
 
 def _is_shown(line: Line, rss: int) -> bool:
     return line.resident is None or 100 * line.resident >= MIN_PERCENT_SHOWN * rss
+
+
+def _since(found: Since | None, style: Style) -> str:
+    """Say what grew since the look that is compared; nothing without one."""
+    if found is None:
+        return ""
+    rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is not known in both"
+    told = growth_sentence(found.holders, found.in_use, found.free, style)
+    return f"Since the snapshot ({duration_text(max(found.seconds, 0))} ago): {rss}. {told}".rstrip()
 
 
 def _next(answer: Ledger) -> str:
@@ -132,34 +145,11 @@ def _total(lines: list[Line], style: Style) -> list[str]:
     ]
 
 
-def headline(answer: Ledger, style: Style) -> str:
-    """RSS, and what most of it is."""
-    rss = answer.rss
-    if rss.bytes is None:
-        return f"How much of this is resident is not known ({rss.source}); the sizes are those of the address space."
-    if style.private:
-        of_core = f"{style.bytes(rss.bytes)} is {rss.source}; RSS itself is in no core."
-        return of_core + _largest(answer.ledger, style)
-    swap = f", {style.bytes(rss.swap)} more is swapped out" if rss.swap else ""
-    return f"RSS is {style.bytes(rss.bytes)} ({rss.source}){swap}.{_largest(answer.ledger, style)}"
-
-
 def decision(answer: Ledger, style: Style) -> str:
     """A leak, or memory that the allocators keep? What is used and free, what can go back, why the rest stays."""
     if answer.summary is None:
         return ""
     return summary.render(answer.summary, {line.id: line.name for line in answer.ledger}, style)
-
-
-def _largest(lines: list[Line], style: Style) -> str:
-    """The largest line that has no children; the parts of a part do not count."""
-    shown = [line for line in lines if line.parent is None or "." not in line.parent]
-    parents = {line.parent for line in shown}
-    leaves = [line for line in shown if line.id not in parents and line.resident]
-    if not leaves:
-        return ""
-    most = max(leaves, key=lambda line: line.resident or 0)
-    return f" The largest part is {most.name}: {style.bytes(most.resident)}{style.resident_of_rss(most.resident)}."
 
 
 def no_findings(answer: Ledger) -> str:

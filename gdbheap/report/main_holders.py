@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.findings.holder import MainHolder
     from gdbheap.answers.shared_out import Part
 
-__all__ = ["described", "parts_of", "render"]
+__all__ = ["described", "object_text", "parts_of", "render"]
 
 COLUMNS = (Column("in use"), SHARE, Column("held by", True), Column("what it is", True))
 WELL_KNOWN = ("functools", "collections", "__main__")
@@ -50,16 +50,21 @@ def described(row: MainHolder) -> str:
 def _object(row: MainHolder) -> str:
     if row.shape and row.what:
         return f"{row.what} of {' x '.join(map(count_text, row.shape))}"
-    if row.what is None:
-        return ""
-    module, _, name = row.what.rpartition(".")
-    name = SHORT.get(name, name) if module in WELL_KNOWN else row.what
     if row.limit is not None and row.count is not None:
         limit = "without a limit" if row.limit < 0 else f"limited to {count_text(row.limit)}"
-        return f"{name} {limit}, {counted(row.count, 'entry', 'entries')}"
-    if row.address is None and row.count is not None:
-        return f"{count_text(row.count)} x {name}"
-    return name if row.count is None else f"{name} of {count_text(row.count)}"
+        return f"{object_text(row.what, None, True)} {limit}, {counted(row.count, 'entry', 'entries')}"
+    return object_text(row.what, row.count, row.address is not None)
+
+
+def object_text(what: str | None, count: int | None, is_one: bool) -> str:
+    """Name a type with how many items its object has, or how many objects of it there are."""
+    if what is None:
+        return ""
+    module, _, name = what.rpartition(".")
+    name = SHORT.get(name, name) if module in WELL_KNOWN else what
+    if not is_one and count is not None:
+        return f"{count_text(count)} x {name}"
+    return name if count is None else f"{name} of {count_text(count)}"
 
 
 def parts_of(parts: list[Part]) -> str:

@@ -11,9 +11,11 @@ from gdbheap.report.tables import SHARE, Column, join, table
 if TYPE_CHECKING:
     from gdbheap.answers.pins import Kind, Pin, Pins, Sums
 
-__all__ = ["render", "sentences"]
+__all__ = ["conclusion", "render", "sentences"]
 
 KINDS = 10
+# Less than this share of RSS is not worth a change of the program.
+MIN_PERCENT = 1
 COLUMNS = (
     Column("address"), Column("would free"), SHARE, Column("blocks"), Column("size"), Column("allocator", True),
     Column("what", True),
@@ -26,12 +28,12 @@ KIND_COLUMNS = (
 
 
 def render(answer: Pins, style: Style) -> str:
-    """A row a pin, the total over all, the kinds of blocks that they are, and a sentence for each allocator. There is a
-    column for paths if one is known."""
+    """What it would free to remove the pins, a sentence for each allocator; then a row a pin, the total over all, and
+    the kinds of blocks that they are. There is a column for paths if one is known."""
     sums = [row for row in answer.sums if row.groups]
     if not sums:
         least = style.bytes(answer.minimum)
-        return style.filled(f"No few blocks keep {least} or more from going back: nothing is pinned.")
+        return style.filled(f"Nothing worth fixing: no few blocks keep {least} or more from going back.")
     paths = any(pin.path for pin in answer.pins)
     rows = [_row(pin, paths, style) for pin in answer.pins]
     shown = sum(pin.would_free for pin in answer.pins), sum(pin.blocks for pin in answer.pins)
@@ -44,7 +46,17 @@ def render(answer: Pins, style: Style) -> str:
         rows.append(_cells(more, freed - shown[0], blocks - shown[1], left, ["", "", *[""] * paths], style))
     total = _cells("total", freed, blocks, size, ["", "", *[""] * paths], style)
     pins = table((*COLUMNS, *[PATH] * paths), rows, style, total)
-    return join(pins, _kinds(answer.kinds, paths, style), *map(style.filled, sentences(answer, style)))
+    told = map(style.filled, (conclusion(answer, style), *sentences(answer, style)))
+    return join(*told, pins, _kinds(answer.kinds, paths, style))
+
+
+def conclusion(answer: Pins, style: Style) -> str:
+    """Say what it would free to remove the pins, and whether that is worth it."""
+    freed, blocks = (sum(getattr(row, name) for row in answer.sums if row.groups) for name in ("would_free", "blocks"))
+    is_little = bool(style.rss) and 100 * freed < MIN_PERCENT * (style.rss or 0)
+    start = "Nothing worth fixing: removing" if is_little else "Removing"
+    most = "" if answer.resident_known else " at most"
+    return f"{start} {counted(blocks, 'block')} would free {style.bytes(freed)}{style.of_rss(freed)}{most}."
 
 
 def sentences(answer: Pins, style: Style) -> list[str]:

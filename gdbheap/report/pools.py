@@ -50,7 +50,7 @@ def render(answer: Pools, whole: Pools, style: Style, detail: bool = False) -> s
     details = (_asked(answer, style), _fill(whole, style), _emptiest(whole, style), _pins(whole, style))
     parts = (_sentence(whole, style), _interpreters(whole, style), _sparse(whole, style))
     sentence = style.filled(" ".join(filter(None, parts)))
-    return join(table(COLUMNS, rows, style, _total(whole, style)), sentence, *(details if detail else ()))
+    return join(sentence, table(COLUMNS, rows, style, _total(whole, style)), *(details if detail else ()))
 
 
 def _cells(name: str, classes: list[PoolClass], pool_size: int, style: Style) -> list[str]:

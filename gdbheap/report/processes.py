@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
+from gdbheap.report.main_holders import described
 from gdbheap.report.numbers import counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
+from gdbheap.report.unfinished import at_least
 
 if TYPE_CHECKING:
     from gdbheap.processes.family import Advice, Family, Member
     from gdbheap.processes.written import TypeCounts, Written
 
-__all__ = ["advice_sentence", "counts_sentence", "render", "shared_sentence", "written_kinds"]
+__all__ = ["advice_sentence", "counts_sentence", "render", "shared_sentence", "verdict_line", "written_kinds"]
 
 NAMES = ("RSS", "PSS", "USS", "swap")
 OF_HEAP = ("in use", "free", "trim gives", "kept")
@@ -47,14 +49,25 @@ def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Sty
     rows = [_row(member, quick, style) for member in answer.processes]
     rest = f"{counted(left_out, 'more process', 'more processes')} (--top=all lists all)" if left_out else ""
     return join(
+        style.filled(shared_sentence(whole, style)),
+        "\n".join(style.filled(verdict_line(member, style)) for member in answer.processes if member.verdict),
         table(heads, rows, style, _total(whole, quick, style)),
         rest,
-        style.filled(shared_sentence(whole, style)),
         _written(whole, style),
         style.filled(counts_sentence(whole, style)),
         "\n".join(style.filled(advice_sentence(row, style)) for row in whole.advice),
         "\n".join(style.filled(_note(member)) for member in whole.processes if member.note is not None),
     )
+
+
+def verdict_line(member: Member, style: Style) -> str:
+    """Return a process's verdict, and its largest holder."""
+    if not member.holders:
+        return member.verdict
+    first = member.holders[0]
+    what = described(first)
+    size = at_least(style.bytes(first.bytes), first.at_least)
+    return f"{member.verdict} Largest holder: {first.path}, {size}{f' ({what})' if what else ''}."
 
 
 def _row(member: Member, quick: bool, style: Style) -> list[str]:

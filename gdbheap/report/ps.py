@@ -19,11 +19,17 @@ __all__ = ["render"]
 NAMES = ("private", "shared", "RAM", "swapped")
 OF_HEAP = ("in use", "free", "trim gives")
 NAME_WIDTH = 60
+SHOWN_PIDS = 3
 
 
 def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style) -> str:
     """The largest first, the total below."""
-    columns = [*map(Column, NAMES), *(map(Column, OF_HEAP) if with_heap else ()), Column("program", True)]
+    columns = [
+        *map(Column, NAMES),
+        *(map(Column, OF_HEAP) if with_heap else ()),
+        Column("pids"),
+        Column("program", True),
+    ]
     total = answer.total
     sums = [style.size(size) for size in (total.private, total.shared, total.ram, total.swapped)]
     blank = [""] * (len(OF_HEAP) if with_heap else 0)
@@ -32,7 +38,7 @@ def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style)
     refused = counted(answer.refused, "process is", "processes are")
     notes += [f"{refused} not to be read, and left out: {_remedy(os.geteuid())}."] * bool(answer.refused)
     notes += [f"Left out: {reason}" for reason in answer.left_out]
-    return join(table(columns, rows, style, [*sums, *blank, "total"]), "\n".join(notes))
+    return join(table(columns, rows, style, [*sums, *blank, "", "total"]), "\n".join(notes))
 
 
 def _remedy(user: int) -> str:
@@ -48,6 +54,17 @@ def _row(row: Program | Sums, with_heap: bool, style: Style) -> list[str]:
         known = row.heap is not None and row.heap.looked
         assert row.heap is not None
         heap = [style.size(size) if known else UNKNOWN for size in (row.heap.in_use, row.heap.free, row.heap.trim)]
-    name = f"{row.name} {row.script}" if row.script else row.name
     many = f" ({row.count})" if row.count > 1 else ""
-    return [*sizes, *heap, one_line(name, NAME_WIDTH) + many]
+    return [*sizes, *heap, _pids(row.pids), one_line(_name(row), NAME_WIDTH) + many]
+
+
+def _name(row: Program | Sums) -> str:
+    """Name a program as its first page does: a script by its name alone."""
+    if not row.script:
+        return row.name
+    return f"{row.name} {row.script}" if row.script.startswith("-") else row.script
+
+
+def _pids(pids: list[int]) -> str:
+    more = ", …" if len(pids) > SHOWN_PIDS else ""
+    return ", ".join(map(str, pids[:SHOWN_PIDS])) + more

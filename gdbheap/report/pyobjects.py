@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.pyobjects import TOTALS, Count, Tally
-from gdbheap.report.numbers import address_text, count_text
+from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, left_over, table
 
@@ -34,15 +34,21 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
         rest = Count(*left_over(answer.total, answer.types, TOTALS))
         rows.append(_cells(rest, f"({cut:,} more types)", style, has_mapped))
     total = _cells(answer.total, "total", style, has_mapped)
-    told = [_sentence(answer, style)] if some else sentences(answer, style)
+    told = [_sentence(answer, style)] if some else sentences(answer, style)[1:]
     columns = (*COLUMNS[:MAPPED_AT], Column("mapped"), *COLUMNS[MAPPED_AT:]) if has_mapped else COLUMNS
-    parts = [table(columns, rows, style, total), *map(style.filled, told)]
+    parts = [style.filled(_largest(answer, style)), table(columns, rows, style, total), *map(style.filled, told)]
     return join(*parts, "" if some else _unknown(answer, style))
 
 
 def sentences(answer: PyObjects, style: Style) -> list[str]:
     """What all objects have together, and what is not in the table."""
-    return [_sentence(answer, style), _mapped(answer, style), _elsewhere(answer, style), _beside(answer, style)]
+    return [
+        _largest(answer, style),
+        _sentence(answer, style),
+        _mapped(answer, style),
+        _elsewhere(answer, style),
+        _beside(answer, style),
+    ]
 
 
 def _cells(row: TypeRow | Count, name: str, style: Style, has_mapped: bool) -> list[str]:
@@ -61,11 +67,17 @@ def _sentence(answer: PyObjects, style: Style) -> str:
     )
     if total.reached:
         start += f" {style.bytes(total.reached)} of the buffers were found by following pointers in structures of C."
+    return start
+
+
+def _largest(answer: PyObjects, style: Style) -> str:
+    """Name the largest type that is listed; nothing where there is none."""
+    both = answer.total.bytes + answer.total.buffers
     if not answer.types or not both:
-        return start
+        return ""
     most = max(answer.types, key=lambda row: row.bytes + row.buffers)
     share = 100 * (most.bytes + most.buffers) / both
-    return f"{start} The most is held by {most.type}: {share:.1f} % of that, in {most.count:,} objects."
+    return f"Largest type: {most.type}, {share:.1f} % of {style.bytes(both)} in {counted(most.count, 'object')}."
 
 
 def _unknown(answer: PyObjects, style: Style) -> str:

@@ -34,9 +34,9 @@ def render(answer: Sizes, whole: Sizes, style: Style) -> str:
     if len(answer.sizes) < len(whole.sizes):
         rows.append(_row(f"{len(whole.sizes) - len(answer.sizes):,} more", _rest(answer), style))
     return join(
+        style.filled(_sentence(whole, style)),
         table(COLUMNS, ranges, style, total),
         table((Column("exact size"), *COLUMNS[1:]), rows, style, total),
-        style.filled(_sentence(whole, style)),
         *others,
     )
 
@@ -62,7 +62,7 @@ def _others(others: OtherSizes, style: Style) -> list[str]:
         *(Column(MORE[name]) for name in more),
     ]
     last = [*_row("total", total, style), *(style.size(getattr(others, name)) for name in more)]
-    return [table(columns, rows, style, last), style.filled(_other_sentence(others, style))]
+    return [style.filled(_other_sentence(others, style)), table(columns, rows, style, last)]
 
 
 def _other_sentence(others: OtherSizes, style: Style) -> str:

@@ -23,6 +23,9 @@ LEAST_IMPORTANT = (
     "count", "%system",
 )  # fmt: skip
 SHORT, SHORTEST = 28, 12
+# What says nothing where it is the same in every row; a value that is none needs no word below the table either.
+DROPPED_IF_SAME = ("allocator", "arena", "swapped", "swap", "group", "mapped")
+NO_VALUES = ("", "-", "0", "0 B")
 
 
 class Column:
@@ -52,6 +55,7 @@ def table(
     body = [[_cell(row[number]) for number in kept] for row in ([*rows, total] if total is not None else rows)]
     titled = [PRIVATE_SHARE if column is SHARE and style.private else column for column in columns]
     titled = [titled[number] for number in kept]
+    titled, body, same = _without_same(titled, body, len(rows))
     if style.width is not None:
         titled, body = _fitted(titled, body, len(rows), style)
     lines = _laid_out(titled, body)
@@ -62,7 +66,25 @@ def table(
     if style.bold:
         for place, (cells, kind) in enumerate(zip(body, kinds), 2):
             lines[place] = _coloured(lines[place], cells[0], kind, style)
-    return "\n".join(lines)
+    return "\n".join([*lines, *([style.filled(f"In every row: {', '.join(same)}.")] if same else [])])
+
+
+def _without_same(
+    columns: list[Column], body: list[list[str]], count: int
+) -> tuple[list[Column], list[list[str]], list[str]]:
+    """Return the columns and cells without those that are the same in all of two rows or more, and what these are."""
+    values = [{row[number] for row in body} - {""} for number in range(len(columns))]
+    is_same = [column.title in DROPPED_IF_SAME and len(own) <= 1 for column, own in zip(columns, values)]
+    if count < 2 or not any(is_same):
+        return columns, body, []
+    kept = [number for number, same in enumerate(is_same) if not same]
+    told = [
+        f"{column.title} {value}"
+        for column, own, same in zip(columns, values, is_same)
+        for value in own
+        if same and value not in NO_VALUES
+    ]
+    return [columns[one] for one in kept], [[row[one] for one in kept] for row in body], told
 
 
 def _coloured(line: str, first: str, kind: str | None, style: Style) -> str:

@@ -45,8 +45,9 @@ def render(answer: Tasks, style: Style, left_out: int, with_retained: bool) -> s
         rest = count_text(count - sum(row.count for row in answer.rows))
         rows.append([rest, style.size(size), *blank[1:], f"({left_out:,} more rows)"])
     total = [count_text(count), style.size(answer.bytes), *blank[1:], "total"]
-    sentence = f"{_counts(answer.count)} hold {style.bytes(answer.bytes)} themselves, with their frames."
-    return join(table(columns, rows, style, total), style.filled(sentence), _unreadable(answer.unreadable))
+    verb = "holds" if count == 1 else "hold"
+    sentence = f"{_counts(answer.count)} {verb} {style.bytes(answer.bytes)} themselves, with their frames."
+    return join(style.filled(sentence), table(columns, rows, style, total), _unreadable(answer.unreadable))
 
 
 def _counts(count: dict[str, int]) -> str:
@@ -84,7 +85,7 @@ def render_list(answer: Listed, style: Style) -> str:
         rows.append([f"{left_out:,} more", *[""] * (len(LISTED) - 1)])
     total = ["total", style.size(answer.bytes), *[""] * (len(LISTED) - 2)]
     text = f"{_counts(answer.count) or 'Nothing'} in all."
-    return join(table(LISTED, rows, style, total), style.filled(text), _unreadable(answer.unreadable))
+    return join(style.filled(text), table(LISTED, rows, style, total), _unreadable(answer.unreadable))
 
 
 def _listed(one: Waiting, style: Style) -> list[str]:

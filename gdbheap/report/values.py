@@ -41,7 +41,7 @@ def render(answer: ByValue, style: Style) -> str:
     text = (
         f"{objects} {counted(answer.values, 'value', 'different values')}, and {style.bytes(answer.bytes)} themselves."
     )
-    return join(table(VALUES, rows, style, total), style.filled(text))
+    return join(style.filled(text), table(VALUES, rows, style, total))
 
 
 def render_duplicates(answer: Duplicates, style: Style, with_holders: bool) -> str:
@@ -58,11 +58,12 @@ def render_duplicates(answer: Duplicates, style: Style, with_holders: bool) -> s
         rows.append([copies, "", style.size(saved), style.share(saved), *blank[:-1], f"({left:,} more values)"])
     total = [count_text(answer.copies), "", style.size(answer.saved), style.share(answer.saved), *blank[:-1], "total"]
     kinds = ", ".join(f"{style.bytes(one.saved)} of {one.type}" for one in answer.types[:MAX_TYPES] if one.saved)
+    values = counted(answer.count, "repeated value")
     text = (
-        f"{answer.copies:,} objects have {counted(answer.count, 'value', 'values')} that others have too; one copy of "
-        f"each would save {style.bytes(answer.saved)}{style.of_rss(answer.saved)}: {kinds}."
+        f"Keeping one copy of each of {values} would save {style.bytes(answer.saved)}{style.of_rss(answer.saved)}: "
+        f"{kinds}. {answer.copies:,} objects have them."
     )
-    return join(table((*DUPLICATES, *more), rows, style, total), style.filled(text))
+    return join(style.filled(text), table((*DUPLICATES, *more), rows, style, total))
 
 
 def _row(row: Duplicate, style: Style, with_holders: bool) -> list[str]:

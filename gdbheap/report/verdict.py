@@ -10,7 +10,7 @@ from gdbheap.report.style import Style
 if TYPE_CHECKING:
     from gdbheap.answers.ledger import Ledger
 
-__all__ = ["verdict"]
+__all__ = ["plain_verdict", "program_text", "verdict"]
 
 # Free memory below this share of RSS is not worth a word; allocators with less of it are not named.
 MIN_PERCENT, MIN_PERCENT_OF_FREE = 2, 10
@@ -19,8 +19,18 @@ PLAIN = "._-+"
 
 def verdict(answer: Ledger, style: Style) -> str:
     """Return it as one or two sentences."""
-    name = f"{_named(answer.program)}{f' (pid {answer.pid})' if answer.pid else ''}"
+    name = program_text(answer.program, answer.pid)
     return f"{name}: {_resident(answer, style)}. {_uses(answer, style)}".rstrip()
+
+
+def plain_verdict(answer: Ledger) -> str:
+    """Return it as a document has it."""
+    return verdict(answer, Style(rss=answer.rss.bytes))
+
+
+def program_text(program: str, pid: int | None) -> str:
+    """Name a process by its program and its id."""
+    return f"{_named(program)}{f' (pid {pid})' if pid else ''}"
 
 
 def _named(program: str) -> str:

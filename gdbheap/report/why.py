@@ -97,4 +97,4 @@ def render_refs(answer: Refs, style: Style) -> str:
     more = answer.count - len(rows)
     rest = f", {more:,} more than are listed" if more else ""
     referrers = counted(answer.count, "reference leads", "references lead")
-    return join(table(REFERRERS, rows, style), style.filled(f"{referrers} to {name}{rest}."))
+    return join(style.filled(f"{referrers} to {name}{rest}."), table(REFERRERS, rows, style))

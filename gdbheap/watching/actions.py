@@ -17,6 +17,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from gdbheap.answers.main_holders import MainHolders
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line, reason_of
 from gdbheap.files import PRIVATE, check_place, settle, working_folder, write_text
@@ -52,8 +53,8 @@ WRITE = "if 1\ngcore {}\nquit 0\nend\nquit 1\n"
 class Actions:
     """``folder``: where files are written; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which; ``run``: a
     command and its arguments; ``run_limit``: seconds until it is ended; ``max_stop``: for how many seconds the process
-    is held at most, by the look and again by the core, None without end; ``document``: what --heap keeps of a heap;
-    ``mode``: of all files."""
+    is held at most, by the look and again by the core, None without end; ``document``: what --heap keeps of a heap,
+    with its holders; ``mode``: of all files."""
 
     folder: str
     snapshot: bool
@@ -63,7 +64,7 @@ class Actions:
     run: Sequence[str]
     run_limit: float
     max_stop: float | None
-    document: Callable[[Heap], str]
+    document: Callable[[Heap], tuple[str, MainHolders]]
     mode: int = PRIVATE
 
 
@@ -153,12 +154,14 @@ def _look(
             heap = Heap(process)
             # Files hold no contents.
             heap.disclosure.contents = False
-            if actions.snapshot:
-                write(f"{base}.heap", take(heap, None, actions.blocks), actions.mode)
-                done.files["snapshot"] = f"{base}.heap"
+            holders = None
             if actions.heap:
-                write_text(f"{base}.json", f"{actions.document(heap)}\n", actions.mode)
+                text, holders = actions.document(heap)
+                write_text(f"{base}.json", f"{text}\n", actions.mode)
                 done.files["heap"] = f"{base}.json"
+            if actions.snapshot:
+                write(f"{base}.heap", take(heap, None, actions.blocks, holders), actions.mode)
+                done.files["snapshot"] = f"{base}.heap"
         done.held, done.partial = process.stopped_seconds, heap.partial
     except (Exception, KeyboardInterrupt) as error:
         done.errors.append(reason_of(error))
@@ -181,8 +184,10 @@ def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> No
         _check_room(process, actions.folder)
         with working_folder(os.path.dirname(path)) as folder:
             beside = os.path.join(folder, os.path.basename(path))
-            reason = _written_by_gdb(process, beside, actions.max_stop)
-            _let_run(process, was_stopped)
+            try:
+                reason = _written_by_gdb(process, beside, actions.max_stop)
+            finally:
+                _let_run(process, was_stopped)
             if reason is None:
                 settle(beside, path, actions.mode)
                 done.files["core"] = path
@@ -211,6 +216,8 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None) -> 
         stdout=quiet,
         stderr=subprocess.PIPE,
         cwd=os.path.dirname(path),
+        # gdb's own "shell" takes that of the environment, which may be one that lets nobody in.
+        env={**os.environ, "SHELL": "/bin/sh"},
         start_new_session=True,
         preexec_fn=usually,
     ) as gdb:
@@ -267,14 +274,22 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _is_stopped(folder: ProcessFolder) -> bool:
-    """Whether somebody has stopped it by a signal. Raises OSError."""
+    """Return whether somebody has stopped it by a signal. Raises OSError."""
     return stat_fields(folder.read("stat"))[:1] == ["T"]
 
 
+def _is_about_to_stop(folder: ProcessFolder) -> bool:
+    """Return whether a SIGSTOP waits for one of its threads. Raises OSError."""
+    waiting = ("SigPnd", "ShdPnd")
+    stop = 1 << signal.SIGSTOP - 1
+    statuses = [folder.status(), *map(folder.status, folder.tasks())]
+    return any(int(status.get(name, "0"), 16) & stop for status in statuses for name in waiting)
+
+
 def _let_run(folder: ProcessFolder, was_stopped: bool) -> None:
-    """gdb attaches by a SIGSTOP, which stays behind where it was killed at that moment."""
+    """Take back the SIGSTOP by which gdb attaches, which stays behind where gdb ended at that moment."""
     with suppress(OSError):
-        if not was_stopped and _is_stopped(folder):
+        if not was_stopped and (_is_stopped(folder) or _is_about_to_stop(folder)):
             folder.signal(signal.SIGCONT)
 
 

@@ -8,7 +8,7 @@ from gdbheap.report.arena_names import arena_number
 from gdbheap.report.holes import neighbour_text, sentence
 from gdbheap.report.numbers import arena_text
 from gdbheap.report.page.html import ADDRESS, COUNT, SIZE, Column, Section, details, listed, paragraph, refused, table
-from gdbheap.report.pins import sentences
+from gdbheap.report.pins import conclusion, sentences
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
@@ -66,11 +66,13 @@ def _pins(asked: Asked[Pins], most: int, style: Style) -> str:
         return paragraph(f"What pins pages is not known: {asked.why}.", "why")
     found = asked.answer
     if not any(row.groups for row in found.sums):
-        return paragraph("No few blocks keep a page or more from going back: nothing is pinned.")
+        return paragraph("Nothing worth fixing: no few blocks keep a page or more from going back.")
     rows = [(pin.address, pin.would_free, pin.blocks, pin.size, pin.allocator, pin.what) for pin in found.pins]
     kinds = [(row.what, row.allocator, row.blocks, row.bytes, row.groups, row.would_free) for row in found.kinds]
     count = sum(row.groups for row in found.sums)
-    body = listed(sentences(found, style)) + table("pins-kinds", "What the pins are", KINDS, kinds, most)
+    body = listed([conclusion(found, style), *sentences(found, style)]) + table(
+        "pins-kinds", "What the pins are", KINDS, kinds, most
+    )
     return body + details(
         "Each pin", table("pins-table", "Pins, what keeps the most first", PINS, rows, most, None, count)
     )

@@ -1,14 +1,13 @@
-"""What is resident as a flame graph: by who handed it out, by arena, by whether it is in use, by the types of objects.
-Where nobody knows what is resident, the address space in its place.
+"""What is resident as a table: by who handed it out, by arena, by whether it is in use, by the types of objects. Where
+nobody knows what is resident, the address space in its place.
 
-The widths of all but the last row are the ledger's lines."""
+All but the last words of a row are the ledger's lines."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.composition import MEMORY, NO_OBJECT, USED, composition
-from gdbheap.report.flame import flame_part
+from gdbheap.report.composition import NO_OBJECT, USED, composition
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, details, paragraph, refused, table
 
 if TYPE_CHECKING:
@@ -26,26 +25,24 @@ MAX_ROWS = 50
 
 
 def composition_section(found: Overview, most: int) -> Section:
-    """The picture, and its largest cells as a table."""
+    """The largest parts as a table."""
     known = found.ledger.rss.bytes is not None
     what = "resident memory" if known else "the address space"
     title = f"From {what} down to types"
     stacks = list(composition(found.ledger, found.map.answer, found.places.answer))
     if not stacks:
         return refused("composition", title, "nothing is known of this memory")
-    picture = flame_part(stacks, f"{what} by owner, arena, state and type", MEMORY)
     rows = [
         (" > ".join(frame.name for frame in frames), _blocks(frames, blocks), weight)
         for frames, weight, blocks in sorted(stacks, key=lambda stack: -stack[1])
         if weight
     ]
     told = "" if known else "Which of it is resident is not known. "
-    told += "Each row is a part of the one above it; a cell is as wide as its bytes."
     if found.places.answer is None:
-        told += f" Types are missing: {found.places.why}."
+        told += f"Types are missing: {found.places.why}."
     total = ("total", "", sum(weight for _frames, weight, _blocks in stacks))
-    cells = table("composition-cells", "The innermost cells", COLUMNS, rows, min(most, MAX_ROWS), total)
-    body = f"{paragraph(told)}<figure>{picture}</figure>\n{details('The same as a table', cells)}"
+    cells = table("composition-cells", "The innermost parts", COLUMNS, rows, min(most, MAX_ROWS), total)
+    body = paragraph(told.rstrip()) + details("By allocator, arena, state and type", cells)
     return Section("composition", title, body)
 
 

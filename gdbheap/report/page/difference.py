@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.report.difference import heading, holder_text, limit_sentence, owner_text
+from gdbheap.report.difference import conclusion, heading, holder_text, limit_sentence, owner_text
+from gdbheap.report.holder_changes import now_text
 from gdbheap.report.numbers import arena_text, size_text
 from gdbheap.report.page.html import ADDRESS, COUNT, SIGNED, SIZE, Column, Section, TableRow, paragraph, safe, table
 from gdbheap.report.page.ledger import ledger_section
 from gdbheap.report.page.skeleton import fitted, page
-from gdbheap.report.page.target import moment, name_of, sections_of
+from gdbheap.report.page.target import moment, name_of, sections_of, title_of
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = ["difference_page"]
 
 HOUR = 3600
 LINES = (Column("name", "what"), Column("resident", "resident", SIGNED), Column("virtual", "virtual", SIGNED))
+HOLDERS = (Column("path", "held by"), Column("what", "what it is"), Column("bytes", "in use", SIGNED))
 TYPES = (
     Column("type", "type"), Column("count", "count", COUNT), Column("bytes", "objects", SIGNED),
     Column("buffers", "buffers", SIGNED), Column("together", "together", SIGNED),
@@ -53,10 +55,13 @@ LOOKS = (Column("number", "look"), Column("time", "when"), Column("what", "what"
 def difference_page(answer: Difference, last: Overview, style: Style) -> bytes:
     """The page; its second half is about the last look alone."""
     count = len(answer.looks)
-    title = f"{'What changed' if count == 2 else 'What rose'} in {name_of(answer.looks[-1].target)}"
+    name = title_of(answer.looks[-1].program, answer.looks[-1].target)
+    title = f"{'What changed' if count == 2 else 'What rose'} in {name}"
     said = f"{count} looks, from {moment(answer.looks[0].time)} to {moment(answer.looks[-1].time)}."
-    told = heading(answer, style)
-    lead = f'<p class="lead">{safe(told[:1].upper() + told[1:], 1000)}</p>\n{paragraph(limit_sentence(answer, style))}'
+    grown, told = conclusion(answer, style), heading(answer, style)
+    first, more = (grown, told) if grown else (told, "")
+    lead = f'<p class="lead">{safe(first[:1].upper() + first[1:], 1000)}</p>\n'
+    lead += paragraph(more[:1].upper() + more[1:]) + paragraph(limit_sentence(answer, style))
 
     def made(most: int) -> bytes:
         of_last = [section for section in sections_of(last, most, style) if not section.why and section.id != "ledger"]
@@ -70,6 +75,7 @@ def difference_page(answer: Difference, last: Overview, style: Style) -> bytes:
 def _sections(answer: Difference, most: int) -> Iterator[Section]:
     yield Section("looks", "The looks", _curve(answer) + _looks(answer, most))
     parts = (
+        ("changed-holders", "Holders", _holders(answer, most)),
         ("trend", "What only rose", _trend(answer, most)),
         ("changed", "The ledger", _lines(answer, most) or paragraph("No line of the ledger changed.")),
         ("changed-types", "Types", _types(answer, most)),
@@ -113,6 +119,12 @@ def _with_looks(columns: Sequence[Column], answer: Difference) -> list[Column]:
     count = len(answer.looks)
     names = ["first", *(f"look {number}" for number in range(2, count)), "last"]
     return [*columns, *(Column(f"look-{place}", name, SIZE) for place, name in enumerate(names))]
+
+
+def _holders(answer: Difference, most: int) -> str:
+    rows = [(row.path, now_text(row), row.bytes, *row.looks) for row in answer.holders or []]
+    title = "Holders of what is in use, what grew the most first"
+    return table("changed-holders-table", title, _with_looks(HOLDERS, answer), rows, most)
 
 
 def _lines(answer: Difference, most: int) -> str:

@@ -32,6 +32,9 @@ COARSEST = 10_000
 KINDS = tuple(LOOKS)
 NOTHING, NO_OBJECT = 0, 1
 NAMES = ("no block in use", "buffers and other blocks that are no objects")
+# Where a tenth or more is free, each stretch has its place; else allocators have rows, from a hundredth of all on.
+FREE_SHARE, SMALL_SHARE = 10, 100
+KIND_NAMES = {"mmapped": "large blocks (mmap)", "other": "other memory"}
 # So many types have colours of their own.
 COLOURED = 8
 OTHER = len(NAMES) + COLOURED
@@ -57,6 +60,15 @@ class _Stretch:
     places: list[_Place]
 
 
+@dataclass(frozen=True)
+class _Block:
+    """Rows below one title: the numbers of their stretches, and how many of the finest cells are one."""
+
+    title: str
+    numbers: list[int]
+    step: int
+
+
 def map_section(found: Overview) -> Section:
     """The picture with its legends, and the data of the finest cells."""
     answer = found.map.answer
@@ -67,13 +79,20 @@ def map_section(found: Overview) -> Section:
     names, numbers = _types(found)
     stretches = _stretches(answer.groups, _by_cell(found), numbers)
     shown = sorted(stretches, key=lambda one: one.group.start - one.group.end)[:STRETCHES]
-    step = 1
-    while sum(len(one.places) for one in shown) > CELLS * step:
-        step *= 2
-    told = [
-        f"A cell is {size_text(answer.cell * step)} of address space; the pointer, or the arrow keys, say what it is.",
-        f"Enter shows its parts, of {size_text(answer.cell)} each." if step > 1 else "",
-    ]
+    if _is_in_use(found):
+        blocks, small = _by_allocator(shown)
+        told = ["A row has all memory of an allocator; the pointer, or the arrow keys, say what a cell is.", small]
+        told.append(f"Enter shows its parts, of {size_text(answer.cell)} each.")
+    else:
+        step = 1
+        while sum(len(one.places) for one in shown) > CELLS * step:
+            step *= 2
+        blocks = [_Block(title, numbers, step) for title, numbers in _blocks(shown)]
+        told = [
+            f"A cell is {size_text(answer.cell * step)} of address space; "
+            "the pointer, or the arrow keys, say what it is.",
+            f"Enter shows its parts, of {size_text(answer.cell)} each." if step > 1 else "",
+        ]
     left = len(stretches) - len(shown)
     more = f"{counted(left, 'smaller stretch is', 'smaller stretches are')} not drawn." if left else ""
     body = [
@@ -82,7 +101,7 @@ def map_section(found: Overview) -> Section:
         _choice(bool(numbers)),
         _legends(shown, names),
     ]
-    body += [_picture(shown, step, names), "</div>\n", paragraph(more), _data(shown, answer.cell, names)]
+    body += [_picture(shown, blocks, names), "</div>\n", paragraph(more), _data(shown, answer.cell, names)]
     return Section(ID, TITLE, "".join(body))
 
 
@@ -161,14 +180,49 @@ def _key(kind: str, text: str) -> str:
     return f'<li><svg width="12" height="12" aria-hidden="true">{rect}</svg>{safe(text, 60)}</li>'
 
 
-def _picture(shown: Sequence[_Stretch], step: int, names: Sequence[str]) -> str:
-    """The largest stretches by address, each below its title; then all others, those of one name together."""
+def _is_in_use(found: Overview) -> bool:
+    """Whether next to nothing that is resident is free, so that where it lies does not matter."""
+    told = found.ledger.summary
+    if told is None or told.used_resident is None or told.free_resident is None:
+        return False
+    return FREE_SHARE * told.free_resident < told.used_resident
+
+
+def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
+    """Return a block of one row for each allocator, and a sentence about those that have less than a SMALL_SHARE."""
+    numbers: dict[str, list[int]] = {}
+    for number in sorted(range(len(shown)), key=lambda number: shown[number].group.start):
+        numbers.setdefault(shown[number].group.kind, []).append(number)
+    sizes = {kind: sum(_resident(shown[number].group) for number in own) for kind, own in numbers.items()}
+    blocks, small = [], []
+    for kind in sorted(sizes, key=lambda one: -sizes[one]):
+        groups = [shown[number].group for number in numbers[kind]]
+        if SMALL_SHARE * sizes[kind] < sum(sizes.values()):
+            small.append(KIND_NAMES.get(kind, kind))
+            continue
+        # Of more stretches than cells the smallest are not drawn.
+        own = sorted(numbers[kind], key=lambda number: -len(shown[number].places))[:ACROSS]
+        step = 1
+        while sum(-(-len(shown[number].places) // step) for number in own) > ACROSS:
+            step *= 2
+            own = own if step <= COARSEST else own[: ACROSS // 2]
+        blocks.append(_Block(f"{KIND_NAMES.get(kind, kind)}: {_sizes(groups)}", sorted(own), step))
+    told = f"{', '.join(small)}: less than 1 %, not drawn." if small else ""
+    return blocks, told
+
+
+def _resident(group: Group) -> int:
+    return group.end - group.start if group.resident is None else group.resident
+
+
+def _picture(shown: Sequence[_Stretch], blocks: Sequence[_Block], names: Sequence[str]) -> str:
+    """Each block below its title."""
     body: list[str] = []
     at = 0
-    for title, numbers in _blocks(shown):
-        body.append(f'<text x="0" y="{at + 13}">{safe(title)}</text>')
+    for block in blocks:
+        body.append(f'<text x="0" y="{at + 13}">{safe(block.title)}</text>')
         at += LINE
-        cells = [(number, cell) for number in numbers for cell in _coarse(shown[number].places, step)]
+        cells = [(number, cell) for number in block.numbers for cell in _coarse(shown[number].places, block.step)]
         for first in range(0, len(cells), ACROSS):
             body += _row(cells[first : first + ACROSS], at, names)
             at += CELL_HEIGHT + 2

@@ -128,6 +128,22 @@
       }
     };
     picture(svg, zoom, () => zoom(cells[0]));
+    const label = make("label", "Search");
+    label.className = "search";
+    const input = make("input", "", label);
+    input.type = "search";
+    input.setAttribute("aria-label", "Search in the picture: " + svg.getAttribute("aria-label"));
+    svg.closest("figure").before(label);
+    input.addEventListener("input", () => {
+      const wanted = input.value.toLowerCase();
+      const matches = (cell) => cell.querySelector("title").textContent.split("\n")[0].toLowerCase().includes(wanted);
+      const found = cells.filter((cell) => wanted && matches(cell));
+      for (const cell of cells) cell.classList.toggle("unmatched", Boolean(wanted) && !found.includes(cell));
+      const lines = found.slice(0, 3).map(titleOf);
+      const more = found.length > 3 ? [`${found.length - 3} more`] : [];
+      const said = svg.closest("figure").nextElementSibling;
+      said.textContent = wanted ? [...lines, ...more].join("; ") || "nothing found" : "";
+    });
   }
 
   // The map: the finest cells of a place, drawn from the runs that the page has.

@@ -10,7 +10,7 @@ from gdbheap.report.numbers import counted, size_text
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, bar, listed, paragraph, safe, table
 from gdbheap.report.page.skeleton import fitted, page
 from gdbheap.report.page.target import moment
-from gdbheap.report.processes import advice_sentence, counts_sentence, shared_sentence, written_kinds
+from gdbheap.report.processes import advice_sentence, counts_sentence, shared_sentence, verdict_line, written_kinds
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def processes_page(found: Family, time: float) -> bytes:
     title = f"Memory of {counted(len(found.processes), 'process', 'processes')}"
     told = [counts_sentence(found, style), *(advice_sentence(row, style) for row in found.advice)]
     advice = listed([sentence for sentence in told if sentence])
-    lead = f'<p class="lead">{safe(shared_sentence(found, style), 1000)}</p>\n{advice}'
+    verdicts = listed([verdict_line(member, style) for member in found.processes if member.verdict])
+    lead = f'<p class="lead">{safe(shared_sentence(found, style), 1000)}</p>\n{verdicts}{advice}'
     notes = [f"Process {member.pid}: {one_line(member.note)}" for member in found.processes if member.note]
     lead += listed(notes, "warnings")
     return fitted(lambda most: page(title, lead, list(_sections(found, most)), f"Looked at {moment(time)}."))

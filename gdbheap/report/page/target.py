@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -11,24 +12,26 @@ from gdbheap.errors import one_line
 from gdbheap.report import container
 from gdbheap.report.composition import MEMORY
 from gdbheap.report.flame import flame_style
-from gdbheap.report.ledger import decision, headline
+from gdbheap.report.ledger import decision
 from gdbheap.report.numbers import size_text
 from gdbheap.report.page.blocks import arenas_section, holes_section
 from gdbheap.report.page.composition import composition_section
 from gdbheap.report.page.contents import owners_section, retained_section, types_section
 from gdbheap.report.page.facts import damage_section, facts_section
-from gdbheap.report.page.findings import findings_section, text_or_id
+from gdbheap.report.page.findings import findings_section
 from gdbheap.report.page.heap_map import map_section
+from gdbheap.report.page.holders import holders_section
 from gdbheap.report.page.html import Section, listed, paragraph, safe
 from gdbheap.report.page.ledger import ledger_section
 from gdbheap.report.page.skeleton import DARK, LIGHT, MAX_ROWS, fitted, page
 from gdbheap.report.page.threads import tasks_section, threads_section
 from gdbheap.report.style import Style
+from gdbheap.report.verdict import program_text, verdict
 
 if TYPE_CHECKING:
     from gdbheap.history.overview import Overview
 
-__all__ = ["FLAMES", "missing_in", "moment", "name_of", "sections_of", "target_page"]
+__all__ = ["FLAMES", "missing_in", "moment", "name_of", "sections_of", "target_page", "title_of"]
 
 # Of answers that may be missing, as the lines that tell so call them.
 TITLES = {
@@ -41,7 +44,7 @@ FLAMES = flame_style(MEMORY.colours, (LIGHT["ground"], DARK["ground"]))
 def target_page(found: Overview, style: Style, rows: int = MAX_ROWS) -> bytes:
     """The page, in at most LARGEST bytes where rows can be left out for that. ``rows``: of a table at most."""
     said = f"Looked at {moment(found.time)}. {_versions(found.target)}"
-    title = f"Memory of {name_of(found.target)}"
+    title = title_of(found.ledger.program, found.target)
     return fitted(lambda most: page(title, _lead(found, style), sections_of(found, most, style), said, FLAMES), rows)
 
 
@@ -50,8 +53,9 @@ def sections_of(found: Overview, most: int, style: Style) -> list[Section]:
     damage = [damage_section(found.damage, most)] if found.damage else []
     return [
         findings_section(found.ledger, style),
+        holders_section(found, most),
         *damage,
-        ledger_section(found.ledger, most),
+        _with_decision(ledger_section(found.ledger, most), found, style),
         composition_section(found, most),
         map_section(found),
         holes_section(found.holes, found.pins, most, style),
@@ -63,6 +67,13 @@ def sections_of(found: Overview, most: int, style: Style) -> list[Section]:
         arenas_section(found.arenas, most),
         facts_section(found.info, most),
     ]
+
+
+def title_of(program: str, target: Mapping[str, Any]) -> str:
+    """Name a target as the verdict does; of an older file by its executable's name."""
+    exe = str(target.get("exe") or "an unknown program")
+    name = program_text(program or exe.rpartition("/")[2], target.get("pid"))
+    return f"core of {name}" if target.get("kind") == "core" else name
 
 
 def name_of(target: Mapping[str, Any]) -> str:
@@ -90,26 +101,19 @@ def _versions(target: Mapping[str, Any]) -> str:
 
 
 def _lead(found: Overview, style: Style) -> str:
-    """The sentence that matters, what else is to be known of the whole, and what a reader has to be warned of."""
-    ledger = found.ledger
-    lines = container.render(ledger.container, ledger.rss.lazy, style).splitlines()
-    told = "".join(map(paragraph, [decision(ledger, style), *lines]))
+    """The verdict, what a reader has to be warned of, and the figures."""
     partial = "This is not whole: something was damaged, cut off, or could not be read." if found.partial else ""
     return (
-        f'<p class="lead">{safe(_first(found, style), 1000)}</p>\n{paragraph(headline(ledger, style))}{told}'
+        f'<p class="lead">{safe(verdict(found.ledger, style), 1000)}</p>\n'
         f"{paragraph(partial, 'warning')}{listed(found.warnings, 'warnings')}{_figures(found)}"
     )
 
 
-def _first(found: Overview, style: Style) -> str:
-    """The largest finding, or that there is none."""
-    certain = [finding for finding in found.ledger.findings if not finding.doubtful]
-    if certain:
-        most = certain[0]
-        return f"{style.bytes(most.bytes)}{style.of_rss(most.bytes)}: {text_or_id(most)}."
-    if found.ledger.looks_past:
-        return "Most of this memory was not looked into: its blocks are not walked."
-    return "Nothing here stands out as memory that could be given back."
+def _with_decision(section: Section, found: Overview, style: Style) -> Section:
+    """The ledger with what can be given back, and what the control group is charged."""
+    ledger = found.ledger
+    lines = container.render(ledger.container, ledger.rss.lazy, style).splitlines()
+    return replace(section, body="".join(map(paragraph, [decision(ledger, style), *lines])) + section.body)
 
 
 def _figures(found: Overview) -> str:

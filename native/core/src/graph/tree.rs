@@ -153,7 +153,7 @@ impl Tree {
     }
 
     /// Whether an edge keeps its target alive, as far as can be told: one that may be left over counts only where
-    /// nothing better leads, or where it lies in use and its target is a block of C code.
+    /// nothing better leads, or where it lies in use, leads to a beginning, and its target is a block of C code.
     #[inline(always)]
     pub(crate) fn counts(&self, from: u32, to: u32, strength: u32) -> bool {
         let is_root = || self.before[from as usize] == NOBODY;
@@ -167,7 +167,9 @@ impl Tree {
             DOUBTFUL => from.max(BY_PADDING),
             _ => from,
         };
-        let may_hold = || from < BY_STACKS && self.raw.as_ref().is_some_and(|raw| raw.get(node.into()));
+        // Any number may lie in the middle of a large block.
+        let is_reference = strength != STRAY && from < BY_PADDING;
+        let may_hold = || is_reference && self.raw.as_ref().is_some_and(|raw| raw.get(node.into()));
         needed < BY_REMAINS || to >= needed || may_hold()
     }
 }

@@ -94,9 +94,8 @@ fn plan_one(place: &CodePlace, caves: &mut [Taken], signal: u32) -> Result<Patch
         None => Err(error),
     })?;
     let mut near = caves.iter_mut().filter(|cave| cave.start.abs_diff(*address) < REACH);
-    let at = near.find_map(|cave| cave.take(&trial));
-    let at = at.ok_or_else(|| Error::Invalid(format!("there is no room for a jump near {address:#x}")))?;
-    planned(trial.address, at)
+    let found = near.find_map(|cave| cave.take(&trial, |stub_at| planned(trial.address, stub_at)));
+    found.unwrap_or_else(|| Err(Error::Invalid(format!("there is no room for a jump near {address:#x}"))))
 }
 
 /// A cave with the stubs that it has, those of now among them.
@@ -115,20 +114,30 @@ impl Taken {
         Taken { start: cave.start, end: cave.start + cave.bytes.len() as u64, left, used }
     }
 
-    /// Where this one's stub is to lie; None where it does not fit in.
-    fn take(&mut self, patch: &Patch) -> Option<u64> {
-        let size = patch.stub.len() as u64;
-        let is_same = |left: &Left| {
-            left.address == patch.address && left.original == patch.original && left.end - left.start == size
-        };
-        if let Some(left) = self.left.iter().find(|left| is_same(left)) {
-            return Some(left.start);
+    /// The patch with its stub in here; None where that does not fit in. How long a stub is depends on where it lies.
+    fn take(&mut self, trial: &Patch, planned: impl Fn(u64) -> Result<Patch>) -> Option<Result<Patch>> {
+        let length = |patch: &Patch| patch.stub.len() as u64;
+        let is_same = |left: &&Left| left.address == trial.address && left.original == trial.original;
+        for left in self.left.iter().filter(is_same) {
+            match planned(left.start) {
+                Ok(patch) if length(&patch) == left.end - left.start => return Some(Ok(patch)),
+                Ok(_) => (),
+                Err(error) => return Some(Err(error)),
+            }
         }
         let at = self.used.next_multiple_of(ALIGNMENT as u64);
-        if at + size > self.end {
+        if at + length(trial) > self.end {
             return None;
         }
-        self.used = at + size;
-        Some(at)
+        let patch = match planned(at) {
+            Ok(patch) => patch,
+            Err(error) => return Some(Err(error)),
+        };
+        let end = at + length(&patch);
+        if end > self.end {
+            return None;
+        }
+        self.used = end;
+        Some(Ok(patch))
     }
 }

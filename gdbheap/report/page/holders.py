@@ -1,0 +1,62 @@
+"""Who holds the memory: the largest holders as a table, and all that is resident by who holds it as a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.composition import MEMORY, composition
+from gdbheap.report.flame import flame_part
+from gdbheap.report.holder_tree import holder_tree
+from gdbheap.report.main_holders import described
+from gdbheap.report.numbers import count_text
+from gdbheap.report.page.html import SHARE, SIZE, Column, Section, paragraph, refused, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.stacks import Weighted
+    from gdbheap.history.overview import Overview
+
+__all__ = ["holders_section"]
+
+ID, TITLE = "holders", "Who holds the memory"
+COLUMNS = (
+    Column("path", "held by"), Column("bytes", "in use", SIZE), Column("share", "% of RSS", SHARE),
+    Column("what", "what it is"),
+)  # fmt: skip
+
+
+def holders_section(found: Overview, most: int) -> Section:
+    """The holders of the first page, and the picture."""
+    ledger = found.ledger
+    stacks = _stacks(found)
+    if not stacks:
+        return refused(ID, TITLE, "nothing is known of this memory")
+    rss = ledger.rss.bytes or 0
+    rows = [
+        (row.path, row.bytes, None if row.resident is None else (row.resident, rss), described(row))
+        for row in ledger.holders
+    ]
+    body = table("holders-table", "The largest holders of what is in use", COLUMNS, rows, most)
+    what = "Resident memory" if ledger.rss.bytes is not None else "The address space"
+    picture = flame_part(stacks, f"{what} by who holds it", MEMORY)
+    told = f"{what} by who holds it: a cell is as wide as its bytes, and is a part of the one above it."
+    return Section(ID, TITLE, f"{paragraph(_none(found))}{body}{paragraph(told)}<figure>{picture}</figure>\n")
+
+
+def _stacks(found: Overview) -> list[Weighted]:
+    """By holders; where nobody looked for them, by the types of objects."""
+    if found.holders is None:
+        return list(composition(found.ledger, found.map.answer, found.places.answer))
+    return list(holder_tree(found.ledger, found.holders))
+
+
+def _none(found: Overview) -> str:
+    """Say why no holder is named; nothing where one is."""
+    ledger = found.ledger
+    if ledger.holders:
+        return ""
+    if ledger.not_looked is not None:
+        blocks = count_text(ledger.not_looked)
+        return f"Nobody looked for holders among {blocks} blocks in use: --owners does."
+    if found.holders is None:
+        return f"Holders are not known: {found.owners.why or 'nobody looked for them'}."
+    return "No holder has 5 % of RSS."

@@ -1,0 +1,101 @@
+"""Commands say their conclusion before their table, in one paragraph, and drop columns that say nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from support.programs import Running, gdbheap, interpreters, running
+
+from gdbheap.answers.describing import BlockKind
+from gdbheap.answers.holes import Hole, Holes, Neighbour
+from gdbheap.answers.pins import Pins
+from gdbheap.answers.pins import Sums as PinSums
+from gdbheap.report import holes, pins
+from gdbheap.report.style import Style
+from gdbheap.report.tables import Column, table
+
+MIB = 1 << 20
+COLUMNS = (Column("size"), Column("allocator", True), Column("arena"), Column("what", True))
+# Holes between small blocks that stay, values that are equal, and one large variable.
+MIXED = """
+import sys
+keep, large = [], []
+for number in range(400):
+    large.append(bytearray(60000)); keep.append(bytes(1056))
+del large
+table = {number: str(number) * 40 for number in range(30000)}
+print(flush=True); sys.stdin.readline()
+"""
+# By noun: words of the first line.
+CONCLUSIONS = {
+    "pins": "would free ", "holes --min=16K": " hold", "pools": "pymalloc holds ", "arenas": "malloc holds ",
+    "sizes": " are used", "chunks": " match", "pyobjects": "Largest type: str, ",
+    "retained": "table (dict) retains the most",
+    "owners": "table has the most", "duplicates": "would save ",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A Python that has something to say in each command."""
+    if not interpreters():
+        pytest.skip("no CPython")
+    with running([interpreters()[0].executable, "-c", MIXED], tmp_path_factory.mktemp("mixed")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("noun", CONCLUSIONS)
+def test_the_conclusion_comes_first(noun: str, target: Running) -> None:
+    """It is the first paragraph, and the table has at most 20 rows beside what is left out and the total."""
+    word, *options = noun.split()
+    done = gdbheap(word, str(target.pid), *options)
+    first, _, rest = done.stdout.partition("\n\n")
+    assert done.returncode == 0 and CONCLUSIONS[noun] in first and "---" not in first, done.stdout
+    first_table = next(part for part in rest.split("\n\n") if "---" in part)
+    assert len(first_table.splitlines()) <= 2 + 20 + 1 + 2 + 1
+
+
+@pytest.mark.parametrize(("share", "start"), [(0.001, "Nothing worth fixing: removing"), (0.2, "Removing")])
+def test_whether_pins_are_worth_it(share: float, start: str) -> None:
+    """What is less than a hundredth of RSS is not."""
+    sums = PinSums("glibc", 3, 7, 700, round(share * 100 * MIB), 7, ("group is", "groups are"), "would go")
+    text = pins.render(Pins([], [sums], [], 4096, True), Style(rss=100 * MIB))
+    assert text.startswith(f"{start} 7 blocks would free ")
+
+
+@pytest.mark.parametrize(
+    ("above", "words"),
+    [
+        ([("bytes", 1056)] * 3, "All are pinned by bytes objects of 1,056 bytes."),
+        ([("bytes", 10), ("bytes", 20)], "All are pinned by bytes objects."),
+        (
+            [("bytes", 10), ("bytes", 10), ("str", 20)],
+            "Pinned mostly by bytes objects of 10 bytes (2.0 MiB of 3.0 MiB).",
+        ),
+        ([("bytes", 10)], "It is pinned by bytes objects."),
+    ],
+)
+def test_what_pins_holes(above: list[tuple[str, int]], words: str) -> None:
+    """What lies above them, with its size where it is one."""
+    rows = [
+        Hole(number << 24, MIB, MIB, 0, "glibc", None, Neighbour(4096, size, what, kind=BlockKind("object", what)))
+        for number, (what, size) in enumerate(above)
+    ]
+    text = holes.render(Holes(rows, len(rows), len(rows) * MIB, len(rows) * MIB), Style(), MIB)
+    assert words in text.splitlines()[0]
+
+
+def test_columns_that_are_the_same_are_dropped(rng: random.Random) -> None:
+    """Their value is said below; one that says nothing is not; a column that differs stays, and so does a lone row."""
+    sizes = [str(rng.randrange(1 << 20)) for _ in range(5)]
+    rows = [[size, "glibc", "main", "x"] for size in sizes]
+    text = table(COLUMNS, [*rows, ["1 more", "", "", ""]], Style(), ["total", "", "", ""])
+    assert text.splitlines()[0].split() == ["size", "what"]
+    assert text.splitlines()[-1] == "In every row: allocator glibc, arena main."
+    other = table(COLUMNS, [*rows, ["7", "pymalloc", "-", "x"]], Style())
+    assert other.splitlines()[0].split() == ["size", "allocator", "arena", "what"]
+    assert table(COLUMNS, rows[:1], Style()).splitlines()[0].split() == ["size", "allocator", "arena", "what"]
+    blank = table((Column("name", True), Column("swapped")), [["a", "0 B"], ["b", "0 B"]], Style())
+    assert "swapped" not in blank and "every row" not in blank

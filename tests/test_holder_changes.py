@@ -1,0 +1,123 @@
+"""Which holders grew between looks: as the program says itself, and whatever its paths look like in each look."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.programs import ask, gdbheap, running
+
+from gdbheap.answers.findings.holder import MainHolder
+from gdbheap.answers.holder_change import HolderChange
+from gdbheap.answers.ledger import Ledger, Rss
+from gdbheap.history.holder_changes import changed_holders
+from gdbheap.history.snapshot import Snapshot
+from gdbheap.report.holder_changes import growth_sentence
+from gdbheap.report.style import Style
+
+MIB = 1 << 20
+# It grows by as many items as a line says; prints what all items need by its own count.
+GROWS = """
+import sys
+CACHE, OTHER = {}, [bytes(1000) for _ in range(4000)]
+def grow(count):
+    for _ in range(count):
+        CACHE[len(CACHE)] = bytes(3000)
+    print(sum(map(sys.getsizeof, CACHE.values())) + sys.getsizeof(CACHE), file=sys.stderr, flush=True)
+grow(2000)
+for line in sys.stdin:
+    grow(int(line))
+"""
+
+
+def look(*rows: MainHolder) -> Snapshot:
+    """Return a snapshot that has these holders."""
+    return Snapshot(0.0, "", {}, Ledger(Rss(100 * MIB, 0, ""), [], []), holders=list(rows))
+
+
+def row(path: str, size: int, address: int | None = None, kind: str = "variable") -> MainHolder:
+    return MainHolder(size, size, None, path, "dict", None, kind, address)
+
+
+def changes(*looks: Snapshot, same: bool = True) -> list[HolderChange]:
+    found = changed_holders(looks, same)
+    assert found is not None
+    return found
+
+
+def test_a_part_counts_for_the_whole() -> None:
+    """A part that became large enough for a row of its own did not come from nowhere."""
+    before, after = look(row("S", 10 * MIB)), look(row("S", 4 * MIB), row("S['c']", 9 * MIB), row("S.x", 3 * MIB))
+    (change,) = changes(before, after)
+    assert (change.path, change.bytes, change.looks) == ("S", 6 * MIB, [10 * MIB, 16 * MIB])
+    assert change.parts == ["S.x", "S['c']"] and not change.at_least
+    (back,) = changes(after, before)
+    assert back.bytes == -change.bytes
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("404 other packages: ast, abc, …", "405 other packages: abc, zip"),
+        ("8,120 memory contexts CachedPlan", "8,130 memory contexts CachedPlan"),
+        ("memory context CachedPlan", "2 memory contexts CachedPlan"),
+        ("table: std::vector<int>", "table"),
+        ("L[0]", "L[…]"),
+    ],
+)
+def test_names_that_vary(before: str, after: str) -> None:
+    """How many there are is not part of a holder's name."""
+    kind = "package" if "packages" in before else "context" if "context" in before else "variable"
+    kind = "global" if before.startswith("table") else kind
+    (change,) = changes(look(row(before, MIB, kind=kind)), look(row(after, 3 * MIB, kind=kind)))
+    assert (change.path, change.bytes, change.state) == (after, 2 * MIB, "changed")
+
+
+def test_an_object_that_moved_is_the_same(rng: random.Random) -> None:
+    """Of one process an address tells it; of two only the path does."""
+    address = rng.getrandbits(40)
+    before, after = look(row("L[3]", 4 * MIB, address)), look(row("L[7]", 5 * MIB, address))
+    (change,) = changes(before, after)
+    assert (change.path, change.bytes) == ("L[7]", MIB)
+    assert {one.state for one in changes(before, after, same=False)} == {"new", "gone"}
+
+
+def test_what_had_no_row_grew_by_at_least(rng: random.Random) -> None:
+    """A variable that was too small for a row had a fiftieth of what was in use at most; of others each has a row."""
+    size = rng.randrange(30 * MIB, 60 * MIB)
+    first = look(row("A", 50 * MIB))
+    (change,) = changes(first, look(row("A", 50 * MIB), row("B", size)))
+    assert (change.bytes, change.state, change.at_least) == (size - MIB, "new", True)
+    (change,) = changes(first, look(row("A", 50 * MIB), row("B", size, kind="nobody")))
+    assert (change.bytes, change.at_least) == (size, False)
+
+
+def test_nothing_is_said_without_holders() -> None:
+    """An older file has none."""
+    assert changed_holders([look(), replace(look(), holders=None)], True) is None
+    assert growth_sentence(None, None, None, Style()) == ""
+    assert growth_sentence([], 0, 0, Style()) == "No holder grew."
+    assert "allocators keep grew by 2.0 MiB" in growth_sentence([], 0, 2 * MIB, Style(rss=3 * MIB))
+
+
+def test_which_holder_grew(rng: random.Random, tmp_path: Path) -> None:
+    """The dictionary that grew is the first word of ``diff`` and of ``heap --since``, by what the program counts."""
+    file, count = tmp_path / "before.heap", rng.randrange(1000, 5000)
+    with running([sys.executable, "-c", GROWS], tmp_path) as target:
+        assert gdbheap("snapshot", str(target.pid), str(file)).returncode == 0
+        target.go_on(str(count))
+        first, last = map(int, target.stderr.split())
+        answer = ask("diff", str(file), str(target.pid))
+        text = gdbheap("diff", str(file), str(target.pid)).stdout
+        since = ask("", str(target.pid), "--since", str(file))
+        page = gdbheap(str(target.pid), "--since", str(file)).stdout
+    change = answer["holders"][0]
+    assert (change["path"], change["count"], change["counts"]) == ("CACHE", count, [2000, 2000 + count])
+    # Keys are integers beyond the small ones, and blocks have headers: each less than 80 bytes an item.
+    assert last - first <= change["bytes"] <= last - first + 80 * count + MIB // 8
+    assert text.startswith("CACHE grew by ") and f"dict of 2,000, now {2000 + count:,}" in text.splitlines()[0]
+    assert since["since"]["holders"][0]["path"] == "CACHE"
+    assert "CACHE grew by" in "".join(page.splitlines()[:3])

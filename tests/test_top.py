@@ -1,0 +1,90 @@
+"""What ``top`` shows: columns by what is known, help, and names as ``ps`` and ``processes`` have them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from support.programs import ask, gdbheap, running
+
+from gdbheap.commands.surface.screen import Screen
+from gdbheap.history.standing import Standing, StandingSum, Table
+from gdbheap.report.style import Style
+from gdbheap.report.top import HELP, render
+
+MIB = 1 << 20
+
+
+class Window:
+    """A window that keeps what is written, and has been given some keys."""
+
+    def __init__(self, keys: str) -> None:
+        self.keys = [ord(key) for key in keys]
+        self.lines: list[str] = []
+        self.waits: list[int] = []
+
+    def getmaxyx(self) -> tuple[int, int]:
+        return 24, 80
+
+    def erase(self) -> None:
+        self.lines = []
+
+    def addnstr(self, _row: int, _column: int, text: str, count: int, _look: int) -> None:
+        self.lines.append(text[:count])
+
+    def refresh(self) -> None: ...
+
+    def timeout(self, milliseconds: int) -> None:
+        self.waits.append(milliseconds)
+
+    def getch(self) -> int:
+        return self.keys.pop(0) if self.keys else -1
+
+
+def standing(swap: int, system: int | None, pools: int | None) -> Standing:
+    in_use = None if system is None else system // 2
+    return Standing(7, "serve.py", 9 * MIB, 0, 1.0, swap, system, in_use, pools, pools)
+
+
+def shown(*rows: Standing, **style: Any) -> str:
+    total = StandingSum(len(rows), 9 * MIB, 0, sum(row.swap or 0 for row in rows))
+    return render(Table(0.0, list(rows), total), 0, Style(**style))
+
+
+def test_columns() -> None:
+    """malloc's and Python's have names of their own; swap has a column where there is any."""
+    text = shown(standing(0, 4 * MIB, None))
+    assert "malloc used" in text and "python used" in text and "swap" not in text
+    assert "swap 1.0 MiB" in shown(standing(MIB, 4 * MIB, None)) and text.splitlines()[-1].endswith("-")
+
+
+def test_what_is_not_read_yet() -> None:
+    """It is no question mark, and no hyphen, which means that there is none."""
+    text = shown(standing(0, None, None)).splitlines()[-1]
+    assert text.count("…") == 5 and "?" not in text
+    assert shown(standing(0, None, None), ascii=True).splitlines()[-1].count("..") == 5
+
+
+def test_help() -> None:
+    """h and ? show it until a key is pressed; q ends, also from there."""
+    for keys, ends in (("hx", False), ("?x", False), ("hq", True), ("q", True), ("x", False)):
+        window = Window(keys)
+        assert Screen(window, HELP).wait(1.0) == ends and not window.keys
+        assert (window.lines == HELP.splitlines()) == (keys[0] in "h?")
+        assert window.waits == ([1000, -1] if keys[0] in "h?" else [1000])
+
+
+def test_one_name(tmp_path: Path) -> None:
+    """A script is called by its name in ps, top, processes and on its first page; each shows its process id."""
+    script = tmp_path / "serve-me.py"
+    script.write_text("import sys; print(flush=True); sys.stdin.readline()")
+    with running([sys.executable, str(script), "--secret"], tmp_path) as target:
+        pid = str(target.pid)
+        page = ask("", pid, "--quick")["verdict"]
+        (top,) = ask("top", pid)["programs"]
+        (member,) = ask("processes", pid, "--quick")["processes"]
+        rows = [line for line in gdbheap("ps", "--filter=serve-me").stdout.splitlines() if "serve-me" in line]
+    assert page.startswith(f"serve-me.py (pid {pid})")
+    assert (top["program"], top["pid"]) == (member["program"], member["pid"]) == ("serve-me.py", target.pid)
+    assert [line.split()[-2:] for line in rows] == [[pid, "serve-me.py"]]
