@@ -4,8 +4,8 @@
 # make bench  gdbheap against the time to read the heap once
 # make matrix as root, with debootstrap: gdbheap against glibc's own figures on Debian's suites; writes docs/support.md,
 #             then docs/naming.md as make named does, and asks 300 exported looks at processes ten questions by DuckDB and Spark
-# make named  how much of real programs' memory has a name, and who holds it; writes docs/naming.md and docs/holders.md
-#             (NAMED=--stops=3: only prints)
+# make named  how much of real programs' memory has a name, and who holds it; writes docs/naming.md, docs/holders.md and
+#             docs/first-page.md, what the first page says of public reports (NAMED=--stops=3: only prints)
 # make site   the documentation as a site, in build/site
 # make wheel  for machines without a compiler, in dist/: the source distribution, and from it a wheel for glibc 2.17 and later;
 #             make musl-wheel: for musl 1.2; make sdist: only the first; make deb: the Debian package; make image: a container image
@@ -47,6 +47,7 @@ named: build
 	@scripts/packages.sh many
 	@$(PY) tests/named.py $(or $(NAMED),--write)
 	@$(PY) tests/holders.py $(if $(NAMED),,--write)
+	@$(PY) tests/reports.py $(if $(NAMED),,--write)
 
 site: build
 	@scripts/site.sh

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import random
 import re
-import select
 import signal
-import struct
 import subprocess
-import termios
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +15,7 @@ from pathlib import Path
 import pytest
 from support.gdb_side import runs
 from support.programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
+from support.terminal import on_terminal
 
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.report.style import COLOURS
@@ -163,29 +159,6 @@ def test_closed_standard_output(target: Running) -> None:
     command = f"exec '{GDBHEAP}' arenas {target.pid} >&-"
     done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
-
-
-def on_terminal(words: Sequence[str], columns: int, **variables: str) -> tuple[str, int]:
-    """Run gdbheap on a terminal of that width; return what it showed and its status."""
-    leader, follower = pty.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
-    environment = {**os.environ, "TERM": "xterm", **variables}
-    ends = {"stdin": follower, "stdout": follower, "stderr": follower}
-    process = subprocess.Popen([str(GDBHEAP), *words], env=environment, **ends)
-    os.close(follower)
-    # Not select.select(): it takes no descriptor above 1023.
-    waiting = select.poll()
-    waiting.register(leader, select.POLLIN)
-    shown = b""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if waiting.poll(100):
-            try:
-                shown += os.read(leader, 1 << 16)
-            except OSError:
-                break
-    os.close(leader)
-    return shown.decode().replace("\r\n", "\n"), process.wait(PATIENCE)
 
 
 def test_terminal(target: Running) -> None:

@@ -37,6 +37,7 @@ from gdbheap.answers.records import from_json, to_json
 from gdbheap.answers.shared_out import Part
 from gdbheap.report.findings import WORDS, advice_of, keys_of, text_of
 from gdbheap.report.json import text_of as json_of
+from gdbheap.target.tmpfs import TmpfsFile
 
 KIB, MIB = 1 << 10, 1 << 20
 KINDS = sorted(Figures.__subclasses__(), key=lambda kind: kind.__name__)
@@ -53,6 +54,7 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
         [ViewsOfType("numpy.ndarray", 1, 80, MIB)],
         [ViewsOfType("memoryview", 2, 9, MIB), ViewsOfType("a.B", 1, 7, KIB)],
     ],
+    ("Mapped", "left"): [[], [TmpfsFile("/dev/shm/a", MIB, MIB)]],
     ("Room", "shown"): [[("list", 1)], [("dict", 2), ("set", 1)]],
     ("Holder", "holder"): [
         MainHolder(MIB, MIB, 0.5, "app.cache", "dict", 9, "variable", 4096, [], [Part("str", 9, MIB)], "[1] .x .y"),

@@ -43,6 +43,8 @@ EVEN = (
         (["java", "-Xmx64m", "-cp", ".", "Server"], "/usr/lib/jvm/bin/java", "Server"),
         (["java", "-jar", "/srv/app.jar"], "/usr/lib/jvm/bin/java", "java -jar app.jar"),
         (["/usr/bin/redis-server", "*:6379"], "/usr/bin/redis-check-rdb", "redis-server"),
+        (["/usr/bin/redis-server *:6379"], "/usr/bin/redis-check-rdb", "redis-server"),
+        (["/opt/My Server/run"], "/opt/My Server/run", "run"),
         (["nginx: worker process"], "/usr/sbin/nginx", "nginx: worker process"),
         (["-bash"], "/bin/bash", "bash"),
         ([], "/usr/bin/thing", "thing"),

@@ -15,7 +15,8 @@ from gdbheap.answers.source_paths import source_path
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.python.homes import INTERPRETER_ITSELF, STANDARD, THREAD
-from gdbheap.python.values import length_of
+from gdbheap.python.struct_fields import LRU_CACHE
+from gdbheap.python.values import CacheLimit, cache_limit, length_of
 
 __all__ = ["BLOCKS_A_SECOND", "BUDGET", "MainHolders", "main_holders", "seconds_for"]
 
@@ -24,8 +25,8 @@ BUDGET = 3.0
 # About what a core does: 15.7 million blocks of Python took 4.7 s, 9 million of C 4.3 s, both measured on one machine.
 BLOCKS_A_SECOND = 2_500_000
 MOST, MIN_PERCENT = 5, 5
-# These rows have no holder that a program could release.
-NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, THREAD, NOBODY)
+# These rows have no holder that a program could release. A stack of a program without Python is one.
+NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, NOBODY)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), 
             if not_looked is None:
                 whole = owners(heap, None, None)
                 every = [*rows, *_of_graph(heap, whole)]
-                rows = [row for row in every if row.kind not in NOT_NAMED]
+                unnamed = (*NOT_NAMED, THREAD) if heap.is_python else NOT_NAMED
+                rows = [row for row in every if row.kind not in unnamed]
     except GdbheapError as error:
         heap.note(f"holders are not known: {error}")
     # Where nobody knows what is resident, shares are of what is in use.
@@ -80,7 +82,8 @@ def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
     for row in whole.groups:
         if row.root is None or row.kind is None:
             continue
-        count = row.variables if row.variables > 1 else _length(heap, row.address)
+        limit = _limit(heap, row.address, row.type)
+        count = row.variables if row.variables > 1 else _length(heap, row.address) if limit is None else limit.entries
         array = row.array
         yield MainHolder(
             row.bytes,
@@ -95,6 +98,7 @@ def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
             row.parts,
             row.way,
             row.at_least,
+            None if limit is None else limit.maximum,
         )
 
 
@@ -102,6 +106,12 @@ def _length(heap: Heap, address: int | None) -> int | None:
     """Return the length of a variable's object, as far as it is known."""
     objects = heap.objects_or_none if address is not None else None
     return None if objects is None or address is None else length_of(objects.repr, address)
+
+
+def _limit(heap: Heap, address: int | None, kind: str | None) -> CacheLimit | None:
+    """Return how many entries an lru_cache has and may have; None for other objects."""
+    objects = heap.objects_or_none if address is not None and kind == LRU_CACHE else None
+    return None if objects is None or address is None else cache_limit(objects.repr, address)
 
 
 def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:

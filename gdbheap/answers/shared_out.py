@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from gdbheap._native import Branch, Grouped
+from gdbheap._native import Branch
 from gdbheap.answers.absent import BlockBytes
+from gdbheap.answers.behind_objects import credited
 from gdbheap.answers.ways import alike, in_words
-from gdbheap.graph.paths import Paths, group_name
+from gdbheap.graph.paths import Group, Paths, group_name
 from gdbheap.python.columns import COLUMN, Column
 from gdbheap.python.frames import Frames
 from gdbheap.python.homes import FRAME, INTERPRETER_ITSELF, LIBRARY, ONE_FILE, PACKAGE, STANDARD, THREAD, Home, Homes
@@ -140,9 +141,9 @@ def share_out(
             addresses[home] = node.address
             ends[home] = end
         seeds[number] = labels.setdefault(home, len(labels))
-    groups: dict[Home, list[Grouped]] = {}
+    groups: dict[Home, list[Group]] = {}
     by_label = {number: home for home, number in labels.items()}
-    for share in graph.shares(list(seeds.items()), 0):
+    for share in credited(paths, seeds, graph.shares(list(seeds.items()), 0)):
         is_free = share.group.kind == IDLE
         home = Home(INTERPRETER_ITSELF, "") if is_free else by_label.get(share.label, Home(NOBODY, ""))
         groups.setdefault(home, []).append(share.group)
@@ -326,7 +327,7 @@ def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:
         yield SharedOut(kind, name, None, count, size, parts, absent=absent, shared=shared)
 
 
-def _row(paths: Paths, home: Home, path: str | None, groups: Iterable[Grouped]) -> SharedOut:
+def _row(paths: Paths, home: Home, path: str | None, groups: Iterable[Group]) -> SharedOut:
     parts: dict[str, tuple[int, int]] = {}
     for group in groups:
         name = group_name(paths, group)

@@ -153,7 +153,22 @@ class BlockPaths:
         ]
 
 
-def group_name(paths: Paths, group: _native.Grouped) -> str:
+class Group(Protocol):
+    """Blocks of one kind: of a type, or of one size."""
+
+    @property
+    def type_address(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+def group_name(paths: Paths, group: Group) -> str:
     """The type of the blocks of a group, or what they are."""
     if group.type_address:
         name = paths.kind_name(group.type_address)

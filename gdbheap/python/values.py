@@ -17,6 +17,8 @@ KINDS = {"str": 1, "bytes": 2, "int": 3, "float": 4, "complex": 5, "tuple": 6, "
 SINGLES = ("NoneType", "bool")
 # The types whose len() is a field of the object itself.
 SIZED = ("bytes", "list", "tuple")
+# Of lru_cache_object since 3.7: cache and maxsize.
+CACHE, CACHE_LIMIT = 72, 96
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,27 @@ def length_at(release: Release, name: str) -> int | None:
     if name == "bytearray" or name in SIZED:
         return release.at(OB_SIZE)
     return release["deque_length"] if name == "collections.deque" else None
+
+
+@dataclass(frozen=True)
+class CacheLimit:
+    """How many ``entries`` an lru_cache has, and its maxsize, -1 for none."""
+
+    entries: int
+    maximum: int
+
+
+def cache_limit(texts: Repr, address: int) -> CacheLimit | None:
+    """Return the entries and the limit of the lru_cache at ``address``; None before 3.7, whose fields differ."""
+    release, space = texts.release, texts.space
+    if (release.major, release.minor) < (3, 7):
+        return None
+    try:
+        entries = length_of(texts, space.word(address + release.at(CACHE)))
+        maximum = space.word(address + release.at(CACHE_LIMIT))
+    except (Fault, OverflowError):
+        return None
+    return None if entries is None else CacheLimit(entries, -1 if maximum > LARGEST_SIZE else maximum)
 
 
 def length_of(texts: Repr, address: int) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import count_text
+from gdbheap.report.numbers import count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, table
 from gdbheap.report.unfinished import at_least
@@ -18,6 +18,8 @@ __all__ = ["described", "object_text", "parts_of", "render"]
 COLUMNS = (Column("in use"), SHARE, Column("held by", True), Column("what it is", True))
 WELL_KNOWN = ("functools", "collections", "__main__")
 SHORT = {"_lru_cache_wrapper": "lru_cache"}
+# Columns of a terminal that has no room for whole descriptions.
+NARROW = 100
 # The most kinds of blocks that a row names.
 MAX_PARTS = 2
 
@@ -26,11 +28,18 @@ def render(rows: list[MainHolder], style: Style) -> str:
     """A row a holder, the largest first; nothing where there is none."""
     if not rows:
         return ""
+    is_narrow = style.width is not None and style.width <= NARROW
+    text = _briefly if is_narrow else described
     cells = [
-        [at_least(style.size(row.bytes), row.at_least), style.share_of_resident(row.resident), row.path, described(row)]
+        [at_least(style.size(row.bytes), row.at_least), style.share_of_resident(row.resident), row.path, text(row)]
         for row in rows
     ]
     return table(COLUMNS, cells, style)
+
+
+def _briefly(row: MainHolder) -> str:
+    """Say what a holder is, or what most of its bytes are, where a line has room for one of them."""
+    return _object(row) or parts_of(row.parts[:1])
 
 
 def described(row: MainHolder) -> str:
@@ -41,6 +50,9 @@ def described(row: MainHolder) -> str:
 def _object(row: MainHolder) -> str:
     if row.shape and row.what:
         return f"{row.what} of {' x '.join(map(count_text, row.shape))}"
+    if row.limit is not None and row.count is not None:
+        limit = "without a limit" if row.limit < 0 else f"limited to {count_text(row.limit)}"
+        return f"{object_text(row.what, None, True)} {limit}, {counted(row.count, 'entry', 'entries')}"
     return object_text(row.what, row.count, row.address is not None)
 
 

@@ -24,11 +24,18 @@ def program_name(arguments: Sequence[str], exe: str | None) -> str:
     if not first.strip():
         return os.path.basename(exe or "")[:LONGEST]
     if ": " in first or len(arguments) == 1 and " " in first:
-        return first.strip()[:LONGEST]
+        return _titled(first.strip(), exe)[:LONGEST]
     name = os.path.basename(first).lstrip("-") or first
     with_value = OF_PYTHON if name.startswith(PYTHON) else OF_OTHERS
     script = _script(arguments[1:], with_value) if INTERPRETERS.match(name) else ""
     return (f"{name} {script}" if script.startswith("-") else script or name)[:LONGEST]
+
+
+def _titled(title: str, exe: str | None) -> str:
+    """Return the name in a title: of a path with words after it, as redis-server writes, the file's name."""
+    path, _, words = title.partition(" ")
+    is_path = path.startswith("/") and bool(words) and not (exe or "").startswith(f"{path} ")
+    return os.path.basename(path) if is_path else os.path.basename(title) if title == exe else title
 
 
 def _script(words: Sequence[str], with_value: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from gdbheap.answers.findings import (
     capacity,
     contexts,
     cycles,
+    equal_strings,
     fragmented,
     free_chunks,
     free_lists,
@@ -77,6 +78,7 @@ RULES: tuple[Rule, ...] = (
     after_fork.find,
     other_allocator.find,
     small_views.find,
+    equal_strings.find,
 )
 
 

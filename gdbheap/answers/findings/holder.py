@@ -24,7 +24,8 @@ class MainHolder:
     a table. ``kind``: of shared_out.SharedOut, a root's (graph.roots) or "runtime". ``parts``: the kinds of its blocks,
     the largest first; ``way``: how it leads to its largest block, in words. ``bytes`` of its blocks, ``resident`` of
     these, None where that is not known; ``share``: of RSS, of resident bytes. ``at_least``: not all references could be
-    read, and the bytes are those that this holder alone is proven to have."""
+    read, and the bytes are those that this holder alone is proven to have. ``limit``: of an lru_cache its maxsize, -1
+    where it has none; None for other objects."""
 
     bytes: int
     resident: int | None
@@ -38,6 +39,7 @@ class MainHolder:
     parts: list[Part] = field(default_factory=list)
     way: str | None = None
     at_least: bool = False
+    limit: int | None = None
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from os.path import commonprefix, dirname
 
 from gdbheap.allocators.runtimes import ANONYMOUS
 from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.target.mappings import Mapping
 from gdbheap.target.ranges import Ranges, subtract
+from gdbheap.target.tmpfs import TmpfsFile, find_tmpfs_files
 
 # Such memory is normal in small amounts: a quarter of RSS is remarkable.
 MIN_PERCENT_OF_RSS = 25
@@ -21,7 +23,7 @@ class Mapped(Figures):
     """The largest piece: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its mapping.
     ``kind``: the finding's id. For mapped memory also the ``runtimes`` that it may belong to, and whether a tracer of
     system calls shows who maps it (``traced``). ``lazily_freed``: what such memory has besides that was given back by
-    MADV_FREE."""
+    MADV_FREE. ``left``: of shared memory, the files next to those that the process maps, which it does not map."""
 
     ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
     address: int
@@ -32,6 +34,7 @@ class Mapped(Figures):
     runtimes: list[str]
     traced: bool
     lazily_freed: int = 0
+    left: list[TmpfsFile] = field(default_factory=list)
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -53,9 +56,23 @@ def _of(evidence: Evidence, owner: str) -> list[Claim]:
     name = mapping.name if mapping else ""
     runtimes, commands = _by_whom(evidence) if KINDS[owner] == MAPPED_MEMORY else ([], [])
     traced = bool(commands) and not runtimes
-    figures = Mapped(start, end - start, resident, KINDS[owner], name, runtimes, traced, lazy)
+    left = _left(evidence, pieces) if KINDS[owner] == SHARED_MEMORY else []
+    figures = Mapped(start, end - start, resident, KINDS[owner], name, runtimes, traced, lazy, left)
     finding = Finding(KINDS[owner], size, figures, commands)
     return [Claim(finding, lambda: [(start, end) for _resident, start, end in pieces])]
+
+
+def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsFile]:
+    """Return the files in tmpfs that lie in a folder with one of the ``pieces``, and that the process does not map,
+    those whose names are most alike first."""
+    target = evidence.heap.target
+    if target.proc is None:
+        return []
+    mapped = [(mapping.device, mapping.inode) for mapping in target.mappings if mapping.inode]
+    names = [mapping.name for piece in pieces if (mapping := target.mappings.find(piece[1])) is not None]
+    folders = set(map(dirname, names))
+    found = [file for file in find_tmpfs_files(target.proc, mapped) if dirname(file.path) in folders]
+    return sorted(found, key=lambda file: -max(len(commonprefix([file.path, name])) for name in names))
 
 
 def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:

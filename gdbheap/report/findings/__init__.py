@@ -12,6 +12,7 @@ from gdbheap.report.findings import (
     capacity,
     contexts,
     cycles,
+    equal_strings,
     fragmented,
     free_chunks,
     free_lists,
@@ -47,10 +48,10 @@ from gdbheap.report.numbers import size_text
 __all__ = ["WORDS", "advice_of", "advice_or_none", "keys_of", "text_of", "text_or_none", "words_of"]
 
 FILES = (
-    after_fork, cached, capacity, contexts, cycles, fragmented, free_chunks, free_lists, growing, growing_buffers,
-    holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, lost_blocks, lost_references,
-    main_top, mappings, mimalloc_empty, musl_mappings, other_allocator, other_held, pinned_pages, pymalloc_arenas,
-    runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
+    after_fork, cached, capacity, contexts, cycles, equal_strings, fragmented, free_chunks, free_lists, growing,
+    growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, lost_blocks,
+    lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator, other_held, pinned_pages,
+    pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
 )  # fmt: skip
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gdbheap.answers.findings.mappings import MAPPED_FILES, MAPPED_MEMORY, SHARED_MEMORY, Mapped
 from gdbheap.report.findings.words import Words
-from gdbheap.report.numbers import size_text
+from gdbheap.report.numbers import counted, size_text
 
 TEXTS = {
     MAPPED_MEMORY: "private memory that a program or library mapped itself, beside every malloc",
@@ -19,19 +19,33 @@ ADVICE = {
     MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) takes them out of this RSS",
 }
 LAZY = "; {} more was given back by madvise(MADV_FREE)"
+SHOWN_FILES = 4
 TRACED = "; the command shows which code maps more memory, while it happens"
 
 
 def _text(figures: Mapped) -> str:
     most = f"the most, {size_text(figures.resident)}, at {figures.address:#x} ({figures.name})"
     lazy = LAZY.format(size_text(figures.lazily_freed)) if figures.lazily_freed else ""
-    return f"{TEXTS[figures.kind]}; {most}{lazy}"
+    return f"{TEXTS[figures.kind]}; {most}{lazy}{_left(figures)}"
+
+
+def _left(figures: Mapped) -> str:
+    """Name the files that stay although the process does not map them."""
+    if not figures.left:
+        return ""
+    shown = [f"{file.path} {size_text(file.bytes)}" for file in figures.left[:SHOWN_FILES]]
+    more = [f"{len(figures.left) - SHOWN_FILES:,} more"] * (len(figures.left) > SHOWN_FILES)
+    size = size_text(sum(file.bytes for file in figures.left))
+    files = counted(len(figures.left), "file")
+    return f"; {files} next to it, which this process does not map, hold {size} more: {', '.join(shown + more)}"
 
 
 def _advice(figures: Mapped) -> str:
     advice = ADVICE[figures.kind]
     if figures.runtimes:
         return f"{advice}. It may be {' or '.join(figures.runtimes)}'s"
+    if figures.left:
+        return f"{advice}. Remove the files that nobody uses"
     return advice + TRACED if figures.traced else advice
 
 

@@ -1,0 +1,99 @@
+"""Blocks of unknown contents by the objects that they hang on, such as all that OpenSSL has for an SSLContext."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gdbheap.graph.paths import Group, Paths
+
+__all__ = ["Credit", "Share", "credited"]
+
+# Of all blocks so many are looked at, and a type counts that most of a holder's hang on, of so many at least.
+SAMPLES, MIN_SAMPLES = 500, 8
+UNKNOWN, OBJECT = "unknown", "object"
+
+
+class Share(Protocol):
+    """A group of blocks that a label has."""
+
+    @property
+    def label(self) -> int: ...
+    @property
+    def group(self) -> Group: ...
+
+
+@dataclass(frozen=True)
+class Credit:
+    """Objects of a type with all that hangs on them; it is a group."""
+
+    label: int
+    type_address: int
+    count: int
+    bytes: int
+    kind: str = OBJECT
+    size: int = 0
+
+    @property
+    def group(self) -> Group:
+        """Return itself."""
+        return self
+
+
+def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) -> list[Share]:
+    """Return the shares of the labels that ``seeds`` give to nodes; where a label has mostly blocks of unknown contents
+    and most of these hang on objects of one type that no other label has, these objects have them."""
+    graph = paths.references.graph
+    found = _types(paths, seeds, _unknown(shares))
+    counts = {
+        (share.label, share.group.type_address): share.group.count for share in shares if share.group.kind == OBJECT
+    }
+    first = 1 + max(seeds.values(), default=0)
+    behind: dict[int, tuple[int, int, int]] = {}
+    deeper: dict[int, int] = {}
+    for label, kind in found.items():
+        objects = graph.objects_of(kind)
+        if counts.get((label, kind)) == len(objects):
+            behind[first + len(behind)] = label, kind, len(objects)
+            deeper |= dict.fromkeys(objects, first + len(behind) - 1)
+    if not behind:
+        return list(shares)
+    again = graph.shares(list({**deeper, **seeds}.items()), 0)
+    sums = Counter[int]()
+    for share in again:
+        sums[share.label] += share.group.bytes
+    credits = [Credit(label, kind, count, sums[number]) for number, (label, kind, count) in behind.items()]
+    return [*(share for share in again if share.label not in behind), *credits]
+
+
+def _unknown(shares: Sequence[Share]) -> set[int]:
+    """Return the labels whose largest group has unknown contents."""
+    largest: dict[int, Group] = {}
+    for share in shares:
+        if share.label not in largest or share.group.bytes > largest[share.label].bytes:
+            largest[share.label] = share.group
+    return {label for label, group in largest.items() if not group.type_address and group.kind == UNKNOWN}
+
+
+def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int, int]:
+    """Return the type of object that most of the blocks of unknown contents of each label hang on."""
+    graph = paths.references.graph
+    numbers = range(0, graph.blocks_end, max(1, graph.blocks_end // SAMPLES)) if labels else ()
+    found: dict[int, Counter[int]] = {label: Counter() for label in labels}
+    for number, node in zip(numbers, graph.nodes_of(list(numbers))):
+        if node.type_address or node.kind != UNKNOWN:
+            continue
+        chain = graph.chain(number)
+        place = next((place for place in reversed(range(len(chain))) if chain[place] in seeds), None)
+        if place is not None and seeds[chain[place]] in found:
+            found[seeds[chain[place]]][_last_type(paths, chain[place + 1 :])] += 1
+    most = {label: counts.most_common(1)[0] for label, counts in found.items() if sum(counts.values()) >= MIN_SAMPLES}
+    return {label: kind for label, (kind, count) in most.items() if kind and 2 * count > sum(found[label].values())}
+
+
+def _last_type(paths: Paths, chain: list[int]) -> int:
+    """Return the type of the last object of a chain; 0 where no object is in it."""
+    nodes = paths.references.graph.nodes_of(chain)
+    return next((node.type_address for node in reversed(nodes) if node.kind == OBJECT), 0)

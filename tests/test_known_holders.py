@@ -1,0 +1,51 @@
+"""Holders and findings that are named after what a program has: contexts of OpenSSL, a bounded cache, equal strings."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from support.programs import SOURCES, ask, gdbheap, running
+
+CACHED = (
+    "import functools, sys\n"
+    "@functools.lru_cache(maxsize={limit})\n"
+    "def page(n): return bytes(4000)\n"
+    "for n in range({calls}): page(n)\n"
+    "print(flush=True); sys.stdin.readline()"
+)
+
+
+def test_contexts_have_what_hangs_on_them(rng: random.Random, tmp_path: Path) -> None:
+    """Blocks of OpenSSL count for the contexts that lead to them; the parts stay less than the row."""
+    count = rng.randrange(300, 500)
+    with running([sys.executable, str(SOURCES / "clients.py"), str(count), "0"], tmp_path) as target:
+        rows = ask("owners", str(target.pid))["rows"]
+    (row,) = [row for row in rows if (row["path"] or "").endswith(".clients")]
+    assert (row["parts"][0]["what"], row["parts"][0]["count"]) == ("ssl.SSLContext", count)
+    assert 2 * row["parts"][0]["bytes"] > row["bytes"] >= sum(part["bytes"] for part in row["parts"])
+
+
+def test_limit_of_a_cache(rng: random.Random, tmp_path: Path) -> None:
+    """The page says how many entries an lru_cache has, and whether it has a limit."""
+    calls = rng.randrange(5000, 9000)
+    for limit, entries, words in (
+        (None, calls, "lru_cache without a limit"),
+        (4000, 4000, "lru_cache limited to 4,000"),
+    ):
+        with running([sys.executable, "-c", CACHED.format(limit=limit, calls=calls)], tmp_path) as target:
+            page = gdbheap(str(target.pid)).stdout
+        assert f"{words}, {entries:,} entries" in page
+
+
+def test_equal_strings(rng: random.Random, tmp_path: Path) -> None:
+    """Nearly all strings are copies of five values, and what one copy each saves is promised."""
+    count = rng.randrange(200_000, 300_000)
+    size = sys.getsizeof("value-1")
+    with running([sys.executable, str(SOURCES / "clients.py"), "0", str(count)], tmp_path) as target:
+        (found,) = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "equal-strings"]
+    figures = found["figures"]
+    assert count <= figures["copies"] <= figures["objects"]
+    # pymalloc rounds a block up to 16 bytes.
+    assert found["bytes"] >= (count - 5) * size

@@ -1,0 +1,29 @@
+"""The first page of programs that people reported in public names cause and fix, in 24 lines of 80 columns.
+
+A run takes some of them, other ones each time; GDBHEAP_REPORTS=all takes all."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from support.reports import REPORTS, Report, lines_to_first_fix, page_of, started, words
+
+LINES = 24
+ALL = os.environ.get("GDBHEAP_REPORTS") == "all"
+NOT_YET = {"onnx_session"}
+SOME = 999 if ALL else 3
+
+
+@pytest.mark.cases(SOME)
+@pytest.mark.parametrize("report", [one for one in REPORTS if one.name not in NOT_YET], ids=lambda one: one.name)
+def test_names_cause_and_fix(report: Report, tmp_path: Path) -> None:
+    """Both are on the page, and what is needed first on its first screen."""
+    with started(report, tmp_path) as target:
+        page = words(page_of(target, *report.options))
+        high = lines_to_first_fix(target) if not report.options else 0
+    assert re.search(report.cause, page), page
+    assert re.search(report.fix, page), page
+    assert high <= LINES
