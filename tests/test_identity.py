@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -235,7 +236,7 @@ def test_no_core_is_written(target: Swapped, tmp_path: Path) -> None:
         pytest.skip("there is no gdb")
     folder, path, done = ProcessFolder(target.pid), tmp_path / "the.core", actions.Done()
     target.swap()
-    reason = actions._written_by_gdb(folder, str(path), 60.0)
+    reason = actions._written_by_gdb(folder, str(path), 60.0, False)
     assert reason is not None and ANOTHER in reason and not path.exists()
     # Also where it ends between two looks at it.
     actions._core(_acting(tmp_path), folder, str(path), done)
@@ -271,12 +272,13 @@ def test_who_stands_is_left_standing(tmp_path: Path) -> None:
 def test_what_is_stopped_runs_on_however_watching_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """gdb is ended in the middle of attaching; its SIGSTOP stays behind."""
 
-    def ended(folder: ProcessFolder, path: str, seconds: float | None) -> str:
+    def ended(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
         os.kill(folder.pid, signal.SIGSTOP)
         wait_for(lambda: actions._is_stopped(folder), "it does not stand")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(actions, "_written_by_gdb", ended)
+    monkeypatch.setattr(actions, "_is_attached", ended)
+    monkeypatch.setattr(actions, "GDB", ("sh", "-c", "sleep 60"))
     with busy.started("vforked", tmp_path, counters=3) as target:
         folder = ProcessFolder(target.pid)
         lending = lambda: [tid for tid in folder.tasks() if folder.status(tid)["State"].startswith("D")]  # noqa: E731
@@ -291,6 +293,36 @@ def test_what_is_stopped_runs_on_however_watching_ends(tmp_path: Path, monkeypat
         assert actions._is_about_to_stop(folder)
         actions._let_run(folder, was_stopped=False)
         assert not actions._is_about_to_stop(folder) and not actions._is_stopped(folder)
+
+
+# As gdb -p PID: attaches when it is told to, and never lets go.
+TRACER = f"""
+import ctypes, sys, time
+sys.stdin.readline()
+assert ctypes.CDLL(None).ptrace(16, int(sys.argv[2]), 0, 0) == 0
+print({actions.READY.decode()!r}, file=sys.stderr, flush=True)
+time.sleep(600)
+"""
+
+
+def test_who_has_the_number_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number goes to another process before gdb attaches, and gdb is ended before it lets that go."""
+    is_attached = actions._is_attached
+
+    def ended(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
+        target.swap()
+        is_attached(gdb, deadline)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(actions, "_is_attached", ended)
+    monkeypatch.setattr(actions, "GDB", (sys.executable, "-c", TRACER))
+    with swapped(tmp_path) as target:
+        folder = ProcessFolder(target.pid)
+        with pytest.raises(KeyboardInterrupt):
+            actions._core(_acting(tmp_path), folder, str(tmp_path / "the.core"), actions.Done())
+        assert not folder.is_there()
+        before = target.words()[0]
+        wait_for(lambda: target.words()[0] > before + 1, "it does not run on")
 
 
 @pytest.mark.parametrize("words", [("--every=20ms",), ("--every=20ms", "--stop")])

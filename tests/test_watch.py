@@ -8,6 +8,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -118,6 +119,20 @@ def wait_for(condition: Callable[[], object], failure: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, failure
         time.sleep(0.005)
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
+def test_part_of_a_core(tmp_path: Path, rng: random.Random) -> None:
+    """A core that the disk has no room for is none, and nothing of it stays; gdb says that it saved one."""
+    size = rng.randrange(8, 200) << 10
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))  # noqa: E731
+    line = ["--rss=1K", f"--output={tmp_path}", "--core", "--no-snapshot", "--count=1", "--max-stop=60", "--json"]
+    with swelling(MIB, MIB) as process:
+        command = [str(GDBHEAP), "watch", str(process.pid), *line]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, preexec_fn=limit)
+    (acted,) = [row for row in map(json.loads, done.stdout.splitlines()) if row["event"] == "acted"]
+    assert not acted["files"] and "no core was written" in acted["errors"][0], done
+    assert not list(tmp_path.iterdir()) and done.returncode == 1
 
 
 def test_rss(tmp_path: Path, rng: random.Random) -> None:

@@ -333,6 +333,18 @@ def check_core(path: str) -> None:
     Core(path)
 
 
+def check_whole(path: str) -> None:
+    """Raise NoTarget where a core that is not packed ends before its last segment does."""
+    with open_core(path) as stream:
+        header, _machine = read_core_header(stream, path)
+        count = _segment_count(stream, header)
+        segments = image.parse_segments(read_at(stream, header.phoff, count * image.SEGMENT_SIZE))
+        size = os.fstat(stream.fileno()).st_size
+    expected = max((one.offset + one.file_size for one in segments), default=0)
+    if len(segments) < count or size < expected:
+        raise NoTarget(f"only {size:,} bytes were written: the disk is full, or ulimit -f is too small")
+
+
 def _check_folder(sysroot: str | None) -> None:
     """Raise UsageError for what is no folder."""
     if sysroot is not None and not os.path.isdir(sysroot):

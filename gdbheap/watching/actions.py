@@ -12,8 +12,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from gdbheap.heap import Heap
 from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
 from gdbheap.target import refusal
+from gdbheap.target.core import check_whole
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.process import Preparation, Process, Registers, stopped
 from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder, stat_fields
@@ -37,6 +38,7 @@ __all__ = ["Actions", "Done", "check"]
 LOOK_SECONDS = 900.0
 # gdb lets the process go when it is asked to end; it is given this long for that.
 PARTING_SECONDS = 5.0
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
 NEAR_DEATH = ("limit", "soon", "pressure", "oom")
 CORE_NOTES_BYTES = 16 << 20
 GDB = (
@@ -184,11 +186,9 @@ def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> No
         _check_room(process, actions.folder)
         with working_folder(os.path.dirname(path)) as folder:
             beside = os.path.join(folder, os.path.basename(path))
-            try:
-                reason = _written_by_gdb(process, beside, actions.max_stop)
-            finally:
-                _let_run(process, was_stopped)
+            reason = _written_by_gdb(process, beside, actions.max_stop, was_stopped)
             if reason is None:
+                check_whole(beside)
                 settle(beside, path, actions.mode)
                 done.files["core"] = path
     except (GdbheapError, OSError) as error:
@@ -207,8 +207,9 @@ def _check_room(process: ProcessFolder, folder: str) -> None:
         raise UsageError(f"it may take {needed:,} bytes, and {one_line(folder)} has room for {room:,}")
 
 
-def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None) -> str | None:
-    """None once it is written, else why it is not. gdb is ended when the time is up. Raises OSError."""
+def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was_stopped: bool) -> str | None:
+    """Return None once it is written, else why it is not. gdb is ended when the time is up, and whoever it stopped runs
+    on, unless it ``was_stopped`` before. Raises OSError."""
     quiet, deadline = subprocess.DEVNULL, None if seconds is None else time.monotonic() + seconds
     with subprocess.Popen(
         [find_program(GDB[0]) or GDB[0], *GDB[1:], "-p", str(folder)],
@@ -228,7 +229,12 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None) -> 
         except subprocess.TimeoutExpired:
             return f"gdb took longer than --max-stop={seconds:g} allows: give it more"
         finally:
-            _end(gdb)
+            with _uninterrupted():
+                held = _end_gdb(gdb, folder.pid)
+                is_right = held is not None and folder.is_there()
+                _let_run(folder, was_stopped, is_right)
+                if held is not None and not is_right:
+                    _let_run(held, False, True)
     if os.path.exists(path) and gdb.returncode == 0:
         return None
     if not is_held and not folder.is_there():
@@ -262,6 +268,35 @@ def _tell(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -
     return gdb.communicate(commands.encode(), left)[1].decode("utf-8", "replace")
 
 
+def _end_gdb(gdb: subprocess.Popen[bytes], number: int) -> ProcessFolder | None:
+    """End gdb; return whom it held at that moment: the number may belong to another process since. gdb stands still
+    while that is looked up, and is killed where it holds nobody yet."""
+    held = None
+    with suppress(OSError):
+        gdb.send_signal(signal.SIGSTOP)
+        own, until = ProcessFolder(gdb.pid), time.monotonic() + PARTING_SECONDS
+        while gdb.poll() is None and not _is_stopped(own) and time.monotonic() < until:
+            time.sleep(0.001)
+        one = ProcessFolder(number)
+        held = one if refusal.other_tracer(one) == gdb.pid else None
+    if gdb.poll() is None:
+        with suppress(OSError):
+            os.killpg(gdb.pid, signal.SIGKILL if held is None else signal.SIGTERM)
+            os.killpg(gdb.pid, signal.SIGCONT)
+    _end(gdb)
+    return held
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back signals that would end us: gdb stands still meanwhile, and so does whoever it holds."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End it with all that it has started; gdb lets go of what it holds when it is asked to end."""
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -286,10 +321,11 @@ def _is_about_to_stop(folder: ProcessFolder) -> bool:
     return any(int(status.get(name, "0"), 16) & stop for status in statuses for name in waiting)
 
 
-def _let_run(folder: ProcessFolder, was_stopped: bool) -> None:
-    """Take back the SIGSTOP by which gdb attaches, which stays behind where gdb ended at that moment."""
+def _let_run(folder: ProcessFolder, was_stopped: bool, was_held: bool = False) -> None:
+    """Take back the SIGSTOP by which gdb attaches, which stays behind where gdb ended at that moment. ``was_held``: gdb
+    was ended while it held the process, which may be on its way to stand still."""
     with suppress(OSError):
-        if not was_stopped and (_is_stopped(folder) or _is_about_to_stop(folder)):
+        if not was_stopped and (was_held or _is_stopped(folder) or _is_about_to_stop(folder)):
             folder.signal(signal.SIGCONT)
 
 
