@@ -16,7 +16,7 @@ from support.recorded import finished, recorded, waiting
 SVG = "{http://www.w3.org/2000/svg}"
 # As report/svg.py and report/heap_map.py draw: bars in a row, a bar's width, where the first begins, its height.
 ACROSS, WIDTH, LEFT, HEIGHT, EIGHTH = 128, 8, 132, 16, 2
-COLOURS = {"used": ("#3a7d44",), "free": ("#c0392b", "#c8d6e5"), "top": ("#2e86ab", "#dfe7ee")}
+COLOURS = {"used": ("#3a7d44",), "free": ("#d9822b", "#c8d6e5"), "top": ("#2e86ab", "#dfe7ee")}
 
 
 def _log(folder: Path, *words: str) -> Path:

@@ -246,7 +246,7 @@ print(os.getpid(), flush=True)
 for _ in range(3):
     child = subprocess.Popen(["sleep", "60"])
     print(child.pid, flush=True)
-    while f",{child.pid},start," not in open("PATH").read():
+    while not os.path.exists("PATH") or f",{child.pid},start," not in open("PATH").read():
         time.sleep(0.05)
     child.kill()
     child.wait()

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 const MAX_EXAMPLES: usize = 8;
-const RECENT: usize = 1 << 12;
+const RECENT: usize = 1 << 13;
 
 /// Blocks of one group with one label, u32::MAX for what nothing leads to.
 #[derive(Clone, Copy, Debug)]
