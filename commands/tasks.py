@@ -48,8 +48,9 @@ COMMAND = Command(
     text="""asyncio's tasks, C's and Python's own, coroutines and generators that no task runs, asynchronous generators,
     and greenlets: a row for those that wait alike, by the coroutine, the line where it waits, the chain of what it
     awaits, outermost first, and the type of what the last one waits for. bytes are their own blocks and those of the
-    coroutines and frames of the chain. Tasks that are pending or running are asyncio.all_tasks(); those that are
-    finished or cancelled have a row of their own as long as somebody keeps them. Of a greenlet it is the frame in
+    coroutines and frames of the chain; what several wait for counts with the first of them. Of a chain of more than 50
+    the last step says how many more there are. Tasks that are pending or running are asyncio.all_tasks(); those that
+    are finished or cancelled have a row of their own as long as somebody keeps them. Of a greenlet it is the frame in
     which it was left; one that runs, has not begun or has ended is idle. What --retained adds would be free without all
     of a row and the coroutines of their chains, whoever else holds those: as much as bytes, or more.
 

@@ -19,12 +19,14 @@ from support.programs import ask, c_program, gdbheap, running
 from support.work import peak, steps
 
 from gdbheap._native import Space
+from gdbheap.errors import Unsupported
 from gdbheap.events import replay
 from gdbheap.graph import mapped
 from gdbheap.graph.roots import block_roots
 from gdbheap.layout import debug_offsets
+from gdbheap.layout.tables import table, variants
 from gdbheap.python import lines, roots, threads, traces
-from gdbheap.structures import kinds
+from gdbheap.structures import kinds, postgresql
 from gdbheap.target import core as core_module
 from gdbheap.target import elf, image, notes, tmpfs
 from gdbheap.target.core import Core, SegmentRow
@@ -607,3 +609,73 @@ def test_instructions_for_each_frame(tmp_path: Path) -> None:
         (thread,) = ask("threads", str(target.pid), "--c-frames")["threads"]
     called = [frame["function"] for frame in thread["frames"]]
     assert called.count("deep") == (256 << 20) // (20_000 * 64 * 2 + 1024)
+
+
+# PostgreSQL's memory contexts.
+
+OF_ALLOC_SET = next(form for form in variants(postgresql.TABLE, "alloc_set") if form["since"] == "17")
+CONTEXT = 1024
+
+
+def contexts_of(
+    path: Path, count: int, chunks: int, *, inside: bool = False, apart: bool = False, loops: bool = False
+) -> postgresql._Reader:
+    """Return a reader of a tree of contexts whose free lists all lead to the same chunks. ``inside``: all have a block
+    with the chunks in it; ``apart``: each has methods of its own, so that no layout is known before; ``loops``: blocks
+    lead to themselves."""
+    name = BASE + count * CONTEXT
+    first = name + PAGE
+    end = first + 16 * chunks
+    words = {name: int.from_bytes(b"TopMemor", "little"), name + 8: int.from_bytes(b"yContext", "little")}
+    for at in range(first, end, 16):
+        words |= {at: postgresql.ALLOC_SET_ID, at + 8: at + 16 if at + 16 < end else 0}
+    for number in range(count):
+        at = BASE + CONTEXT * number
+        block = at + OF_ALLOC_SET["size"]
+        stop = end + PAGE if inside else block + 500
+        links = {"mem_allocated": OF_ALLOC_SET["size"] + stop - block, "methods": at if apart else BASE, "name": name}
+        if number:
+            before, after = at - CONTEXT if number > 1 else 0, at + CONTEXT if number < count - 1 else 0
+            links |= {"parent": BASE, "prevchild": before, "nextchild": after}
+        else:
+            links["firstchild"] = BASE + CONTEXT
+        words |= {at + table(postgresql.TABLE)["context"][link]: word for link, word in links.items()}
+        words |= {at + OF_ALLOC_SET["freelist"] + WORD * place: first for place in range(postgresql.FREE_LISTS)}
+        words |= {at + OF_ALLOC_SET["blocks"]: block, block: at, block + 24: block + 40, block + 32: stop}
+        words[block + 16] = block if loops else 0
+    data = bytearray(end + 2 * PAGE - BASE)
+    for at, word in words.items():
+        struct.pack_into("<Q", data, at - BASE, word)
+    target: Any = SimpleNamespace(space=space_of(path, bytes(data)), machine=X86_64)
+    facts: Any = SimpleNamespace(add=lambda *_words: None)
+    return postgresql._Reader(target, facts)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+def test_contexts_with_the_same_chunks(inside: bool, apart: bool, tmp_path: Path, rng: random.Random) -> None:
+    """Free lists of all contexts lead to one chain, outside of their blocks or in blocks that overlap: each context is
+    told, and that its lists are damaged."""
+    size = rng.randrange(20, 30)
+
+    def make(count: int) -> Callable[[], object]:
+        reader = contexts_of(tmp_path / str(count), count, 10 * count, inside=inside, apart=apart)
+        return lambda: list(reader.tree(BASE))
+
+    assert is_in_proportion(make, size)
+    reader = contexts_of(tmp_path / "said", size, size, inside=inside, apart=apart)
+    found = list(reader.tree(BASE))
+    assert len(found) == len(reader.damage) == size
+    assert all("free chunks" in damage.what for damage in reader.damage)
+
+
+def test_blocks_that_lead_to_themselves(tmp_path: Path) -> None:
+    """A block is met once."""
+    reader = contexts_of(tmp_path / "memory", 2, 1, loops=True)
+    found: list[str] = []
+
+    def read() -> None:
+        with pytest.raises(Unsupported, match="do not add up"):
+            found.extend(context.name for context in reader.tree(BASE))
+
+    assert steps(read) < 50_000 and not found

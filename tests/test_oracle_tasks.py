@@ -26,6 +26,9 @@ from support.programs import (
     since,
 )
 
+from gdbheap.answers.tasks import MAX_CHAIN, _Finder
+from gdbheap.python.coroutines import Suspended
+
 pytestmark = pytest.mark.cases(3)
 
 FIRST = "3.6"
@@ -179,6 +182,50 @@ def test_retained_by_tasks(release: str, rng: random.Random, tmp_path: Path) -> 
     assert all(row["retained"] >= row["bytes"] for row in rows)
     # Blocks have heads and classes of sizes; frames apart, futures and callbacks are not in the program's count.
     assert known <= by_name["stands"]["retained"] <= 1.35 * known
+
+
+SHARED = """
+import os, sys
+def leaf():
+    while True: yield
+def link(inner): yield from inner
+depth, count = map(int, sys.argv[1:])
+chain = [leaf()]
+for _ in range(depth):
+    next(chain[-1])
+    chain.append(link(chain[-1]))
+outer = [link(chain[-1]) for _ in range(count)]
+for one in outer: next(one)
+sys.stderr.write(str(sum(map(sys.getsizeof, chain + outer))))
+sys.stderr.flush()
+os.read(0, 1)
+"""
+
+
+def test_a_chain_that_many_wait_for(rng: random.Random, tmp_path: Path) -> None:
+    """Generators of one inner chain: its bytes count once, its first steps are told, and how many more there are."""
+    depth, count = rng.randrange(200, 300), rng.randrange(50, 90)
+    command = [interpreter_of_release(RELEASE).executable, "-c", SHARED, str(depth), str(count)]
+    with running(command, tmp_path) as target:
+        answer, listed = ask("tasks", str(target.pid)), ask("tasks", str(target.pid), "--list", "--top=all")
+        known = int(target.stderr)
+    (row,) = answer["rows"]
+    # Blocks have heads and classes of sizes.
+    assert row["count"] == count and known <= row["bytes"] <= 1.35 * known
+    assert sum(one["bytes"] for one in listed["tasks"]) == row["bytes"]
+    # The outer one, the chain and its leaf.
+    assert row["chain"][-1]["function"] == f"{depth + 2 - MAX_CHAIN:,} more" and len(row["chain"]) == MAX_CHAIN + 1
+
+
+def test_a_chain_is_followed_once(rng: random.Random) -> None:
+    """Steps over all chains are as many as coroutines, also where chains lead to themselves."""
+    count = rng.randrange(300, 500)
+    finder: Any = object.__new__(_Finder)
+    finder._waiting = {at: Suspended(at, "link", "suspended", None, 0, 0, False) for at in range(1, count)}
+    finder._after = {at: rng.randrange(1, 2 * count) for at in range(1, count)}
+    finder._ends = {}
+    assert sum(len(finder._follow(rng.randrange(1, count))) for _ in range(5 * count)) <= count
+    assert len(finder._ends) < count
 
 
 GREENLETS = """

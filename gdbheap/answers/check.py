@@ -38,6 +38,7 @@ def check(heap: Heap) -> Check:
         looked = allocator.check()
         counts.update(looked.counts)
         unexplained += looked.unexplained
+    _known_too = heap.contexts_or_none
     for kind, error in heap.unknown_allocators.items():
         heap.note(f"{error}: {kind.title} is not checked")
     pages, slabs, spans = (counts[name] for name in ("pages", "slabs", "spans"))

@@ -25,8 +25,8 @@ from gdbheap.python.disclosure import hidden
 
 KINDS = (TASK, *GENERATORS, GREENLET)
 IDLE = "idle"
-# Awaits in a chain that are followed at most: Python's own limit of nested calls is 1,000.
-MAX_CHAIN = 10_000
+# Steps of a chain that are told; how many more there are is its last one.
+MAX_CHAIN = 50
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Waiting:
     ``name`` (of a task), ``state``: of a task pending, cancelled or finished, of others created, suspended, running or
     ended, running also for a task that runs, and idle for a greenlet without a frame; the ``chain`` of awaits, the
     outermost first; ``waits_for``: the type of what the innermost one awaits, and ``awaits`` its address, both None
-    where it awaits nothing. ``bytes``: its own block, and those of the coroutines and frames of the chain."""
+    where it awaits nothing. ``bytes``: its own block, and those of the coroutines and frames of the chain; what several
+    wait for counts with the first of them."""
 
     address: int
     kind: str
@@ -182,6 +183,11 @@ class _Finder:
         # The blocks whose bytes are those of one that waits, but for its own.
         self._parts: dict[int, list[int]] = {}
         self._by_frame = {one.frame: one.address for one in self._waiting.values() if one.frame}
+        self._after = {address: self._next(one) for address, one in self._waiting.items()}
+        self._steps: dict[int, Step] = {}
+        # Of those whose chains were followed: the length of the chain from there, and what the last one awaits.
+        self._ends: dict[int, tuple[int, int]] = {}
+        self._counted: set[int] = set()
 
     def _suspended(self) -> Iterator[tuple[int, Suspended]]:
         for address, kind in self._rows:
@@ -193,7 +199,7 @@ class _Finder:
 
     def all(self) -> Iterator[Waiting]:
         """Tasks with their chains; then what is in no chain."""
-        inner = {self._next(one) for one in self._waiting.values()}
+        inner = set(self._after.values())
         for address, kind in self._rows:
             name, base = self._kinds[kind]
             if name != TASK:
@@ -246,17 +252,40 @@ class _Finder:
         return one.awaits
 
     def _chain(self, address: int, waiting: int) -> tuple[tuple[Step, ...], int, int]:
-        """The chain of awaits from a coroutine inwards, what the last one awaits, and the bytes of their blocks, which
-        become parts of the one that waits."""
+        """The chain of awaits from a coroutine inwards, what the last one awaits, and the bytes of the blocks that are
+        in no other's chain, which become parts of the one that waits."""
+        new = self._follow(address)
+        blocks = [block for one in new for block in self._blocks(self._waiting[one])]
+        parts = [block for block in dict.fromkeys(blocks) if block not in self._counted]
+        self._counted.update(parts)
+        self._parts[waiting] = parts
+        length, awaits = self._ends.get(address, (0, address))
+        return self._told(address, length), awaits, sum(self._sizes.get(part, 0) for part in parts)
+
+    def _follow(self, address: int) -> list[int]:
+        """The coroutines of a chain that no chain had before."""
+        new: list[int] = []
+        while address in self._waiting and address not in self._ends:
+            # So it stays where a chain leads to itself.
+            self._ends[address] = 0, 0
+            new.append(address)
+            address = self._after[address]
+        length, awaits = self._ends.get(address, (0, address))
+        self._ends.update((one, (length + count, awaits)) for count, one in enumerate(reversed(new), 1))
+        return new
+
+    def _blocks(self, one: Suspended) -> list[int]:
+        return [one.address, one.frame] if one.apart else [one.address]
+
+    def _told(self, address: int, length: int) -> tuple[Step, ...]:
+        """The first steps of a chain, and how many more there are."""
         steps: list[Step] = []
-        parts: dict[int, None] = {}
-        while address in self._waiting and address not in parts and len(steps) < MAX_CHAIN:
-            one = self._waiting[address]
-            parts.update(dict.fromkeys([address, *([one.frame] if one.apart else [])]))
-            steps.append(_step(one))
-            address = self._next(one)
-        self._parts[waiting] = list(parts)
-        return tuple(steps), 0 if address in parts else address, sum(self._sizes.get(part, 0) for part in parts)
+        for _ in range(min(length, MAX_CHAIN)):
+            if address not in self._steps:
+                self._steps[address] = _step(self._waiting[address])
+            steps.append(self._steps[address])
+            address = self._after[address]
+        return (*steps, Step(f"{length - MAX_CHAIN:,} more", "", None)) if length > MAX_CHAIN else tuple(steps)
 
     def _greenlet(self, address: int, kind: int) -> Waiting:
         place = None

@@ -69,7 +69,7 @@ def _row(row: Row, style: Style, with_retained: bool) -> list[str]:
 
 
 def _step(step: Step) -> str:
-    return f"{step.function} {_place(step.file, step.line)}"
+    return f"{step.function} {_place(step.file, step.line)}" if step.file else step.function
 
 
 def _place(file: str, line: int | None) -> str:

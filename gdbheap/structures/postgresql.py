@@ -7,6 +7,8 @@ itself counts (``mem_allocated``, PostgreSQL 13 and later).
 
 from __future__ import annotations
 
+from bisect import bisect
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,20 +21,22 @@ from gdbheap.layout.debug_offsets import windows
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import table, variants
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Target
+from gdbheap.target.target import Damage, Target
 
 TABLE = "postgresql"
 TOP = "TopMemoryContext"
 NAME_LIMIT, IDENT_LIMIT = 64, 1024
 """As much of an ident as the view shows (mcxtfuncs.c: MEMORY_CONTEXT_IDENT_DISPLAY_SIZE)."""
 HASH_TABLE = "dynahash"
-MAX_CONTEXTS, MAX_BLOCKS, MAX_CHUNKS = 1 << 20, 1 << 22, 1 << 24
+MAX_CONTEXTS, MAX_BLOCKS, MAX_LISTED = 1 << 20, 1 << 22, 100
 FREE_LISTS, LEAST_CHUNK = 11, 8
 """aset.c: ALLOCSET_NUM_FREELISTS, 1 << ALLOC_MINBITS."""
 ALLOC_SET_ID, ID_BITS = 3, 7
 """memutils_internal.h: MCTX_ASET_ID, and the bits of a chunk's header that all releases keep it in."""
 BLOCK_ENDS = {"aset": 0, "next": 16, "freeptr": 24, "endptr": 32}
 """aset.c: AllocBlockData."""
+ALIGNMENT, PAGE_BITS = 8, 12
+"""c.h: MAXALIGN of what malloc and the contexts hand out; the addresses of a page are kept together."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +61,41 @@ class Context:
 
 @dataclass(frozen=True)
 class Counted:
-    """What a context's blocks add up to: in the statistics, free, and in ``mem_allocated``."""
+    """What a context's blocks add up to: in the statistics, free, and in ``mem_allocated``. ``damage``: what ended a
+    list of free chunks too early."""
 
     total: int
     free: int
     allocated: int
     blocks: list[tuple[int, int]]
+    damage: Damage | None = None
+
+
+_Counter = Callable[[int, dict[str, Any]], Counted]
 
 
 class _NoSuch(Exception):
     """The bytes are not what this layout says."""
+
+
+class _Met:
+    """The addresses that were met, as a bit for each place that can have a chunk: a block, a chunk or the head of a
+    list is one context's, so that all lists together take no more steps than the memory has places."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, bytearray] = {}
+
+    def add(self, address: int) -> bool:
+        """Return whether the address is one that can be, and is met for the first time."""
+        if address % ALIGNMENT:
+            return False
+        places = self._pages.get(address >> PAGE_BITS)
+        if places is None:
+            places = self._pages[address >> PAGE_BITS] = bytearray((1 << PAGE_BITS) // ALIGNMENT // 8)
+        index, bit = divmod(address % (1 << PAGE_BITS) // ALIGNMENT, 8)
+        is_new = not places[index] >> bit & 1
+        places[index] |= 1 << bit
+        return is_new
 
 
 def find_contexts(target: Target, facts: Facts) -> list[Context]:
@@ -79,7 +108,9 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
     top = _top(target, program, reader)
     if top is None:
         raise Unsupported(f"no {TOP} was found: tried the symbol, and pointers in the data of {program.path}")
-    return list(reader.tree(top))
+    found = list(reader.tree(top))
+    target.damage.extend(reader.damage)
+    return found
 
 
 def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
@@ -93,16 +124,30 @@ def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
     return None
 
 
+def _misplaced(chunk: int, size: int, blocks: list[tuple[int, int]]) -> str | None:
+    """What is wrong with where a chunk lies; None if it is in one of the sorted ``blocks``."""
+    place = bisect(blocks, (chunk, chunk)) - 1
+    is_inside = place >= 0 and chunk + size <= blocks[place][1]
+    return None if is_inside else f"{chunk:#x}, outside of its blocks"
+
+
+def _broken_list(place: int, context: int, size: int, wrong: str) -> Damage:
+    what = f"list of free chunks of {size} bytes of the memory context at {context:#x}"
+    return Damage(place, what, "a free chunk of the context's own", wrong)
+
+
 class _Reader:
     """Reads contexts; what each kind looks like is found out once."""
 
     def __init__(self, target: Target, facts: Facts) -> None:
         self.space = target.space
         self.facts = facts
+        self.damage: list[Damage] = []
         self._word = target.machine.word
         self.offsets: dict[str, int] = table(TABLE)["context"]
-        self._forms: dict[tuple[int, int], tuple[Callable[[int, dict[str, Any]], Counted], dict[str, Any]]] = {}
+        self._forms: dict[tuple[int, int], tuple[_Counter, dict[str, Any]]] = {}
         self._seen: set[int] = set()
+        self._met: dict[str, _Met] = defaultdict(_Met)
 
     def _link(self, context: int, name: str) -> int:
         return self.space.word(context + self.offsets[name])
@@ -153,25 +198,39 @@ class _Reader:
     def _counted(self, address: int) -> Counted:
         key = (self.space.u32(address), self._link(address, "methods"))
         allocated = self._link(address, "mem_allocated")
-        tried = [self._forms[key]] if key in self._forms else list(self._all_forms())
-        for count, form in tried:
+        damaged: list[Counted] = []
+        for count, form in [self._forms[key]] if key in self._forms else self._all_forms():
             try:
                 counted = count(address, form)
             except (_NoSuch, Fault):
                 continue
-            if counted.allocated == allocated:
-                # Without a free chunk both ways of keeping them fit.
-                if key not in self._forms and (counted.free or count != self._alloc_set):
-                    self._forms[key] = count, form
-                    kind = count.__name__.strip("_").replace("_", " ")
-                    self.facts.add(f"PostgreSQL's {kind} contexts", f"as since {form['since']}", "blocks add up")
+            if counted.allocated == allocated and counted.damage is None:
+                self._learn(key, count, form, counted)
                 return counted
-        raise Unsupported(
-            f"the blocks of the memory context at {address:#x} do not add up to the {allocated} bytes that it counts: "
-            f"tried the layouts of PostgreSQL 13 to 18"
-        )
+            if counted.allocated == allocated:
+                damaged.append(counted)
+        return self._damaged(address, allocated, damaged)
 
-    def _all_forms(self) -> Iterator[tuple[Callable[[int, dict[str, Any]], Counted], dict[str, Any]]]:
+    def _learn(self, key: tuple[int, int], count: _Counter, form: dict[str, Any], counted: Counted) -> None:
+        # Without a free chunk both ways of keeping them fit.
+        if key not in self._forms and (counted.free or count != self._alloc_set):
+            self._forms[key] = count, form
+            kind = count.__name__.strip("_").replace("_", " ")
+            self.facts.add(f"PostgreSQL's {kind} contexts", f"as since {form['since']}", "blocks add up")
+
+    def _damaged(self, address: int, allocated: int, found: list[Counted]) -> Counted:
+        """What fits a context best whose lists of free chunks are damaged."""
+        if not found:
+            raise Unsupported(
+                f"the blocks of the memory context at {address:#x} do not add up to the {allocated} bytes that it "
+                f"counts: tried the layouts of PostgreSQL 13 to 18"
+            )
+        best = max(found, key=lambda counted: counted.free)
+        if best.damage is not None and len(self.damage) < MAX_LISTED:
+            self.damage.append(best.damage)
+        return best
+
+    def _all_forms(self) -> Iterator[tuple[_Counter, dict[str, Any]]]:
         kinds = (self._alloc_set, self._generation, self._slab, self._bump)
         for count in kinds:
             yield from ((count, form) for form in variants(TABLE, count.__name__.strip("_")))
@@ -180,10 +239,11 @@ class _Reader:
         """AllocSetStats(): blocks in a list, the first of them in one piece with the context; free chunks in lists."""
         blocks: list[tuple[int, int]] = []
         total, free = form["size"], 0
+        met = self._met["alloc_set" + form["since"]]
         block = self.space.word(context + form["blocks"])
         while block:
             owner, after, freeptr, endptr = (self.space.word(block + offset) for offset in BLOCK_ENDS.values())
-            if owner != context or not block < freeptr <= endptr or len(blocks) >= MAX_BLOCKS:
+            if owner != context or not block < freeptr <= endptr or not met.add(block):
                 raise _NoSuch
             start = context if block == context + form["size"] else block
             blocks.append((start, endptr))
@@ -192,30 +252,39 @@ class _Reader:
             block = after
         if blocks and not any(start == context for start, _end in blocks):
             raise _NoSuch
-        free += sum(self._free_chunks(context, form, number) for number in range(FREE_LISTS))
-        return Counted(total, free, total, blocks)
+        chunks, damage = self._free_chunks(context, form, sorted(blocks), met)
+        return Counted(total, free + chunks, total, blocks, damage)
 
-    def _free_chunks(self, context: int, form: dict[str, Any], number: int) -> int:
-        """The bytes of one list's chunks with their headers. Until 15 a header is the size and the next chunk (where a
-        used one has its context); since 16 it is a word of bits, and the next chunk's address lies behind it."""
-        size, found = LEAST_CHUNK << number, 0
-        chunk = self.space.word(context + form["freelist"] + self._word * number)
-        for _ in range(MAX_CHUNKS):
-            if not chunk:
-                return found
-            head, link = self.space.word(chunk), self.space.word(chunk + self._word)
-            is_right = head == size if form["chunk"] == "size" else head & ID_BITS == ALLOC_SET_ID
-            if not is_right:
-                raise _NoSuch
-            found += size + (2 * self._word if form["chunk"] == "size" else self._word)
-            chunk = link
-        raise _NoSuch
+    def _free_chunks(
+        self, context: int, form: dict[str, Any], blocks: list[tuple[int, int]], met: _Met
+    ) -> tuple[int, Damage | None]:
+        """The bytes of the chunks in all lists with their headers, and the damage that ended one. Until 15 a header is
+        the size and the next chunk (where a used one has its context); since 16 it is a word of bits, and the next
+        chunk's address lies behind it."""
+        has_size, found = form["chunk"] == "size", 0
+        header = 2 * self._word if has_size else self._word
+        damage = None
+        for number in range(FREE_LISTS):
+            size = LEAST_CHUNK << number
+            place = context + form["freelist"] + self._word * number
+            while chunk := self.space.word(place):
+                wrong = _misplaced(chunk, size + header, blocks) or (None if met.add(chunk) else "one met before")
+                if wrong is None:
+                    head = self.space.word(chunk)
+                    is_right = head == size if has_size else head & ID_BITS == ALLOC_SET_ID
+                    wrong = None if is_right else f"the header {head:#x}"
+                if wrong is not None:
+                    damage = damage or _broken_list(place, context, size, wrong)
+                    break
+                found += size + header
+                place = chunk + self._word
+        return found, damage
 
     def _ring(self, head: int) -> Iterator[int]:
         """The nodes of a dlist (lib/ilist.h), whose first word leads to the one before and the second to the next."""
         at, before = self.space.word(head + self._word), head
-        if at == 0:
-            return
+        if at == 0:  # all kinds of contexts make theirs lead to themselves
+            raise _NoSuch
         for _ in range(MAX_BLOCKS):
             if at == head:
                 return
@@ -251,9 +320,12 @@ class _Reader:
             raise _NoSuch
         empty = 0 if form["empty_count"] is None else self.space.u32(context + form["empty_count"])
         blocks: list[tuple[int, int]] = []
-        free = 0
+        free, met = 0, self._met["slab" + form["since"]]
         for place in range(lists):
-            for node in self._ring(context + form["lists"] + 2 * self._word * place):
+            head = context + form["lists"] + 2 * self._word * place
+            if not met.add(head):
+                raise _NoSuch
+            for node in self._ring(head):
                 block = node - form["node"]
                 if form["slab"] is not None and self.space.word(block + form["slab"]) != context:
                     raise _NoSuch
