@@ -36,6 +36,7 @@ from gdbheap.python.threads import Threads
 WINDOW = 1 << 20
 LARGE_DICT = 1000
 MAX_ITEMS = 1 << 40
+MAX_DEQUE = 1 << 26
 MAX_NAME_LENGTH = 200
 KEY_LIMITS = Limits(length=400, value=300, items=20, depth=3, reads=400)
 GI_FRAME = 16
@@ -388,8 +389,8 @@ class EdgeNames:
     def _in_deque(self, holder: int, target: int) -> Iterator[Edge]:
         space, layout = self._space, deque_layout(self._release)
         block, index = space.word(holder + layout.left), space.word(holder + layout.left_index)
-        count, seen = space.word(holder + layout.length), 0
-        while seen < count:
+        count, seen = min(space.word(holder + layout.length), MAX_DEQUE), 0
+        while seen < count and index < layout.room:
             room = min(layout.room - index, count - seen)
             place = self._index(block + layout.items + space.machine.word * index, room, target)
             if place is not None:

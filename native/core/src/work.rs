@@ -55,6 +55,25 @@ impl Watcher for Ended {
     }
 }
 
+/// Ends all work after some looks.
+#[cfg(test)]
+pub(crate) struct Cancelling(AtomicU64);
+
+#[cfg(test)]
+impl Cancelling {
+    pub(crate) fn after(looks: u64) -> Cancelling {
+        Cancelling(AtomicU64::new(looks))
+    }
+}
+
+#[cfg(test)]
+impl Watcher for Cancelling {
+    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
+        let take = |left: u64| left.checked_sub(1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).map(drop).map_err(|_| Cancelled)
+    }
+}
+
 /// What workers share with the thread that waits for them.
 pub(crate) struct Control<'a> {
     watcher: &'a dyn Watcher,

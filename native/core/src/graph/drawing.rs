@@ -21,6 +21,7 @@ use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
 use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 
 /// Of what lies outside of the heaps, shown between two looks at whether to go on.
@@ -129,12 +130,15 @@ struct Passes<'a> {
 
 impl<'a> Passes<'a> {
     fn mark(&'a self, used: &'a [SharedBits]) -> Result<Vec<Vec<Claimed>>> {
+        let deque_blocks = AtomicU64::new(marks::most_deque_blocks(self.heaps));
         let init = || {
             let types = Types::new(self.heaps, self.layout);
-            (Walk::new(self.heaps), Marker::new(types, self.graph.keys.as_ref(), used))
+            (Walk::new(self.heaps), Marker::new(types, self.graph.keys.as_ref(), used, &deque_blocks))
         };
-        let work =
-            |(walk, marker): &mut (Walk<'a>, Marker<'a>), job: &Job, control: &Control| walk.run(job, control, marker);
+        let work = |(walk, marker): &mut (Walk<'_>, Marker<'_>), job: &Job, control: &Control| {
+            walk.run(job, control, marker)?;
+            marker.follow_deques(control)
+        };
         let states = self.heaps.space.task(self.watcher, Some(self.jobs.total)).run(&self.jobs.jobs, init, work)?;
         Ok(states.into_iter().map(|(_, marker)| marker.claimed).collect())
     }

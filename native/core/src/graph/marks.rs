@@ -4,17 +4,24 @@
 use super::ids::{Blocks, Found};
 use super::shapes::{self, KeysLayout};
 use crate::allocators::block::{Block, GroupBits, Place};
+use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::Visitor;
 use crate::bits::SharedBits;
 use crate::by_address::ByAddress;
 use crate::bytes::word_at;
+use crate::error::Cancelled;
 use crate::memory::space::Space;
 use crate::python::claims::{claimed_pointer, PlacedClaim};
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::types::Types;
+use crate::work::Control;
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-const MAX_DEQUE_BLOCKS: usize = 1 << 24;
+/// The least bytes of a deque's block.
+const DEQUE_BLOCK: u64 = 512;
+/// Links between two looks at whether to go on.
+const LINKS_UNHEARD: u64 = 4 << 10;
 
 /// A buffer, by a pointer to it, and what it holds.
 #[derive(Clone, Copy)]
@@ -25,6 +32,24 @@ pub(crate) struct Claimed {
     whole: bool,
     /// The block of the object that says so.
     owner: u64,
+}
+
+/// How many blocks all deques of a target can have at most: a block belongs to one of them.
+pub(crate) fn most_deque_blocks(heaps: Heaps<'_>) -> u64 {
+    let (mut bytes, mut numbers) = (0u64, 0u64);
+    for store in heaps.stores {
+        numbers = numbers.saturating_add(store.block_numbers());
+        store.show_stretches(|start, end| bytes = bytes.saturating_add(end.saturating_sub(start)));
+    }
+    numbers.min(bytes / DEQUE_BLOCK)
+}
+
+/// The blocks between the first and the last one of a deque, before they are noted.
+struct Chain {
+    owner: u64,
+    contents: u32,
+    left: u64,
+    right: u64,
 }
 
 /// One worker's part.
@@ -38,11 +63,19 @@ pub(crate) struct Marker<'a> {
     capacities: ByAddress<u64>,
     /// The block that is being looked at.
     owner: u64,
+    chains: Vec<Chain>,
+    /// Blocks of deques that all workers may still note.
+    deque_blocks: &'a AtomicU64,
     pub(crate) claimed: Vec<Claimed>,
 }
 
 impl<'a> Marker<'a> {
-    pub(crate) fn new(types: Types<'a>, keys: Option<&'a KeysLayout>, used: &'a [SharedBits]) -> Marker<'a> {
+    pub(crate) fn new(
+        types: Types<'a>,
+        keys: Option<&'a KeysLayout>,
+        used: &'a [SharedBits],
+        deque_blocks: &'a AtomicU64,
+    ) -> Marker<'a> {
         Marker {
             space: types.space,
             types,
@@ -50,6 +83,8 @@ impl<'a> Marker<'a> {
             used,
             capacities: ByAddress::default(),
             owner: 0,
+            chains: Vec::new(),
+            deque_blocks,
             claimed: Vec::new(),
         }
     }
@@ -96,19 +131,42 @@ impl<'a> Marker<'a> {
         }
         self.note(left, range(low, last, false), false);
         self.note(right, range(0, high, true), false);
-        // Those between them are full. A damaged link may close a circle: at each power of two one is kept to be met again.
+        self.chains.push(Chain { owner: self.owner, contents, left, right });
+    }
+
+    /// Notes the blocks between the ends of the deques that were seen.
+    pub(crate) fn follow_deques(&mut self, control: &Control<'_>) -> Result<(), Cancelled> {
+        std::mem::take(&mut self.chains).iter().try_for_each(|chain| self.follow(chain, control))
+    }
+
+    /// All blocks but the first and the last one are full. A damaged link may close a circle: at each power of two one
+    /// is kept to be met again.
+    fn follow(&mut self, chain: &Chain, control: &Control<'_>) -> Result<(), Cancelled> {
+        let Chain { owner, contents, left, right } = *chain;
+        let block = shapes::deque_block(contents);
+        let mark = shapes::mark(contents, (block.room - 1) << 8);
         let (mut at, mut met, mut next_kept) = (left, left, 2);
-        for step in 1..MAX_DEQUE_BLOCKS {
+        for step in 1u64.. {
             let Ok(next) = self.space.word(at.wrapping_add(block.right)) else { break };
             at = next;
-            if at == 0 || at == right || at == left || at == met {
+            if at == 0 || at == right || at == left || at == met || !self.may_note() {
                 break;
             }
-            self.note(at, range(0, last, false), false);
+            self.claimed.push(Claimed { pointer: at, mark, whole: false, owner });
             if step == next_kept {
                 (met, next_kept) = (at, 2 * next_kept);
             }
+            if step % LINKS_UNHEARD == 0 {
+                control.advance(0)?;
+            }
         }
+        control.advance(0)
+    }
+
+    /// Takes one block from those that all deques may have.
+    fn may_note(&self) -> bool {
+        let take = |left: u64| left.checked_sub(1);
+        self.deque_blocks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
     /// How many values there can be for shared keys: two thirds of the slots (up to 3.10).
@@ -180,4 +238,66 @@ fn mark_all(
         }
     }
     marks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{most_deque_blocks, shapes, Marker};
+    use crate::allocators::claimed::Claimed;
+    use crate::allocators::heaps::Heaps;
+    use crate::allocators::store::Store;
+    use crate::error::Error;
+    use crate::machine::Machine;
+    use crate::memory::space::{Source, Space};
+    use crate::python::layout::TypeLayout;
+    use crate::python::types::Types;
+    use crate::work::{Cancelling, Task, Unwatched, Watcher};
+    use std::sync::atomic::AtomicU64;
+    use std::sync::Arc;
+
+    const START: u64 = 0x10000;
+    const SIZE: u64 = 528;
+
+    /// Blocks of a deque, each with a link to the next one.
+    struct Linked;
+
+    impl Source for Linked {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+            for (at, byte) in (address..).zip(buffer.iter_mut()) {
+                let (block, inside) = ((at - START) / SIZE, (at - START) % SIZE);
+                let next = START + (block + 1) * SIZE;
+                *byte = inside.checked_sub(8 * 65).map_or(0, |place| next.to_le_bytes()[place as usize]);
+            }
+            buffer.len()
+        }
+    }
+
+    fn noted(watcher: &dyn Watcher, blocks: u64, deques: u64) -> Result<usize, Error> {
+        let end = START + blocks * SIZE;
+        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
+        let space = Space::for_remote(machine, &[(START, end)], Box::new(Linked)).expect("one range");
+        let places = (0..blocks).map(|block| (START + block * SIZE, START + (block + 1) * SIZE)).collect();
+        let stores = [Store::Claimed(Arc::new(Claimed { places, closed: false }))];
+        let heaps = Heaps { space: &space, stores: &stores };
+        let (layout, left) = (TypeLayout::default(), AtomicU64::new(most_deque_blocks(heaps)));
+        let task = Task { watcher, total: None, inline: true };
+        task.alone(|control| {
+            let mut marker = Marker::new(Types::new(heaps, &layout), None, &[], &left);
+            (0..deques).for_each(|_| marker.claim_deque(shapes::DEQUE, START, [START, end - SIZE, 0, 63]));
+            marker.follow_deques(control)?;
+            Ok(marker.claimed.len())
+        })
+    }
+
+    #[test]
+    fn deques_have_no_more_blocks_than_there_are() {
+        assert_eq!(noted(&Unwatched, 100, 1).expect("not cancelled"), 100);
+        // Each of many deques has its first and its last block.
+        assert_eq!(noted(&Unwatched, 100, 50).expect("not cancelled"), 2 * 50 + 100);
+    }
+
+    #[test]
+    fn a_long_deque_listens() {
+        assert!(matches!(noted(&Cancelling::after(2), 20_000, 1), Err(Error::Cancelled)));
+    }
 }

@@ -363,7 +363,7 @@ pub fn take_census(
     let known = heaps.stores.iter().zip(&mut sums.tallies.0).filter(|(store, _)| !store.is_told_by_walk());
     known.for_each(|(store, sorted)| sorted.used = store.used());
     let walked = Instant::now();
-    sums.follow(&heaps, &marks, &watched);
+    sums.follow(watcher, &heaps, &marks, &watched)?;
     if let Some(graph) = graph {
         sums.share_out(watcher, &heaps, graph, &marks, &watched, question, layout)?;
     }
@@ -518,11 +518,17 @@ impl Sums {
     }
 
     /// Follows the chains of buffers to their ends.
-    fn follow(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>) {
+    fn follow(
+        &mut self,
+        watcher: &dyn Watcher,
+        heaps: &Heaps<'_>,
+        marks: &Marks<'_>,
+        watched: &ByAddress<()>,
+    ) -> Result<()> {
         let may_claim = |link: &Link| heaps.block_at(link.holder).is_some_and(|block| !marks.is_claimed(block.place));
         let mut links = std::mem::take(&mut self.links);
         links.retain(|link| link.follow != NOTHING || may_claim(link));
-        for reached in follow_links(heaps, marks, &links) {
+        for reached in follow_links(watcher, heaps, marks, &links)? {
             let (block, Link { owner, holder, role, .. }) = (reached.block, reached.link);
             self.rows[owner as usize].buffers[usize::from(role)].add(block.size);
             self.tallies.of(block.place).claimed.add(block.size);
@@ -530,6 +536,7 @@ impl Sums {
                 self.owners.push((block.address, holder, self.types[owner as usize].address, u32::from(role)));
             }
         }
+        Ok(())
     }
 
     /// Gives the blocks of C code to the objects and roots that own them in the graph.

@@ -3,7 +3,9 @@
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
+use crate::error::Cancelled;
 use crate::python::marks::Marks;
+use crate::work::{Steps, Watcher};
 
 /// A link at `at`, a field of an object or a word of one of its buffers, to a block that is its too.
 #[derive(Clone, Copy)]
@@ -28,15 +30,21 @@ pub(crate) struct Reached {
 }
 
 /// The blocks of all chains, each the first's that leads there.
-pub(crate) fn follow_links(heaps: &Heaps<'_>, marks: &Marks<'_>, links: &[Link]) -> Vec<Reached> {
-    let mut found = Vec::new();
+pub(crate) fn follow_links(
+    watcher: &dyn Watcher,
+    heaps: &Heaps<'_>,
+    marks: &Marks<'_>,
+    links: &[Link],
+) -> Result<Vec<Reached>, Cancelled> {
+    let (mut found, mut steps) = (Vec::new(), Steps::new(watcher, 0));
     for link in links {
         let mut next = Some(*link);
         while let Some(link) = next {
+            steps.look()?;
             next = step(heaps, marks, link, &mut found);
         }
     }
-    found
+    Ok(found)
 }
 
 /// Takes the block that a link leads to; returns the link in it, where the chain goes on.
