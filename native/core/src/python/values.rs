@@ -3,9 +3,10 @@
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
-use crate::allocators::walk::{Jobs, Visitor, Walk};
+use crate::allocators::walk::{Job, Jobs, Visitor, Walk};
+use crate::by_address::ByAddress;
 use crate::bytes::{half_at, word_at};
-use crate::error::Result;
+use crate::error::{Cancelled, Result};
 use crate::firsts::Firsts;
 use crate::memory::reader;
 use crate::python::layout::TypeLayout;
@@ -28,15 +29,23 @@ pub const SINGLE: u8 = 7;
 
 const MAX_DEPTH: u32 = 8;
 const MAX_ITEMS: u64 = 64 << 10;
-const MAX_CONTENTS: u64 = 1 << 40;
 const PIECE: usize = 256 << 10;
 /// What is less is read with what lies near it.
 const SMALL: u64 = 1 << 10;
 /// The first bytes of an item that are read at once.
 const ITEM_HEAD: usize = 64;
 const REMEMBERED: usize = 1 << 16;
-/// Addresses between two looks at whether to go on.
-const AT_ONCE: usize = 4 << 10;
+/// Bytes between two looks at whether to go on.
+const BYTES_UNHEARD: u64 = 1 << 20;
+/// An item whose value took more bytes than this to hash is hashed once only.
+const CHEAP: u64 = 4 << 10;
+/// Such items that one worker remembers.
+const MAX_COSTLY: usize = 1 << 20;
+/// What a worker may read beside the objects' own blocks, in addition to as many bytes as the heaps have.
+const MAX_ELSEWHERE: u64 = 256 << 20;
+/// An object begins so far into its block at most: behind hooks of a debug build, the links of the collector, and pointers
+/// to attributes.
+const MAX_BEFORE: u64 = 80;
 
 /// What of objects' fields tells their values.
 #[derive(Clone, Debug)]
@@ -150,60 +159,153 @@ impl Both {
     }
 }
 
-/// The object in a block: where it begins in its first bytes, its kind.
+/// The object in a block: its kind, its first bytes, where its block ends if that is known.
 struct Found<'h> {
     address: u64,
     kind: u8,
     head: &'h [u8],
+    end: Option<u64>,
 }
 
-/// Hashes values, with items of tuples remembered by their address.
+/// A value: its hash, and how many tuples lie in each other there.
+#[derive(Clone, Copy)]
+struct Hashed {
+    hash: u128,
+    height: u32,
+}
+
+/// Why an object has no hash.
+#[derive(Clone, Copy)]
+enum Unhashed {
+    /// Its tuples lie deeper in each other than this.
+    Deeper(u32),
+    /// It cannot be read, or is of no kind that has a value; or the work was ended.
+    Never,
+}
+
+type Answer = std::result::Result<Hashed, Unhashed>;
+
+/// What is known of an object where tuples may lie `depth` deep in each other; None if that says nothing.
+fn known(answer: Answer, depth: u32) -> Option<Answer> {
+    match answer {
+        Ok(Hashed { height, .. }) if height > depth => Some(Err(Unhashed::Deeper(depth))),
+        Err(Unhashed::Deeper(tried)) if tried < depth => None,
+        _ => Some(answer),
+    }
+}
+
+/// Hashes values, with items of tuples remembered by their address. The work is in proportion to the bytes of the heaps:
+/// an object is read inside of its own block, an item that costs much is hashed once, and what lies elsewhere has a limit.
 struct Reader<'a> {
     heaps: Heaps<'a>,
     layout: &'a TypeLayout,
     values: &'a Values,
     kinds: HashMap<u64, u8>,
-    remembered: Vec<(u64, u128)>,
+    remembered: Vec<(u64, Answer)>,
+    /// Items that took many bytes to hash.
+    costly: ByAddress<Answer>,
+    /// Bytes that were hashed, those at the next look at whether to go on, and those that may still be read elsewhere.
+    spent: u64,
+    next_look: u64,
+    elsewhere: u64,
+    ended: bool,
     /// Items mostly lie near each other.
     near: reader::Reader<'a>,
     buffer: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(heaps: Heaps<'a>, layout: &'a TypeLayout, values: &'a Values) -> Reader<'a> {
-        let kinds = values.kinds.iter().copied().collect();
-        let (near, remembered) = (reader::Reader::new(heaps.space), vec![(0, 0); REMEMBERED]);
-        Reader { heaps, layout, values, kinds, remembered, near, buffer: Vec::new() }
+    fn new(heaps: Heaps<'a>, layout: &'a TypeLayout, values: &'a Values, total: u64) -> Reader<'a> {
+        Reader {
+            heaps,
+            layout,
+            values,
+            kinds: values.kinds.iter().copied().collect(),
+            remembered: vec![(0, Err(Unhashed::Never)); REMEMBERED],
+            costly: ByAddress::default(),
+            spent: 0,
+            next_look: BYTES_UNHEARD,
+            elsewhere: total.saturating_add(MAX_ELSEWHERE),
+            ended: false,
+            near: reader::Reader::new(heaps.space),
+            buffer: Vec::new(),
+        }
     }
 
-    /// The hash of an object's value; None where it cannot be read, or is of no kind that has one.
-    fn hash(&mut self, found: &Found<'_>, depth: u32) -> Option<u128> {
+    /// Counts bytes as hashed; an error once the work is to end.
+    fn spend(&mut self, bytes: u64, control: &Control<'_>) -> std::result::Result<(), Unhashed> {
+        self.spent += bytes;
+        if self.spent >= self.next_look {
+            self.next_look = self.spent + BYTES_UNHEARD;
+            self.ended |= control.advance(0).is_err();
+        }
+        if self.ended {
+            Err(Unhashed::Never)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes bytes from those that may be read elsewhere; an error where too few are left.
+    fn spend_elsewhere(&mut self, bytes: u64) -> std::result::Result<(), Unhashed> {
+        self.elsewhere = self.elsewhere.checked_sub(bytes).ok_or(Unhashed::Never)?;
+        Ok(())
+    }
+
+    /// Where the block ends that an object begins; None where none does.
+    fn end_of_block(&self, address: u64) -> Option<u64> {
+        let block = self.heaps.block_at(address).filter(|block| address - block.address <= MAX_BEFORE)?;
+        Some(block.end)
+    }
+
+    /// Looks whether [start, start + size) of an object may be read: inside of its block, or elsewhere within the limit.
+    fn admit(&mut self, found: &Found<'_>, start: u64, size: u64) -> std::result::Result<(), Unhashed> {
+        if found.end.is_none() && size <= CHEAP {
+            return Ok(());
+        }
+        let from = found.address.wrapping_add(start);
+        let to = from.checked_add(size).ok_or(Unhashed::Never)?;
+        match found.end.or_else(|| self.end_of_block(found.address)) {
+            Some(end) if from >= found.address && from < end => (to <= end).then_some(()).ok_or(Unhashed::Never),
+            _ => self.spend_elsewhere(size),
+        }
+    }
+
+    /// The hash of an object's value, with tuples at most `depth` deep in each other.
+    fn hash(&mut self, found: &Found<'_>, depth: u32, control: &Control<'_>) -> Answer {
         let mut hasher = Both::new();
         hasher.write_u8(found.kind);
+        let height = match found.kind {
+            TUPLE => self.items(&mut hasher, found, depth, control)?,
+            _ => self.plain(&mut hasher, found, control).map(|()| 0).ok_or(Unhashed::Never)?,
+        };
+        Ok(Hashed { hash: hasher.whole(), height })
+    }
+
+    fn plain(&mut self, hasher: &mut Both, found: &Found<'_>, control: &Control<'_>) -> Option<()> {
         let word = |at: u64| word_at(found.head, at as usize);
         let values = self.values;
         match found.kind {
             STR => {
                 let (start, size, width) = self.characters(found)?;
                 hasher.write_u8(width);
-                self.contents(&mut hasher, found, start, size)?;
+                self.contents(hasher, found, start, size, control)?;
             }
-            BYTES => self.contents(&mut hasher, found, values.bytes_data, word(values.sizing.ob_size)?)?,
+            BYTES => self.contents(hasher, found, values.bytes_data, word(values.sizing.ob_size)?, control)?,
             INT => {
                 let tag = word(values.sizing.ob_size)?;
                 let digits = if values.sizing.tagged { tag >> 3 } else { (tag as i64).unsigned_abs() };
                 hasher.write_u64(if values.sizing.tagged { tag & !4 } else { tag });
-                self.contents(&mut hasher, found, values.ob_digit, digits.checked_mul(4)?)?;
+                self.contents(hasher, found, values.ob_digit, digits.checked_mul(4)?, control)?;
             }
             FLOAT => hasher.write_u64(word(values.number)?),
             COMPLEX => {
                 hasher.write_u64(word(values.number)?);
                 hasher.write_u64(word(values.number + 8)?);
             }
-            TUPLE => self.items(&mut hasher, found, depth)?,
             _ => hasher.write_u64(found.address),
         }
-        Some(hasher.whole())
+        Some(())
     }
 
     /// Where a str's characters begin, counted from the object or (up to 3.11, elsewhere) from nothing, their bytes, and
@@ -224,23 +326,28 @@ impl<'a> Reader<'a> {
         Some((start, length.checked_mul(width.into())?, width))
     }
 
-    fn contents(&mut self, hasher: &mut Both, found: &Found<'_>, start: u64, size: u64) -> Option<()> {
-        if size > MAX_CONTENTS {
-            return None;
-        }
+    fn contents(
+        &mut self,
+        hasher: &mut Both,
+        found: &Found<'_>,
+        start: u64,
+        size: u64,
+        control: &Control<'_>,
+    ) -> Option<()> {
         hasher.write_u64(size);
         let end = start.wrapping_add(size);
         if let (true, Some(bytes)) = (end >= start, found.head.get(start as usize..end as usize)) {
             hasher.write(bytes);
             return Some(());
         }
+        self.admit(found, start, size).ok()?;
         let (mut at, mut left) = (found.address.wrapping_add(start), size);
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(PIECE, 0);
         while left > 0 {
             let part = &mut buffer[..left.min(PIECE as u64) as usize];
             let got = if size < SMALL { self.near.fill(at, part) } else { self.heaps.space.fill(at, part) };
-            if got < part.len() {
+            if got < part.len() || self.spend(got as u64, control).is_err() {
                 break;
             }
             hasher.write(part);
@@ -250,35 +357,71 @@ impl<'a> Reader<'a> {
         (left == 0).then_some(())
     }
 
-    fn items(&mut self, hasher: &mut Both, found: &Found<'_>, depth: u32) -> Option<()> {
+    /// Hashes the items of a tuple; how many tuples lie in each other there.
+    fn items(
+        &mut self,
+        hasher: &mut Both,
+        found: &Found<'_>,
+        depth: u32,
+        control: &Control<'_>,
+    ) -> std::result::Result<u32, Unhashed> {
         let (sizing, first) = (&self.values.sizing, self.values.tuple_items);
-        let count = word_at(found.head, sizing.ob_size as usize)?;
-        if depth >= MAX_DEPTH || count > MAX_ITEMS {
-            return None;
+        let count = word_at(found.head, sizing.ob_size as usize).ok_or(Unhashed::Never)?;
+        if count > MAX_ITEMS {
+            return Err(Unhashed::Never);
         }
+        let below = depth.checked_sub(1).ok_or(Unhashed::Deeper(depth))?;
+        self.admit(found, first, 8 * count)?;
         hasher.write_u64(count);
+        let mut height = 0;
         for index in 0..count {
             let place = first + 8 * index;
-            let item = match word_at(found.head, place as usize) {
-                Some(item) => item,
-                None => self.near.any_word(found.address.wrapping_add(place))?,
-            };
-            hasher.write_hash(self.item(item, depth + 1)?);
+            let word = word_at(found.head, place as usize);
+            let item = word.or_else(|| self.near.any_word(found.address.wrapping_add(place)));
+            self.spend(8, control)?;
+            let item = self.item(item.ok_or(Unhashed::Never)?, below, control).map_err(|why| match why {
+                Unhashed::Deeper(_) => Unhashed::Deeper(depth),
+                Unhashed::Never => Unhashed::Never,
+            })?;
+            hasher.write_hash(item.hash);
+            height = height.max(item.height);
         }
-        Some(())
+        Ok(height + 1)
     }
 
-    fn item(&mut self, address: u64, depth: u32) -> Option<u128> {
+    fn item(&mut self, address: u64, depth: u32, control: &Control<'_>) -> Answer {
         let slot = (address >> 4) as usize % REMEMBERED;
-        if address != 0 && self.remembered[slot].0 == address {
-            return Some(self.remembered[slot].1);
+        let remembered = Some(self.remembered[slot]).filter(|(known, _)| address != 0 && *known == address);
+        let answer = remembered.map(|(_, answer)| answer).or_else(|| self.costly.get(&address).copied());
+        if let Some(answer) = answer.and_then(|answer| known(answer, depth)) {
+            return answer;
         }
+        let before = self.spent;
+        let answer = self.read_item(address, depth, control);
+        self.remembered[slot] = (address, answer);
+        match self.spent - before {
+            spent if spent > CHEAP => self.keep(address, answer, spent).and(answer),
+            _ => answer,
+        }
+    }
+
+    fn read_item(&mut self, address: u64, depth: u32, control: &Control<'_>) -> Answer {
         let mut head = [0; ITEM_HEAD];
+        self.spend(head.len() as u64, control)?;
         let got = self.near.fill(address, &mut head);
-        let kind = *self.kinds.get(&word_at(&head[..got], self.layout.ob_type as usize)?)?;
-        let hash = self.hash(&Found { address, kind, head: &head[..got] }, depth)?;
-        self.remembered[slot] = (address, hash);
-        Some(hash)
+        let head = &head[..got];
+        let kind = word_at(head, self.layout.ob_type as usize).and_then(|kind| self.kinds.get(&kind).copied());
+        self.hash(&Found { address, kind: kind.ok_or(Unhashed::Never)?, head, end: None }, depth, control)
+    }
+
+    /// Remembers an item that took many bytes; what is at no block's beginning takes them from those of elsewhere.
+    fn keep(&mut self, address: u64, answer: Answer, spent: u64) -> std::result::Result<Hashed, Unhashed> {
+        let has_room = self.costly.len() < MAX_COSTLY || self.costly.contains_key(&address);
+        match has_room && self.end_of_block(address).is_some() {
+            true => drop(self.costly.insert(address, answer)),
+            false => self.spend_elsewhere(spent)?,
+        }
+        answer
     }
 }
 
@@ -292,11 +435,24 @@ struct Finder<'a, S> {
 }
 
 trait Sink {
-    fn take(&mut self, reader: &mut Reader<'_>, found: &Found<'_>, size: u64);
+    fn take(&mut self, found: &Found<'_>, hash: u128, size: u64);
 }
 
-impl<S: Sink> Visitor for Finder<'_, S> {
-    fn block(&mut self, Block { address, size, .. }: Block, head: &[u8]) -> bool {
+/// A finder that may be ended inside of a large value.
+struct Listening<'f, 'a, S> {
+    finder: &'f mut Finder<'a, S>,
+    control: &'f Control<'f>,
+}
+
+impl<S: Sink> Visitor for Listening<'_, '_, S> {
+    fn block(&mut self, block: Block, head: &[u8]) -> bool {
+        self.finder.block(block, head, self.control)
+    }
+}
+
+impl<S: Sink> Finder<'_, S> {
+    fn block(&mut self, block: Block, head: &[u8], control: &Control<'_>) -> bool {
+        let Block { address, size, end, .. } = block;
         let Some((number, true)) = self.types.object_in(head, size) else { return false };
         let kind = &self.types.kinds[number as usize];
         let value = self.reader.kinds.get(&kind.address).filter(|_| self.wanted.contains(&kind.address));
@@ -305,8 +461,11 @@ impl<S: Sink> Visitor for Finder<'_, S> {
             return true;
         }
         let pre = self.types.layout.outer_hook(head) as u64 + kind.pre;
-        let found = Found { address: address + pre, kind: value, head: head.get(pre as usize..).unwrap_or_default() };
-        self.sink.take(&mut self.reader, &found, size);
+        let head = head.get(pre as usize..).unwrap_or_default();
+        let found = Found { address: address + pre, kind: value, head, end: Some(end) };
+        if let Ok(Hashed { hash, .. }) = self.reader.hash(&found, MAX_DEPTH, control) {
+            self.sink.take(&found, hash, size);
+        }
         true
     }
 }
@@ -319,8 +478,7 @@ struct Counter {
 }
 
 impl Sink for Counter {
-    fn take(&mut self, reader: &mut Reader<'_>, found: &Found<'_>, size: u64) {
-        let Some(hash) = reader.hash(found, 0) else { return };
+    fn take(&mut self, found: &Found<'_>, hash: u128, size: u64) {
         if hash as u64 % self.slices != self.part {
             return;
         }
@@ -337,9 +495,8 @@ struct Collector<'a> {
 }
 
 impl Sink for Collector<'_> {
-    fn take(&mut self, reader: &mut Reader<'_>, found: &Found<'_>, size: u64) {
-        let Some(hash) = reader.hash(found, 0).filter(|hash| self.hashes.contains(hash)) else { return };
-        if self.rows.len() < self.most {
+    fn take(&mut self, found: &Found<'_>, hash: u128, size: u64) {
+        if self.rows.len() < self.most && self.hashes.contains(&hash) {
             self.rows.push((hash, found.address, size));
         }
     }
@@ -361,12 +518,13 @@ fn walk<'a, S: Sink + Send>(
 ) -> Result<Vec<S>> {
     let Jobs { jobs, total } = heaps.jobs();
     let init = || {
-        let (types, reader) = (Types::new(heaps, layout), Reader::new(heaps, layout, values));
+        let (types, reader) = (Types::new(heaps, layout), Reader::new(heaps, layout, values, total));
         let finder = Finder { types, reader, without: &wanted.without, wanted: &wanted.types, sink: sink() };
         (Walk::new(heaps), finder)
     };
-    let work =
-        |(walk, finder): &mut (Walk<'_>, Finder<'_, S>), job: &_, control: &Control| walk.run(job, control, finder);
+    let work = |(walk, finder): &mut (Walk<'_>, Finder<'_, S>), job: &Job, control: &Control| {
+        walk.run(job, control, &mut Listening { finder, control })
+    };
     let workers = heaps.space.task(watcher, Some(total)).run(&jobs, init, work)?;
     Ok(workers.into_iter().map(|(_, finder)| finder.sink).collect())
 }
@@ -439,12 +597,15 @@ pub fn value_hashes(
     addresses: &[u64],
 ) -> Result<Vec<Option<u128>>> {
     heaps.space.task(watcher, None).alone(|control| {
-        let mut reader = Reader::new(heaps, layout, values);
+        let mut reader = Reader::new(heaps, layout, values, heaps.jobs().total);
         let mut found = Vec::with_capacity(addresses.len());
-        for part in addresses.chunks(AT_ONCE) {
-            found.extend(part.iter().map(|address| reader.item(*address, 0)));
-            control.advance(0)?;
+        for address in addresses {
+            found.push(reader.item(*address, MAX_DEPTH, control).ok().map(|hashed| hashed.hash));
+            if reader.ended {
+                return Err(Cancelled);
+            }
         }
+        control.advance(0)?;
         Ok(found)
     })
 }
