@@ -58,7 +58,8 @@ PAIRS = 60_000
 # Each command with each of its options that an answer depends on, and whether it shows contents. ADDRESS is in turn
 # each place that the program names. Not here: what calls into the process (stats, trim --yes).
 LINES = {
-    "": ["", "--quick", "--budget=9", "--detail PICTURES", "--format=folded -o TREE", "--since=LOOK"], "arenas": ["", "--detail"],
+    "": ["", "--quick", "--budget=9", "--detail PICTURES", "--format=folded -o TREE", "--since=LOOK"],
+    "arenas": ["", "--detail"],
     "holes": ["--min=0", "--min=0 --path --top=300", "--fit=1M"],
     "pins": ["", "--path --min=0", "--allocator=pymalloc"], "sizes": [""],
     "chunks": ["", "--min=1K --max=1M --arena=main --state=used", "--type=bytes", "--type=str", "--by=type",

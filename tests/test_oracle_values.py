@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import random
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -219,3 +220,29 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert statuses == [2] * len(lines)
     assert {row["type"] for row in fill["rows"]} >= {"list", "dict", "set"}
     assert untraced.returncode == 5 and "tracemalloc" in untraced.stderr
+
+
+# Two tuples whose addresses share a place in a table of 65,536, and tuples of them alternating, several times over.
+NESTED = """
+import signal
+seen, kept = {}, []
+def pair(make):
+    while True:
+        one = make()
+        kept.append(one)
+        other = seen.setdefault((id(one) >> 4) % 65536, one)
+        if other is not one:
+            seen.clear()
+            return other, one
+two = pair(lambda: tuple([*range(1000, 1064)]))
+for _ in range(5):
+    two = pair(lambda: tuple(two * 32))
+signal.pause()
+"""
+
+
+def test_tuples_nested_in_each_other(tmp_path: Path) -> None:
+    """Each is compared once: 64 to the sixth power items did not end in an hour."""
+    with running([sys.executable, "-c", NESTED], tmp_path) as target:
+        answer = ask("duplicates", str(target.pid))
+    assert answer["count"] > 0

@@ -91,7 +91,7 @@ class _Met:
             return False
         places = self._pages.get(address >> PAGE_BITS)
         if places is None:
-            places = self._pages[address >> PAGE_BITS] = bytearray((1 << PAGE_BITS) // ALIGNMENT // 8)
+            places = self._pages[address >> PAGE_BITS] = bytearray(((1 << PAGE_BITS) // ALIGNMENT + 7) >> 3)
         index, bit = divmod(address % (1 << PAGE_BITS) // ALIGNMENT, 8)
         is_new = not places[index] >> bit & 1
         places[index] |= 1 << bit
