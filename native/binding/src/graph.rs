@@ -456,7 +456,7 @@ impl Graph {
         open: HashSet<u32>,
         through: HashSet<u64>,
     ) -> PyResult<Hanging> {
-        Ok(Hanging(watched(py, None, |watcher| self.0.hanging(watcher, &seeds, open.clone(), through.clone()))?))
+        Ok(Hanging(watched(py, None, |watcher| self.0.hanging(watcher, &seeds, open, through))?))
     }
 
     /// Makes more nodes seeds.

@@ -41,7 +41,6 @@ pub struct SharedBlocks {
 }
 
 /// Counts and bytes by label and group.
-#[derive(Default)]
 struct Sums {
     places: HashMap<(u32, Key), usize>,
     rows: Vec<((u32, Key), (u64, u64))>,
@@ -50,9 +49,12 @@ struct Sums {
 }
 
 impl Sums {
+    fn new() -> Sums {
+        Sums { places: HashMap::new(), rows: Vec::new(), recent: vec![0; RECENT] }
+    }
+
     #[inline]
     fn add(&mut self, key: (u32, Key), count: u64, bytes: u64) {
-        self.recent.resize(RECENT, 0);
         let (label, (kind, size)) = key;
         let slot = (label ^ kind.wrapping_mul(61) ^ (size >> 4) as u32) as usize % RECENT;
         let known = self.recent[slot];
@@ -81,7 +83,7 @@ impl Graph {
         }
         let is_buffer = |id: u32| self.kinds[id as usize] & BUFFER != 0;
         let mut owners: Vec<u32> = (0..self.ids.count() as u32).collect();
-        let mut sums = Sums::default();
+        let mut sums = Sums::new();
         let mut way = Vec::new();
         let mut is_known = Bits::new(self.ids.count() as u64);
         for node in 0..self.ids.first_static {
