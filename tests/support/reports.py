@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from support.installed import python_with
+from support.planted import tool
 from support.postgresql import Server, cluster
 from support.programs import PATIENCE, Running, allow_cores, gdbheap, plain_environment
 from support.terminal import on_terminal
@@ -98,28 +99,14 @@ def started(report: Report, directory: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def ready(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[Running]:
     """Yield a command that has printed READY; it is ended, and so is the shared memory that bears its pid."""
-    output = folder / "stderr"
-    with output.open("wb") as file:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=file,
-            stderr=file,
-            preexec_fn=allow_cores,
-            env={**plain_environment(), **environment},
-            start_new_session=True,
-        )
-    target = Running(process, folder, command[0])
-    try:
-        wait_for(lambda: b"READY" in output.read_bytes(), target)
-        yield target
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        target.close()
-        for left in Path("/dev/shm").glob(f"feed_{process.pid}_*"):
-            left.unlink()
+    with serving(command, folder, environment, subprocess.PIPE) as target:
+        output = folder / "stderr"
+        try:
+            wait_for(lambda: b"READY" in output.read_bytes(), target)
+            yield target
+        finally:
+            for left in Path("/dev/shm").glob(f"feed_{target.pid}_*"):
+                left.unlink()
 
 
 def wait_for(is_so: Callable[[], object], target: Running) -> None:
@@ -147,23 +134,15 @@ def command_of(report: Report, folder: Path) -> list[str]:
         python = python_with(*report.modules) if report.modules else sys.executable
         return [python, "-s", str(source), *report.arguments]
     if report.program.endswith(".java"):
-        subprocess.run([needed("javac"), "-d", str(folder), str(source)], check=True)
-        return [needed("java"), "-Xmx64m", "-cp", str(folder), source.stem]
+        subprocess.run([tool("javac"), "-d", str(folder), str(source)], check=True)
+        return [tool("java"), "-Xmx64m", "-cp", str(folder), source.stem]
     if report.program.endswith(".js"):
-        return [needed("node"), "--expose-gc", str(source)]
+        return [tool("node"), "--expose-gc", str(source)]
     if report.program.endswith(".rb"):
-        return [needed("ruby"), str(source)]
+        return [tool("ruby"), str(source)]
     if report.program == "idle_jemalloc.c" and not preloaded():
         pytest.skip(f"no {PRELOADED}")
     return [str(compiled(report.program)), *report.arguments]
-
-
-def needed(name: str) -> str:
-    """Return a program of that name; skip the test where there is none."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"no {name} on the path")
-    return found
 
 
 @functools.cache
@@ -176,7 +155,7 @@ def compiled(program: str) -> Path:
         ".rs": ("rustc", "-O", "-g"),
     }
     compiler, *flags = compilers[source.suffix]
-    subprocess.run([needed(compiler), *flags, str(source), "-o", str(executable)], check=True, capture_output=True)
+    subprocess.run([tool(compiler), *flags, str(source), "-o", str(executable)], check=True, capture_output=True)
     return executable
 
 
@@ -238,15 +217,18 @@ def redis_server() -> str:
 
 
 @contextlib.contextmanager
-def serving(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[Running]:
-    """Yield a server that is ended with its children."""
+def serving(
+    command: list[str], folder: Path, environment: dict[str, str], given: int = subprocess.DEVNULL
+) -> Iterator[Running]:
+    """Yield a server that is ended with its children. ``given``: its standard input, as subprocess names it."""
     with (folder / "stderr").open("wb") as file:
         process = subprocess.Popen(
             command,
             cwd=folder,
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=file,
             stderr=file,
+            preexec_fn=allow_cores,
             start_new_session=True,
             env={**plain_environment(), **environment},
         )
