@@ -78,7 +78,7 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
     if options.draws or options.since is not None:
         raise UsageError("gdbheap: a snapshot has no picture, and 'gdbheap diff' compares snapshots")
     kept = look.snapshot.ledger
-    lines = kept.ledger if options.detail else _plain(kept.ledger)
+    lines = kept.ledger if options.detail else ledger.without_details(kept.ledger)
     findings = sorted(kept.findings, key=lambda finding: finding.rank)
     return dataclasses.replace(
         kept,
@@ -88,19 +88,6 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
         holders=[] if options.quick else kept.holders,
         next=_next_of_snapshot(look.snapshot.target, path),
     )
-
-
-def _plain(lines: list[ledger.Line]) -> list[ledger.Line]:
-    """Return the lines that are shown without --detail."""
-    others = [line.id for line in lines if line.parent == "other"]
-    is_split = any(name not in ledger.DETAILS for name in others)
-    return [
-        line
-        for line in lines
-        if line.parent is None
-        or (line.id.count(".") == 1 and line.state is not None)
-        or (is_split and line.parent == "other")
-    ]
 
 
 def _next_of_snapshot(target: dict[str, Any], path: str) -> list[str]:

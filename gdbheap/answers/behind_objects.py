@@ -11,7 +11,7 @@ from gdbheap.graph.paths import Group, Paths
 
 __all__ = ["Credit", "Share", "credited"]
 
-# Of all blocks so many are looked at, and a type counts that most of a holder's hang on, of so many at least.
+# SAMPLES of all blocks are read. MIN_SAMPLES of them show which type most blocks of a holder hang on.
 SAMPLES, MIN_SAMPLES = 500, 8
 UNKNOWN, OBJECT = "unknown", "object"
 
@@ -56,8 +56,9 @@ def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) ->
     for label, kind in found.items():
         objects = graph.objects_of(kind)
         if counts.get((label, kind)) == len(objects):
-            behind[first + len(behind)] = label, kind, len(objects)
-            deeper |= dict.fromkeys(objects, first + len(behind) - 1)
+            number = first + len(behind)
+            behind[number] = label, kind, len(objects)
+            deeper |= dict.fromkeys(objects, number)
     if not behind:
         return list(shares)
     again = graph.shares(list({**deeper, **seeds}.items()), 0)

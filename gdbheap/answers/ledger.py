@@ -5,7 +5,7 @@ Each line also says what it has in whole pages (see ``partition``): of free memo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gdbheap.allocators.allocator import State
@@ -32,7 +32,7 @@ from gdbheap.answers.partition import (
 from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
 from gdbheap.target.cgroup import find_group
-from gdbheap.target.process import command_line, executable
+from gdbheap.target.process import program_of
 from gdbheap.target.procfs import Named
 from gdbheap.target.program_name import program_name
 from gdbheap.target.refusal import open_folder
@@ -199,8 +199,8 @@ def without_memory(process: Named) -> Ledger:
     usage = usage_of(folder)
     known = Known(usage.rss, usage.swap, "status", anonymous=usage.anonymous)
     rss = Rss(usage.rss, usage.swap, known.source)
-    name, group = program_name(command_line(folder), executable(folder)), find_group(folder.place)
-    return Ledger(rss, [], [], container=container(group, known), program=name, pid=folder.pid)
+    group = find_group(folder.place)
+    return Ledger(rss, [], [], container=container(group, known), program=program_of(folder), pid=folder.pid)
 
 
 def _container(heap: Heap) -> Container | None:
@@ -233,6 +233,19 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
             below = [owner for owner in sums if owner.rpartition(".")[0] == row[0]]
             names += [(owner, row[0], titles[owner]) for owner in below]
     return names
+
+
+def without_details(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of a detailed ledger that the same one without details has."""
+    others = [line.id for line in lines if line.parent == "other"]
+    is_split = any(name not in DETAILS for name in others)
+    return [
+        line
+        for line in lines
+        if line.parent is None
+        or (line.id.count(".") == 1 and line.state is not None)
+        or (is_split and line.parent == "other")
+    ]
 
 
 def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:

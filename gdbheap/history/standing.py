@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gdbheap.history.sample import Sample
 from gdbheap.history.sampler import Sampler
 from gdbheap.history.watched import Watched
-from gdbheap.target.process import command_line
-from gdbheap.target.program_name import program_name
+from gdbheap.target.process import program_of
 
 __all__ = ["Standing", "StandingSum", "Standings", "Table"]
 
@@ -106,6 +104,4 @@ class Standings:
 
 
 def _program(watched: Watched) -> str:
-    with suppress(OSError):
-        return program_name(command_line(watched.folder), watched.folder.link("exe"))[:60]
-    return watched.folder.thread_name(watched.pid)
+    return program_of(watched.folder)[:60] or watched.folder.thread_name(watched.pid)

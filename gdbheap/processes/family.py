@@ -22,9 +22,8 @@ from gdbheap.processes import accounts
 from gdbheap.processes.heap_use import HeapUse, heap_use, use_of
 from gdbheap.processes.written import TypeCounts, Written, compare, is_fork, page_marks, total_types, total_written
 from gdbheap.target import holding, procfs, refusal
-from gdbheap.target.process import Process, command_line, executable, stopped
+from gdbheap.target.process import Process, program_of, stopped
 from gdbheap.target.procfs import Named, ProcessFolder
-from gdbheap.target.program_name import program_name
 from gdbheap.target.programs import running
 
 __all__ = ["Advice", "Family", "Member", "Sums", "family"]
@@ -178,10 +177,7 @@ def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[Proces
 
 def _member(row: ProcessAccount, folder: ProcessFolder) -> Member:
     name = row.name.decode("utf-8", "replace")
-    program = name
-    with suppress(OSError):
-        program = program_name(command_line(folder), executable(folder)) or name
-    memory = row.memory
+    program, memory = program_of(folder) or name, row.memory
     if memory is None:
         return Member(row.pid, row.parent, program, _rss(folder), None, None, None, note=NOT_READ)
     swap = memory.swap if memory.swap_share is None else memory.swap_share

@@ -27,6 +27,7 @@ from gdbheap.target.identity import identify
 from gdbheap.target.mappings import Mapping, parse_lazy, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.mounts import device_name
 from gdbheap.target.procfs import Named, ProcessFolder
+from gdbheap.target.program_name import program_name
 from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
@@ -439,6 +440,11 @@ def command_line(folder: ProcessFolder) -> list[str]:
     except OSError:
         return []
     return words.split("\0") if words else []
+
+
+def program_of(folder: ProcessFolder) -> str:
+    """Return what a person calls the program of a process; "" where the kernel does not say."""
+    return program_name(command_line(folder), executable(folder))
 
 
 def elf_candidates(folder: ProcessFolder, exe: str | None, mapping: Mapping) -> list[str]:

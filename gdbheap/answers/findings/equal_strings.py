@@ -13,7 +13,7 @@ from gdbheap.python.census import Objects
 from gdbheap.python.repr import Limits
 
 STR = "str"
-# So many strings are read at first: all are compared where half of these repeat another one's value.
+# Strings that are read first; all are compared if half of these repeat another one's value.
 SAMPLES = 400
 TEXTS = Limits(length=200, value=200, items=1, depth=1, reads=4)
 
