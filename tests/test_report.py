@@ -189,7 +189,8 @@ def coloured(rng: random.Random, style: Style) -> list[str]:
     told = Result(arenas_command.COMMAND, arenas_command.Options(), info, arenas, arenas)
     rows = [[name, "1", "x" * 90] for name in ("", "a name", "  within", "b" * 70)]
     return [
-        ledger.render(dataclasses.replace(answer, ledger=lines, findings=findings), style),
+        # With lines below a hundredth of RSS: all have colours.
+        ledger.render(dataclasses.replace(answer, ledger=lines, findings=findings), style, whole=True),
         check.render(Check(True, 1, 2, 3, 0), style, [], 0),
         check.render(Check(False, 1, 2, 3, 4096), style, places, 7),
         present(told, style),
