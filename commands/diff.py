@@ -36,14 +36,13 @@ def _render(shown: Shown[Difference, Options]) -> str:
 COMMAND = Command(
     noun="diff",
     question="What changed between two looks, or more? What only grows?",
-    text="""Each look is a snapshot, or a process or core that is looked at now; the first is what the last is
-    compared with. In
-    gdb they are snapshots, and one alone is compared with gdb's own target. The first line says which holders grew.
+    text="""Each look is a snapshot, or a process or core that is looked at now; the last is compared with the first.
+    In gdb they are snapshots, and one alone is compared with gdb's own target. The first line says which holders grew.
     Then comes a table for each kind of thing that changed: the holders of what is in use, the lines of the ledger
     (they add up to the difference of RSS), types, block sizes, what objects retain, arenas, holes that are new or
     gone with what pins them, and findings. Looks at one process are recognised by the machine's start, the process's
-    id and its start; then arenas, holes and objects are told apart by their addresses, otherwise objects by their
-    paths, and holes are not compared. Of objects that retain the same the innermost one is named. With three looks or
+    id and its start; then addresses identify arenas, holes and objects. Otherwise paths identify objects, and holes
+    are not compared. Of objects that retain the same the innermost one is named. With three looks or
     more a table says what rose from each to the next, and how fast; and where the control group has a limit, or
     --limit says one, when RSS reaches it.
 

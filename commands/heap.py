@@ -48,8 +48,8 @@ class Options(Pictured):
     quick: bool = switch("--quick", "the ledger and the findings alone: nobody looks for who holds what is in use")
     budget: float = valued(
         "--budget", "SECONDS",
-        "look for holders where that takes about so many seconds of CPU time at most, after the process runs again; the"
-        " default is 3", BUDGET, seconds,
+        "spend about SECONDS of CPU time on holders at most, after the process runs on; the default is 3",
+        BUDGET, seconds,
     )  # fmt: skip
     since: str | None = valued(
         "--since", "FILE", "an earlier snapshot: a finding says what has grown since then", None, str
@@ -169,7 +169,7 @@ COMMAND = Command(
     the findings: what could be given back or avoided, largest first and doubtful ones last, each with advice that was
     tried (docs/findings.md). Then what to type next.
 
-    Of a snapshot it is the page of the moment that the snapshot was taken.
+    A snapshot has the page of the moment that it was taken.
 
     Last comes the ledger of the whole address space: every byte has one owner, children add up to their parent, and the
     roots add up to what the kernel says. A resident page that several owners touch is split between them, byte by

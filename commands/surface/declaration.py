@@ -106,7 +106,7 @@ class Command(Generic[Subject, Chosen, Answer]):
     ``lists_damage``: its table has all damage; other commands list it below theirs. ``program``: the only program that
     it is about; of others it says that it is not supported ("" when it is about all). ``without_memory``: what it
     answers of a process of which nothing but what everybody may know can be read; None where that is nothing.
-    ``of_snapshot``: what it answers of a snapshot, which has a path; None where a snapshot is no target of it."""
+    ``of_snapshot``: makes its answer of a snapshot and the path of that; None where it takes no snapshot."""
 
     noun: str
     question: str

@@ -1,4 +1,4 @@
-"""What changed of holders since an earlier look, as records."""
+"""Changes of holders since an earlier snapshot, as records."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class HolderChange:
 
 @dataclass(frozen=True)
 class Since:
-    """What changed since a look ``seconds`` ago: bytes of ``rss``, of resident blocks ``in_use`` and of ``free`` ones,
-    None where that is not known; ``holders``: None where a look does not have them."""
+    """The change since a snapshot ``seconds`` ago: bytes of ``rss``, of resident blocks ``in_use`` and of ``free``
+    ones, None where that is not known; ``holders``: None where a look does not have them."""
 
     seconds: float
     rss: int | None

@@ -17,7 +17,7 @@ KINDS = {"str": 1, "bytes": 2, "int": 3, "float": 4, "complex": 5, "tuple": 6, "
 SINGLES = ("NoneType", "bool")
 # The types whose len() is a field of the object itself.
 SIZED = ("bytes", "list", "tuple")
-# Of lru_cache_object since 3.7: cache and maxsize.
+# Offsets of cache and maxsize in lru_cache_object, since 3.7.
 CACHE, CACHE_LIMIT = 72, 96
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["growth_sentence", "now_text", "signed"]
 
-# What grew by less than this share of RSS is not worth a sentence; so many have one.
+# Growth below this share of RSS has no sentence; at most MOST holders have one.
 MIN_PERCENT, MOST = 1, 3
 FREE = "Memory that the program freed but its allocators keep grew by {}."
 

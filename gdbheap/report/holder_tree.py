@@ -1,4 +1,4 @@
-"""What is resident by who holds it, as stacks with weights: blocks in use by their holders, free ones by the allocators
+"""Resident memory by holder, as stacks with weights: blocks in use by their holders, free ones by the allocators
 that keep them, and all other memory by its line of the ledger."""
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ LEAST_IMPORTANT = (
     "count", "%system",
 )  # fmt: skip
 SHORT, SHORTEST = 28, 12
-# What says nothing where it is the same in every row; a value that is none needs no word below the table either.
+# Columns that are left out if all rows have one value, which a line below the table names unless it is none of these.
 DROPPED_IF_SAME = ("allocator", "arena", "swapped", "swap", "group", "mapped")
 NO_VALUES = ("", "-", "0", "0 B")
 

@@ -16,7 +16,7 @@ __all__ = ["HELP", "render"]
 SWAP = "swap"
 NAMES = ("RSS", "growth", SWAP, "malloc", "malloc used", "idle", "Python", "python used")
 PROGRAM_WIDTH = 24
-# Of what was not read yet, or may not be.
+# Cells of memory that was not read yet, or may not be.
 NOT_READ, NOT_READ_ASCII = "…", ".."
 HELP = """gdbheap top: the memory of running processes
 

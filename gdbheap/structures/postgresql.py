@@ -125,7 +125,7 @@ def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
 
 
 def _misplaced(chunk: int, size: int, blocks: list[tuple[int, int]]) -> str | None:
-    """What is wrong with where a chunk lies; None if it is in one of the sorted ``blocks``."""
+    """Return in words where a chunk lies that is in none of the sorted ``blocks``; None if it is in one."""
     place = bisect(blocks, (chunk, chunk)) - 1
     is_inside = place >= 0 and chunk + size <= blocks[place][1]
     return None if is_inside else f"{chunk:#x}, outside of its blocks"
@@ -219,7 +219,7 @@ class _Reader:
             self.facts.add(f"PostgreSQL's {kind} contexts", f"as since {form['since']}", "blocks add up")
 
     def _damaged(self, address: int, allocated: int, found: list[Counted]) -> Counted:
-        """What fits a context best whose lists of free chunks are damaged."""
+        """Return the layout's sums that fit best a context whose free lists are damaged."""
         if not found:
             raise Unsupported(
                 f"the blocks of the memory context at {address:#x} do not add up to the {allocated} bytes that it "

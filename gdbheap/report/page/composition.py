@@ -1,5 +1,4 @@
-"""What is resident as a table: by who handed it out, by arena, by whether it is in use, by the types of objects. Where
-nobody knows what is resident, the address space in its place.
+"""Resident memory as a table: by allocator, arena, state and type. The address space instead, if residency is unknown.
 
 All but the last words of a row are the ledger's lines."""
 

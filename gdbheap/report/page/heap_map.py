@@ -181,7 +181,7 @@ def _key(kind: str, text: str) -> str:
 
 
 def _is_in_use(found: Overview) -> bool:
-    """Whether next to nothing that is resident is free, so that where it lies does not matter."""
+    """Return whether next to nothing of the resident memory is free, so that its places do not matter."""
     told = found.ledger.summary
     if told is None or told.used_resident is None or told.free_resident is None:
         return False

@@ -1,4 +1,4 @@
-"""Who holds the memory: the largest holders as a table, and all that is resident by who holds it as a picture."""
+"""The largest holders as a table, and all resident memory by holder as a picture."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def holders_section(found: Overview, most: int) -> Section:
 
 
 def _stacks(found: Overview) -> list[Weighted]:
-    """By holders; where nobody looked for them, by the types of objects."""
+    """Return the cells by holder, or by type if nobody looked for holders."""
     if found.holders is None:
         return list(composition(found.ledger, found.map.answer, found.places.answer))
     return list(holder_tree(found.ledger, found.holders))

@@ -151,7 +151,7 @@ impl NodeColumns {
     }
 }
 
-/// What hangs on each node of a graph, without what hangs on some of them.
+/// The bytes that hang on each node of a graph, without those of the seeds below it.
 #[pyclass]
 pub struct Hanging(graph::Hanging);
 
@@ -447,7 +447,7 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds, minimum))?))
     }
 
-    /// What hangs on each node, without what hangs on `seeds`. Branches pass through buffers, and right below `open` nodes
+    /// Adds up the bytes that hang on each node, without those of `seeds`. Branches pass through buffers, and right below `open` nodes
     /// through objects of the types `through`.
     fn hanging(
         &self,

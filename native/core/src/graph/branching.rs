@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// A way down goes on as long as one branch has so much of what its parent has.
 const MOST: (u64, u64) = (4, 5);
 const MAX_WAY: usize = 32;
-/// So much of what a way begins with, as a shift, is more than what may be left at its last step.
+/// The last step of a way has more than its first step's bytes shifted right by this.
 const LEFT: u32 = 11;
 
 /// A node right below a labelled one, that has many bytes with all below it that has no label of its own.
@@ -24,7 +24,7 @@ pub struct Branch {
     pub way: Vec<u32>,
 }
 
-/// What hangs on each node, without what hangs on a seed below it.
+/// The bytes that hang on each node, without those of a seed below it.
 pub struct Hanging {
     bytes: Vec<u64>,
     seeds: Bits,

@@ -41,7 +41,7 @@ const BYTES_UNHEARD: u64 = 1 << 20;
 const CHEAP: u64 = 4 << 10;
 /// Such items that one worker remembers.
 const MAX_COSTLY: usize = 1 << 20;
-/// What a worker may read beside the objects' own blocks, in addition to as many bytes as the heaps have.
+/// Bytes outside of the objects' own blocks that a worker may read, in addition to the bytes of the heaps.
 const MAX_ELSEWHERE: u64 = 256 << 20;
 /// An object begins so far into its block at most: behind hooks of a debug build, the links of the collector, and pointers
 /// to attributes.
