@@ -310,7 +310,7 @@ REPORTS: tuple[Report, ...] = (
         "celery/celery#8882",
         "the frames of kept exceptions have 89 MiB in the variable `scratch`",
         r"held by results .*\.__traceback__.*local variable scratch in parse\(\) at kept_traceback\.py:\d+",
-        LIMIT,
+        r"[Kk]eep the text of an exception, or exception\.with_traceback\(None\)",
     ),
     Report(
         "module_dict.py",
