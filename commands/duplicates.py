@@ -34,7 +34,7 @@ def _render(shown: Shown[duplicates.Duplicates, Options]) -> str:
 
 COMMAND = Command(
     noun="duplicates",
-    question="What is held twice?",
+    question="What is held twice? (Python)",
     text="""Python's strings, bytes, numbers, and tuples of these, that several objects in the heaps hold: a row for
     each value, with how many copies there are, and what one of them would save: the blocks of all copies but the
     largest. Objects of subclasses are left out, and so are values in static data of the interpreter. Values are

@@ -76,7 +76,7 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
     if not path:
         raise UsageError("gdbheap export: where to? -o DIR")
     if not sources:
-        raise NoTarget("no process is meant by that: ps -e lists those that run")
+        raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
     if len(sources) > 1 and not options.partition:
         raise UsageError("gdbheap export: of several targets each needs a folder: --partition=host,pid")
     if is_url(path) and not options.partition:

@@ -166,8 +166,8 @@ COMMAND = Command(
     globals, threads and runtimes that have a twentieth of RSS or more, at most five, each with its bytes (those that
     are in use, resident or not), its share of RSS and what it is. They are looked for where that takes about 3 seconds
     of CPU time at most (7,500,000 blocks in use), or what --budget says, or with --detail; --quick does not look. Then
-    the findings: what could be given back or avoided, largest first and doubtful ones last, each with advice that was
-    tried (docs/findings.md). Then what to type next.
+    the findings: what could be given back or avoided, largest first, each with advice that was tried
+    (docs/findings.md). Then what to type next.
 
     A snapshot has the page of the moment that it was taken.
 
@@ -180,10 +180,11 @@ COMMAND = Command(
     from RSS down: by allocator, arena and state, and what is in use by the types of objects.
 
     In JSON verdict is the first sentence; holders are a list of {bytes, resident, share, path, what, count, kind,
-    address, shape, parts, way, at_least}: what is the type of the object that path leads to, count its length, parts
-    the kinds of its blocks, way the steps from there to its largest block, at_least whether bytes are those that are
-    proven, because not all references could be read; next are lines to paste; not_looked is the number of blocks in use
-    where these are too many to look for holders, else null; not_examined are the bytes that nothing is proven to hold.
+    address, shape, parts, way, largest_block, at_least}: what is the type of the object that path leads to, count its
+    length, parts the kinds of its blocks, way the steps from there to its largest block, largest_block the address of
+    that, at_least whether bytes are those that are proven, because not all references could be read; next are lines to
+    paste; not_looked is the number of blocks in use where these are too many to look for holders, else null;
+    not_examined are the bytes that nothing is proven to hold.
 
     With --since FILE, a sentence says which holders grew since that snapshot; in JSON, since is {seconds, rss, in_use,
     free, holders}, with the keys of heap diff, else null.

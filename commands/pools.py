@@ -33,7 +33,7 @@ def _render(shown: Shown[pools.Pools, Options]) -> str:
 
 COMMAND = Command(
     noun="pools",
-    question="What does pymalloc hold in each size class, as sys._debugmallocstats() counts?",
+    question="What does pymalloc hold in each size class, as sys._debugmallocstats() counts? (Python)",
     text="""A row for each size class: its pools, the blocks in use, and the free blocks in them. Pools without any
     block are a row of their own: any size class may take them, and so may the kernel once a whole arena is free.
 

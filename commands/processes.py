@@ -38,7 +38,7 @@ def _answer(programs: Programs, options: Options) -> Family:
         raise UsageError("gdbheap processes: which ones? PID…, --children, --name=REGEX or --cgroup=PATH")
     found = {int(str(process)): process for process in (*programs.folders(), *programs.named())}
     if not found:
-        raise NoTarget("no process is meant by that: ps -e lists those that run")
+        raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
     named = [found[pid] for pid in sorted(found)]
     return family(named, options.max_stop or None, options.quick, verdict_of=plain_verdict)
 

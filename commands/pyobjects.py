@@ -127,7 +127,7 @@ def _render(shown: Shown[Answer, Options]) -> str:
 
 COMMAND = Command(
     noun="pyobjects",
-    question="Which Python types hold the memory?",
+    question="Which Python types hold the memory? (Python)",
     text="""A row for each type: how many objects, the bytes of their own blocks with all headers, and the buffers that
     they own (a dict's keys, a list's items, a set's table). Blocks to which no known field points belong to the
     object, the library or the thread that points to them (in JSON: reached, roots). The order is by objects and

@@ -156,7 +156,7 @@ def _of_processes(programs: Programs, options: Options) -> _Made:
 
     pids = sorted({*programs.pids, *programs.now()})
     if not pids:
-        raise NoTarget("no process is meant by that: ps -e lists those that run")
+        raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
     found = family(pids, options.max_stop or None, False, verdict_of=plain_verdict)
     notes = [f"process {member.pid}: {member.note}" for member in found.processes if member.note]
     return _Made(PROCESSES, processes_page(found, time.time()), notes)

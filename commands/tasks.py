@@ -44,7 +44,7 @@ def _render(shown: Shown[Answer, Options]) -> str:
 
 COMMAND = Command(
     noun="tasks",
-    question="Which tasks pile up, and where do they wait?",
+    question="Which tasks pile up, and where do they wait? (Python)",
     text="""asyncio's tasks, C's and Python's own, coroutines and generators that no task runs, asynchronous generators,
     and greenlets: a row for those that wait alike, by the coroutine, the line where it waits, the chain of what it
     awaits, outermost first, and the type of what the last one waits for. bytes are their own blocks and those of the

@@ -32,7 +32,7 @@ def _render(shown: Shown[threads.Threads, Options]) -> str:
 
 COMMAND = Command(
     noun="threads",
-    question="What do the threads run, and how large are their variables?",
+    question="What do the threads run, and how large are their variables? (Python)",
     text="""The Python frames of all threads, the innermost first, each with its local variables: the object, and the
     bytes of its block and of the buffers that it owns (a list's items, a dict's keys, but not what those refer to), and
     what it retains: what would be free without it. The line of a frame says what its variables retain together. A

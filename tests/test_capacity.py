@@ -74,6 +74,7 @@ def test_containers_and_a_channel_of_rust(rng: random.Random, tmp_path: Path) ->
     assert tables["used"] < count * 16 * 73 * 1.1 + (16 << 10)
     waiting = f"channel with {int(told['messages']):,} messages waiting (std::sync::mpsc or crossbeam)"
     assert rows[waiting]["count"] == 1 and waiting in text
-    assert rows["channel messages, 31 in a block"]["count"] >= int(told["messages"]) // 31
+    blocks = rows[f"messages of a channel with {int(told['messages']):,} waiting, 31 in a block"]
+    assert blocks["count"] >= int(told["messages"]) // 31
     assert found["bytes"] >= 0.9 * (tables["capacity"] - tables["used"])
     assert "HashMap" in found["text"] and "shrink_to_fit()" in found["advice"]

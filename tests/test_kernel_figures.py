@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support import kernel
-from support.programs import SOURCES, ask, build, c_program, interpreter_of, running
+from support.programs import SOURCES, ask, build, c_program, gdbheap, interpreter_of, running
 from test_oracle_findings import FORBID, THP, finding
 from test_processes import private_in_smaps
 from test_runtimes import needed, renamed
@@ -79,12 +79,16 @@ def test_given_back_lazily(rng: random.Random, tmp_path: Path) -> None:
 
 def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
     """Two workers read a table: at least 90 % of what the kernel says that they have alone has a heading with reference
-    counts, the types are named, and what helps is said."""
+    counts, the types are named, and what helps is said. A worker's first page leads there."""
     command = [interpreter_of("stripped"), "-I", str(SOURCES / "readers.py"), str(rng.randrange(60_000, 80_000))]
     with running(command, tmp_path) as parent:
         workers = [int(pid) for pid in re.findall(r"^read (\d+)$", parent.stderr, re.MULTILINE)]
+        page, above = gdbheap(str(workers[0])).stdout, gdbheap(str(parent.pid)).stdout
         answer = family([parent.pid, *workers], None)
         private = sum(map(private_in_smaps, workers))
+    assert f"$ gdbheap {parent.pid} --children  # what it shares with {parent.pid}, which it was forked from" in page
+    assert f"was made by process {parent.pid}, which this one was forked from" in page
+    assert f"$ gdbheap {parent.pid} --children  # with its 3 children" in above and "made by process" not in above
     text = " ".join(render(answer, answer, 0, False, Style()).split())
     rows = [row.written for row in answer.processes if row.pid in workers and row.written is not None]
     counts = sum(row.recounted + row.counts for row in rows)

@@ -347,14 +347,14 @@ def test_shared_since_fork(rng: random.Random, tmp_path: Path) -> None:
     assert all("leak-like" not in names for names in both), both
 
 
-def test_what_is_doubtful_stands_last() -> None:
-    """Whatever its size."""
+def test_the_largest_stands_first() -> None:
+    """Whether it may be intended or not."""
     rows = [
-        Finding("leak-like", 9 << 30, {}, doubtful=True),
         Finding("slack", 1, {}),
+        Finding("leak-like", 9 << 30, {}, doubtful=True),
         Finding("main-top", 2, {}),
     ]
-    assert [row.id for row in sorted(rows, key=lambda row: row.rank)] == ["main-top", "slack", "leak-like"]
+    assert [row.id for row in sorted(rows, key=lambda row: row.rank)] == ["leak-like", "main-top", "slack"]
 
 
 def test_many_cycles(rng: random.Random, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
 from gdbheap.environment import given
 from gdbheap.errors import UsageError
-from gdbheap.report.style import style_for
+from gdbheap.report.style import IN_SHELL, style_for
 
 __all__ = ["run"]
 
@@ -38,7 +38,8 @@ def _known(noun: str) -> str:
 
 def _answer(command: AnyCommand, words: list[str]) -> tuple[str, int]:
     answered = answer(command, words)
-    style = style_for(sys.stdout, answered.options.exact, answered.info.rss, answered.info.private)
+    info = answered.info
+    style = style_for(sys.stdout, answered.options.exact, info.rss, info.private, command=IN_SHELL)
     text = present(answered, style)
     if isinstance(answered.options, Writing) and answered.options.takes_output:
         complain(text)

@@ -17,8 +17,9 @@ PARTIAL = 1
 def complain(message: str, status: int = PARTIAL) -> int:
     """One line on standard error, if there is one. Returns ``status``."""
     from gdbheap.errors import one_line
-    from gdbheap.report.style import terminal_text
+    from gdbheap.report.style import IN_GDB, IN_SHELL, terminal_text
 
+    message = message.replace(f"'{IN_GDB} ", f"'{IN_SHELL} ")
     start = "" if message.startswith("gdbheap") else "gdbheap: "
     try:
         sys.stderr.write(terminal_text(f"{start}{one_line(message)}\n", sys.stderr.encoding))

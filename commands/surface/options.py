@@ -360,7 +360,7 @@ class Several(Common):
 
     children: bool = switch("--children", "also the processes that these start, and those that start meanwhile")
     name: re.Pattern[str] | None = valued(
-        "--name", "REGEX", "the processes whose name, or whose program's file name, has a match of this in it", None,
+        "--name", "REGEX", "the processes whose name, program or script has a match of this in its name", None,
         regular_expression,
     )  # fmt: skip
     cgroup: str | None = valued(

@@ -200,14 +200,14 @@ def _left_out(answered: Result) -> int:
 
 def _notes(answered: Result, style: Style) -> str:
     """Warnings, and damage unless the table itself lists it."""
-    lines = [f"{style.heading('Warning:')} {one_line(warning)}" for warning in answered.info.warnings]
+    lines = [f"{style.heading('Warning:')} {style.named(one_line(warning))}" for warning in answered.info.warnings]
     damage = [] if answered.command.lists_damage else answered.info.damage
     for place in damage[:DAMAGE_LISTED]:
         what = f"{place.what}: expected {place.expected}, found {place.found}"
         lines.append(f"{style.coloured(f'Damage at {place.address:#x}:', FAULT)} {one_line(what)}")
     if len(damage) > DAMAGE_LISTED:
         more = f"{len(damage) - DAMAGE_LISTED:,} more places; 'heap check' lists them all."
-        lines.append(f"{style.coloured('Damage:', FAULT)} {more}")
+        lines.append(f"{style.coloured('Damage:', FAULT)} {style.named(more)}")
     return "\n".join(lines)
 
 

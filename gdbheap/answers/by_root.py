@@ -114,11 +114,11 @@ class _Holders:
         self.seeds[branch.id] = self._label(self._name(holder, first, what), self.rows[label].kind)
 
     def _name(self, holder: Node, first: Node, what: str | None) -> str:
-        """Name a branch below a thread or a mapping: its type, and the place of the word that leads to it."""
+        """Name a branch below a thread or a mapping: the place of the word that leads to it, and its type."""
         place = self._paths.edge(holder, first).text
         if isinstance(holder.root, BlockRoot) and holder.root.kind == MEMORY:
             place = holder.root.name
-        return f"{what or 'block'}: {place}"
+        return f"{place}: {what or 'block'}"
 
     def name_globals(self) -> None:
         """Add to the name of a global the type of what has most of its bytes."""

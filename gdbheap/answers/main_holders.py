@@ -99,6 +99,7 @@ def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
             row.way,
             row.at_least,
             None if limit is None else limit.maximum,
+            row.largest_block,
         )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gdbheap.answers.findings import Evidence
+from gdbheap.answers.forked import forked_from
 from gdbheap.answers.main_holders import MainHolders, seconds_for
 from gdbheap.heap import Heap
 
 __all__ = ["next_lines"]
 
 MOST = 3
+# What is in use and less than this share of RSS is not worth looking into.
+MIN_PERCENT = 1
 FILE = "before.heap"
 # The kernel says ten bytes a child at most; more need not be counted.
 CHILDREN_BYTES = 64 << 10
@@ -25,8 +28,12 @@ def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
     elif held.not_looked is not None:
         budget = f"--budget={seconds_for(held.not_looked)}"
         lines += _commented(evidence.line("", budget), "the same with who holds what is in use")
-    elif not held.rows:
+    elif not held.rows and 100 * evidence.in_use >= MIN_PERCENT * (heap.target.rss.bytes or 0):
         lines += _commented(evidence.line("owners"), "who holds what is in use")
+    parent = forked_from(heap.target)
+    if parent is not None and heap.target.offered_in_gdb is None:
+        reason = f"what it shares with {parent}, which it was forked from, and what was copied since"
+        lines += _commented([f"gdbheap {parent} --children"], reason)
     children = children_of(heap)
     if children:
         what = "child" if children == 1 else "children"

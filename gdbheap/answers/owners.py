@@ -47,13 +47,14 @@ class HeldTogether:
     Python it is a global with its object, what hangs on a thread or a mapping, or memory contexts (by_root has the
     words). ``what`` is the kind that has most of the bytes, ``parts`` are the largest kinds, and ``array`` says which
     DataFrame, table or array the variable is, None where it is none; ``address`` is that of the variable's object, and
-    ``way`` how that leads to its largest block, in words; ``type``: of that object, or of all ``variables`` that the
-    row stands for. Root and kind are None where blocks are put together whatever leads to them. ``at_least``: not all
-    references could be read, and the bytes are those that this holder alone is proven to have.
+    ``way`` how that leads to its largest block, in words, ``largest_block`` where that is; ``type``: of that object, or
+    of all ``variables`` that the row stands for. Root and kind are None where blocks are put together whatever
+    leads to them. ``at_least``: not all references could be read, and the bytes are those that this holder alone is
+    proven to have.
 
-    ``absent``: of ``bytes``, those of large blocks that are not resident: they were never written to, or were swapped
-    out. ``resident`` are the others, ``share`` their share of RSS, None where that is not known. ``shared``: of
-    ``bytes``, those of shared mappings, whose pages stay where others map them too."""
+    ``absent``: of ``bytes``, those of large blocks that are not resident: they were never written to, or were
+    swapped out. ``resident`` are the others, ``share`` their share of RSS, None where that is not known.
+    ``shared``: of ``bytes``, those of shared mappings, whose pages stay where others map them too."""
 
     keys: ClassVar[dict[str, str]] = {"root": "path", "path": "expression", "count": "blocks"}
     root: str | None
@@ -70,6 +71,7 @@ class HeldTogether:
     shared: int = 0
     address: int | None = None
     way: str | None = None
+    largest_block: int | None = None
     type: str | None = None
     variables: int = 0
     at_least: bool = False
@@ -139,7 +141,7 @@ def _shared_out(heap: Heap, top: int | None) -> Owners:
         HeldTogether(
             row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts,
             row.array, row.absent, shared=row.shared, address=row.address, way=row.way,
-            type=row.type, variables=row.variables, at_least=is_cut,
+            largest_block=row.largest_block, type=row.type, variables=row.variables, at_least=is_cut,
         )
         for row in rows if not (is_cut and row.kind == NOBODY)
     ]  # fmt: skip

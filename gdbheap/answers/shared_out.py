@@ -84,8 +84,9 @@ class SharedOut:
     the variable is, None where it is no frame or the row is of several variables. ``absent``: of ``bytes``, those of
     large blocks that are not resident; ``shared``: those of shared mappings. ``address``: of the object that the
     variable is; None for several, and for all other kinds. ``way``: in words, how that leads to the largest block that
-    it has, where it is one of the LOOKED_AT largest blocks of all, and some steps away. ``type``: of the object that
-    the variable is, or that all ``variables`` are which differ in subscripts alone (0: it is none of such)."""
+    it has, where it is one of the LOOKED_AT largest blocks of all, and some steps away; ``largest_block``: the
+    address of that. ``type``: of the object that the variable is, or that all ``variables`` are which differ in
+    subscripts alone (0: it is none of such)."""
 
     kind: str
     name: str
@@ -98,6 +99,7 @@ class SharedOut:
     shared: int = 0
     address: int | None = None
     way: str | None = None
+    largest_block: int | None = None
     type: str | None = None
     variables: int = 0
 
@@ -157,7 +159,8 @@ def share_out(
             absent=missing[home],
             shared=mapped[home],
             address=addresses.get(home),
-            way=below.get(home),
+            way=below[home][0] if home in below else None,
+            largest_block=below[home][1] if home in below else None,
             type=_only(each.get(home)),
             variables=alone[home.name],
         )
@@ -181,10 +184,10 @@ def _only(types: set[str] | None) -> str | None:
     return next(iter(types)) or None if types is not None and len(types) == 1 else None
 
 
-def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, str]:
-    """Return how each variable leads from its node in ``ends`` to its largest block, in words, where that takes more
-    than MIN_STEPS."""
-    graph, found = paths.references.graph, dict[Home, str]()
+def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, tuple[str, int]]:
+    """Return how each variable leads from its node in ``ends`` to its largest block, in words, and where that is, if
+    that takes more than MIN_STEPS."""
+    graph, found = paths.references.graph, dict[Home, tuple[str, int]]()
     seen: set[Home] = set()
     for row in graph.largest(0, LOOKED_AT).rows:
         chain = graph.chain(row.id)
@@ -195,7 +198,8 @@ def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int
         if ends[home] in chain:
             above = len(paths.path(chain[: chain.index(ends[home]) + 1]).steps)
             edges = [step.edge for step in paths.path(chain).steps][above:]
-            found |= {home: " ".join(edges)} if len(edges) > MIN_STEPS else {}
+            if len(edges) > MIN_STEPS:
+                found[home] = " ".join(edges), paths.references.node(row.id).address
     return found
 
 

@@ -107,7 +107,7 @@ class Recording:
         if not programs.command and not programs.may_come and not programs.now():
             raise NoTarget("none of these processes runs: ps -e lists those that do")
         if programs.may_come and not programs.now():
-            raise NoTarget("no process is meant by that: ps -e lists those that run")
+            raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
         self.started: Started | None = None
 
     def run(self) -> Recorded:

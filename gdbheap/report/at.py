@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
 from gdbheap.report.arrays import in_array_text
-from gdbheap.report.numbers import address_text
+from gdbheap.report.numbers import address_text, size_text
 from gdbheap.report.stack_text import stack_text
 from gdbheap.report.style import Style
 
@@ -73,7 +73,11 @@ def _sentence(answer: At, address: int) -> str:
     if answer.block is not None:
         holds = f"; it holds: {one_line(answer.owner.what, 200)}" if answer.owner else ""
         return f"{name} is in a block of {answer.block.allocator} that is {_state(answer.block)}{holds}."
-    return f"{name} is in {answer.mapping.owner}."
+    mapping = answer.mapping
+    if mapping.owner != "other":
+        return f"{name} is in {mapping.owner}."
+    size = size_text(mapping.end - mapping.start)
+    return f"{name} is in a mapping of {size} that the program or a library made itself; no block is known there."
 
 
 def _object(found: Object, style: Style) -> str:

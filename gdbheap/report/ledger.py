@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.holder_change import Since
     from gdbheap.answers.ledger import Ledger, Line
 
-__all__ = ["FIRST", "LAST", "advice_sentence", "commands_of", "decision", "no_findings", "render"]
+__all__ = ["FIRST", "advice_sentence", "commands_of", "decision", "no_findings", "render"]
 
 NOT_LOOKED = (
     "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
@@ -31,7 +31,7 @@ NOT_LOOKED = (
 # In percent of RSS: what is worth more than this stands out where there are colours.
 SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
-FIRST, LAST = "Findings, largest first", ", doubtful ones last"
+FIRST = "Findings, largest first"
 COLUMNS = (
     Column("what", True), Column("resident"), SHARE, Column("in free pages"), Column("swapped"), Column("virtual"),
 )  # fmt: skip
@@ -165,7 +165,7 @@ def _findings(answer: Ledger, style: Style) -> str:
     findings = answer.findings
     if not findings:
         return style.filled(no_findings(answer))
-    lines = [style.heading(FIRST + LAST * any(finding.doubtful for finding in findings))]
+    lines = [style.heading(FIRST)]
     for number, finding in enumerate(findings, 1):
         worth = f"{number}. {style.bytes(finding.bytes)}{style.resident_of_rss(finding.bytes)}"
         text = style.filled(f"{worth}: {text_of(finding)}.")

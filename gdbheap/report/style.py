@@ -13,7 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = ["COLOURS", "FAULT", "PLAIN", "SEVERE", "SOUND", "Style", "encodable", "style_for", "terminal_text"]
+__all__ = [
+    "COLOURS", "FAULT", "IN_GDB", "IN_SHELL", "PLAIN", "SEVERE", "SOUND", "Style", "encodable", "style_for",
+    "terminal_text",
+]  # fmt: skip
 
 BOLD = "\033[1m"
 PLAIN = "\033[0m"
@@ -33,16 +36,18 @@ INDENT = "  "
 # What begins a line to paste.
 SHELL_PROMPT, GDB_PROMPT = "$ ", "(gdb) "
 BLOCK = "█"
+# What our commands are called in gdb, and in a shell.
+IN_GDB, IN_SHELL = "heap", "gdbheap"
 
 
 class Style:
     """``exact``: sizes in bytes with separators; ``width``: columns of the terminal or None (not cut); ``bold``:
     whether the terminal takes it, and colours; ``rss``: the target's RSS in bytes, or None when it is not known;
     ``private``: that is not all of it, but the resident private memory in a core; ``ascii``: whether it takes no block
-    characters."""
+    characters; ``command``: what our commands begin with where the report is read."""
 
     # Written out, as all that every report needs: a dataclass would import more than the rest of a short command.
-    __slots__ = ("ascii", "bold", "exact", "private", "rss", "width")
+    __slots__ = ("ascii", "bold", "command", "exact", "private", "rss", "width")
 
     def __init__(
         self,
@@ -52,13 +57,14 @@ class Style:
         rss: int | None = None,
         private: bool = False,
         ascii: bool = False,
+        command: str = IN_GDB,
     ) -> None:
         self.exact, self.width, self.bold = exact, width, bold
-        self.rss, self.private, self.ascii = rss, private, ascii
+        self.rss, self.private, self.ascii, self.command = rss, private, ascii, command
 
     def of_width(self, width: int | None, bold: bool) -> Style:
         """The same for another width."""
-        return Style(self.exact, width, bold, self.rss, self.private, self.ascii)
+        return Style(self.exact, width, bold, self.rss, self.private, self.ascii, self.command)
 
     def size(self, size: int | None) -> str:
         """A size for a table's cell or a sentence."""
@@ -91,12 +97,17 @@ class Style:
 
     def filled(self, text: str) -> str:
         """A sentence, broken into lines where the terminal ends; on one line when there is no terminal."""
+        text = self.named(text)
         if self.width is None:
             return text
         import textwrap
 
         lines = textwrap.wrap(text, max(self.width - 1, NARROWEST), subsequent_indent=INDENT)
         return "\n".join([*lines[:1], *(_no_command(line) for line in lines[1:])])
+
+    def named(self, text: str) -> str:
+        """Return a sentence with our commands in quotes as they are typed where it is read."""
+        return text if self.command == IN_GDB else text.replace(f"'{IN_GDB} ", f"'{self.command} ")
 
     def heading(self, text: str) -> str:
         """``text`` in bold where the terminal takes it."""
@@ -115,15 +126,20 @@ def _no_command(line: str) -> str:
 
 
 def style_for(
-    stream: TextIO | None, exact: bool, rss: int | None, private: bool = False, encoding: str | None = None
+    stream: TextIO | None,
+    exact: bool,
+    rss: int | None,
+    private: bool = False,
+    encoding: str | None = None,
+    command: str = IN_GDB,
 ) -> Style:
     """The style for what ``stream`` is: a terminal's width, bold headings and colours; whole and plain if it is none.
-    ``encoding``: what is written in, the stream's own unless it is given."""
+    ``encoding``: what is written in, the stream's own unless it is given; ``command``: as in Style."""
     plain = encodable(BLOCK, encoding or getattr(stream, "encoding", None)) != BLOCK
     if not _is_terminal(stream):
-        return Style(exact=exact, rss=rss, private=private, ascii=plain)
+        return Style(exact=exact, rss=rss, private=private, ascii=plain, command=command)
     assert stream is not None
-    return Style(exact, _columns(stream), _takes_colour(), rss, private, plain)
+    return Style(exact, _columns(stream), _takes_colour(), rss, private, plain, command)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -21,7 +21,9 @@ MALLOCS = "malloc's blocks with mappings of their own"
 
 def render(answer: Summary, names: dict[str, str], style: Style) -> str:
     """``names``: what the ledger's lines are called, by id. Nothing where no block was found."""
-    told = [_books(answer, names, style), _given_back(answer, style), _stays(answer, style)]
+    told = [_books(answer, names, style)]
+    if not style.rss or 100 * (answer.free_resident or 0) >= MIN_PERCENT_TOLD * style.rss:
+        told += [_given_back(answer, style), _stays(answer, style)]
     return " ".join(filter(None, [*told, _not_walked(answer.unknown, style)]))
 
 

@@ -60,8 +60,8 @@ def _uses(answer: Ledger, style: Style) -> str:
     said = f"{style.bytes(used)}{share} in use{_free(answer, style)}."
     unknown = found.unknown
     if unknown is not None and unknown.bytes and _is_much(unknown.bytes, answer):
-        whose = f"of {unknown.name}" if unknown.name else "nobody looked into"
-        said += f" {style.bytes(unknown.bytes)} {whose}{', not looked into' if unknown.name else ''}."
+        whose = f"of {unknown.name}, not looked into" if unknown.name else "in mappings that no known allocator has"
+        said += f" {style.bytes(unknown.bytes)} {whose}."
     return said
 
 

@@ -35,7 +35,10 @@ OF_TYPE = {
     "rust object": "Rust object of type {}",
 }
 WITH_VTABLES = frozenset(OF_TYPE)
-OF_CHANNEL = {"rust channel": "channel with {} messages waiting (std::sync::mpsc or crossbeam)"}
+OF_CHANNEL = {
+    "rust channel": "channel with {} messages waiting (std::sync::mpsc or crossbeam)",
+    "rust messages": "messages of a channel with {} waiting, 31 in a block",
+}
 _DROP = re.compile(r"core::ptr::drop_(?:in_place|glue)<(.+)>(?: \[.*\])?")
 _METHOD = re.compile(r"<(.+) as .+>::\w+")
 _FIRST_METHOD, _MOST_WORDS = 3, 32

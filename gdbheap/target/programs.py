@@ -26,6 +26,7 @@ from gdbheap.target.procfs import (
     parse_start,
     stat_fields,
 )
+from gdbheap.target.program_name import program_name
 from gdbheap.target.room import CGROUPS
 from gdbheap.target.started import Started
 
@@ -223,14 +224,15 @@ def running(pid: int) -> Running | None:
 
 
 def matches(one: Running, name: re.Pattern[str]) -> bool:
-    """Whether the pattern is found in the process's name, or in the file name that it was started by."""
+    """Whether the pattern is found in the process's name, in the file name that it was started by, or in what a person
+    calls it: the name of the script that an interpreter runs."""
     if one.is_kernels or one.pid == os.getpid():
         return False
     if name.search(one.name):
         return True
     with suppress(OSError):
-        first = _read(f"{PROC}/{one.pid}/cmdline", NAME_BYTES).partition(b"\0")[0].decode("utf-8", "replace")
-        return bool(name.search(os.path.basename(first)))
+        words = _read(f"{PROC}/{one.pid}/cmdline", NAME_BYTES).decode("utf-8", "replace").rstrip("\0").split("\0")
+        return any(name.search(each) for each in (os.path.basename(words[0]), program_name(words, None)))
     return False
 
 

@@ -310,7 +310,7 @@ REPORTS: tuple[Report, ...] = (
         "celery/celery#8882",
         "the frames of kept exceptions have 89 MiB in the variable `scratch`",
         r"held by results .*\.__traceback__.*local variable scratch in parse\(\) at kept_traceback\.py:\d+",
-        LIMIT,
+        r"[Kk]eep the text of an exception, or exception\.with_traceback\(None\)",
     ),
     Report(
         "module_dict.py",
@@ -517,8 +517,8 @@ REPORTS: tuple[Report, ...] = (
         "channel.rs",
         "librefang#3580",
         "a backlog of 100,000 messages in a channel, and a map with room for 18.3 MiB",
-        r"channel messages.*HashMap or HashSet table, \S+ KiB of 18\.3 MiB in use",
-        r"shrink_to_fit\(\).*[Bb]ound the channel",
+        r"messages of a channel with \S+ waiting.*HashMap or HashSet table, \S+ KiB of 18\.3 MiB in use",
+        r"[Bb]ound the channel.*shrink_to_fit\(\)",
     ),
     Report(
         "onnx_session.py",

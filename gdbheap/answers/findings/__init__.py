@@ -83,7 +83,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    """What all rules find, each byte in one finding, largest first and doubtful ones last; without those that what they
+    """What all rules find, each byte in one finding, largest first; without those that what they
     need cannot be had for."""
     found: list[Finding | Claim] = []
     for rule in RULES:

@@ -58,7 +58,7 @@ class Finding:
     ``figures``: a dict in a finding that was read from a JSON document, which does not have all that the words need.
     ``commands``: lines to paste; ``environment``: settings that the advice names, which ``commands`` has too;
     ``within``: the id of another finding in whose bytes some of these may lie, ``also_within``: the ids of more;
-    ``doubtful``: it may be intended, so that it ranks below all others. ``shared``: (id, bytes) of more specific
+    ``doubtful``: it may be intended. ``shared``: (id, bytes) of more specific
     findings, which have these bytes in place of this one. ``alternatives``: findings that are not listed because this
     one has their bytes, and whose remedies are worth naming beside its own advice."""
 
@@ -86,9 +86,9 @@ class Finding:
         return self.figures.listed if isinstance(self.figures, Figures) else self.figures
 
     @property
-    def rank(self) -> tuple[bool, int]:
-        """Ascending: those that are certain first, then the largest."""
-        return self.doubtful, -self.bytes
+    def rank(self) -> tuple[int, bool]:
+        """Ascending: the largest first, of equal ones those that are certain."""
+        return -self.bytes, self.doubtful
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,11 @@ class Evidence:
         not known."""
         rss = self.heap.target.rss
         return max(0, (rss.bytes or 0) - (rss.lazy or 0))
+
+    @property
+    def in_use(self) -> int:
+        """Return the bytes of all blocks in use, of every allocator that is walked."""
+        return sum(total(self.sums, owner).virtual for owner in self.of(State.USED))
 
     def worth(self, size: int) -> bool:
         """Whether that many bytes are worth a finding: at least 4 MiB, and a twentieth of RSS where that is known."""
@@ -186,7 +191,7 @@ class Evidence:
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail:
             return None
-        if not self.worth(sum(total(self.sums, owner).virtual for owner in self.of(State.USED))):
+        if not self.worth(self.in_use):
             return None
         return heap.objects_or_none
 
@@ -218,7 +223,7 @@ class Evidence:
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail:
             return None
-        if not self.worth(sum(total(self.sums, owner).virtual for owner in self.of(State.USED))):
+        if not self.worth(self.in_use):
             return None
         try:
             few = self.detail or self.heap.used_blocks <= MAX_GRAPH_BLOCKS

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gdbheap.answers.findings.finding import MIN_FINDING_BYTES, Evidence, Figures, Finding
+from gdbheap.answers.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
+from gdbheap.answers.forked import forked_from
 from gdbheap.answers.shared_out import Part
 
 __all__ = ["RUNTIME", "Holder", "MainHolder", "found_of"]
 
 MIN_PERCENT = 25
+# Findings that say more of a holder's bytes than that it has them, if they are about most of these.
+SPECIFIC, MOST_PERCENT = ("small-views",), 80
 RUNTIME = "runtime"
 
 
@@ -20,12 +23,12 @@ class MainHolder:
 
     ``path``: as source code would write it, or in words. ``what``: the type of the object that it leads to, or of all
     such that differ in subscripts alone, None where there is no single type; ``count``: how many items the object has,
-    None where it has no length, or how many objects these are; ``shape``: of an array or
-    a table. ``kind``: of shared_out.SharedOut, a root's (graph.roots) or "runtime". ``parts``: the kinds of its blocks,
-    the largest first; ``way``: how it leads to its largest block, in words. ``bytes`` of its blocks, ``resident`` of
-    these, None where that is not known; ``share``: of RSS, of resident bytes. ``at_least``: not all references could be
-    read, and the bytes are those that this holder alone is proven to have. ``limit``: of an lru_cache its maxsize, -1
-    where it has none; None for other objects."""
+    None where it has no length, or how many objects these are; ``shape``: of an array or a table. ``kind``: of
+    shared_out.SharedOut, a root's (graph.roots) or "runtime". ``parts``: the kinds of its blocks, the largest first;
+    ``way``: how it leads to its largest block, in words, and ``largest_block`` where that is. ``bytes`` of its blocks,
+    ``resident`` of these, None where that is not known; ``share``: of RSS, of resident bytes. ``at_least``: not all
+    references could be read, and the bytes are those that this holder alone is proven to have. ``limit``: of an
+    lru_cache its maxsize, -1 where it has none; None for other objects."""
 
     bytes: int
     resident: int | None
@@ -40,15 +43,20 @@ class MainHolder:
     way: str | None = None
     at_least: bool = False
     limit: int | None = None
+    largest_block: int | None = None
 
 
 @dataclass(frozen=True)
 class Holder(Figures):
-    """The ``holder`` that has the most, with ``count`` items where it has a length."""
+    """The ``holder`` that has the most, with ``count`` items where it has a length; ``same``: the id of a more specific
+    finding about most of its bytes, None where there is none; ``parent``: the process that this one was forked from, as
+    far as it runs still."""
 
     ids = ("holder",)
     holder: MainHolder
     count: int | None
+    same: str | None = field(default=None, metadata=UNLISTED)
+    parent: int | None = field(default=None, metadata=UNLISTED)
 
 
 def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:
@@ -63,6 +71,20 @@ def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Fi
         return []
     if first.address is not None and any(getattr(one.figures, "address", None) == first.address for one in others):
         return []
-    commands = evidence.line("why", f"{first.address:#x}") if first.address is not None else evidence.line("owners")
-    figures = Holder(first, first.count)
-    return [Finding("holder", first.resident, figures, commands, doubtful=True)]
+    same = next((one for one in others if one.id in SPECIFIC and _is_most(one.bytes, first.resident)), None)
+    figures = Holder(first, first.count, None if same is None else same.id, forked_from(evidence.heap.target))
+    # The more specific one stands first, as the certain one of two that are equal.
+    size = first.resident if same is None else min(first.resident, same.bytes)
+    return [Finding("holder", size, figures, _looking_into(evidence, first), doubtful=True)]
+
+
+def _is_most(part: int, whole: int) -> bool:
+    return 100 * part >= MOST_PERCENT * whole
+
+
+def _looking_into(evidence: Evidence, holder: MainHolder) -> list[str]:
+    """Return the line that says more of what it holds than the row does: of its largest block, or by type."""
+    address = holder.address if holder.largest_block is None else holder.largest_block
+    if address is not None:
+        return evidence.line("why", f"{address:#x}")
+    return evidence.line("retained") if evidence.heap.is_python else evidence.line("chunks", "--by=type")

@@ -49,7 +49,7 @@ class _Settled:
 
 def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding]:
     """The findings without the bytes of more specific ones. One that has too little left goes, and becomes an
-    alternative of the one that has its bytes. Certain ones first, then the largest."""
+    alternative of the one that has its bytes. The largest first."""
     kept: list[_Settled] = []
     for each in sorted(found, key=_rank):
         claim = each if isinstance(each, Claim) else Claim(each, list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from gdbheap.answers.findings.finding import UNLISTED, Claim, Evidence, Figures,
 from gdbheap.answers.findings.huge_pages import HUGE_PAGE
 from gdbheap.answers.findings.settings import NO_HUGE_PAGES
 from gdbheap.answers.partition import huge_ranges, total
+from gdbheap.heap import Heap
 from gdbheap.target.ranges import Ranges
 
 # Mapped memory, stacks, and data of files beside the blocks in use.
@@ -22,7 +24,8 @@ MAX_READ = 128
 @dataclass(frozen=True)
 class SparseHugePages(Figures):
     """Bytes in ``huge`` pages, of these the ``zeros``, and how many ``huge_pages`` those are in; ``sampled``: whether
-    the zeros of some stand for those of all; ``by_malloc``: whether glibc's malloc asks for huge pages."""
+    the zeros of some stand for those of all; ``by_malloc``: whether glibc's malloc asks for huge pages;
+    ``address``: the start of the mapping with most of them."""
 
     ids = ("sparse-huge-pages",)
     huge: int
@@ -30,6 +33,7 @@ class SparseHugePages(Figures):
     zeros: int = field(metadata=UNLISTED)
     sampled: bool
     by_malloc: bool
+    address: int | None = field(default=None, metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -49,9 +53,18 @@ def find(evidence: Evidence) -> list[Claim]:
     if not evidence.worth(zeros):
         return []
     by_malloc = evidence.glibc is not None and bool(evidence.glibc.malloc.par.thp_pagesize)
-    figures = SparseHugePages(whole, len(groups), zeros, step > 1, by_malloc)
-    finding = Finding("sparse-huge-pages", zeros, figures, environment=NO_HUGE_PAGES if by_malloc else {})
+    start = _most(heap, groups)
+    figures = SparseHugePages(whole, len(groups), zeros, step > 1, by_malloc, start)
+    commands = [] if by_malloc or start is None else evidence.line("at", f"{start:#x}")
+    finding = Finding("sparse-huge-pages", zeros, figures, commands, NO_HUGE_PAGES if by_malloc else {})
     return [Claim(finding, lambda: [pair for ranges in groups for pair in ranges])]
+
+
+def _most(heap: Heap, groups: list[Ranges]) -> int | None:
+    """Return the start of the mapping with the most huge pages."""
+    found = [heap.target.mappings.find(ranges[0][0]) for ranges in groups]
+    starts = Counter(mapping.start for mapping in found if mapping is not None)
+    return starts.most_common(1)[0][0] if starts else None
 
 
 def _by_huge_page(ranges: Ranges) -> Iterator[Ranges]:

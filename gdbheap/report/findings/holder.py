@@ -7,7 +7,6 @@ from gdbheap.python.homes import ONE_FILE
 from gdbheap.report.findings.words import Words
 from gdbheap.report.main_holders import described
 
-GROWS = "'heap snapshot' now and 'heap diff' later tell whether it grows"
 # The remedy for each type of object.
 REMEDIES = {
     "sqlite3.Connection": "PRAGMA shrink_memory gives the page caches back, PRAGMA cache_size limits them",
@@ -16,12 +15,12 @@ REMEDIES = {
 }
 # The remedy by the beginning of the holder's name.
 OF_NAMES = {
-    "channel messages": "bound the channel, or add receivers: messages come faster than they are taken",
+    "messages of a channel": "bound the channel, or add receivers: messages come faster than they are taken",
     "lctx of ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with one text and pass what differs as KEYS and "
     "ARGV",
     "logging.Logger.manager.loggerDict": "use one logger with a LoggerAdapter for each job: the manager keeps all",
-    "lxml.etree._ParserDictionaryContext": "parse documents with ever new names in a process that ends: libxml2 "
-    "keeps each name",
+    "lxml.etree._ParserDictionaryContext": "give elements and attributes few names, with what varies in their values: "
+    "libxml2 keeps every name until the process ends; parse foreign documents in processes that end soon",
     "matplotlib._pylab_helpers.Gcf.figs": "call plt.close(figure) when a figure is done",
     "objects in the Java heap": "call end() or close() when an object is done; a full collection frees what nothing "
     "refers to",
@@ -34,19 +33,36 @@ OF_PARTS = {
 OF_MODULES = "import the file once, or delete the modules from sys.modules"
 
 
+# The remedy by what the way to the largest block leads through.
+OF_WAYS = {
+    ".__traceback__": "keep the text of an exception, or exception.with_traceback(None): a traceback keeps the frames "
+    "of all functions that were running, with their variables",
+}
+LIMIT = "if this is more than the program needs, set a limit on it or drop what is no longer used"
+FORKED = (
+    "if it is read here and was made by process {0}, which this one was forked from, 'gdbheap {0} --children' says how "
+    "much was copied by reading, and what helps; else set a limit on it or drop what is no longer used"
+)
+# What a more specific finding is about, by its id.
+SAME = {"small-views": "the views above"}
+
+
 def _text(figures: Holder) -> str:
     holder = figures.holder
     what = described(holder)
-    way = f"; it leads to its largest block by {holder.way}" if holder.way else ""
+    way = f"; its largest block is at {holder.way.lstrip()}" if holder.way else ""
     least = "or more " if holder.at_least else ""
     return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}"
 
 
 def _advice(figures: Holder) -> str:
+    same = SAME.get(figures.same or "")
+    if same is not None:
+        return f"this is the same memory as that of {same}, and has the same remedy"
     remedy = _remedy(figures.holder)
-    if remedy is not None:
-        return f"{remedy}; {GROWS}"
-    return f"if this is more than the program needs, set a limit on it or drop what is no longer used; {GROWS}"
+    if remedy is None and figures.parent is not None:
+        return FORKED.format(figures.parent)
+    return remedy or LIMIT
 
 
 def _remedy(holder: MainHolder) -> str | None:
@@ -54,7 +70,9 @@ def _remedy(holder: MainHolder) -> str | None:
     most = holder.parts[0].what if holder.parts else ""
     known = [REMEDIES[holder.what]] if holder.what in REMEDIES else []
     known += [OF_MODULES] if holder.kind == ONE_FILE else []
-    known += [text for name, text in OF_NAMES.items() if holder.path.startswith(name)]
+    named = holder.path.split(": ")
+    known += [text for name, text in OF_NAMES.items() if any(part.startswith(name) for part in named)]
+    known += [text for edge, text in OF_WAYS.items() if edge in (holder.way or "")]
     known += [text for name, text in OF_PARTS.items() if most.startswith(name)]
     return known[0] if known else None
 

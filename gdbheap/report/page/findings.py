@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.report.findings import advice_or_none, text_or_none
-from gdbheap.report.ledger import FIRST, LAST, advice_sentence, commands_of, no_findings
+from gdbheap.report.ledger import FIRST, advice_sentence, commands_of, no_findings
 from gdbheap.report.page.html import Section, paragraph, safe
 from gdbheap.report.style import Style
 
@@ -22,9 +22,8 @@ def findings_section(answer: Ledger, style: Style) -> Section:
     """A paragraph for each."""
     if not answer.findings:
         return Section("findings", TITLE, paragraph(no_findings(answer)))
-    order = FIRST + LAST * any(finding.doubtful for finding in answer.findings)
     items = "".join(_item(finding, style) for finding in answer.findings)
-    return Section("findings", TITLE, f'{paragraph(f"{order}.")}<ol class="findings">\n{items}</ol>\n')
+    return Section("findings", TITLE, f'{paragraph(f"{FIRST}.")}<ol class="findings">\n{items}</ol>\n')
 
 
 def text_or_id(finding: Finding) -> str:

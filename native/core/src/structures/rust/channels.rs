@@ -2,7 +2,7 @@
 //!
 //! Both ends are positions on cache lines of their own: an index, in which each block counts for 32 messages and the lowest
 //! bit is a flag, and a pointer to a block (std's mpmc/list.rs). The proof is that the blocks which the indices say lie
-//! between lead from the one to the other.
+//! between lead from the one to the other, and that each message in the first and in the last has a state.
 
 use crate::by_address::Addresses;
 use crate::memory::reader::Reader;
@@ -14,6 +14,8 @@ pub(crate) const LINE: u64 = 128;
 const LAP: u64 = 32;
 const MESSAGES: u64 = LAP - 1;
 const LARGEST_INDEX: u64 = 1 << 48;
+/// A message's state: written, read and about to be dropped are a bit each.
+const STATES: u64 = 8;
 
 /// A proven channel: the block that it lies in, those of its messages, and where each message lies.
 pub(crate) struct Channel {
@@ -47,15 +49,32 @@ pub(crate) fn prove(
     let (_, block) = look.block_from(first)?;
     let usable = block.end - block.address;
     for (next, slots) in places(usable) {
-        let slot = (usable - 8) / MESSAGES / 8 * 8;
+        let slot = usable.saturating_sub(8) / MESSAGES / 8 * 8;
+        if slot == 0 {
+            return None;
+        }
         let Some(found) = follow(look, reader, (first, last), next, between, &mut spend) else { continue };
         let place = |index: u64| {
             (index % LAP < MESSAGES).then(|| found[(index / LAP - head / LAP) as usize].1 + slots + index % LAP * slot)
         };
-        let messages = (head..tail).filter_map(place).collect();
+        let messages: Vec<u64> = (head..tail).filter_map(place).collect();
+        if !have_states(reader, &messages, slot) {
+            continue;
+        }
         return Some(Channel { own, blocks: found.into_iter().map(|(id, _)| id).collect(), messages, slot });
     }
     None
+}
+
+/// Whether those of the first and the last block have a state, all in front of what is sent or all behind it.
+fn have_states(reader: &mut Reader<'_>, messages: &[u64], slot: u64) -> bool {
+    let few = MESSAGES as usize;
+    let (first, rest) = messages.split_at(few.min(messages.len()));
+    let looked_at = [first, &rest[rest.len().saturating_sub(few)..]].concat();
+    let mut all_have = |behind: u64| {
+        looked_at.iter().all(|at| at.checked_add(behind).and_then(|at| reader.word(at)).is_some_and(|word| word < STATES))
+    };
+    all_have(slot - 8) || all_have(0)
 }
 
 /// Possible places of the pointer to the next block, each with the place where the messages then begin.

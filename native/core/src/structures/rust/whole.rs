@@ -61,8 +61,9 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
     let mut all_channels: Vec<Channel> = Vec::new();
     for at in parts.iter().flat_map(|part| &part.channels) {
         let Some(channel) = channels::prove(look, &mut reader, *at, &mut spend) else { continue };
-        look.set_kind(channel.own, look.number(Family::RustChannel, &channel.messages.len().to_string()));
-        let kind = look.number(Family::RustMessages, "");
+        let waiting = channel.messages.len().to_string();
+        look.set_kind(channel.own, look.number(Family::RustChannel, &waiting));
+        let kind = look.number(Family::RustMessages, &waiting);
         channel.blocks.iter().for_each(|id| look.set_kind(*id, kind));
         all_channels.push(channel);
     }

@@ -1,0 +1,26 @@
+"""The process that a target was forked from, where that runs still."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from gdbheap.errors import GdbheapError
+from gdbheap.target.procfs import ProcessFolder, parse_auxv
+from gdbheap.target.programs import running
+from gdbheap.target.target import AT_RANDOM, Target
+
+__all__ = ["forked_from"]
+
+
+def forked_from(target: Target) -> int | None:
+    """Return the id of the parent, if both come from one exec; None where they do not, or the kernel does not say.
+
+    An exec puts the kernel's random bytes at a random place of the new stack (AT_RANDOM): a fork has them at its
+    parent's place."""
+    found = running(target.pid) if target.kind == "process" and target.proc is not None and target.pid else None
+    if found is None or AT_RANDOM not in target.auxv:
+        return None
+    with suppress(OSError, GdbheapError):
+        auxv = parse_auxv(target.machine, ProcessFolder(found.parent).read("auxv"))
+        return found.parent if auxv == target.auxv else None
+    return None
