@@ -8,6 +8,7 @@ from gdbheap.answers.findings import Evidence
 from gdbheap.answers.forked import forked_from
 from gdbheap.answers.main_holders import MainHolders, seconds_for
 from gdbheap.heap import Heap
+from gdbheap.target.procfs import PROC
 
 __all__ = ["next_lines"]
 
@@ -53,6 +54,6 @@ def children_of(heap: Heap) -> int:
     target = heap.target
     if target.proc is None or target.pid is None:
         return 0
-    with suppress(OSError), open(f"{target.proc}/task/{target.pid}/children", "rb") as stream:
+    with suppress(OSError), open(f"{PROC}/{target.proc}/task/{target.pid}/children", "rb") as stream:
         return len(stream.read(CHILDREN_BYTES).split())
     return 0
