@@ -87,8 +87,9 @@ def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
         answer = family([parent.pid, *workers], None)
         private = sum(map(private_in_smaps, workers))
     assert f"$ gdbheap {parent.pid} --children  # what it shares with {parent.pid}, which it was forked from" in page
-    assert f"was made by process {parent.pid}, which this one was forked from" in page
-    assert f"$ gdbheap {parent.pid} --children  # with its 3 children" in above and "made by process" not in above
+    assert f"This process was forked from {parent.pid}, and using an object" in page
+    assert f"$ gdbheap {parent.pid} --children  # with its 3 children" in above
+    assert "This process was forked" not in above
     text = " ".join(render(answer, answer, 0, False, Style()).split())
     rows = [row.written for row in answer.processes if row.pid in workers and row.written is not None]
     counts = sum(row.recounted + row.counts for row in rows)

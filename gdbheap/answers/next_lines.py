@@ -32,7 +32,7 @@ def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
     elif not held.rows and 100 * evidence.in_use >= MIN_PERCENT * (heap.target.rss.bytes or 0):
         lines += _commented(evidence.line("owners"), "who holds what is in use")
     parent = forked_from(heap.target)
-    if parent is not None and heap.target.offered_in_gdb is None:
+    if parent is not None:
         reason = f"what it shares with {parent}, which it was forked from, and what was copied since"
         lines += _commented([f"gdbheap {parent} --children"], reason)
     children = children_of(heap)

@@ -106,5 +106,5 @@ def find_node(heap: Heap, address: int, noun: str) -> Node:
     """The used block, or the static type, at ``address``. Raises UsageError where there is none."""
     node = heap.references.find(address)
     if node is None:
-        raise UsageError(f"heap {noun}: {address:#x} is in no block in use: 'heap at {address:#x}' says in what it is")
+        raise UsageError(f"heap {noun}: {address:#x} is in no block in use: 'heap at' says in what it is")
     return node

@@ -72,12 +72,20 @@ def _sentence(answer: At, address: int) -> str:
         return f"{name} is in a block that an object of type {one_line(answer.owner.type, 200)} owns."
     if answer.block is not None:
         holds = f"; it holds: {one_line(answer.owner.what, 200)}" if answer.owner else ""
-        return f"{name} is in a block of {answer.block.allocator} that is {_state(answer.block)}{holds}."
+        return (
+            f"{name} is in a block of {answer.block.allocator} that is {_state(answer.block)}{holds}.{_further(answer)}"
+        )
     mapping = answer.mapping
     if mapping.owner != "other":
         return f"{name} is in {mapping.owner}."
     size = size_text(mapping.end - mapping.start)
     return f"{name} is in a mapping of {size} that the program or a library made itself; no block is known there."
+
+
+def _further(answer: At) -> str:
+    """Name what tells who holds a block in use, where nobody is named."""
+    is_told = answer.block is None or answer.block.state != "used" or answer.path is not None
+    return "" if is_told else " 'heap why' says who holds it."
 
 
 def _object(found: Object, style: Style) -> str:

@@ -23,7 +23,7 @@ OF_HEAP = ("in use", "free", "trim gives", "kept")
 PROGRAM_WIDTH = 40
 TYPES = 5
 CHANGED = "Reference counts that have changed are those of objects of"
-RECOUNTED = "Reference counts went up and down again on pages with objects of"
+RECOUNTED = "Reference counts went up and down again on pages with objects of these types, of several on many:"
 # Less than this share of PSS is worth no advice.
 MIN_PERCENT = 1
 COUNTS = (
@@ -108,13 +108,14 @@ def _written(answer: Family, style: Style) -> str:
     if written is None:
         return ""
     beside = sum(member.written is not None for member in answer.processes)
-    start = f"In {counted(beside, 'process', 'processes')} that a fork left with a parent's or sibling's memory, "
-    still = f"{style.bytes(written.shared)} of private pages is still shared"
+    start = f"Of the private pages that {counted(beside, 'process', 'processes')} had from a fork, "
+    still = f"{style.bytes(written.shared)} is still shared"
     new = f" {style.bytes(written.new)} is new since." if written.new else ""
     if not written.unshared:
         return style.filled(f"{start}{still}.{new}")
     parts = [f"{style.bytes(size)} {name}" for name, size in written_kinds(written)]
-    line = f"{start}{still}, and {style.bytes(written.unshared)} no longer is, by what was written: {', '.join(parts)}."
+    copied = f"{style.bytes(written.unshared)} was copied since, by what was written there: {', '.join(parts)}."
+    line = f"{start}{still}, and {copied}"
     return "\n".join([style.filled(line + new), *_types(answer.types, style)])
 
 
@@ -125,7 +126,8 @@ def written_kinds(written: Written) -> Iterator[tuple[str, int]]:
 
 
 def _types(types: list[TypeCounts], style: Style) -> Iterator[str]:
-    for start, key in ((CHANGED, "bytes"), (RECOUNTED, "recounted")):
+    kinds = ((CHANGED, "bytes"), (RECOUNTED, "recounted"))
+    for start, key in sorted(kinds, key=lambda kind: -sum(getattr(row, kind[1]) for row in types)):
         sizes = sorted(((getattr(row, key), row.type) for row in types), reverse=True)
         names = [f"{one_line(name, PROGRAM_WIDTH)} ({style.bytes(size)})" for size, name in sizes[:TYPES] if size]
         if names:

@@ -70,7 +70,9 @@ def _free(answer: Ledger, style: Style) -> str:
     assert found is not None
     free = found.free if found.free_resident is None else found.free_resident
     if not _is_much(free, answer):
-        return "; next to nothing is free"
+        unknown = found.unknown
+        is_known = unknown is None or not unknown.bytes or not _is_much(unknown.bytes, answer)
+        return "; next to nothing is free" if is_known else ""
     kept = f"; {style.bytes(free)} freed by the program but kept by {_keepers(answer)}"
     lazy = answer.rss.lazy
     return (

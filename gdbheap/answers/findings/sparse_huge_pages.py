@@ -55,8 +55,7 @@ def find(evidence: Evidence) -> list[Claim]:
     by_malloc = evidence.glibc is not None and bool(evidence.glibc.malloc.par.thp_pagesize)
     start = _most(heap, groups)
     figures = SparseHugePages(whole, len(groups), zeros, step > 1, by_malloc, start)
-    commands = [] if by_malloc or start is None else evidence.line("at", f"{start:#x}")
-    finding = Finding("sparse-huge-pages", zeros, figures, commands, NO_HUGE_PAGES if by_malloc else {})
+    finding = Finding("sparse-huge-pages", zeros, figures, environment=NO_HUGE_PAGES if by_malloc else {})
     return [Claim(finding, lambda: [pair for ranges in groups for pair in ranges])]
 
 

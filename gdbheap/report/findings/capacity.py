@@ -12,8 +12,10 @@ RUST = "rust "
 
 def _text(figures: ContainerRoom) -> str:
     parts = ", ".join(_part(kind) for kind in figures.kinds)
-    most = f"; the most, {size_text(figures.most)}, in the block at {figures.address:#x}" if figures.address else ""
-    return f"containers hold little of what they have room for: {parts}{most}"
+    is_one = sum(kind.count for kind in figures.kinds) == 1
+    most = "" if is_one else f"the most, {size_text(figures.most)}, "
+    where = f"; {most}in the block at {figures.address:#x}" if figures.address else ""
+    return f"containers hold little of what they have room for: {parts}{where}"
 
 
 def _part(kind: RoomOfKind) -> str:

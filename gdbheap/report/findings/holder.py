@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gdbheap.answers.findings.holder import Holder, MainHolder
 from gdbheap.python.homes import ONE_FILE
 from gdbheap.report.findings.words import Words
@@ -38,10 +40,12 @@ OF_WAYS = {
     ".__traceback__": "keep the text of an exception, or exception.with_traceback(None): a traceback keeps the frames "
     "of all functions that were running, with their variables",
 }
+ON_STACK = re.compile(r"^stack of thread \d+")
+NO_NAMES = "names of local variables are not read: the source tells which one it is"
 LIMIT = "if this is more than the program needs, set a limit on it or drop what is no longer used"
 FORKED = (
-    "if it is read here and was made by process {0}, which this one was forked from, 'gdbheap {0} --children' says how "
-    "much was copied by reading, and what helps; else set a limit on it or drop what is no longer used"
+    "this process was forked from {0}, and using an object that both have copies its page: see how much was copied so, "
+    "and what helps, before you set a limit or drop anything"
 )
 # What a more specific finding is about, by its id.
 SAME = {"small-views": "the views above"}
@@ -62,7 +66,7 @@ def _advice(figures: Holder) -> str:
     remedy = _remedy(figures.holder)
     if remedy is None and figures.parent is not None:
         return FORKED.format(figures.parent)
-    return remedy or LIMIT
+    return remedy or (f"{LIMIT}; {NO_NAMES}" if ON_STACK.search(figures.holder.path) else LIMIT)
 
 
 def _remedy(holder: MainHolder) -> str | None:

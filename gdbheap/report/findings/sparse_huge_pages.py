@@ -18,7 +18,7 @@ ADVICE = (
 
 def _text(figures: SparseHugePages) -> str:
     about = "about " if figures.sampled else ""
-    most = f", most of them in the mapping at {figures.address:#x}" if figures.address is not None else ""
+    most = f" (the most in the mapping at {figures.address:#x})" if figures.address is not None else ""
     return (
         f"Transparent huge pages: {size_text(figures.huge)}, {about}{size_text(figures.zeros)} of zeros; the program "
         f"touched a part of each of {counted(figures.huge_pages, 'page')} of 2 MiB{most}, and the kernel made "
