@@ -3,6 +3,7 @@ attacker counts, and reads of the sizes that he writes."""
 
 from __future__ import annotations
 
+import mmap
 import random
 import resource
 import struct
@@ -20,6 +21,7 @@ from support.programs import ask, c_program, gdbheap, running
 from support.work import peak, steps
 
 from gdbheap._native import Space
+from gdbheap.answers import following_growth
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.events import replay
 from gdbheap.graph import mapped
@@ -751,3 +753,63 @@ def test_blocks_that_lead_to_themselves(tmp_path: Path) -> None:
             found.extend(context.name for context in reader.tree(BASE))
 
     assert steps(read) < 50_000 and not found
+
+
+# Calls that are followed.
+
+
+def memory_calls(count: int, rng: random.Random) -> list[Any]:
+    """Return threads that map a page of any size, and unmap it."""
+    names = {name: number for number, name in X86_64.system_calls.of_memory.items()}
+    found = []
+    for _ in range(count // 2):
+        start, size = BASE + PAGE * rng.randrange(1 << 20), PAGE * rng.randrange(1, 1 << 20)
+        found.append((names["mmap"], (0, size, 3, mmap.MAP_ANONYMOUS), start))
+        found.append((names["munmap"], (start, size), 0))
+    return found
+
+
+class _Stacks:
+    """Stacks of which each is another one."""
+
+    taken = 0
+
+    def capture_registers(self, *_: object) -> tuple[int, bytes]:
+        """Take one."""
+        self.taken += 1
+        return self.taken, bytes(100)
+
+    def name(self, captured: tuple[int, bytes]) -> tuple[int]:
+        """Name one."""
+        return (captured[0],)
+
+
+def test_calls_that_are_followed(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Ten times as many calls, each from another stack, take no more memory, and none is missing in the sums."""
+    monkeypatch.setattr(following_growth, "MAX_STACKS", 10, raising=False)
+    stacks = _Stacks()
+    monkeypatch.setattr(following_growth._Sums, "_stacks_of", lambda *_: stacks)
+    live: Any = SimpleNamespace(machine=X86_64, pid=1, folder=None)
+    follower = SimpleNamespace(maps=[b"", b""], hits=0, stood=0.0, held=0.0, finish="", status=None, lost=0)
+    following: Any = SimpleNamespace(follower=follower, what=[], refused=[])
+    known = X86_64.system_calls
+
+    def follow(count: int) -> tuple[int, Any]:
+        calls, sums = memory_calls(count, rng), following_growth._Sums(live, True, following, False)
+        registers = [0] * 32
+
+        def add() -> None:
+            for number, arguments, result in calls:
+                for place, word in zip(known.arguments, arguments):
+                    registers[place] = word
+                registers[known.result] = result
+                sums.add(SimpleNamespace(pid=1, registers=registers, stack=b"", doubtful=True), number)  # type: ignore
+
+        return peak(add), sums
+
+    (few, _), (many, sums) = follow(400), follow(4000)
+    assert many < 4 * few
+    found = sums.growth(following, 1.0, False)
+    assert (found.mmap.calls, sum(share.calls for share in found.mmap.sizes)) == (2000, 2000)
+    assert len(found.stacks) == 10 and found.other_stacks.calls == 1990
+    assert found.other_stacks.bytes + sum(stack.bytes for stack in found.stacks) == found.mmap.bytes
