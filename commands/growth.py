@@ -92,7 +92,8 @@ COMMAND = Command(
     mremap.shrink, munmap, madvise and decommit give memory back; stacks a list of {bytes, calls,
     frames}, frames from the outermost to the innermost {name, file, line, kind}; unseen is {grown, gone, stacks} in
     bytes (null for a command that is started), cost {stops, stood, held} in seconds; end is asked, gone or exec; lost
-    is how many calls were (null without --perf: none can be).""",
+    is how many calls were (null without --perf: none can be). The first 10,000 stacks are kept: other_stacks is {bytes,
+    calls} of the calls from others, or null.""",
     example="heap growth --duration=10",
     needs=FOLLOWED,
     options=Options,

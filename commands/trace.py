@@ -78,7 +78,7 @@ def _answer(command: tuple[str, ...], options: Options) -> Traced:
     if options.finish:
         if command or options.pymalloc:
             raise UsageError("gdbheap trace: --finish starts no command, and takes what there is")
-        return finish(path)
+        return finish(path, options.mode)
     if not command:
         raise UsageError("gdbheap trace: which command? It follows --")
     found = trace(path, list(command), options.order, options.pymalloc, options.stacks, options.mode)

@@ -43,6 +43,8 @@ class Options(Common):
         super().check()
         if self.yes and self.dry_run:
             raise UsageError("heap trim: --yes and --dry-run exclude each other")
+        if self.seccomp and not self.yes:
+            raise UsageError("heap trim: --seccomp is for the call that --yes makes")
 
 
 def _wants_call(options: Options) -> bool:

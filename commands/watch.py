@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import re
 import shlex
@@ -17,6 +18,7 @@ from gdbheap.commands.surface.needs import PROCESSES
 from gdbheap.commands.surface.options import (
     Several,
     Writing,
+    duration,
     number_or_all,
     switch,
     under_seccomp,
@@ -158,6 +160,7 @@ class Options(Several, Writing):
         "--again", "DURATION", "act on a process again after this time at the earliest (the default is 10m)", 600.0,
         parse_duration,
     )  # fmt: skip
+    duration: float | None = duration("for how long to watch (the default is until there is nothing left to wait for)")
     prometheus: Address | None = valued(
         "--prometheus", "[HOST]:PORT", "show what is measured to Prometheus, at this port, and go on when it has acted"
         " --count times. Without HOST to this machine only; with 0.0.0.0 or an address to whoever can reach it", None,
@@ -202,7 +205,8 @@ class _Watch:
             options.seccomp, options.max_stop or LONGEST_STAND,
         )  # fmt: skip
         self.looks = _looks(options)
-        self.watcher = Watcher(programs, wanted, _group(options), self.looks)
+        until = math.inf if options.duration is None else time.monotonic() + options.duration
+        self.watcher = Watcher(programs, wanted, _group(options), self.looks, until)
         self.prepared: dict[int, Preparation] = {}
         self.failed = self.ended = 0
         self._is_warned = False
@@ -243,7 +247,7 @@ class _Watch:
                 self._tell(event)
             if self.server is None and self.bounds.is_used_up(self._users()):
                 return "count"
-        return "ended"
+        return "ended" if self.watcher.is_over else "duration"
 
     def _event(self, happening: Happening) -> Event | None:
         """What is to be told of it; what is due is done."""
@@ -447,8 +451,8 @@ COMMAND = Command(
 
     Each event is a line with its time on standard error: a process is watched, it was acted on, something failed, a
     process has ended or was killed for want of memory. A step that fails does not end the watch. It ends when it
-    has acted --count times, when all processes have ended, or by Ctrl-C or SIGTERM, with status 0, or 1 if
-    something failed; a process that was not there to begin with is status 4. docs/watching.md has examples for
+    has acted --count times, when all processes have ended, after --duration, or by Ctrl-C or SIGTERM, with status 0, or
+    1 if something failed; a process that was not there to begin with is status 4. docs/watching.md has examples for
     systemd and Kubernetes.
 
     --prometheus answers Prometheus, or whatever else asks at this port, with RSS, what is in use, free, kept and
@@ -465,7 +469,7 @@ COMMAND = Command(
     files are paths by what they are (snapshot, heap, core); errors what failed; held the seconds for which the process
     stood still for the snapshot; partial whether something is missing in it; run the command's exit status; stack, of
     a memory-error, the frames of the thread from the outermost to the innermost, {name, file, line, kind}. At the end
-    acted and failed count, and why is count, ended or asked.""",
+    acted and failed count, and why is count, ended, duration or asked.""",
     example="gdbheap watch --rss=2G --output=/var/tmp",
     needs=PROCESSES,
     options=Options,

@@ -232,6 +232,7 @@ def test_live_process(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
         (TWO_TARGETS, "gdbheap made-up TARGET TARGET [--least=N]", "gdbheap made-up 1234 5678 --least=3"),
         (FILES, "gdbheap made-up FILE… [--least=N]", "gdbheap made-up FILE --least=3"),
         (NOTHING, "gdbheap made-up [--least=N]", "gdbheap made-up --least=3"),
+        (PROCESS, "gdbheap made-up TARGET [--least=N]", "gdbheap made-up 1234 --least=3"),
         (PROCESSES, "gdbheap made-up [TARGET…] [--least=N]", "gdbheap made-up 1234 --least=3"),
         (PROGRAMS, "gdbheap made-up [--least=N]", "gdbheap made-up 1234 --least=3"),
     ],
@@ -241,7 +242,9 @@ def test_help_says_what_is_needed(needs: Needs[Any], usage: str, example: str) -
     command = made_up(needs, list)
     text = help_text(command, command.shell_name, needs, subjects.extra_options(command))
     assert re.search(f"Usage: {re.escape(usage)}[ \n]", text) and text.endswith(f"  {example}")
-    assert ("--clone" in text) == bool(needs.targets)
+    # Of a process that is asked itself there is no copy, and no core.
+    is_either = bool(needs.targets) and needs is not PROCESS
+    assert all((option in text) == is_either for option in ("--clone", "--exe", "--sysroot", "--coredump"))
     assert (" TARGET…|-- COMMAND\n\n" in text) == (needs is PROGRAMS)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import re
 import xml.etree.ElementTree as ElementTree
@@ -12,6 +14,11 @@ from typing import Any
 import pytest
 from support.programs import build, gdbheap
 from support.recorded import finished, recorded, waiting
+
+from gdbheap.errors import UsageError
+from gdbheap.report import film as film_module
+from gdbheap.report.film import Film, Frame, Stretch
+from gdbheap.report.svg import KINDS
 
 SVG = "{http://www.w3.org/2000/svg}"
 # As report/svg.py and report/heap_map.py draw: bars in a row, a bar's width, where the first begins, its height.
@@ -105,6 +112,30 @@ def test_the_page_plays_them_without_a_network(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {*files, "index.html"}
 
 
+def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part of a film is left."""
+    folder, left = tmp_path / "film", rng.randrange(1, 5)
+    cell = tuple([0] * len(KINDS))
+    film = Film(str(folder), False, cell=4096)
+    film.frames = [Frame(call, 4096, [Stretch("heap", 0, 4096, 0, [cell])]) for call in range(4)]
+    film.prepare()
+
+    plain = film_module._put
+
+    def put(path: str, text: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        plain(path, text)
+
+    monkeypatch.setattr(film_module, "_put", put)
+    with pytest.raises(UsageError, match=f"{folder} cannot be written: No space left on device"):
+        film.write("a film", 4)
+    assert not folder.exists() or not list(folder.iterdir())
+    assert set(tmp_path.iterdir()) <= {folder}
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -112,7 +143,7 @@ def test_the_page_plays_them_without_a_network(tmp_path: Path) -> None:
         (["--frames=FOLDER", "--stop-at=1"], "waits nowhere"),
         (["--every=5"], "--frames=FOLDER"),
         (["--frames=FOLDER", "--every=0"], "--every takes"),
-        (["--frames=."], "files in it already"),
+        (["--frames=."], "it has other files"),
     ],
 )
 def test_refused(words: list[str], reason: str, tmp_path: Path) -> None:

@@ -119,12 +119,14 @@ def test_install_refusals(tmp_path: Path) -> None:
     cases = [
         ({**environment, "HOME": "/proc/self"}, [], 1),
         ({**environment, "HOME": str(tmp_path)}, ["--bogus"], 2),
+        ({**environment, "HOME": str(tmp_path / "mistyped")}, [], 2),
         ({key: value for key, value in environment.items() if key != "HOME"}, [], 2),
     ]
     for changed, options, status in cases:
         done = install(changed, *options)
         assert done.returncode == status, done.stderr
         assert done.stdout == "" and len(done.stderr.splitlines()) == 1
+    assert os.listdir(tmp_path) == [".gdbinit"]
 
 
 @pytest.mark.parametrize("line", ["directory /elsewhere/gdbheap/loader", "python elsewhere('/elsewhere')"])

@@ -19,6 +19,7 @@ from support.programs import PATIENCE, Running, c_program, gdbheap, running
 from support.tracepoints import beside_readable_format, why_not
 from support.users import own_process, run_as, unprivileged
 
+from gdbheap.answers.distribution import SizeSums
 from gdbheap.answers.growth import Cost, Growth, counted
 from gdbheap.report.growth import render
 from gdbheap.report.style import Style
@@ -175,7 +176,8 @@ def test_lost(rng: random.Random, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("lost", "said"), [(0, ""), (1, "1 call was lost"), (2345, "2,345 calls were lost")])
 def test_lost_in_words(lost: int, said: str) -> None:
     """The report says it, and that nothing stood."""
-    growth = Growth(1, 1.0, counted([]), counted([]), [], [], None, Cost(0, 0.0, 0.0), "gone", 6, 0, None, lost)
+    none = counted(SizeSums())
+    growth = Growth(1, 1.0, none, none, [], [], None, Cost(0, 0.0, 0.0), "gone", 6, 0, None, lost)
     text = " ".join(render(growth, 0, True, Style()).split())
     assert said in text and ("lost" in text) == bool(lost) and "no thread stood" in text
 

@@ -3,6 +3,7 @@ attacker counts, and reads of the sizes that he writes."""
 
 from __future__ import annotations
 
+import mmap
 import random
 import resource
 import struct
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,13 +21,15 @@ from support.programs import ask, c_program, gdbheap, running
 from support.work import peak, steps
 
 from gdbheap._native import Space
-from gdbheap.errors import Unsupported
+from gdbheap.answers import following_growth
+from gdbheap.errors import Fault, Unsupported
 from gdbheap.events import replay
 from gdbheap.graph import mapped
 from gdbheap.graph.roots import block_roots
 from gdbheap.layout import debug_offsets
+from gdbheap.layout.cpython import TP_BASICSIZE, TP_DICTOFFSET, Release
 from gdbheap.layout.tables import table, variants
-from gdbheap.python import lines, roots, threads, traces
+from gdbheap.python import attributes, contents, lines, roots, threads, traces
 from gdbheap.structures import kinds, postgresql
 from gdbheap.target import core as core_module
 from gdbheap.target import elf, image, notes, tmpfs
@@ -611,6 +615,76 @@ def test_instructions_for_each_frame(tmp_path: Path) -> None:
     assert called.count("deep") == (256 << 20) // (20_000 * 64 * 2 + 1024)
 
 
+# Dicts of Python.
+
+RELEASE = Release("3.10", 3, 10, table("cpython")["releases"]["3.10"])
+OBJECT, DICT = 32, 64
+TABLE_OF_ONE = 40 + 8
+
+
+def of_one_table(path: Path, count: int, entries: int) -> tuple[Space, list[int], int]:
+    """Write objects whose dicts have one table of that many keys, all the string "x". Returns the memory, the objects,
+    and their type."""
+    kind, key = BASE, BASE + 512
+    first = BASE + PAGE
+    table_at = first + count * (OBJECT + DICT)
+    objects = [first + number * (OBJECT + DICT) for number in range(count)]
+    words = {kind + TP_DICTOFFSET: 16, kind + TP_BASICSIZE: OBJECT, kind + RELEASE["ht_cached_keys"]: 0}
+    words |= {key + RELEASE["unicode_length"]: 1, key + RELEASE["unicode_state"]: 3 << 5 | 1 << 2}
+    words |= {key + RELEASE["sizeof_ascii"]: ord("x")}
+    words |= {one + 16: one + OBJECT for one in objects}
+    words |= {one + OBJECT + RELEASE["ma_keys"]: table_at for one in objects}
+    words |= {table_at + RELEASE["dk_size"]: 8, table_at + RELEASE["dk_nentries"]: entries}
+    words |= {table_at + TABLE_OF_ONE + 8 * place: key for place in range(3 * entries)}
+    data = bytearray(max(words) + 64 - BASE)
+    for at, word in words.items():
+        struct.pack_into("<Q", data, at - BASE, word)
+    return space_of(path, bytes(data)), objects, kind
+
+
+def test_dicts_of_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Many types, or many objects, whose dicts have one table: all together no more than so many of its keys are
+    read."""
+    monkeypatch.setattr(contents, "FIRST_ENTRIES", 300, raising=False)
+
+    def of_types(count: int) -> Callable[[], object]:
+        space, objects, _kind = of_one_table(tmp_path / f"{count}", count, 16 * count)
+        lookups: Any = contents.Lookups()
+
+        def look() -> None:
+            for one in objects:
+                with suppress(Fault):
+                    assert contents.dict_lookup(space, RELEASE, one + OBJECT, "y", lookups) is None
+
+        return look
+
+    def of_objects(count: int) -> Callable[[], object]:
+        space, objects, kind = of_one_table(tmp_path / f"{count}", count, 16 * count)
+        read = attributes.Attributes(space, RELEASE).reader(space, objects[0], kind, "y")
+
+        def group() -> None:
+            for one in objects:
+                with suppress(Fault):
+                    assert read(one) == 0
+
+        return group
+
+    size = rng.randrange(10, 15)
+    assert is_in_proportion(of_types, size) and is_in_proportion(of_objects, size)
+
+
+def test_an_attribute_of_many_dicts(tmp_path: Path, rng: random.Random) -> None:
+    """What the caller allows is read, and nothing is said of what lies beyond."""
+    count = rng.randrange(10, 20)
+    space, objects, kind = of_one_table(tmp_path / "memory", count, 100)
+    whole = rng.randrange(1, count)
+    allowance = contents.Allowance(100 * whole)
+    read = attributes.Attributes(space, RELEASE).reader(space, objects[0], kind, "y", allowance)
+    assert [read(one) for one in objects[:whole]] == [0] * whole
+    with pytest.raises(Fault):
+        read(objects[whole])
+
+
 # PostgreSQL's memory contexts.
 
 OF_ALLOC_SET = next(form for form in variants(postgresql.TABLE, "alloc_set") if form["since"] == "17")
@@ -679,3 +753,63 @@ def test_blocks_that_lead_to_themselves(tmp_path: Path) -> None:
             found.extend(context.name for context in reader.tree(BASE))
 
     assert steps(read) < 50_000 and not found
+
+
+# Calls that are followed.
+
+
+def memory_calls(count: int, rng: random.Random) -> list[Any]:
+    """Return threads that map a page of any size, and unmap it."""
+    names = {name: number for number, name in X86_64.system_calls.of_memory.items()}
+    found = []
+    for _ in range(count // 2):
+        start, size = BASE + PAGE * rng.randrange(1 << 20), PAGE * rng.randrange(1, 1 << 20)
+        found.append((names["mmap"], (0, size, 3, mmap.MAP_ANONYMOUS), start))
+        found.append((names["munmap"], (start, size), 0))
+    return found
+
+
+class _Stacks:
+    """Stacks of which each is another one."""
+
+    taken = 0
+
+    def capture_registers(self, *_: object) -> tuple[int, bytes]:
+        """Take one."""
+        self.taken += 1
+        return self.taken, bytes(100)
+
+    def name(self, captured: tuple[int, bytes]) -> tuple[int]:
+        """Name one."""
+        return (captured[0],)
+
+
+def test_calls_that_are_followed(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Ten times as many calls, each from another stack, take no more memory, and none is missing in the sums."""
+    monkeypatch.setattr(following_growth, "MAX_STACKS", 10, raising=False)
+    stacks = _Stacks()
+    monkeypatch.setattr(following_growth._Sums, "_stacks_of", lambda *_: stacks)
+    live: Any = SimpleNamespace(machine=X86_64, pid=1, folder=None)
+    follower = SimpleNamespace(maps=[b"", b""], hits=0, stood=0.0, held=0.0, finish="", status=None, lost=0)
+    following: Any = SimpleNamespace(follower=follower, what=[], refused=[])
+    known = X86_64.system_calls
+
+    def follow(count: int) -> tuple[int, Any]:
+        calls, sums = memory_calls(count, rng), following_growth._Sums(live, True, following, False)
+        registers = [0] * 32
+
+        def add() -> None:
+            for number, arguments, result in calls:
+                for place, word in zip(known.arguments, arguments):
+                    registers[place] = word
+                registers[known.result] = result
+                sums.add(SimpleNamespace(pid=1, registers=registers, stack=b"", doubtful=True), number)  # type: ignore
+
+        return peak(add), sums
+
+    (few, _), (many, sums) = follow(400), follow(4000)
+    assert many < 4 * few
+    found = sums.growth(following, 1.0, False)
+    assert (found.mmap.calls, sum(share.calls for share in found.mmap.sizes)) == (2000, 2000)
+    assert len(found.stacks) == 10 and found.other_stacks.calls == 1990
+    assert found.other_stacks.bytes + sum(stack.bytes for stack in found.stacks) == found.mmap.bytes

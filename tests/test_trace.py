@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import shutil
 import signal
@@ -17,8 +19,12 @@ from reference import call_log
 from reference.call_log import FREE, REALLOC
 from support.call_tables import Row, Table, by_thread, first_missing, recorded
 from support.programs import GDBHEAP, PATIENCE, SOURCES, build, gdbheap
+from support.recorded import recorder_environment
 
-from gdbheap.events.log import BY_LOCK, BY_TIME
+from gdbheap.events import recording
+from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter
+from gdbheap.events.recorder import RecorderFile
+from gdbheap.events.recording import finish
 
 
 @pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
@@ -132,6 +138,53 @@ def test_killed_recording(rng: random.Random, tmp_path: Path) -> None:
     rows = list(table.rows())
     count = sum(len(row.calls) for row in rows)
     assert count <= answer["calls"] <= count + 200 and not parts.exists()
+
+
+def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older log stays until the new one is whole, and what was recorded is kept until there is room for it."""
+    table, log = Table(1, 5000, 0, tmp_path / "table"), tmp_path / "calls.log"
+    parts = Path(f"{log}.parts")
+    parts.mkdir(0o700)
+    environment = {**os.environ, **recorder_environment(parts)}
+    subprocess.run(table.words(rng), env=environment, check=True)
+    older = rng.randbytes(100)
+    log.write_bytes(older)
+    for name in ("process", "stage", "process_end", "end"):
+        with monkeypatch.context() as patch:
+            patch.setattr(LogWriter, name, _no_room)
+            answer = finish(str(log))
+        assert log.read_bytes() == older and "No space left on device" in "".join(answer.failures)
+    (row,) = table.rows()
+    answer = finish(str(log))
+    assert len(row.calls) <= answer.calls <= len(row.calls) + 200 and answer.path == str(log)
+    assert log.stat().st_size == answer.size and not parts.exists()
+    # As after a kill between the last two steps.
+    parts.mkdir(0o700)
+    assert finish(str(log)) == answer and log.stat().st_size == answer.size and not parts.exists()
+
+
+def test_calls_that_are_missing(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older log stays where the new one has not all calls, until that is asked for, or none."""
+    table, log = Table(1, 2000, 0, tmp_path / "table"), tmp_path / "calls.log"
+    parts, older = Path(f"{log}.parts"), rng.randbytes(100)
+    log.write_bytes(older)
+    monkeypatch.setattr(recording, "_adopt", lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(RecorderFile, "take", lambda *_: iter(()))
+        answer = recording.trace(str(log), table.words(rng))
+    assert (log.read_bytes(), answer.calls, answer.ok) == (older, 0, False) and not parts.exists()
+    assert f"{log} stays as it was" in answer.failures
+    with monkeypatch.context() as patch:
+        patch.setattr(RecorderFile, "lost", lambda _: 5)
+        answer = recording.trace(str(log), table.words(rng))
+    assert (log.read_bytes(), answer.lost, answer.ok) == (older, 5, False) and Path(answer.path).parent == parts
+    assert "5 calls could not be written down" in "".join(answer.failures)
+    again = finish(str(log))
+    assert (again.path, again.calls, again.lost) == (str(log), answer.calls, 5) and not parts.exists()
+
+
+def _no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,16 @@ def test_its_end(tmp_path: Path) -> None:
             assert watch.process.wait(PATIENCE) == 0
 
 
+def test_for_a_time(tmp_path: Path) -> None:
+    """It ends by itself, with status 0, and the process runs on."""
+    with swelling(1 << 30, 1) as process:
+        with watching(str(process.pid), "--rss=1T", "--duration=0.3", f"--output={tmp_path}") as watch:
+            last = watch.event("end")
+            assert (last["why"], last["acted"], watch.process.wait(PATIENCE)) == ("duration", 0, 0)
+        go(process)
+        grown(process)
+
+
 def test_for_people(tmp_path: Path) -> None:
     """Lines with the time on standard error, the end on standard output."""
     with swelling(1 << 30, 1) as process:

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.attackers import STRANGER, attacking, needs_root, place, planted
@@ -27,6 +28,7 @@ from gdbheap.errors import UsageError
 from gdbheap.events.log import LogWriter
 from gdbheap.events.recording import finish
 from gdbheap.events.stack_settings import STACKS_ENVIRONMENT
+from gdbheap.files.folders import HeldFolder, hold
 from gdbheap.history.sample import Series
 from gdbheap.history.series import SeriesFile
 
@@ -277,6 +279,49 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     (left,) = [name for name in tmp_path.iterdir() if name != path]
     assert left.name.startswith(".gdbheap-") and left.read_text() == "half"
     assert stat.S_IMODE(left.stat().st_mode) == 0o600
+
+
+def test_folder_killed_in_the_middle(tmp_path: Path) -> None:
+    """kill -9 after any step of it leaves the older folder, or the new one, whole."""
+    path, probe = tmp_path / "out", tmp_path / "probe"
+    for folder in (path, probe):
+        folder.mkdir()
+    with hold(str(path), str(tmp_path)) as held:
+        if not held.exchange("out", "probe"):
+            pytest.skip("two names of this file system cannot change places at once")
+    probe.rmdir()
+    for function in ("rename", "unlink", "rmdir"):
+        (path / "a").write_text("older")
+        pid = os.fork()
+        if pid == 0:
+            _replace_until(path, function)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert [one.name for one in path.iterdir()] == ["a"] and (path / "a").read_text() in ("older", "new"), function
+
+
+def _replace_until(path: Path, function: str) -> None:
+    """Replace a folder, and be killed after the first call of a function."""
+    plain = getattr(os, function)
+
+    def call(*words: Any, **more: Any) -> None:
+        plain(*words, **more)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(os, function, call)
+    with files.replacing_folder(str(path), lambda name: name == "a") as folder:
+        Path(folder, "a").write_text("new")
+
+
+def test_folders_that_cannot_change_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new folder takes the place in two steps, where a file system knows no other way."""
+    path = tmp_path / "out"
+    path.mkdir()
+    (path / "a").write_text("older")
+    monkeypatch.setattr(HeldFolder, "exchange", lambda *_: False)
+    with files.replacing_folder(str(path), lambda name: name == "a") as folder:
+        Path(folder, "a").write_text("new")
+    assert (path / "a").read_text() == "new" and list(tmp_path.iterdir()) == [path]
 
 
 def test_failed_leaves_nothing(tmp_path: Path) -> None:

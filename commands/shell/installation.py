@@ -64,6 +64,7 @@ def remove(environment: Mapping[str, str]) -> str:
 
 def _install(environment: Mapping[str, str]) -> str:
     path = gdbinit(environment)
+    _check_home(environment, path)
     _check_installation()
     old = _read(path)
     new = _without(old)
@@ -87,6 +88,14 @@ def _remove(environment: Mapping[str, str]) -> str:
     if not changed:
         return f"{gdbinit(environment)} has no line of gdbheap; nothing was changed."
     return f"{' and '.join(changed)} no longer mentions gdbheap."
+
+
+def _check_home(environment: Mapping[str, str], path: Path) -> None:
+    """Check that the home of a gdbinit is there. Raises UsageError: a name that is mistyped would be made."""
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        home = environment.get(name, "")
+        if home and Path(home) in path.parents and not os.path.isdir(home):
+            raise UsageError(f"gdbheap install: {name} is {one_line(home)}, and there is no such folder")
 
 
 def _check_installation() -> None:

@@ -105,8 +105,10 @@ class Extra:
 
 
 def extra_options(command: AnyCommand) -> tuple[Option, ...]:
-    """The options of a command that it has in a shell alone."""
-    return options_of(Extra) if command.needs.targets else ()
+    """Return the options of a command that it has in a shell alone. The process itself is asked, or a copy or a core of
+    it."""
+    found = options_of(Extra) if command.needs.targets else ()
+    return tuple(option for option in found if command.needs is not PROCESS or option.name == "--verbose")
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,7 @@ def _about_target(line: Line) -> Result:
             answer = partial(_of_snapshot, of_snapshot, target)
             return ask_about_looks(dataclasses.replace(line.command, answer=answer), [read(target)], line.options)
     _refuse_call(line, target)
+    _refuse_extra(line, target)
     try:
         with line.open(line, target) as heap:
             with shown_for(heap):
@@ -591,6 +594,15 @@ def _refuse_call(line: Line, target: Subject) -> None:
         raise line.error(call.on_core)
     if line.extra.clone and call is not None:
         raise line.error("a copy is not asked itself: leave out --clone")
+
+
+def _refuse_extra(line: Line, target: Subject) -> None:
+    """Raise UsageError for options that change nothing: those of cores for a process, and --clone for a core."""
+    is_core = isinstance(target, (str, Stored))
+    if is_core and line.extra.clone:
+        raise line.error("--clone is for a process")
+    if not is_core and (line.extra.exe is not None or line.extra.sysroot is not None):
+        raise line.error("--exe and --sysroot are for a core")
 
 
 def _calls(line: Line, heap: Heap) -> LocalCalls | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-__all__ = ["SizeShare", "distribution"]
+__all__ = ["SizeSums", "SizeShare", "distribution"]
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,33 @@ class SizeShare:
     bytes: int
 
 
-def distribution(sizes: Iterable[int]) -> list[SizeShare]:
-    """A row for each power of two from the first that has calls to the last, those between them that have none
-    included; the first of all is [0, 1). A size below 0 is a ValueError."""
-    sums: dict[int, list[int]] = {}
-    for size in sizes:
+@dataclass
+class SizeSums:
+    """Calls and bytes by powers of two, added up as they come."""
+
+    calls: int = 0
+    bytes: int = 0
+    _rows: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, size: int) -> None:
+        """Add a call. Raises ValueError for a size below 0."""
         if size < 0:
             raise ValueError(f"no call has a size of {size}")
-        row = sums.setdefault(size.bit_length(), [0, 0])
-        row[0] += 1
-        row[1] += size
-    bits = range(min(sums, default=0), max(sums, default=-1) + 1)
-    return [SizeShare(1 << bit >> 1, 1 << bit, *sums.get(bit, (0, 0))) for bit in bits]
+        self.calls += 1
+        self.bytes += size
+        calls, bytes = self._rows.get(size.bit_length(), (0, 0))
+        self._rows[size.bit_length()] = calls + 1, bytes + size
+
+    def shares(self) -> list[SizeShare]:
+        """Return a row for each power of two from the first that has calls to the last, those between them that have
+        none included; the first of all is [0, 1)."""
+        bits = range(min(self._rows, default=0), max(self._rows, default=-1) + 1)
+        return [SizeShare(1 << bit >> 1, 1 << bit, *self._rows.get(bit, (0, 0))) for bit in bits]
+
+
+def distribution(sizes: Iterable[int]) -> list[SizeShare]:
+    """Return the shares of some sizes. Raises ValueError for one below 0."""
+    sums = SizeSums()
+    for size in sizes:
+        sums.add(size)
+    return sums.shares()

@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from gdbheap.answers.distribution import SizeSums
 from gdbheap.answers.growth import (
     GROWS,
     IDS,
     Cost,
+    Expected,
     Growth,
     GrowthStack,
     Memory,
     MemoryCall,
     Operation,
+    OtherStacks,
     Unseen,
     counted,
     unseen,
@@ -27,6 +30,9 @@ from gdbheap.target.mappings import Mappings, parse_maps
 from gdbheap.target.procfs import Named
 
 __all__ = ["Course", "follow"]
+
+# Each takes some KB, and naming it some milliseconds: a program may call from another stack each time.
+MAX_STACKS = 10_000
 
 
 @dataclass(frozen=True)
@@ -75,13 +81,11 @@ def _run(following: Following, course: Course, sums: _Sums) -> None:
 
 @dataclass
 class _Process:
-    """What is kept of one process: what its calls are told by, how its stacks are read, its calls, and the ranges of
-    those that were made while its mappings were read."""
+    """What is kept of one process: what its calls are told by, how its stacks are read, and what they mapped."""
 
     memory: Memory
     stacks: Stacks | None
-    calls: list[MemoryCall] = field(default_factory=list)
-    doubtful: list[tuple[int, int]] = field(default_factory=list)
+    expected: Expected
 
 
 class _Sums:
@@ -94,9 +98,10 @@ class _Sums:
         self.began = time.monotonic()
         self.grown = 0
         self._processes: dict[int, _Process] = {}
-        self._sizes: dict[str, list[int]] = {"brk": [], "mmap": []}
+        self._sizes = {"brk": SizeSums(), "mmap": SizeSums()}
         self._counts: dict[str, list[int]] = {}
         self._stacks: dict[tuple[Stacks, Captured], list[int]] = {}
+        self._others = [0, 0]
         if tracepoints and live.pid is not None:
             # It may have ended when the first call is told.
             stacks = self._process(live.pid).stacks
@@ -112,9 +117,7 @@ class _Sums:
         process = self._process(hit.pid)
         call = process.memory.read(what, hit.registers)
         self._count(call)
-        process.calls.append(call)
-        if hit.doubtful:
-            process.doubtful += [found for found in (call.mapped, call.unmapped) if found is not None]
+        process.expected.add(call, hit.doubtful)
         if call.id in GROWS:
             self._note_stack(process, hit, call)
 
@@ -126,7 +129,8 @@ class _Sums:
     def _process(self, pid: int) -> _Process:
         if pid not in self._processes:
             before = self._before if pid == self._live.pid else Mappings()
-            self._processes[pid] = _Process(Memory(self._machine, before), self._stacks_of(pid))
+            expected = Expected(before.ranges())
+            self._processes[pid] = _Process(Memory(self._machine, before), self._stacks_of(pid), expected)
         return self._processes[pid]
 
     def _stacks_of(self, pid: int) -> Stacks | None:
@@ -146,13 +150,14 @@ class _Sums:
         sums[1] += call.bytes
         if call.id in GROWS:
             self.grown += 1
-            self._sizes["brk" if call.id == "brk" else "mmap"].append(call.bytes)
+            self._sizes["brk" if call.id == "brk" else "mmap"].add(call.bytes)
 
     def _note_stack(self, process: _Process, hit: Hit, call: MemoryCall) -> None:
         if process.stacks is None:
             return
         key = process.stacks, process.stacks.capture_registers(hit.registers, hit.stack)
-        sums = self._stacks.setdefault(key, [0, 0])
+        is_kept = key in self._stacks or len(self._stacks) < MAX_STACKS
+        sums = self._stacks.setdefault(key, [0, 0]) if is_kept else self._others
         sums[0] += call.bytes
         sums[1] += 1
 
@@ -173,6 +178,7 @@ class _Sums:
             len(following.refused),
             follower.status,
             follower.lost if tracepoints else None,
+            OtherStacks(*self._others) if self._others[1] else None,
         )
 
     def _named(self) -> list[GrowthStack]:
@@ -190,5 +196,4 @@ class _Sums:
         process = self._processes.get(self._live.pid or 0)
         if not len(self._before) or not len(after):
             return None
-        calls, doubtful = (process.calls, process.doubtful) if process else ([], [])
-        return unseen(self._before, calls, after, doubtful)
+        return unseen(process.expected if process else Expected(self._before.ranges()), after)

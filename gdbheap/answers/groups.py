@@ -10,6 +10,7 @@ from gdbheap import _native
 from gdbheap.errors import Fault, Unsupported, UsageError
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import OB_TYPE
+from gdbheap.python.contents import FIRST_ENTRIES, Allowance
 from gdbheap.python.memory import Pages
 from gdbheap.python.repr import Limits
 from gdbheap.python.values import KINDS, values_of
@@ -106,6 +107,9 @@ class _Reading:
         self._objects = heap.objects
         self._attribute = attribute
         self._memory = Pages(heap.target.space)
+        # Each entry lies in a table of one dict, or is a word of an instance's own values.
+        used = sum(store.used.bytes for store in heap.census().stores)
+        self._allowance = Allowance(FIRST_ENTRIES + used // heap.target.machine.word)
         self._readers: dict[int, Callable[[int], int]] = {}
         self._types: dict[int, int] = {}
 
@@ -114,7 +118,7 @@ class _Reading:
         try:
             if kind not in self._readers:
                 attributes = self._objects.repr.attributes
-                self._readers[kind] = attributes.reader(self._memory, address, kind, self._attribute)
+                self._readers[kind] = attributes.reader(self._memory, address, kind, self._attribute, self._allowance)
             found = self._readers[kind](address)
         except (Fault, OverflowError, Unsupported):
             return UNREAD

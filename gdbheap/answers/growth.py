@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gdbheap.answers.distribution import SizeShare, distribution
+from gdbheap.answers.distribution import SizeShare, SizeSums
 from gdbheap.answers.stacks import StackFrame
 from gdbheap.target.machine import Machine
 from gdbheap.target.mappings import Mappings
@@ -73,6 +73,14 @@ class GrowthStack:
 
 
 @dataclass(frozen=True)
+class OtherStacks:
+    """Calls by which memory grew from stacks beyond the first MAX_STACKS, which are not kept."""
+
+    bytes: int
+    calls: int
+
+
+@dataclass(frozen=True)
 class Unseen:
     """What the mappings show at the end and the calls that were seen do not explain, in bytes: memory that came
     (``grown``), that went (``gone``), and by how much stacks grew, for which there is no call."""
@@ -99,7 +107,8 @@ class Growth:
     of what made it grow, the largest first (empty when none were taken). ``end``: "asked", "gone" or "exec", why it
     ended; ``places`` at how many places calls were seen, ``unpatched`` at how many they could not be; ``status``: how a
     program that was started ended, as os.wait gives it; ``lost``: of calls that the kernel told without a thread
-    standing, how many found no room on the way (None: threads stood, and none can be lost)."""
+    standing, how many found no room on the way (None: threads stood, and none can be lost); ``other_stacks``: None
+    where all stacks were kept."""
 
     pid: int | None
     seconds: float
@@ -114,6 +123,7 @@ class Growth:
     unpatched: int
     status: int | None
     lost: int | None
+    other_stacks: OtherStacks | None = None
 
 
 class MemoryCall(NamedTuple):
@@ -198,19 +208,9 @@ class Memory:
         return MemoryCall("decommit", end - start - reserved)
 
 
-def unseen(
-    before: Mappings, calls: Iterable[MemoryCall], after: Mappings, doubtful: Sequence[tuple[int, int]] = ()
-) -> Unseen:
-    """What the calls do not explain of the difference. ``doubtful``: the ranges of calls that were made while mappings
-    were read, where nothing can be said."""
-    expected = _Expected(before.ranges())
-    for call in calls:
-        # What a call unmaps goes first.
-        if call.unmapped is not None:
-            expected.unmap(call.unmapped)
-        if call.mapped is not None:
-            expected.map(call.mapped, call.replaces)
-    found, left_out = joined(sorted(after.ranges())), joined(sorted(doubtful))
+def unseen(expected: Expected, after: Mappings) -> Unseen:
+    """Return what the calls do not explain of the difference."""
+    found, left_out = joined(sorted(after.ranges())), expected.doubtful()
     grown = subtract(subtract(found, expected.ranges()), left_out)
     gone = subtract(subtract(expected.ranges(), found), left_out)
     stacks = sum(end - start for start, end in grown if _is_stack(after, start))
@@ -227,12 +227,29 @@ def size_of(ranges: Ranges) -> int:
     return sum(end - start for start, end in ranges)
 
 
-class _Expected:
-    """What is mapped, as far as calls tell. Those of several threads may come in another order than that in which the
-    kernel did them: where memory is mapped that is not free yet by what is known, its release is still to be told."""
+class Expected:
+    """What is mapped, as far as calls tell, which are not kept. Those of several threads may come in another order than
+    that in which the kernel did them: where memory is mapped that is not free yet by what is known, its release is
+    still to be told."""
 
     def __init__(self, ranges: Ranges) -> None:
-        self._mapped, self._owed = _Ranges(joined(sorted(ranges))), _Ranges([])
+        self._mapped, self._owed, self._doubtful = _Ranges(joined(sorted(ranges))), _Ranges([]), _Ranges([])
+
+    def add(self, call: MemoryCall, is_doubtful: bool) -> None:
+        """Take a call; ``is_doubtful``: it was made while mappings were read, so that nothing can be said of its
+        ranges."""
+        # What a call unmaps goes first.
+        if call.unmapped is not None:
+            self.unmap(call.unmapped)
+        if call.mapped is not None:
+            self.map(call.mapped, call.replaces)
+        for found in (call.mapped, call.unmapped) if is_doubtful else ():
+            if found is not None:
+                self._doubtful.change(*found, True)
+
+    def doubtful(self) -> Ranges:
+        """Return the ranges of which nothing can be said, ascending."""
+        return self._doubtful.ranges()
 
     def map(self, new: tuple[int, int], replaces: bool) -> None:
         """A range is mapped, in place of what is there if it ``replaces`` that (MAP_FIXED)."""
@@ -280,6 +297,6 @@ class _Ranges:
         return list(zip(self._ends[::2], self._ends[1::2]))
 
 
-def counted(sizes: Sequence[int]) -> Counted:
+def counted(sizes: SizeSums) -> Counted:
     """Calls that made memory grow by these sizes."""
-    return Counted(sum(sizes), len(sizes), distribution(sizes))
+    return Counted(sizes.bytes, sizes.calls, sizes.shares())

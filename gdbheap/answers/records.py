@@ -13,10 +13,16 @@ from typing import Any, TypeVar, Union
 
 from gdbheap.errors import UsageError
 
-__all__ = ["SCHEMA", "from_json", "to_json"]
+__all__ = ["SCHEMA", "check_target", "from_json", "to_json"]
 
 SCHEMA = 1
 """The version of the keys' meaning: a document with a later one is refused, one with an earlier one is still read."""
+
+# What the key "target" says of a process or a core; other keys may come to it later.
+TARGET_KEYS = {
+    **dict.fromkeys(("kind", "core", "exe", "host", "boot_id", "container", "python", "glibc"), str),
+    **dict.fromkeys(("pid", "start_time"), int),
+}
 
 R = TypeVar("R")
 
@@ -116,3 +122,10 @@ def _first_that_fits(kinds: Sequence[Any], value: Any, where: str) -> Any:
         except UsageError:
             continue
     raise UsageError(f"{where} cannot be {value!r:.100}")
+
+
+def check_target(found: Mapping[str, Any]) -> None:
+    """Check what a file says of its target. Raises UsageError where a value is not of its key's type."""
+    for key in TARGET_KEYS.keys() & found.keys():
+        if found[key] is not None and type(found[key]) is not TARGET_KEYS[key]:
+            raise UsageError(f"target.{key} cannot be {found[key]!r:.100}")

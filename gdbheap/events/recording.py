@@ -5,16 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.errors import UsageError, one_line
-from gdbheap.events.log import BY_LOCK, BY_TIME, CallLog, LogWriter, ProcessCalls, Recorded, read_log
+from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter, ProcessCalls, Recorded, read_log
 from gdbheap.events.preload import PRELOAD
 from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, ORDER, PARTS, SUFFIX, RecorderFile, recorder_library
 from gdbheap.events.stack_settings import STACKS_ENVIRONMENT, stack_settings
-from gdbheap.files import PRIVATE, PrivateFolder, check_writable, is_stream, not_written, refused
+from gdbheap.files import PRIVATE, PrivateFolder, check_writable, is_stream, not_written, refused, settle
 from gdbheap.target.programs import running
 from gdbheap.target.room import room_for_copy
 from gdbheap.target.started import Started
@@ -23,6 +23,8 @@ __all__ = ["Traced", "TracedProcess", "finish", "trace"]
 
 WAIT_SECONDS = 0.02
 LAST_TICK = 1 << 62
+# The log in that folder, until it is whole and takes its place.
+LOG = "log"
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -95,7 +97,7 @@ def trace(
         if stacks:
             ours[STACKS_ENVIRONMENT] = stack_settings(stacks)
         started = Started(command, {**os.environ, **ours})
-        collecting = _Collecting(LogWriter(path, mode=mode), parts, folder, command=started.pid)
+        collecting = _Collecting(path, folder, mode, started.pid)
     except UsageError:
         folder.remove()
         raise
@@ -108,8 +110,7 @@ def trace(
         if status is None:
             started.let_go()
             collecting.failures.append(f"process {started.pid} runs on: its calls from now on are not recorded")
-    collecting.end(status)
-    answer = _traced(path, time.monotonic() - began, status, collecting.failures)
+    answer = _answered(collecting, time.monotonic() - began, status)
     if of_python and not any(process.python for process in answer.processes):
         answer.failures.append(
             "no calls of Python's allocator were seen: there was no interpreter with one, or it chose another itself"
@@ -118,18 +119,22 @@ def trace(
     return answer
 
 
-def finish(path: str) -> Traced:
+def finish(path: str, mode: int = PRIVATE) -> Traced:
     """Put what a recording that was killed has left into its log. Raises UsageError."""
     parts = path + PARTS
     folder = _find_parts(path, parts)
-    log = read_log(path) if os.path.exists(path) else None
-    collecting = _Collecting(LogWriter(path, None if log is None else log.size), parts, folder, log)
+    if os.path.lexists(path) and not any(name == LOG or name.endswith(SUFFIX) for name in os.listdir(folder.inside)):
+        # It was killed when the log was in its place already.
+        with closing(folder):
+            found = _traced(path, 0.0, None, [])
+            folder.remove()
+        return found
+    collecting = _Collecting(path, folder, mode)
     collecting.take()
     left = collecting.running()
     if left:
         raise UsageError(f"process {left[0].pid} still records: wait for its end")
-    collecting.end(None)
-    return _traced(path, 0.0, None, collecting.failures)
+    return _answered(collecting, 0.0, None, True)
 
 
 def _find_parts(path: str, parts: str) -> PrivateFolder:
@@ -172,14 +177,16 @@ def _until_ended(collecting: _Collecting, started: Started) -> int | None:
 
 
 class _Collecting:
-    """Brings stages into the log while they come."""
+    """Brings stages into the log while they come; an older log stays until this one is whole."""
 
-    def __init__(
-        self, writer: LogWriter, parts: str, folder: PrivateFolder, log: CallLog | None = None, command: int = 0
-    ) -> None:
-        """``parts``: what the folder is called; ``command``: the process whose status somebody else waits for."""
+    def __init__(self, path: str, folder: PrivateFolder, mode: int, command: int = 0) -> None:
+        """``folder``: that of the parts; ``mode``: of the log; ``command``: the process whose status somebody else
+        waits for. Raises UsageError."""
         self._command = command
-        self._writer, self._parts, self._folder = writer, parts, folder
+        self._path, self._folder, self._mode = path, folder, mode
+        self._inside = os.path.join(folder.inside, LOG)
+        log = read_log(self._inside) if os.path.exists(self._inside) else None
+        self._writer = LogWriter(self._inside, None if log is None else log.size)
         self._files: dict[str, RecorderFile] = {}
         self._numbers: dict[str, int] = {}
         self._lost: dict[int, int] = {}
@@ -187,7 +194,8 @@ class _Collecting:
         # A process has a number by its pid and when it began.
         self._processes = {(known.who.pid, known.who.began): number for number, known in enumerate(self._known)}
         self.failures: list[str] = []
-        self._failed = False
+        self._failed = self._is_settled = False
+        self._has_calls = any(known.frames for known in self._known)
 
     def take(self) -> None:
         """All that is finished, and all of processes that have ended."""
@@ -202,11 +210,17 @@ class _Collecting:
                 self._take(path, file, is_over)
         except OSError as error:
             # The command goes on; what its processes record stays where it is.
-            self._failed = True
-            self.failures.append(
-                f"{one_line(self._writer.path)}: {one_line(error.strerror or error)}; what was recorded is in"
-                f" {one_line(self._parts)}: --finish puts it into the log"
-            )
+            self._fail(f"{one_line(self._path)}: {one_line(error.strerror or error)}")
+
+    def _fail(self, reason: str) -> None:
+        self._failed = True
+        where = one_line(self._path + PARTS)
+        self.failures.append(f"{reason}; what was recorded is in {where}: --finish puts it into the log")
+
+    @property
+    def path(self) -> str:
+        """Where the log is to be found afterwards."""
+        return os.path.join(self._path + PARTS, LOG) if self._failed else self._path
 
     def running(self) -> list[RecorderFile]:
         """The files of processes that have not ended."""
@@ -241,6 +255,7 @@ class _Collecting:
     def _take(self, path: str, file: RecorderFile, is_over: bool) -> None:
         number = self._numbers[path]
         for packed, tick in file.take(is_over):
+            self._has_calls = True
             if file.is_lane:
                 # Calls of handlers that were not written down any more have no time, and come last.
                 self._writer.timed_stage(number, packed, tick or LAST_TICK, file.began)
@@ -248,11 +263,11 @@ class _Collecting:
                 self._writer.stage(number, packed)
         if is_over:
             self._lost[number] = self._lost.get(number, 0) + file.lost()
-            file.remove()
-            file.close()
             del self._files[path]
-            if number not in map(self._numbers.__getitem__, self._files):
-                self._writer.process_end(number, self._lost[number])
+            with closing(file):
+                if number not in map(self._numbers.__getitem__, self._files):
+                    self._writer.process_end(number, self._lost[number])
+                file.remove()
 
     def _is_alive(self, file: RecorderFile) -> bool:
         """Whether its process still runs. One that has ended and was left to us is collected."""
@@ -265,16 +280,50 @@ class _Collecting:
                 os.waitpid(file.pid, os.WNOHANG)
         return False
 
-    def end(self, status: int | None) -> None:
-        """Take what is there, also of processes that run on."""
+    def end(self, status: int | None, is_asked: bool = False) -> str:
+        """Take what is there, also of processes that run on. Returns where the log is until this is closed. Without
+        being asked it does not take the place of an older one where calls are missing in it."""
         self.take()
+        try:
+            if not self._failed:
+                self._settle(status, is_asked)
+        except OSError as error:
+            self._fail(f"{one_line(self._path)}: {one_line(error.strerror or error)}")
+        except UsageError as error:
+            self._fail(str(error))
+        return self._path if self._is_settled else self._inside
+
+    def _settle(self, status: int | None, is_asked: bool) -> None:
+        """Put the log into its place. Raises OSError, UsageError."""
         for path, file in list(self._files.items()):
             self._take(path, file, True)
-        if not self._failed:
-            self._writer.end(status)
-            self._folder.remove()
+        self._writer.end(status)
         self._writer.close()
+        lost = sum(self._lost.values())
+        if not is_asked and (lost or not self._has_calls) and os.path.lexists(self._path):
+            if self._has_calls:
+                self._fail(f"{one_line(self._path)} stays as it was: {lost:,} calls could not be written down")
+            else:
+                self.failures.append(f"{one_line(self._path)} stays as it was")
+            return
+        settle(self._inside, self._path, self._mode)
+        self._is_settled = True
+
+    def close(self) -> None:
+        """Let the parts go; remove them where nothing is left to be put into the log."""
+        self._writer.close()
+        if not self._failed:
+            self._folder.remove()
         self._folder.close()
+
+
+def _answered(collecting: _Collecting, seconds: float, status: int | None, is_asked: bool = False) -> Traced:
+    """Return what was recorded, once all of it is where it belongs."""
+    try:
+        found = _traced(collecting.end(status, is_asked), seconds, status, collecting.failures)
+        return replace(found, path=collecting.path)
+    finally:
+        collecting.close()
 
 
 def _traced(path: str, seconds: float, status: int | None, failures: list[str]) -> Traced:
@@ -282,7 +331,8 @@ def _traced(path: str, seconds: float, status: int | None, failures: list[str]) 
     plans = [_native.plan_calls(path, process.frames, room_for_copy()) for process in log.processes]
     processes = [_summed(process, plan) for process, plan in zip(log.processes, plans)]
     calls = sum(process.calls for process in processes)
-    if not calls:
+    lost, size = sum(process.lost for process in processes), os.stat(path).st_size
+    if not calls and not lost:
         failures.append(
             "no calls were recorded: a program that is linked statically, is set-uid, or brings its own malloc goes"
             " past the recorder"
@@ -291,8 +341,7 @@ def _traced(path: str, seconds: float, status: int | None, failures: list[str]) 
     failures += [
         f"the calls of process {process.pid} are damaged: those before that are counted" for process in damaged
     ]
-    is_whole = bool(calls) and not damaged and not any(process.lost for process in processes)
-    lost, size = sum(process.lost for process in processes), os.stat(path).st_size
+    is_whole = bool(calls) and not damaged and not lost
     return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, is_whole)
 
 

@@ -15,6 +15,7 @@ __all__ = ["HeldFolder", "folder_mode", "hold", "random_name"]
 
 STEP = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 MAX_LINKS = 40
+RENAME_EXCHANGE = 2
 
 
 class HeldFolder:
@@ -78,6 +79,18 @@ class HeldFolder:
     def find(self, name: str) -> HeldFolder:
         """Hold a folder in it, which is no link. Raises OSError."""
         return HeldFolder(os.path.join(self.path, name), _step(self.number, name))
+
+    def exchange(self, one: str, other: str) -> bool:
+        """Let two names change places at once; False where the kernel or the file system cannot do that."""
+        # Imported where it is needed: a command's start is mostly imports.
+        import ctypes
+
+        try:
+            rename = ctypes.CDLL(None, use_errno=True).renameat2
+        except AttributeError:
+            return False
+        names = os.fsencode(one), os.fsencode(other)
+        return bool(rename(self.number, names[0], self.number, names[1], ctypes.c_uint(RENAME_EXCHANGE)) == 0)
 
     def remove(self, name: str) -> None:
         """Remove a folder with nothing but files in it, as far as that is possible."""

@@ -132,7 +132,11 @@ def _settle(folder: HeldFolder, mode: int) -> None:
 def _exchange(
     path: str, parent: HeldFolder, name: str, beside: str, older: str, is_ours: Callable[[str], bool]
 ) -> None:
-    if _check(path, parent, name, is_ours):
+    """Put the new folder into the place of an older one, which is removed afterwards under one of the other names."""
+    is_there = _check(path, parent, name, is_ours)
+    if is_there and parent.exchange(beside, name):
+        return
+    if is_there:
         os.rename(name, older, src_dir_fd=parent.number, dst_dir_fd=parent.number)
     os.rename(beside, name, src_dir_fd=parent.number, dst_dir_fd=parent.number)
 

@@ -98,9 +98,9 @@ def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
 
 
 def columns_of(table: BlockTable, columns: Sequence[bytes]) -> _native.BlockColumns:
-    """What was read from a file, in the order of COLUMNS, and HOLDERS and OFFSETS last. Raises ValueError where
-    they are not of one length."""
-    return _native.BlockColumns(table.counts, columns)
+    """Return what was read from a file, in the order of COLUMNS, and HOLDERS and OFFSETS last. Raises ValueError where
+    they do not fit each other or the table."""
+    return _native.BlockColumns(table.counts, columns, len(table.types))
 
 
 def changed_blocks(

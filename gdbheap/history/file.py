@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 from gdbheap import _native
-from gdbheap.answers.records import SCHEMA, from_json, to_json
+from gdbheap.answers.records import SCHEMA, check_target, from_json, to_json
 from gdbheap.documents import NODE_BYTES, is_time, parsed
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import PRIVATE, open_to_read, replacing
@@ -92,6 +92,7 @@ def read(path: str) -> Look:
         raise _refused(path, f"it was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
     try:
         found = from_json(Snapshot, content)
+        check_target(found.target)
     except UsageError as error:
         raise _refused(path, f"it is damaged: {error}") from None
     if not is_time(found.time):
@@ -105,6 +106,8 @@ def _columns(path: str, snapshot: Snapshot) -> _native.BlockColumns:
     count = sum(table.counts) if table is not None else 0
     if table is None or min(table.counts, default=0) < 0 or count > MAX_BLOCKS:
         raise _refused(path, "it is damaged: it claims to have more blocks than any process")
+    if len(table.counts) != len(table.allocators):
+        raise _refused(path, "it is damaged: its blocks are not those of its allocators")
     names = [f"{FOLDER}{name}" for name in _columns_in(snapshot)]
     try:
         with _archive(path) as archive:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from gdbheap.answers.records import SCHEMA, from_json, to_json
+from gdbheap.answers.records import SCHEMA, check_target, from_json, to_json
 from gdbheap.documents import finite, is_time, parsed, whole
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, one_line
 from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_read
@@ -313,6 +313,7 @@ def _add(series: Series, document: dict[str, Any]) -> None:
         series.samples.append(row)
     else:
         row = from_json(Event, {**document, "kind": document.get("event")})
+        check_target(row.target or {})
         series.events.append(row)
     _check_time(row.time)
 

@@ -17,7 +17,7 @@ from gdbheap.layout.cpython import (
     TP_MEMBERS,
     Release,
 )
-from gdbheap.python.contents import dict_items, read_name, shared_items, shared_names
+from gdbheap.python.contents import Allowance, Lookups, dict_items, read_name, shared_items, shared_names
 from gdbheap.python.memory import Memory, signed_word
 
 MAX_BASES = 32
@@ -39,6 +39,7 @@ class Attributes:
         self._space = space
         self._release = release
         self._slots: dict[int, list[Slot]] = {}
+        self._lookups = Lookups()
 
     def of(self, memory: Memory, address: int, kind: int) -> Iterator[tuple[str, int]]:
         """(name, value's address) of each attribute that is set of the instance of the class at ``kind``.
@@ -57,10 +58,12 @@ class Attributes:
         """Whether the attribute lies in a slot of the class or of a base."""
         return any(slot == name for slot, _offset in self._slots_of(kind))
 
-    def reader(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int]:
+    def reader(
+        self, memory: Memory, address: int, kind: int, name: str, allowance: Allowance | None = None
+    ) -> Callable[[int], int]:
         """A function from other instances of the class to the value of the attribute, 0 where it has none; made from
         the instance at ``address``, and quick for those that keep it in the same place. It raises Fault where a name
-        that may be this one cannot be read."""
+        that may be this one cannot be read, and where the ``allowance`` ends; without one it grows with each call."""
         for slot, offset in self._slots_of(kind):
             if slot == name:
                 return lambda other: memory.word(other + offset)
@@ -68,13 +71,15 @@ class Attributes:
 
         def read(other: int) -> int:
             found = find(other) if find is not None else 0
-            return found or self._value(memory, other, kind, name)
+            return found or self._value(memory, other, kind, name, allowance)
 
         return read
 
-    def _value(self, memory: Memory, address: int, kind: int, name: str) -> int:
+    def _value(self, memory: Memory, address: int, kind: int, name: str, allowance: Allowance | None) -> int:
         """The value of an attribute that lies in no slot; 0 where there is none. Raises Fault."""
-        for key, value in self._own(memory, address, kind):
+        if allowance is None:
+            self._lookups.begin(name)
+        for key, value in self._own(memory, address, kind, allowance or self._lookups):
             own = read_name(memory, self._release, key, MAX_NAME_LENGTH)
             if own == name:
                 return value
@@ -132,22 +137,24 @@ class Attributes:
         word = memory.word(address + where)
         return 0 if word & 1 else word
 
-    def _own(self, memory: Memory, address: int, kind: int) -> Iterator[tuple[int, int]]:
+    def _own(
+        self, memory: Memory, address: int, kind: int, allowance: Allowance | None = None
+    ) -> Iterator[tuple[int, int]]:
         """(key, value) of what is in the instance's dict, or will be when somebody asks for it."""
         release = self._release
         where = release.get("managed_dict")
         if where is None or not memory.word(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
-            return self._in_dict(memory, _dict_place(memory, release, address, kind))
+            return self._in_dict(memory, _dict_place(memory, release, address, kind), allowance)
         word = memory.word(address + where)
         keys = memory.word(kind + release["ht_cached_keys"])
         values = self._values(memory, address, kind, word)
         if values:
-            return shared_items(memory, release, keys, values)
-        return dict_items(memory, release, word) if word else iter(())
+            return shared_items(memory, release, keys, values, allowance)
+        return dict_items(memory, release, word, allowance) if word else iter(())
 
-    def _in_dict(self, memory: Memory, place: int) -> Iterator[tuple[int, int]]:
+    def _in_dict(self, memory: Memory, place: int, allowance: Allowance | None) -> Iterator[tuple[int, int]]:
         found = memory.word(place) if place else 0
-        return dict_items(memory, self._release, found) if found else iter(())
+        return dict_items(memory, self._release, found, allowance) if found else iter(())
 
     def _values(self, memory: Memory, address: int, kind: int, word: int) -> int:
         """Where the values lie while there is no dict: after the object (3.13), in a block that the word before the

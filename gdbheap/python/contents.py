@@ -16,9 +16,38 @@ from gdbheap.python.memory import Memory
 MAX_TEXT_LENGTH = 200
 MAX_ENTRIES = 1 << 20
 ENTRIES_AT_ONCE = 64
+# How many entries lookups may read together, and how many more with each: a type takes 1 KB, and has fewer methods.
+FIRST_ENTRIES, MORE_ENTRIES = 1 << 18, 128
 COMPACT, ASCII = 1 << 5, 1 << 6
 WIDTHS = {1: "B", 2: "H", 4: "I"}
 WIDE = 4
+
+
+class Allowance:
+    """How many entries of dicts may still be read: a forged table may be that of all of them."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, table: int, count: int) -> None:
+        """Count entries of a table, before they are read. Raises Fault where they are too many."""
+        self.left -= count
+        if self.left < 0:
+            raise Fault(table)
+
+
+class Lookups(Allowance):
+    """Looks for keys in many dicts; the allowance grows with each. Keeps the addresses of keys that were met: most are
+    interned, so that equal ones are the same."""
+
+    def __init__(self) -> None:
+        super().__init__(FIRST_ENTRIES)
+        self._known: dict[str, set[int]] = {}
+
+    def begin(self, name: str) -> set[int]:
+        """Return the known addresses of a key, for one more dict."""
+        self.left = max(self.left, 0) + MORE_ENTRIES
+        return self._known.setdefault(name, set())
 
 
 def read_str(space: Memory, release: Release, address: int, limit: int = MAX_TEXT_LENGTH) -> str | None:
@@ -83,15 +112,19 @@ def read_name(space: Memory, release: Release, address: int, limit: int) -> str 
         return None
 
 
-def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[int, int]]:
-    """(key, value) addresses of the dict at ``address``, in its order. Raises Fault."""
+def dict_items(
+    space: Memory, release: Release, address: int, allowance: Allowance | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield the (key, value) addresses of the dict at ``address``, in its order. Raises Fault, also where the
+    ``allowance`` ends."""
     if release.get("ma_table") is not None:
-        return python2.dict_items(space, release, address)
+        return python2.dict_items(space, release, address, None if allowance is None else allowance.take)
     keys = space.word(address + release["ma_keys"])
     values = space.word(address + release["ma_values"])
     if values:
-        return shared_items(space, release, keys, values)
-    return ((key, value) for key, value in _entries(space, release, keys) if key and value)
+        return shared_items(space, release, keys, values, allowance)
+    entries = _entries(space, release, keys, allowance=allowance)
+    return ((key, value) for key, value in entries if key and value)
 
 
 def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
@@ -121,25 +154,27 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
     return read
 
 
-def shared_items(space: Memory, release: Release, keys: int, values: int) -> Iterator[tuple[int, int]]:
+def shared_items(
+    space: Memory, release: Release, keys: int, values: int, allowance: Allowance | None = None
+) -> Iterator[tuple[int, int]]:
     """Keys and values of a dict whose ``keys`` are shared (PEP 412), and its own ``values``, in their order."""
     header = release.get("values_header")
     if header is None:
-        for index, (key, _none) in enumerate(_entries(space, release, keys)):
+        for index, (key, _none) in enumerate(_entries(space, release, keys, allowance=allowance)):
             value = space.word(values + space.machine.word * index)
             if key and value:
                 yield key, value
         return
-    names = shared_names(space, release, keys)
+    names = shared_names(space, release, keys, allowance)
     for index in _insertion_order(space, values, header):
         value = space.word(values + header + space.machine.word * index)
         if index < len(names) and names[index] and value:
             yield names[index], value
 
 
-def shared_names(space: Memory, release: Release, keys: int) -> list[int]:
+def shared_names(space: Memory, release: Release, keys: int, allowance: Allowance | None = None) -> list[int]:
     """The addresses of shared keys, by their index; 0 where there is none any more. Raises Fault."""
-    return [key for key, _none in _entries(space, release, keys, 256)]
+    return [key for key, _none in _entries(space, release, keys, 256, allowance)]
 
 
 def _insertion_order(space: Memory, values: int, header: int) -> bytes:
@@ -151,13 +186,17 @@ def _insertion_order(space: Memory, values: int, header: int) -> bytes:
     return space.read(values + header + space.machine.word * capacity, min(used, capacity))
 
 
-def _entries(space: Memory, release: Release, keys: int, most: int = MAX_ENTRIES) -> Iterator[tuple[int, int]]:
+def _entries(
+    space: Memory, release: Release, keys: int, most: int = MAX_ENTRIES, allowance: Allowance | None = None
+) -> Iterator[tuple[int, int]]:
     """(key, value) of the first ``most`` entries of a keys object, zero where there is none."""
     count = min(space.word(keys + release["dk_nentries"]), most)
     start, general = _entries_start(space, release, keys)
     layout = space.machine.structure("PPP" if general else "PP")
     for first in range(0, count, ENTRIES_AT_ONCE):
         size = min(ENTRIES_AT_ONCE, count - first) * layout.size
+        if allowance is not None:
+            allowance.take(keys, size // layout.size)
         yield from (row[-2:] for row in layout.iter_unpack(space.read(start + first * layout.size, size)))
 
 
@@ -176,10 +215,11 @@ def index_width(slots: int) -> int:
     return 1 if slots <= 0xFF else 2 if slots <= 0xFFFF else 4 if slots <= 0xFFFFFFFF else 8
 
 
-def dict_lookup(space: Memory, release: Release, address: int, name: str, known: set[int]) -> int | None:
-    """The value of the str key ``name``; ``known`` keeps addresses of equal keys (interned) between calls."""
+def dict_lookup(space: Memory, release: Release, address: int, name: str, lookups: Lookups) -> int | None:
+    """Return the value of the str key ``name``, as far as the ``lookups`` may read. Raises Fault."""
     others: list[tuple[int, int]] = []
-    for key, value in dict_items(space, release, address):
+    known = lookups.begin(name)
+    for key, value in dict_items(space, release, address, lookups):
         if key in known:
             return value
         others.append((key, value))

@@ -284,7 +284,8 @@ class EdgeNames:
         with suppress(*TORN):
             # Since 3.12 built-in types have none here: their attributes are methods or slots.
             found = self._space.word(kind + self._release.at(TP_DICT))
-            return bool(found) and dict_lookup(self._space, self._release, found, name, set()) is not None
+            lookups = self._texts.names.lookups
+            return bool(found) and dict_lookup(self._space, self._release, found, name, lookups) is not None
         return False
 
     def _word(self, holder: int, kind: int, target: int) -> Iterator[Edge]:

@@ -189,7 +189,7 @@ def _is_made(references: References, names: Node) -> bool:
     """Return whether a program made a module itself, so that it has no spec. Python 2 does not tell."""
     objects = references.objects
     with suppress(Fault, Unsupported):
-        spec = dict_lookup(objects.target.space, objects.release, names.address, "__spec__", set())
+        spec = dict_lookup(objects.target.space, objects.release, names.address, "__spec__", objects.names.lookups)
         return spec is not None and objects.type_at(spec) == "NoneType"
     return False
 
@@ -197,6 +197,6 @@ def _is_made(references: References, names: Node) -> bool:
 def _text(references: References, names: Node, key: str, limit: int) -> str | None:
     space, release = references.objects.target.space, references.objects.release
     with suppress(Fault, Unsupported):
-        found = dict_lookup(space, release, names.address, key, set())
+        found = dict_lookup(space, release, names.address, key, references.objects.names.lookups)
         return None if found is None else read_name(space, release, found, limit)
     return None

@@ -22,7 +22,7 @@ from gdbheap.layout.cpython import (
     TP_FLAGS,
     Release,
 )
-from gdbheap.python.contents import dict_items, dict_lookup, read_name
+from gdbheap.python.contents import Lookups, dict_items, dict_lookup, read_name
 from gdbheap.python.names import BUILTINS
 from gdbheap.target.ranges import Ranges, holds
 
@@ -116,7 +116,7 @@ def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int
     for holder, key, name in EXAMPLES:
         with suppress(Fault, Unsupported, KeyError):
             held = space.word(addresses[holder] + release.at(TP_DICT))
-            value = dict_lookup(space, release, held, key, set()) if held else None
+            value = dict_lookup(space, release, held, key, Lookups()) if held else None
             if value is not None:
                 found[space.word(value + release.at(OB_TYPE))] = name
     return found

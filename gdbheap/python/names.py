@@ -14,7 +14,7 @@ from gdbheap.layout.cpython import (
     TP_NAME,
     Release,
 )
-from gdbheap.python.contents import dict_lookup, read_name
+from gdbheap.python.contents import Lookups, dict_lookup, read_name
 
 BUILTINS = ("builtins", "__builtin__")
 MAX_NAME_BYTES = 500
@@ -28,7 +28,7 @@ class TypeNames:
         self._release = release
         self._lost = lost or {}
         self._names: dict[int, str] = {}
-        self._module_keys: set[int] = set()
+        self.lookups = Lookups()
 
     def name(self, address: int) -> str:
         """The name of the type at ``address``; ``type at 0x…`` when its name is not in memory nor in a file at hand."""
@@ -89,7 +89,7 @@ class TypeNames:
         """``__module__`` in the type's dictionary, when it is a string."""
         try:
             held = self._space.word(address + self._release.at(TP_DICT))
-            found = dict_lookup(self._space, self._release, held, "__module__", self._module_keys)
+            found = dict_lookup(self._space, self._release, held, "__module__", self.lookups)
         except (Fault, Unsupported):
             return None
         return None if found is None else self._str(found)

@@ -20,13 +20,18 @@ def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str
     return space.read(address + release["bytes_data"], min(size, limit)).decode("utf-8", "replace")
 
 
-def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[int, int]]:
-    """(key, value) addresses of the dict at ``address``: its table has a hash, a key and a value for each slot. Raises
-    Fault."""
+def dict_items(
+    space: Memory, release: Release, address: int, take: Callable[[int, int], None] | None = None
+) -> Iterator[tuple[int, int]]:
+    """(key, value) addresses of the dict at ``address``: its table has a hash, a key and a value for each slot.
+    ``take`` is told of how many slots of which table. Raises Fault."""
     table = space.word(address + release["ma_table"])
     slots = space.word(address + release["ma_mask"]) + 1
     slot = space.machine.structure("PPP")
-    for _hash, key, value in slot.iter_unpack(space.read(table, min(slots, MAX_SLOTS) * slot.size)):
+    slots = min(slots, MAX_SLOTS)
+    if take is not None:
+        take(table, slots)
+    for _hash, key, value in slot.iter_unpack(space.read(table, slots * slot.size)):
         if key and value:
             yield key, value
 

@@ -132,7 +132,6 @@ class Repr:
         self.release = release
         self.names = names
         self.attributes = Attributes(space, release)
-        self.keys: set[int] = set()
         self._kinds: dict[int, Kind | None] = {}
 
     def text(self, address: int, limits: Limits = Limits()) -> str | None:
@@ -188,7 +187,7 @@ class Repr:
             if not address or not self.names.flags(address) & FLAG_HEAP_TYPE:
                 break
             held = self.space.word(address + self.release.at(TP_DICT))
-            found = dict_lookup(self.space, self.release, held, "_fields", self.keys)
+            found = dict_lookup(self.space, self.release, held, "_fields", self.names.lookups)
             if found is not None:
                 return found
             address = self.space.word(address + self.release.at(TP_BASE))

@@ -28,7 +28,7 @@ from gdbheap.layout.cpython import (
     Release,
 )
 from gdbheap.layout.debug_offsets import windows
-from gdbheap.python.contents import dict_items, dict_lookup, read_name
+from gdbheap.python.contents import Lookups, dict_items, dict_lookup, read_name
 from gdbheap.python.lines import line_of
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.machine import LOWEST_ADDRESS
@@ -113,6 +113,7 @@ class Threads:
     def __init__(self, target: Target, module: LoadedObject, release: Release) -> None:
         self._target = target
         self._space = target.space
+        self._lookups = Lookups()
         self._release = release
         self._threads = {thread.thread_pointer: thread for thread in target.threads}
         self._codes: dict[int, _Code | None] = {}
@@ -275,9 +276,9 @@ class Threads:
 
     def _is_own(self, modules: int) -> bool:
         """Whether the module sys in the dict says that this is ``sys.modules``. Raises Fault."""
-        module = dict_lookup(self._space, self._release, modules, "sys", set())
+        module = dict_lookup(self._space, self._release, modules, "sys", self._lookups)
         names = self._space.word(module + self._release.at(MODULE_DICT)) if module else 0
-        return bool(names) and dict_lookup(self._space, self._release, names, "modules", set()) == modules
+        return bool(names) and dict_lookup(self._space, self._release, names, "modules", self._lookups) == modules
 
     def _is_module(self, address: int) -> bool:
         """Whether an object is a module, by its type's name, or where that is in no file at hand by the ``__name__`` in
@@ -287,7 +288,7 @@ class Threads:
             return name == b"module"
         held = self._space.word(address + self._release.at(MODULE_DICT))
         is_dict = self._is_dict(held)
-        return is_dict and dict_lookup(self._space, self._release, held, "__name__", set()) is not None
+        return is_dict and dict_lookup(self._space, self._release, held, "__name__", self._lookups) is not None
 
     def _flags(self, address: int) -> int:
         """``tp_flags`` of an object's type. Raises Fault."""

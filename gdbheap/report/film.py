@@ -15,8 +15,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import UsageError, one_line
-from gdbheap.files import PRIVATE, make_folder, write_text
+from gdbheap.files import PRIVATE, check_folder, make_folder, replacing_folder
 from gdbheap.report.heap_map import shares
 from gdbheap.report.style import Style
 from gdbheap.report.svg import (
@@ -74,6 +73,11 @@ class Frame:
     stretches: list[Stretch]
 
 
+def is_replaced(_name: str) -> bool:
+    """Return whether a film replaces a file of an older folder: a folder with files in it stays."""
+    return False
+
+
 @dataclass
 class Film:
     """Frames on their way into an empty folder. ``with_others``: also memory that is no allocator's. ``cell``: bytes of
@@ -87,14 +91,9 @@ class Film:
     _alike: dict[Bytes, Bytes] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Make the folder. Raises UsageError where that is not possible, or it has files in it."""
-        try:
-            make_folder(self.folder, self.mode)
-            left = os.listdir(self.folder)
-        except OSError as error:
-            raise UsageError(f"{one_line(self.folder)}: {one_line(error.strerror or error)}") from None
-        if left:
-            raise UsageError(f"{one_line(self.folder)} has files in it already: a film takes a folder of its own")
+        """Check that the folder can be made. Raises UsageError where that is not possible, or it has files in it."""
+        make_folder(os.path.dirname(os.path.abspath(self.folder)), self.mode)
+        check_folder(self.folder, is_replaced)
 
     def add(self, call: int, take: Callable[[int], HeapMap]) -> None:
         """The map after a call. ``take`` makes one with cells of so many bytes; of 0, as it thinks best."""
@@ -118,8 +117,12 @@ class Film:
         return Stretch(group.name, group.start, group.end, group.resident, cells)
 
     def write(self, title: str, calls: int) -> list[Shot]:
-        """All pictures, and the page; ``calls``: how many there are in the whole. Raises UsageError."""
+        """Write all pictures and the page, or nothing; ``calls``: how many there are in the log. Raises UsageError."""
         self._settle()
+        with replacing_folder(self.folder, is_replaced, self.mode) as folder:
+            return self._write(folder, title, calls)
+
+    def _write(self, folder: str, title: str, calls: int) -> list[Shot]:
         places = list(_places(frame.stretches for frame in self.frames))
         starts = [place.start for place in places]
         shots = []
@@ -130,9 +133,9 @@ class Film:
             for stretch in frame.stretches:
                 by_place[bisect_right(starts, stretch.start) - 1].append(stretch)
             about = f"{title}, after call {frame.call:,} of {calls:,}"
-            write_text(os.path.join(self.folder, file), _picture(about, self.cell, places, by_place), self.mode)
+            _put(os.path.join(folder, file), _picture(about, self.cell, places, by_place))
             shots.append(Shot(file, frame.call, drawn))
-        write_text(os.path.join(self.folder, PAGE), _page(title, calls, shots), self.mode)
+        _put(os.path.join(folder, PAGE), _page(title, calls, shots))
         return shots
 
     def _settle(self) -> None:
@@ -143,6 +146,12 @@ class Film:
             Frame(frame.call, self.cell, [_coarser(stretch, self.cell // frame.cell) for stretch in frame.stretches])
             for frame in self.frames
         ]
+
+
+def _put(path: str, text: str) -> None:
+    """Write a file of the new folder. Raises OSError."""
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
 
 
 def _bars(frames: list[Frame], cell: int) -> int:

@@ -12,7 +12,7 @@ from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.growth import Growth, GrowthStack, Unseen
+    from gdbheap.answers.growth import Growth, GrowthStack, OtherStacks, Unseen
 
 __all__ = ["render"]
 
@@ -51,6 +51,7 @@ def render(answer: Growth, cut: int, with_stacks: bool, style: Style) -> str:
     if with_stacks:
         parts += [_stack(stack, answer, style) for stack in answer.stacks]
         parts += [f"{counted(cut, 'more stack')} not listed."] if cut else []
+        parts += [_others(answer.other_stacks, style)] if answer.other_stacks is not None else []
     return join(*parts, *_notes(answer, with_stacks, style))
 
 
@@ -77,6 +78,11 @@ def _stack(stack: GrowthStack, answer: Growth, style: Style) -> str:
     share = f" ({100 * stack.bytes / whole:.1f} %)" if whole else ""
     head = f"{style.bytes(stack.bytes)}{share} by {counted(stack.calls, 'call')} from"
     return f"{style.heading(head)}\n{stack_text(stack.frames, style)}"
+
+
+def _others(found: OtherStacks, style: Style) -> str:
+    kept = f"{counted(found.calls, 'call')} of {style.bytes(found.bytes)} came from stacks that were not kept"
+    return style.filled(f"{kept}: there were too many different ones.")
 
 
 def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:

@@ -14,7 +14,12 @@ from gdbheap.watching.triggers import Cause
 __all__ = ["event_text", "render"]
 
 KINDS = {"snapshot": "the snapshot is", "heap": "the answer of heap is", "core": "the core is"}
-ENDS = {"count": "it was to act no more often", "ended": "there is nothing left to watch", "asked": "as asked"}
+ENDS = {
+    "count": "it was to act no more often",
+    "ended": "there is nothing left to watch",
+    "duration": "its time has passed",
+    "asked": "as asked",
+}
 
 
 def render(event: Event, style: Style) -> str:

@@ -176,8 +176,8 @@ def _checked(duckdb: Any, ask: Callable[[], Any]) -> Any:
     try:
         return ask()
     except (duckdb.Error, ValueError, OverflowError) as error:
-        # Below its first line it shows the query.
-        reason = str(error).strip().split("\n\n")[0]
+        # Below its first line it shows the query, and after the reason that Arrow gives where it was met.
+        reason = str(error).strip().split("\n\n")[0].split(". Detail: Python exception")[0]
         unknown = UNKNOWN.search(reason)
         if unknown is not None:
             # It would guess at names of its own.

@@ -30,8 +30,8 @@ class Event:
     was written, by its kind; ``errors``: what failed, a line each; ``held``: for how many seconds the process stood
     still for the look; ``partial``: something is missing in it; ``run``: the status of the command that ran.
     ``limits``: those that are near when "began". ``acted`` and ``failed``, at the "end": how often, and how often
-    something failed; ``why``: "count", "ended" (all processes), "asked". ``stack``: of the thread that has no
-    memory, the outermost frame first."""
+    something failed; ``why``: "count", "ended" (all processes), "duration", "asked". ``stack``: of the thread that has
+    no memory, the outermost frame first."""
 
     event: str
     time: float

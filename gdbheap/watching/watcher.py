@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -93,10 +94,15 @@ class Watched:
 
 class Watcher:
     """Waits for ``wanted``, of each of ``programs``, or of the group ``cgroup`` as a whole, whose members they are.
-    ``looks``: those that are taken besides."""
+    ``looks``: those that are taken besides; ``until``: when it ends, by ``time.monotonic``."""
 
     def __init__(
-        self, programs: Programs, wanted: Wanted, cgroup: GroupMemory | None = None, looks: Looks | None = None
+        self,
+        programs: Programs,
+        wanted: Wanted,
+        cgroup: GroupMemory | None = None,
+        looks: Looks | None = None,
+        until: float = math.inf,
     ) -> None:
         self.programs, self.wanted, self.cgroup = programs, wanted, cgroup
         self.looks = looks if looks is not None else Looks(None, None)
@@ -104,6 +110,7 @@ class Watcher:
         self._gauges = Gauges()
         self._of_group = self._group_gauges(cgroup) if cgroup is not None else set()
         self._next_scan = 0.0
+        self._until = until
 
     @property
     def is_over(self) -> bool:
@@ -117,10 +124,10 @@ class Watcher:
         return {group: limit for group, limit in found.items() if group is not None and limit is not None}
 
     def happenings(self) -> Iterator[Happening]:
-        """All that happens, until there is nothing left to watch."""
+        """All that happens, until there is nothing left to watch, or the time is over."""
         yield from self._scan()
-        while not self.is_over:
-            is_ready = self._gauges.wait(min(self._next_scan, self.looks.due), self.looks.descriptor)
+        while not self.is_over and time.monotonic() < self._until:
+            is_ready = self._gauges.wait(min(self._next_scan, self.looks.due, self._until), self.looks.descriptor)
             yield from self._look()
             yield from self._turn(is_ready)
             if time.monotonic() >= self._next_scan:

@@ -261,6 +261,7 @@ complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l run -x -d 'then ru
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l run-limit -x -d 'for how long the command may run'
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l count -x -d 'how often to act, of --name on processes of each user'
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l again -x -d 'act on a process again after this time at the earliest'
+complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l duration -x -d 'for how long to watch'
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l prometheus -x -d 'show what is measured to Prometheus, at this port, and go on when it has acted --count…'
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l prometheus-host -x -d 'answer also those who call it by this name, or by these'
 complete -c gdbheap -n '__fish_seen_subcommand_from watch' -l look-every -x -d 'how often to look at each process for --prometheus'

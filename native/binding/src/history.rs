@@ -97,13 +97,14 @@ pub struct BlockColumns(Arc<history::BlockColumns>);
 
 #[pymethods]
 impl BlockColumns {
-    /// `columns`: addresses, far, sizes, large, kinds, holders, offsets. Raises ValueError where they are not of one length.
+    /// `columns`: addresses, far, sizes, large, kinds, holders, offsets; `types`: how many types `kinds` counts. Raises
+    /// ValueError where they do not fit each other.
     #[new]
-    fn new(counts: Vec<u64>, columns: [Vec<u8>; 7]) -> PyResult<BlockColumns> {
+    fn new(py: Python<'_>, counts: Vec<u64>, columns: [Vec<u8>; 7], types: usize) -> PyResult<BlockColumns> {
         let [addresses, far, sizes, large, kinds, holders, offsets] = columns;
-        let types = Vec::new();
-        let all = history::BlockColumns { counts, addresses, far, sizes, large, kinds, holders, offsets, types };
-        all.count().map_err(raised)?;
+        let all =
+            history::BlockColumns { counts, addresses, far, sizes, large, kinds, holders, offsets, types: Vec::new() };
+        py.detach(|| all.check(types)).map_err(raised)?;
         Ok(BlockColumns(Arc::new(all)))
     }
 

@@ -230,6 +230,20 @@ impl BlockColumns {
         }
     }
 
+    /// Checks columns from a file: each block's numbers are there, and its kind is among `types`.
+    pub fn check(&self, types: usize) -> Result<()> {
+        let mut reader = Reader::new(self)?;
+        while let Some(row) = reader.read(self)? {
+            if usize::from(row.kind) > types {
+                return Err(Error::invalid("a block has a type that is not in the list of types"));
+            }
+        }
+        match (self.far.len(), self.large.len()) == (8 * reader.far, 8 * reader.large) {
+            true => Ok(()),
+            false => Err(damaged()),
+        }
+    }
+
     /// Shows every block. An error where the columns are not of one length, or end too early.
     pub(crate) fn show(&self, mut visit: impl FnMut(Row)) -> Result<()> {
         let mut reader = Reader::new(self)?;

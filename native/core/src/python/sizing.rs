@@ -6,7 +6,7 @@ use crate::python::layout::TypeLayout;
 use crate::python::types::Kind;
 
 /// Where objects tell their own size, beside `tp_basicsize` and `tp_itemsize`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sizing {
     pub ob_size: u64,
     /// Whether an int's word at `ob_size` is a tag that holds the digits above three bits.

@@ -659,3 +659,119 @@ pub fn tally_objects(
     }
     Ok(rows.into_iter().map(|(key, (count, bytes))| (key, count, bytes)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Reader, Values, BYTES, CHEAP, ITEM_HEAD, MAX_DEPTH, REMEMBERED, TUPLE};
+    use crate::allocators::claimed::Claimed;
+    use crate::allocators::heaps::Heaps;
+    use crate::allocators::store::Store;
+    use crate::error::Error;
+    use crate::machine::Machine;
+    use crate::memory::space::{Source, Space};
+    use crate::python::layout::TypeLayout;
+    use crate::python::sizing::Sizing;
+    use crate::work::{Cancelling, Control, Task, Unwatched, Watcher};
+    use std::sync::Arc;
+
+    const START: u64 = 0x10000;
+    const MIB: u64 = 1 << 20;
+    const LARGE: u64 = START + MIB;
+    /// Falls on the same slot of what is remembered.
+    const OTHER: u64 = LARGE + ((REMEMBERED as u64) << 4);
+    const END: u64 = START + 16 * MIB;
+    const OF_BYTES: u64 = 1;
+    const OF_TUPLE: u64 = 2;
+    const OB_SIZE: u64 = 16;
+    const ITEMS: u64 = 24;
+
+    /// Zeros, but for some words.
+    struct Words(Vec<(u64, u64)>);
+
+    impl Source for Words {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+            buffer.fill(0);
+            for (at, byte) in self.0.iter().flat_map(|(at, word)| (*at..).zip(word.to_le_bytes())) {
+                let place = at.checked_sub(address).and_then(|place| buffer.get_mut(place as usize));
+                place.into_iter().for_each(|place| *place = byte);
+            }
+            buffer.len()
+        }
+    }
+
+    /// An object of so many bytes or items.
+    fn object(address: u64, kind: u64, size: u64) -> [(u64, u64); 2] {
+        [(address + 8, kind), (address + OB_SIZE, size)]
+    }
+
+    /// Reads with blocks of 4 KiB at START, of 1 MiB at LARGE, and of 8 MiB at OTHER.
+    fn reading<T: Send>(
+        watcher: &dyn Watcher,
+        words: Vec<(u64, u64)>,
+        act: impl Fn(&mut Reader<'_>, &Control<'_>) -> T + Sync,
+    ) -> Result<T, Error> {
+        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
+        let space = Space::for_remote(machine, &[(START, END)], Box::new(Words(words))).expect("one range");
+        let places = vec![(START, START + 4096), (LARGE, LARGE + MIB), (OTHER, OTHER + 8 * MIB)];
+        let stores = [Store::Claimed(Arc::new(Claimed { places, closed: false }))];
+        let heaps = Heaps { space: &space, stores: &stores };
+        let layout = TypeLayout { ob_type: 8, ..TypeLayout::default() };
+        let values = Values {
+            kinds: vec![(OF_BYTES, BYTES), (OF_TUPLE, TUPLE)],
+            sizing: Sizing { ob_size: OB_SIZE, ..Sizing::default() },
+            str_data: 0,
+            bytes_data: 32,
+            tuple_items: ITEMS,
+            ob_digit: 24,
+            number: 16,
+        };
+        let task = Task { watcher, total: None, inline: true };
+        task.alone(|control| {
+            let found = act(&mut Reader::new(heaps, &layout, &values, 0), control);
+            control.advance(0)?;
+            Ok(found)
+        })
+    }
+
+    #[test]
+    fn a_large_value_listens() {
+        let words = object(OTHER, OF_BYTES, 4 * MIB).to_vec();
+        let hash = |reader: &mut Reader<'_>, control: &Control<'_>| reader.item(OTHER, MAX_DEPTH, control).is_ok();
+        assert!(reading(&Unwatched, words.clone(), hash).expect("not cancelled"));
+        let ended = |reader: &mut Reader<'_>, control: &Control<'_>| {
+            assert!(reader.item(OTHER, MAX_DEPTH, control).is_err() && reader.ended && reader.spent < 2 * MIB);
+        };
+        assert!(matches!(reading(&Cancelling::after(0), words, ended), Err(Error::Cancelled)));
+    }
+
+    #[test]
+    fn a_large_item_is_hashed_once() {
+        let items = (0..400).map(|place| (START + ITEMS + 8 * place, if place % 2 == 0 { LARGE } else { OTHER }));
+        let mut words: Vec<_> = object(START, OF_TUPLE, 400).into_iter().chain(items).collect();
+        words.extend(object(LARGE, OF_BYTES, MIB / 2).into_iter().chain(object(OTHER, OF_BYTES, MIB / 2)));
+        let spent = reading(&Unwatched, words, |reader, control| {
+            assert!(reader.item(START, MAX_DEPTH, control).is_ok());
+            reader.spent
+        });
+        assert!(spent.expect("not cancelled") < 2 * MIB);
+    }
+
+    #[test]
+    fn values_elsewhere_have_a_budget() {
+        let (first, second) = (END - 4 * MIB, END - 2 * MIB);
+        let words = [object(first, OF_BYTES, 16 * CHEAP), object(second, OF_BYTES, 16 * CHEAP)].concat();
+        let found = reading(&Unwatched, words, |reader, control| {
+            // The value itself, and that it is not remembered.
+            reader.elsewhere = 2 * 16 * CHEAP + 2 * ITEM_HEAD as u64;
+            [first, second].map(|address| reader.item(address, MAX_DEPTH, control).is_ok())
+        });
+        assert_eq!(found.expect("not cancelled"), [true, false]);
+    }
+
+    #[test]
+    fn a_size_ends_with_its_block() {
+        let words = object(START, OF_BYTES, MIB).to_vec();
+        let hash = |reader: &mut Reader<'_>, control: &Control<'_>| reader.item(START, MAX_DEPTH, control).is_ok();
+        assert!(!reading(&Unwatched, words, hash).expect("not cancelled"));
+    }
+}
