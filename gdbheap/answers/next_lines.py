@@ -24,7 +24,8 @@ def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
         lines += _commented(held.finishing[:1], "who holds the rest of what is in use")
     elif held.not_looked is not None:
         budget = f"--budget={seconds_for(held.not_looked)}"
-        lines += _commented(evidence.line("", budget), "the same with who holds what is in use")
+        rest = "who holds the rest" if held.rows else "the same with who holds what is in use"
+        lines += _commented(evidence.line("", budget), rest)
     elif not held.rows:
         lines += _commented(evidence.line("owners"), "who holds what is in use")
     children = children_of(heap)
