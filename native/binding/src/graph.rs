@@ -114,7 +114,8 @@ answers! {
 
     /// An object that keeps bytes alive, or leads to one that does, by its place among all that were looked at, the roots
     /// first. `above`: what leads to it, itself for a root; bytes that are proven to go with it, in so many blocks; the
-    /// references that it counts, and those `met` in what is above it; the types that have the bytes, most first.
+    /// references that it counts, and those `met` in what is above it; the types that have the bytes, most first; the
+    /// large blocks among them, [start, end).
     struct KeptNode {
         id: u32,
         above: u32,
@@ -125,6 +126,7 @@ answers! {
         references: u64,
         met: u64,
         parts: Vec<KeptPart>,
+        large: Vec<(u64, u64)>,
     }
 
     /// What reference counts prove, once `looked` blocks were looked at. `is_done`: nothing is left to be looked at.
@@ -268,8 +270,8 @@ pub fn find_kept(
 
 impl From<graph::KeptNode> for KeptNode {
     fn from(node: graph::KeptNode) -> KeptNode {
-        let graph::KeptNode { id, above, address, type_address, bytes, count, references, met, parts } = node;
-        KeptNode { id, above, address, type_address, bytes, count, references, met, parts: all(parts) }
+        let graph::KeptNode { id, above, address, type_address, bytes, count, references, met, parts, large } = node;
+        KeptNode { id, above, address, type_address, bytes, count, references, met, parts: all(parts), large }
     }
 }
 

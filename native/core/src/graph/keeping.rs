@@ -17,6 +17,7 @@ use crate::bits::Bits;
 use crate::by_address::ByAddress;
 use crate::bytes::u64_at;
 use crate::error::{Cancelled, Error, Result};
+use crate::memory::space::Space;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
@@ -42,10 +43,15 @@ const TURN: u64 = 64 << 10;
 const ENTRIES: u64 = 1 << 10;
 const HEAD: u64 = 4 << 10;
 const SHORT_HEAD: u64 = 128;
-/// The blocks that an object which is opened counts for.
-const OPENED: u64 = 4;
-/// So many references to what is no block, or has a node, count for one block.
-const CHEAP: u64 = 8;
+/// An object so soon after the last one has others behind it, in all likelihood; so much is read ahead then.
+const SOON: u64 = 1 << 10;
+const AHEAD: usize = 8 << 10;
+/// What looking at something costs, in blocks that are read ahead: at a block elsewhere, into an object, at so many words.
+const ELSEWHERE: u64 = 3;
+const OPENED: u64 = 8;
+const WORDS: u64 = 8;
+/// Blocks of so many bytes are returned one by one.
+const LARGE: u64 = 1 << 20;
 /// A bit of tp_flags: subclasses of type.
 const TYPE: u64 = 1 << 31;
 const NOBODY: u32 = u32::MAX;
@@ -76,6 +82,8 @@ pub struct KeptNode {
     pub met: u64,
     /// The types that have most of the bytes.
     pub parts: Vec<KeptPart>,
+    /// The large blocks among them, [start, end).
+    pub large: Vec<(u64, u64)>,
 }
 
 /// What was found until `looked` blocks were looked at. `is_done`: nothing is left.
@@ -189,6 +197,35 @@ pub fn find_kept(
     })
 }
 
+/// Bytes that are read ahead where one object lies soon after another.
+#[derive(Default)]
+struct Near {
+    start: u64,
+    bytes: Vec<u8>,
+    last: u64,
+}
+
+impl Near {
+    /// So many bytes at an address, where they were read ahead or that is worth while.
+    #[inline(always)]
+    fn head(&mut self, space: &Space, address: u64, size: usize) -> Option<&[u8]> {
+        let is_soon = address.wrapping_sub(self.last) < SOON;
+        self.last = address;
+        let inside = address.wrapping_sub(self.start);
+        if inside.saturating_add(size as u64) > self.bytes.len() as u64 {
+            if !is_soon {
+                return None;
+            }
+            self.start = address;
+            self.bytes.resize(AHEAD, 0);
+            let got = space.fill(address, &mut self.bytes);
+            self.bytes.truncate(got);
+            return self.bytes.get(..size);
+        }
+        self.bytes.get(inside as usize..inside as usize + size)
+    }
+}
+
 struct Keeper<'a> {
     heaps: Heaps<'a>,
     layout: &'a TypeLayout,
@@ -201,6 +238,11 @@ struct Keeper<'a> {
     by_block: ByAddress<u32>,
     waiting: usize,
     looked: u64,
+    near: Near,
+    /// The node whose turn it is.
+    turn: u32,
+    /// Large blocks that were taken, each with its node.
+    large: Vec<(u32, u64, u64)>,
     head: Vec<u8>,
     tables: Vec<Table>,
 }
@@ -211,8 +253,25 @@ impl<'a> Keeper<'a> {
         let marker = Marker::new(Types::new(heaps, source.types), source.layout.keys.as_ref(), &[], deques);
         let taken = heaps.stores.iter().map(|store| Bits::new(store.block_numbers())).collect();
         let drawer = Drawer::new(source);
-        let ((tops, by_block, waiting, looked, head, tables), layout) = (Default::default(), source.types);
-        Keeper { heaps, layout, control, drawer, marker, taken, tops, by_block, waiting, looked, head, tables }
+        let ((tops, by_block, waiting, looked, near, turn, large, head, tables), layout) =
+            (Default::default(), source.types);
+        Keeper {
+            heaps,
+            layout,
+            control,
+            drawer,
+            marker,
+            taken,
+            tops,
+            by_block,
+            waiting,
+            looked,
+            near,
+            turn,
+            large,
+            head,
+            tables,
+        }
     }
 
     /// Takes a block that nobody has yet; whether it was free to be taken.
@@ -221,6 +280,9 @@ impl<'a> Keeper<'a> {
         let (bits, number) = (&mut self.taken[block.place.store as usize], block.place.number);
         let is_new = !bits.get(number);
         bits.set(number);
+        if block.size >= LARGE && is_new {
+            self.large.push((self.turn, block.address, block.end));
+        }
         is_new
     }
 
@@ -234,8 +296,13 @@ impl<'a> Keeper<'a> {
         if self.heaps.is_closed(block.place) {
             return None;
         }
-        let mut head = [0; SHORT_HEAD as usize];
         let wanted = block.end.saturating_sub(block.address).min(SHORT_HEAD) as usize;
+        if let Some(head) = self.near.head(self.heaps.space, block.address, wanted) {
+            self.looked += 1;
+            return self.drawer.look(block, head);
+        }
+        self.looked += ELSEWHERE;
+        let mut head = [0; SHORT_HEAD as usize];
         let got = self.heaps.space.fill(block.address, &mut head[..wanted]);
         self.drawer.look(block, &head[..got])
     }
@@ -276,15 +343,16 @@ impl<'a> Keeper<'a> {
         }
         let Some(block) = self.heaps.block_at(address).filter(|block| !self.is_taken(block)) else { return };
         let Some(looked) = self.look(&block) else { return };
-        self.looked += 1;
         if looked.is_leaf && block.size < LEAF_BYTES {
             let mut fall = std::mem::take(&mut self.tops[above as usize].fall);
             self.led(&mut fall, address);
             self.tops[above as usize].fall = fall;
             return;
         }
-        self.take(&block);
         let id = self.tops.len() as u32;
+        let turn = std::mem::replace(&mut self.turn, id);
+        self.take(&block);
+        self.turn = turn;
         let Top { depth, of_modules, .. } = self.tops[above as usize];
         let (depth, block, size, met, width, mut fall) = (depth + 1, block.address, block.size, 1, 0, Fall::default());
         fall.add(looked.number, 1, size);
@@ -296,6 +364,7 @@ impl<'a> Keeper<'a> {
 
     fn open_node(&mut self, id: u32, queue: &mut VecDeque<u32>) -> Result<(), Cancelled> {
         let Top { block, number, depth, above, of_modules, .. } = self.tops[id as usize];
+        self.turn = id;
         let Some(buffers) = self.open(block)? else { return Ok(()) };
         let kind_above = self.tops[above as usize].number;
         let is_class = kind_above != NOBODY && self.drawer.flags(kind_above) & TYPE != 0;
@@ -330,11 +399,10 @@ impl<'a> Keeper<'a> {
         let count = table.count.min(ENTRIES);
         let mut bytes = vec![0; (count * table.step) as usize];
         let got = self.heaps.space.fill_words(table.at, &mut bytes);
-        let entries = bytes[..got].chunks_exact(table.step as usize);
-        let of = |entry: &[u8]| -> Vec<u64> {
-            (0..table.words).map(|word| u64_at(entry, (table.first + word * 8) as usize)).collect()
-        };
-        let words = entries.flat_map(of).filter(|word| *word != 0).collect();
+        let mut words = Vec::with_capacity((count * table.words) as usize);
+        for entry in bytes[..got].chunks_exact(table.step as usize) {
+            words.extend((0..table.words).map(|word| u64_at(entry, (table.first + word * 8) as usize)));
+        }
         let rest = Table { at: table.at + count * table.step, count: table.count - count, ..*table };
         (words, (rest.count > 0).then_some(rest))
     }
@@ -412,6 +480,7 @@ impl<'a> Keeper<'a> {
             for id in &left {
                 let until = most.min(self.looked + turn);
                 let mut fall = std::mem::take(&mut self.tops[*id].fall);
+                self.turn = *id as u32;
                 let found = self.run(&mut fall, until);
                 self.tops[*id].fall = fall;
                 found?;
@@ -429,7 +498,7 @@ impl<'a> Keeper<'a> {
                 Work::Led(block) => self.led(fall, block),
                 Work::Table(table) => {
                     let (words, rest) = self.words(&table);
-                    self.looked += 1 + words.len() as u64 / CHEAP;
+                    self.looked += 1 + words.len() as u64 / WORDS;
                     fall.work.extend(rest.map(Work::Table));
                     words.into_iter().for_each(|word| self.led(fall, word));
                     self.control.advance(0)?;
@@ -458,7 +527,6 @@ impl<'a> Keeper<'a> {
     #[inline(always)]
     fn led(&mut self, fall: &mut Fall, pointer: u64) {
         let Some(block) = self.heaps.block_at(pointer).filter(|block| !self.is_taken(block)) else { return };
-        self.looked += 1;
         let Some(looked) = self.look(&block) else { return };
         if looked.references != 1 {
             match fall.waiting.get_mut(&block.address) {
@@ -507,31 +575,42 @@ impl<'a> Keeper<'a> {
                 is_wanted[self.tops[id].above as usize] = true;
             }
         }
-        let parts = self.parts(&is_wanted);
+        let (parts, mut large) = (self.parts(&is_wanted), self.large_blocks());
         let wanted = (0..self.tops.len()).filter(|id| is_wanted[*id]);
-        wanted.zip(parts).map(|(id, parts)| self.row(id, sums[id], parts)).collect()
+        let mut large_of = |id: usize| large.remove(&(id as u64)).unwrap_or_default();
+        wanted.zip(parts).map(|(id, parts)| self.row(id, sums[id], parts, large_of(id))).collect()
     }
 
-    fn row(&self, id: usize, (bytes, count): (u64, u64), parts: Vec<KeptPart>) -> KeptNode {
+    /// The nodes of which a node is a part, itself first.
+    fn wholes(&self, id: usize) -> impl Iterator<Item = usize> + '_ {
+        let above = |id: &usize| self.is_only(*id).then(|| self.tops[*id].above as usize);
+        std::iter::successors(Some(id), above)
+    }
+
+    /// Of each node that has large blocks those.
+    fn large_blocks(&self) -> ByAddress<Vec<(u64, u64)>> {
+        let mut found: ByAddress<Vec<(u64, u64)>> = ByAddress::default();
+        for (id, start, end) in &self.large {
+            self.wholes(*id as usize).for_each(|id| found.entry(id as u64).or_default().push((*start, *end)));
+        }
+        found
+    }
+
+    fn row(&self, id: usize, (bytes, count): (u64, u64), parts: Vec<KeptPart>, large: Vec<(u64, u64)>) -> KeptNode {
         let Top { above, address, number, references, met, .. } = self.tops[id];
         let type_address = if number == NOBODY { 0 } else { self.drawer.kind(number) };
-        KeptNode { id: id as u32, above, address, type_address, bytes, count, references, met, parts }
+        KeptNode { id: id as u32, above, address, type_address, bytes, count, references, met, parts, large }
     }
 
     /// Of each wanted node the types that have its bytes, most first.
     fn parts(&self, is_wanted: &[bool]) -> Vec<Vec<KeptPart>> {
         let mut found: Vec<ByAddress<(u64, u64)>> = self.tops.iter().map(|_| ByAddress::default()).collect();
         for id in 0..self.tops.len() {
-            let mut at = id;
-            loop {
-                for (number, count, bytes) in self.tops[id].fall.sums.iter().filter(|_| is_wanted[at]) {
+            for at in self.wholes(id).filter(|at| is_wanted[*at]) {
+                for (number, count, bytes) in &self.tops[id].fall.sums {
                     let sum = found[at].entry(u64::from(*number)).or_default();
                     *sum = (sum.0 + count, sum.1 + bytes);
                 }
-                if !self.is_only(at) {
-                    break;
-                }
-                at = self.tops[at].above as usize;
             }
         }
         let one = |(number, (count, bytes)): (u64, (u64, u64))| KeptPart {
