@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 from collections.abc import Iterator
@@ -93,7 +94,7 @@ def test_other_references_are_named(tmp_path: Path, rng: random.Random) -> None:
 def test_nothing_is_proven_that_the_whole_graph_refutes(tmp_path: Path, rng: random.Random) -> None:
     """No object is said to keep more than it retains in the whole graph, and most are said to keep all of that."""
     with planted("one", rng.randrange(2000, 3000), tmp_path) as (pid, _truth), heap_of(pid) as heap:
-        kept = KeptObjects(heap.objects, heap.interpreter.threads, 1 << 30, 1)
+        kept = KeptObjects(heap.objects, heap.interpreter.threads, 1 << 30, math.inf, 1)
         rows = [row for row in kept.rows.values() if row.address]
         graph = heap.object_references.graph
         numbers = [graph.find(row.address) for row in rows]

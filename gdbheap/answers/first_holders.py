@@ -19,6 +19,8 @@ __all__ = ["FirstHolders", "first_holders", "length_at", "limit_of"]
 
 # Blocks that a core looks at in a second where they lie one after another; others count for three.
 LOOKED_AT_A_SECOND = 16_000_000
+# Reading a core piece by piece takes longer than memory that was copied: the search ends then, in seconds.
+SLOWER, MARGIN = 1.25, 0.5
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def first_holders(heap: Heap, seconds: float) -> FirstHolders:
     used = sum(size * count for allocator in heap.allocators for size, count in allocator.used_sizes())
     minimum = max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)
     looking = heap.labelled("looking for holders")
-    kept = KeptObjects(heap.objects, heap.interpreter.threads, int(seconds * LOOKED_AT_A_SECOND), minimum, looking)
+    most, longest = int(seconds * LOOKED_AT_A_SECOND), SLOWER * seconds + MARGIN
+    kept = KeptObjects(heap.objects, heap.interpreter.threads, most, longest, minimum, looking)
     paths = ObjectPaths(kept)
     found = kept.holders()
     rows = [_row(heap, paths, kept, row) for row in found]
@@ -46,9 +49,8 @@ def _row(heap: Heap, paths: ObjectPaths, kept: KeptObjects, row: KeptNode) -> Ma
     path = paths.path(kept.chain(row))
     name, kind = source_path(path.expression or in_words(path)), paths.kind_name(row.type_address)
     limit = limit_of(heap, row.address, kind)
-    others = row.references - 1
-    if others > 0:
-        name += f" and {others:,} more reference{'s' * (others > 1)}"
+    if row.others:
+        name += f" and {row.others:,} more reference{'s' * (row.others > 1)}"
     resident = _resident(heap, row)
     return MainHolder(
         row.bytes,

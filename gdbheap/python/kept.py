@@ -21,13 +21,15 @@ PARTS_PERCENT = 90
 
 class KeptObjects(PythonNodes):
     """The objects with at least ``minimum`` bytes that modules and frames lead to, and those on the way to them, by the
-    numbers of the native half; its graph is not drawn. About ``most`` blocks are looked at."""
+    numbers of the native half; its graph is not drawn. About ``most`` blocks are looked at, in so many ``seconds`` of
+    CPU time at most."""
 
     def __init__(
         self,
         objects: Objects,
         threads: Threads,
         most: int,
+        seconds: float,
         minimum: int,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
@@ -38,17 +40,13 @@ class KeptObjects(PythonNodes):
         self.minimum = minimum
         self.roots = roots_of_python(threads)
         layout = graph_layout(objects.release)
-        found = _native.find_kept(objects.heaps, objects.layout, layout, self.roots, most, minimum, progress)
+        found = _native.find_kept(objects.heaps, objects.layout, layout, self.roots, most, seconds, minimum, progress)
         self.is_done = found.is_done
         self.rows = {row.id: row for row in found.nodes}
         self._below: dict[int, list[_native.KeptNode]] = {}
         for row in found.nodes:
-            if row.bytes >= minimum and self.is_only(row):
-                self._below.setdefault(row.above, []).append(row)
-
-    def is_only(self, row: _native.KeptNode) -> bool:
-        """Return whether the object above it is all that refers to an object."""
-        return row.above >= len(self.roots) and row.references == row.met
+            if row.bytes >= minimum and row.holder is not None:
+                self._below.setdefault(row.holder, []).append(row)
 
     def chain(self, row: _native.KeptNode) -> list[int]:
         """Return the numbers from the root to an object."""
@@ -60,18 +58,21 @@ class KeptObjects(PythonNodes):
     def holders(self) -> list[_native.KeptNode]:
         """Return the objects that a program's author would name, none of them part of another, the largest first."""
         rows = [row for row in self.rows.values() if row.id >= len(self.roots) and row.bytes >= self.minimum]
-        found = [holder for row in rows if not self.is_only(row) for holder in self._named(row)]
+        found = [holder for row in rows if row.holder is None for holder in self._named(row)]
         return sorted(found, key=lambda row: (-row.bytes, row.id))
 
-    def _named(self, row: _native.KeptNode) -> Iterator[_native.KeptNode]:
-        """Yield an object, or the parts of it that have its bytes."""
+    def _named(self, row: _native.KeptNode, passed: frozenset[int] = frozenset()) -> Iterator[_native.KeptNode]:
+        """Yield an object, or the parts of it that have its bytes. Objects of one type that hold one another are one
+        holder; ``passed``: the types above."""
         below = self._below.get(row.id, [])
         is_namespace, is_instance = self._is_namespace(row), self._is_instance(row)
         is_split = 100 * sum(part.bytes for part in below) >= PARTS_PERCENT * row.bytes
-        if is_namespace or (is_split and (is_instance or len(below) == 1)):
+        is_nested = any(part.type_address in passed | {row.type_address} for part in below)
+        if is_namespace or (is_split and not is_nested and (is_instance or len(below) == 1)):
+            more = frozenset() if self._type(row) == DICT else {row.type_address}
             for part in below:
-                yield from self._named(part)
-        elif row.bytes >= self.minimum:
+                yield from self._named(part, passed | more)
+        else:
             yield row
 
     def _is_namespace(self, row: _native.KeptNode) -> bool:

@@ -113,9 +113,10 @@ answers! {
     struct KeptPart of graph::KeptPart { type_address: u64, count: u64, bytes: u64 }
 
     /// An object that keeps bytes alive, or leads to one that does, by its place among all that were looked at, the roots
-    /// first. `above`: what leads to it, itself for a root; bytes that are proven to go with it, in so many blocks; the
-    /// references that it counts, and those `met` in what is above it; the types that have the bytes, most first; the
-    /// large blocks among them, [start, end).
+    /// first. `above`: the nearest that leads to it, itself for a root; bytes that are proven to go with it, in so many
+    /// blocks; `holder`: the object without which it would go, where one is proven; `others`: references to it beside one of
+    /// `above` and those of what it keeps itself; the types that have the bytes, most first; the large blocks among them,
+    /// [start, end).
     struct KeptNode {
         id: u32,
         above: u32,
@@ -123,8 +124,8 @@ answers! {
         type_address: u64,
         bytes: u64,
         count: u64,
-        references: u64,
-        met: u64,
+        holder: Option<u32>,
+        others: u64,
         parts: Vec<KeptPart>,
         large: Vec<(u64, u64)>,
     }
@@ -244,10 +245,10 @@ pub fn draw_graph(
 }
 
 /// What the objects that modules and frames lead to keep alive, as far as reference counts prove it without the whole graph.
-/// Of `roots` those with addresses are followed. About `most` blocks are looked at; returned are nodes with at least `minimum`
-/// bytes. Raises MemoryError, KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Of `roots` those with addresses are followed. About `most` blocks are looked at, in so many `seconds` of CPU time at most;
+/// returned are nodes with at least `minimum` bytes. Raises MemoryError, KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (heaps, layout, graph, roots, most, minimum, progress=None))]
+#[pyo3(signature = (heaps, layout, graph, roots, most, seconds, minimum, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn find_kept(
     py: Python<'_>,
@@ -256,12 +257,13 @@ pub fn find_kept(
     graph: Given<GraphLayout>,
     roots: Given<Vec<Root>>,
     most: u64,
+    seconds: f64,
     minimum: u64,
     progress: Option<Report>,
 ) -> PyResult<Kept> {
-    let heaps = heaps.0.clone();
+    let (heaps, bounds) = (heaps.0.clone(), graph::Bounds { blocks: most, seconds });
     let find = |watcher: &dyn gdbheap_core::Watcher| {
-        graph::find_kept(watcher, &heaps, &layout.0, &graph.0, &roots.0, most, minimum)
+        graph::find_kept(watcher, &heaps, &layout.0, &graph.0, &roots.0, bounds, minimum)
     };
     let found = watched(py, progress, find)?;
     let nodes = found.nodes.into_iter().map(KeptNode::from).collect();
@@ -270,8 +272,8 @@ pub fn find_kept(
 
 impl From<graph::KeptNode> for KeptNode {
     fn from(node: graph::KeptNode) -> KeptNode {
-        let graph::KeptNode { id, above, address, type_address, bytes, count, references, met, parts, large } = node;
-        KeptNode { id, above, address, type_address, bytes, count, references, met, parts: all(parts), large }
+        let graph::KeptNode { id, above, address, type_address, bytes, count, holder, others, parts, large } = node;
+        KeptNode { id, above, address, type_address, bytes, count, holder, others, parts: all(parts), large }
     }
 }
 

@@ -3,20 +3,23 @@
 //! From the roots on, breadth first, objects become nodes, as far as names are wanted: namespaces, instances, small
 //! containers. Then each node that was not opened is followed down as if it was deleted: an object below it goes with it
 //! once as many references to it were met on the way as it counts. Nothing else can hold such an object, whatever was not
-//! read. A node has also what those have to which it alone leads.
+//! read. A node has also what the nodes have that it dominates, where all references to those were met.
 
-use super::drawing::Root;
+use super::csr::{joint, Edges};
+use super::dominators::Dominators;
+use super::drawing::{root_phases, Root};
 use super::edges::{Drawer, Looked, Registry, Sink, Source, Table, EXACT};
 use super::ids::{Blocks, Found, Ids};
 use super::marks::Marker;
 use super::shapes::{self, GraphLayout};
-use super::tree::{BY_FRAMES, BY_MODULES};
+use super::tree::{Rules, Tree, BY_FRAMES, BY_MODULES, NOBODY};
 use crate::allocators::block::Block;
 use crate::allocators::heaps::{Heaps, SharedHeaps};
 use crate::bits::Bits;
 use crate::by_address::ByAddress;
 use crate::bytes::u64_at;
 use crate::error::{Cancelled, Error, Result};
+use crate::memory::own::thread_time;
 use crate::memory::space::Space;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
@@ -25,6 +28,7 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// The nodes that modules lead to at most, and all.
 const MOST_OF_MODULES: usize = 96 << 10;
@@ -34,10 +38,16 @@ const WIDEST: u64 = 100;
 const WIDEST_NAMESPACE: u64 = 64 << 10;
 /// The dicts of modules are so far from the root.
 const DEPTH_OF_MODULES: u32 = 3;
+/// Objects that are so far from the root are not opened.
+const DEEPEST: u32 = 12;
 /// An object without references of so many bytes is a node of its own.
 const LEAF_BYTES: u64 = 64 << 10;
 /// Objects of which not all references were met yet, for all nodes together.
-const MOST_WAITING: usize = 8 << 20;
+const MOST_WAITING: usize = 4 << 20;
+/// Objects that are looked at together, to see whether only they lead to one another.
+const MOST_TOGETHER: usize = 1 << 20;
+/// An object with more references is immortal.
+const MOST_REFERENCES: u64 = 1 << 30;
 /// Blocks that are looked at for one node before it is the next one's turn, at first.
 const TURN: u64 = 64 << 10;
 const ENTRIES: u64 = 1 << 10;
@@ -50,11 +60,12 @@ const AHEAD: usize = 8 << 10;
 const ELSEWHERE: u64 = 3;
 const OPENED: u64 = 8;
 const WORDS: u64 = 8;
+/// So much is looked at between two looks at the clock.
+const UNTIMED: u64 = 16 << 10;
 /// Blocks of so many bytes are returned one by one.
 const LARGE: u64 = 1 << 20;
 /// A bit of tp_flags: subclasses of type.
 const TYPE: u64 = 1 << 31;
-const NOBODY: u32 = u32::MAX;
 
 /// Objects of one type with their buffers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +80,7 @@ pub struct KeptPart {
 pub struct KeptNode {
     /// By its place among all nodes, the roots first.
     pub id: u32,
-    /// The node or the root above it; its own for a root.
+    /// The nearest node or root that leads to it; its own for a root.
     pub above: u32,
     /// The object's, of a root 0.
     pub address: u64,
@@ -77,9 +88,10 @@ pub struct KeptNode {
     /// Bytes that are proven to go with it, and in how many blocks.
     pub bytes: u64,
     pub count: u64,
-    /// The references that it counts, and those of the one above it.
-    pub references: u64,
-    pub met: u64,
+    /// The node without which it would go; None: nothing is proven, or a root.
+    pub holder: Option<u32>,
+    /// References to it beside one of the node above it and those of objects that it keeps itself.
+    pub others: u64,
     /// The types that have most of the bytes.
     pub parts: Vec<KeptPart>,
     /// The large blocks among them, [start, end).
@@ -131,6 +143,8 @@ struct Fall {
     work: Vec<Work>,
     /// References that are not met yet, of each object of which some were.
     waiting: ByAddress<u64>,
+    /// How many references lead to each node, by its place.
+    tops: ByAddress<u64>,
     /// By the number of the type, with how many objects and how many bytes.
     sums: Vec<(u32, u64, u64)>,
     bytes: u64,
@@ -154,6 +168,49 @@ impl Fall {
     }
 }
 
+/// Objects that may go together.
+#[derive(Default)]
+struct Group {
+    members: Vec<Member>,
+    by_block: ByAddress<u32>,
+}
+
+struct Member {
+    block: u64,
+    /// References to it that are not met.
+    left: u64,
+    number: u32,
+    buffers: Vec<u64>,
+    buffer_bytes: u64,
+    /// The members that it leads to, and the nodes.
+    led: Vec<u32>,
+    tops: Vec<u32>,
+}
+
+impl Group {
+    fn add(&mut self, block: u64, left: u64) -> u32 {
+        let place = self.members.len() as u32;
+        self.by_block.insert(block, place);
+        let (number, buffers, buffer_bytes, led, tops) = Default::default();
+        self.members.push(Member { block, left, number, buffers, buffer_bytes, led, tops });
+        place
+    }
+
+    /// Whether each member is held by something else: some of its references were not met, or one that is held leads to it.
+    fn held(&self) -> Vec<bool> {
+        let mut is_held: Vec<bool> = self.members.iter().map(|member| member.left > 0).collect();
+        let mut open: Vec<usize> = (0..self.members.len()).filter(|place| is_held[*place]).collect();
+        while let Some(place) = open.pop() {
+            for target in self.members[place].led.iter().map(|target| *target as usize) {
+                if !std::mem::replace(&mut is_held[target], true) {
+                    open.push(target);
+                }
+            }
+        }
+        is_held
+    }
+}
+
 struct Top {
     above: u32,
     depth: u32,
@@ -162,14 +219,20 @@ struct Top {
     address: u64,
     number: u32,
     references: u64,
-    met: u64,
     /// How many references lie in it itself, where it is not opened.
     width: u64,
     fall: Fall,
 }
 
-/// What reference counts prove, for the objects that modules and frames lead to. About `most` blocks are looked at.
-/// Returned are nodes that keep at least `minimum` bytes.
+/// How far to go: about so many blocks are looked at, in so many seconds of processor time at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub blocks: u64,
+    pub seconds: f64,
+}
+
+/// What reference counts prove, for the objects that modules and frames lead to. Returned are nodes that keep at least
+/// `minimum` bytes.
 #[allow(clippy::too_many_arguments)]
 pub fn find_kept(
     watcher: &dyn Watcher,
@@ -177,7 +240,7 @@ pub fn find_kept(
     layout: &TypeLayout,
     graph: &GraphLayout,
     roots: &[Root],
-    most: u64,
+    bounds: Bounds,
     minimum: u64,
 ) -> Result<Kept> {
     let heaps = shared.lend();
@@ -190,10 +253,10 @@ pub fn find_kept(
     let source = Source { space: heaps.space, blocks, types: layout, layout: graph, marks: &[], registry: &registry };
     heaps.space.task(watcher, None).alone(|control| {
         let deques = AtomicU64::new(u64::MAX);
-        let mut keeper = Keeper::new(source, &deques, control);
-        keeper.reach(roots, most)?;
-        let is_done = keeper.fall(most)?;
-        Ok(Kept { nodes: keeper.rows(minimum), looked: keeper.looked, is_done })
+        let mut keeper = Keeper::new(source, &deques, control, bounds);
+        keeper.reach(roots)?;
+        let is_done = keeper.fall()?;
+        Ok(Kept { nodes: keeper.rows(roots, minimum)?, looked: keeper.looked, is_done })
     })
 }
 
@@ -238,6 +301,11 @@ struct Keeper<'a> {
     by_block: ByAddress<u32>,
     waiting: usize,
     looked: u64,
+    /// No more are looked at.
+    most: u64,
+    /// When to look at the clock again, and when that is over.
+    next_look: u64,
+    until: Duration,
     near: Near,
     /// The node whose turn it is.
     turn: u32,
@@ -245,15 +313,19 @@ struct Keeper<'a> {
     large: Vec<(u32, u64, u64)>,
     head: Vec<u8>,
     tables: Vec<Table>,
+    /// What the object that was opened last owns.
+    buffers: Vec<u64>,
+    /// The immediate dominator of each node, once all are found.
+    holders: Vec<u32>,
 }
 
 impl<'a> Keeper<'a> {
-    fn new(source: Source<'a>, deques: &'a AtomicU64, control: &'a Control<'a>) -> Keeper<'a> {
+    fn new(source: Source<'a>, deques: &'a AtomicU64, control: &'a Control<'a>, bounds: Bounds) -> Keeper<'a> {
         let heaps = source.blocks.heaps;
         let marker = Marker::new(Types::new(heaps, source.types), source.layout.keys.as_ref(), &[], deques);
         let taken = heaps.stores.iter().map(|store| Bits::new(store.block_numbers())).collect();
         let drawer = Drawer::new(source);
-        let ((tops, by_block, waiting, looked, near, turn, large, head, tables), layout) =
+        let ((tops, by_block, waiting, looked, near, turn, large, head, tables, buffers, holders), layout) =
             (Default::default(), source.types);
         Keeper {
             heaps,
@@ -266,11 +338,27 @@ impl<'a> Keeper<'a> {
             by_block,
             waiting,
             looked,
+            most: bounds.blocks,
+            next_look: 0,
+            until: thread_time() + Duration::try_from_secs_f64(bounds.seconds).unwrap_or(Duration::MAX / 2),
             near,
             turn,
             large,
             head,
             tables,
+            buffers,
+            holders,
+        }
+    }
+
+    /// Ends the search where its time is over.
+    #[inline(always)]
+    fn hurry(&mut self) {
+        if self.looked >= self.next_look {
+            self.next_look = self.looked + UNTIMED;
+            if thread_time() >= self.until {
+                self.most = self.looked;
+            }
         }
     }
 
@@ -308,11 +396,11 @@ impl<'a> Keeper<'a> {
     }
 
     /// Makes nodes of what the roots lead to, the nearest first, those of modules before those of frames.
-    fn reach(&mut self, roots: &[Root], most: u64) -> Result<(), Cancelled> {
+    fn reach(&mut self, roots: &[Root]) -> Result<(), Cancelled> {
         for (root, above) in roots.iter().zip(0..) {
             let (of_modules, number, fall) = (root.phase as u8 == BY_MODULES, NOBODY, Fall::default());
-            let (depth, block, address, references, met, width) = Default::default();
-            self.tops.push(Top { above, depth, of_modules, block, address, number, references, met, width, fall });
+            let (depth, block, address, references, width) = Default::default();
+            self.tops.push(Top { above, depth, of_modules, block, address, number, references, width, fall });
         }
         for (phase, nodes) in [(BY_MODULES, MOST_OF_MODULES), (BY_FRAMES, MOST_NODES)] {
             let mut queue = VecDeque::new();
@@ -323,7 +411,7 @@ impl<'a> Keeper<'a> {
                 }
             }
             while let Some(id) = queue.pop_front() {
-                if self.tops.len() >= nodes || self.looked >= most / 2 {
+                if self.tops.len() >= nodes || self.tops[id as usize].depth >= DEEPEST || self.looked >= self.most / 2 {
                     let top = &mut self.tops[id as usize];
                     top.fall.work.push(Work::Object(top.block));
                 } else {
@@ -337,8 +425,7 @@ impl<'a> Keeper<'a> {
     /// Takes a reference of a node to a block.
     fn meet(&mut self, above: u32, address: u64, queue: &mut VecDeque<u32>) {
         if let Some(known) = self.by_block.get(&address) {
-            let top = &mut self.tops[*known as usize];
-            top.met += u64::from(top.above == above);
+            *self.tops[above as usize].fall.tops.entry(u64::from(*known)).or_default() += 1;
             return;
         }
         let Some(block) = self.heaps.block_at(address).filter(|block| !self.is_taken(block)) else { return };
@@ -354,17 +441,19 @@ impl<'a> Keeper<'a> {
         self.take(&block);
         self.turn = turn;
         let Top { depth, of_modules, .. } = self.tops[above as usize];
-        let (depth, block, size, met, width, mut fall) = (depth + 1, block.address, block.size, 1, 0, Fall::default());
+        let (depth, block, size, width, mut fall) = (depth + 1, block.address, block.size, 0, Fall::default());
         fall.add(looked.number, 1, size);
         self.by_block.insert(block, id);
+        self.tops[above as usize].fall.tops.insert(id.into(), 1);
         let Looked { number, address, references, .. } = looked;
-        self.tops.push(Top { above, depth, of_modules, block, address, number, references, met, width, fall });
+        self.tops.push(Top { above, depth, of_modules, block, address, number, references, width, fall });
         queue.push_back(id);
     }
 
     fn open_node(&mut self, id: u32, queue: &mut VecDeque<u32>) -> Result<(), Cancelled> {
         let Top { block, number, depth, above, of_modules, .. } = self.tops[id as usize];
         self.turn = id;
+        self.hurry();
         let Some(buffers) = self.open(block)? else { return Ok(()) };
         let kind_above = self.tops[above as usize].number;
         let is_class = kind_above != NOBODY && self.drawer.flags(kind_above) & TYPE != 0;
@@ -411,6 +500,7 @@ impl<'a> Keeper<'a> {
     /// owns in `tables`. Returns the bytes of its buffers, which are taken.
     fn open(&mut self, address: u64) -> Result<Option<u64>, Cancelled> {
         self.tables.clear();
+        self.buffers.clear();
         self.drawer.rows.blocks.clear();
         let Some(block) = self.heaps.block_at(address) else { return Ok(None) };
         let mut head = std::mem::take(&mut self.head);
@@ -447,6 +537,7 @@ impl<'a> Keeper<'a> {
                 continue;
             }
             bytes += block.size;
+            self.buffers.push(block.address);
             if !self.heaps.is_closed(block.place) {
                 self.contents(&block, claim.pointer, claim.mark);
             }
@@ -471,14 +562,14 @@ impl<'a> Keeper<'a> {
     }
 
     /// Follows all nodes that were not opened, in turn, those with most references first.
-    fn fall(&mut self, most: u64) -> Result<bool, Cancelled> {
+    fn fall(&mut self) -> Result<bool, Cancelled> {
         let has_work = |id: &usize| !self.tops[*id].fall.work.is_empty();
         let mut left: Vec<usize> = (0..self.tops.len()).filter(has_work).collect();
         left.sort_by_key(|id| Reverse(self.tops[*id].width));
         let mut turn = TURN;
-        while !left.is_empty() && self.looked < most {
+        while !left.is_empty() && self.looked < self.most {
             for id in &left {
-                let until = most.min(self.looked + turn);
+                let until = self.looked + turn;
                 let mut fall = std::mem::take(&mut self.tops[*id].fall);
                 self.turn = *id as u32;
                 let found = self.run(&mut fall, until);
@@ -488,11 +579,12 @@ impl<'a> Keeper<'a> {
             left.retain(|id| !self.tops[*id].fall.work.is_empty());
             turn *= 2;
         }
-        Ok(left.is_empty())
+        Ok(left.is_empty() && self.fall_together()?)
     }
 
     fn run(&mut self, fall: &mut Fall, until: u64) -> Result<(), Cancelled> {
-        while self.looked < until {
+        while self.looked < until.min(self.most) {
+            self.hurry();
             let Some(work) = fall.work.pop() else { break };
             match work {
                 Work::Led(block) => self.led(fall, block),
@@ -516,17 +608,127 @@ impl<'a> Keeper<'a> {
                 }
             }
         }
-        if fall.work.is_empty() {
-            self.waiting -= fall.waiting.len();
-            fall.waiting = ByAddress::default();
+        Ok(())
+    }
+
+    /// Has objects that refer to one another go with a node, where nothing else refers to them: nodes with most of those
+    /// that wait for their last reference first.
+    fn fall_together(&mut self) -> Result<bool, Cancelled> {
+        let mut left: Vec<usize> = (0..self.tops.len()).filter(|id| !self.tops[*id].fall.waiting.is_empty()).collect();
+        left.sort_by_key(|id| Reverse(self.tops[*id].fall.waiting.len()));
+        for id in left {
+            if self.looked >= self.most {
+                return Ok(false);
+            }
+            self.turn = id as u32;
+            let waiting = std::mem::take(&mut self.tops[id].fall.waiting);
+            let Some(group) = self.group(waiting)? else { continue };
+            let is_held = group.held();
+            for (member, is_held) in group.members.iter().zip(is_held) {
+                match is_held {
+                    true => member.buffers.iter().for_each(|buffer| self.leave(*buffer)),
+                    false => self.take_member(id, member),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn take_member(&mut self, id: usize, member: &Member) {
+        if let Some(block) = self.heaps.block_at(member.block) {
+            self.take(&block);
+            self.tops[id].fall.add(member.number, 1, block.size);
+            if member.buffer_bytes > 0 {
+                self.tops[id].fall.add(member.number, 0, member.buffer_bytes);
+            }
+            for top in &member.tops {
+                *self.tops[id].fall.tops.entry(u64::from(*top)).or_default() += 1;
+            }
+        }
+    }
+
+    /// The objects that wait, and all that they lead to, as if they went; None where they are too many.
+    fn group(&mut self, waiting: ByAddress<u64>) -> Result<Option<Group>, Cancelled> {
+        let mut group = Group::default();
+        waiting.into_iter().for_each(|(block, left)| _ = group.add(block, left));
+        let mut at = 0;
+        while at < group.members.len() {
+            self.hurry();
+            if group.members.len() > MOST_TOGETHER || self.looked >= self.most {
+                group.members.iter().flat_map(|member| &member.buffers).for_each(|buffer| self.leave(*buffer));
+                return Ok(None);
+            }
+            self.look_into(&mut group, at)?;
+            at += 1;
+        }
+        Ok(Some(group))
+    }
+
+    /// Reads a member, and adds what it leads to.
+    fn look_into(&mut self, group: &mut Group, at: usize) -> Result<(), Cancelled> {
+        let address = group.members[at].block;
+        let looked = self.heaps.block_at(address).and_then(|block| self.look(&block));
+        let (Some(bytes), Some(looked)) = (self.open(address)?, looked) else {
+            group.members[at].left += 1;
+            return Ok(());
+        };
+        let mut led = std::mem::take(&mut self.drawer.rows.blocks);
+        for table in std::mem::take(&mut self.tables) {
+            let mut table = Some(table);
+            while let Some(part) = table.take() {
+                let (words, rest) = self.words(&part);
+                table = rest;
+                let blocks = words.into_iter().filter_map(|word| self.heaps.block_at(word));
+                led.extend(blocks.map(|block| block.address));
+                self.control.advance(0)?;
+            }
+        }
+        let member = &mut group.members[at];
+        (member.number, member.buffer_bytes) = (looked.number, bytes);
+        member.buffers = std::mem::take(&mut self.buffers);
+        for block in led {
+            if let Some(top) = self.by_block.get(&block) {
+                group.members[at].tops.push(*top);
+                continue;
+            }
+            let target = match (group.by_block.get(&block).copied(), self.member_at(block)) {
+                (Some(target), _) => {
+                    let left = &mut group.members[target as usize].left;
+                    *left = left.saturating_sub(1);
+                    target
+                }
+                (None, Some(references)) => group.add(block, references - 1),
+                (None, None) => continue,
+            };
+            group.members[at].led.push(target);
         }
         Ok(())
+    }
+
+    /// The references of an object that may go.
+    fn member_at(&mut self, address: u64) -> Option<u64> {
+        let block = self.heaps.block_at(address).filter(|block| !self.is_taken(block))?;
+        self.look(&block).map(|looked| looked.references).filter(|references| (1..MOST_REFERENCES).contains(references))
+    }
+
+    /// Gives back a block that was taken.
+    fn leave(&mut self, address: u64) {
+        if let Some(block) = self.heaps.block_at(address) {
+            self.taken[block.place.store as usize].clear(block.place.number);
+            self.large.retain(|(_, start, _)| *start != address);
+        }
     }
 
     /// Takes a reference of what goes: the object that it leads to goes too where it is the last one.
     #[inline(always)]
     fn led(&mut self, fall: &mut Fall, pointer: u64) {
-        let Some(block) = self.heaps.block_at(pointer).filter(|block| !self.is_taken(block)) else { return };
+        let Some(block) = self.heaps.block_at(pointer) else { return };
+        if self.is_taken(&block) {
+            if let Some(top) = self.by_block.get(&block.address) {
+                *fall.tops.entry(u64::from(*top)).or_default() += 1;
+            }
+            return;
+        }
         let Some(looked) = self.look(&block) else { return };
         if looked.references != 1 {
             match fall.waiting.get_mut(&block.address) {
@@ -536,7 +738,7 @@ impl<'a> Keeper<'a> {
                 }
                 Some(_) => drop(fall.waiting.remove(&block.address)),
                 None => {
-                    let is_counted = looked.references > 1 && looked.references < u64::from(u32::MAX >> 2);
+                    let is_counted = (2..MOST_REFERENCES).contains(&looked.references);
                     if is_counted && self.waiting < MOST_WAITING {
                         self.waiting += 1;
                         fall.waiting.insert(block.address, looked.references - 1);
@@ -553,20 +755,29 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Whether nothing but the node above it leads to a node.
-    fn is_only(&self, id: usize) -> bool {
-        let top = &self.tops[id];
-        top.depth > 1 && top.references == top.met
+    /// The nodes that dominate one another. A node of which not all references were met may be held by anything.
+    fn dominators(&self, roots: &[Root]) -> Result<Dominators, Cancelled> {
+        let rows = self.tops.iter().map(|top| top.fall.tops.keys().map(|target| joint(*target as u32, EXACT)));
+        let edges = Edges::of_rows(rows);
+        let phases = root_phases(roots, 0);
+        let tree = Tree::grow(&edges, &phases, Rules::Objects, self.control)?;
+        let mut met = vec![0; self.tops.len()];
+        self.tops.iter().flat_map(|top| &top.fall.tops).for_each(|(target, count)| met[*target as usize] += count);
+        let is_doubtful = |id: &u32| self.tops[*id as usize].references > met[*id as usize];
+        let doubtful = (0..self.tops.len() as u32).filter(is_doubtful);
+        let starts: Vec<u32> = phases.concat().into_iter().chain(doubtful).collect();
+        let sizes = || self.tops.iter().map(|top| top.fall.bytes).collect::<Vec<u64>>();
+        Dominators::find(&edges, &tree, &starts, sizes, self.control)
     }
 
-    /// The nodes with at least so many bytes, with those above them.
-    fn rows(&self, minimum: u64) -> Vec<KeptNode> {
-        let mut sums: Vec<(u64, u64)> = self.tops.iter().map(|top| (top.fall.bytes, top.fall.count)).collect();
-        // A node comes after the one above it.
-        for id in (0..self.tops.len()).rev().filter(|id| self.is_only(*id)) {
-            let (bytes, count) = sums[id];
-            let above = &mut sums[self.tops[id].above as usize];
-            *above = (above.0 + bytes, above.1 + count);
+    /// The nodes with at least so many bytes, with those that lead to them.
+    fn rows(&mut self, roots: &[Root], minimum: u64) -> Result<Vec<KeptNode>, Cancelled> {
+        let found = self.dominators(roots)?;
+        self.holders = found.above;
+        let mut sums: Vec<(u64, u64)> = found.retained.into_iter().zip(self.tops.iter().map(|_| 0)).collect();
+        for id in 0..self.tops.len() {
+            let count = self.tops[id].fall.count;
+            self.wholes(id).for_each(|whole| sums[whole].1 += count);
         }
         let mut is_wanted = vec![false; self.tops.len()];
         for id in (0..self.tops.len()).rev() {
@@ -575,16 +786,33 @@ impl<'a> Keeper<'a> {
                 is_wanted[self.tops[id].above as usize] = true;
             }
         }
-        let (parts, mut large) = (self.parts(&is_wanted), self.large_blocks());
+        let (parts, mut large, inside) = (self.parts(&is_wanted), self.large_blocks(), self.inside());
         let wanted = (0..self.tops.len()).filter(|id| is_wanted[*id]);
         let mut large_of = |id: usize| large.remove(&(id as u64)).unwrap_or_default();
-        wanted.zip(parts).map(|(id, parts)| self.row(id, sums[id], parts, large_of(id))).collect()
+        let row = |(id, parts)| KeptNode { parts, large: large_of(id), ..self.row(id, sums[id], inside[id]) };
+        Ok(wanted.zip(parts).map(row).collect())
+    }
+
+    /// Of each node the references of what it keeps itself.
+    fn inside(&self) -> Vec<u64> {
+        let mut found = vec![0; self.tops.len()];
+        for (from, top) in self.tops.iter().enumerate() {
+            for (target, count) in &top.fall.tops {
+                let is_inside = self.wholes(from).any(|whole| whole as u64 == *target);
+                found[*target as usize] += if is_inside { *count } else { 0 };
+            }
+        }
+        found
     }
 
     /// The nodes of which a node is a part, itself first.
     fn wholes(&self, id: usize) -> impl Iterator<Item = usize> + '_ {
-        let above = |id: &usize| self.is_only(*id).then(|| self.tops[*id].above as usize);
-        std::iter::successors(Some(id), above)
+        std::iter::successors(Some(id), |id| self.holder(*id))
+    }
+
+    fn holder(&self, id: usize) -> Option<usize> {
+        let above = self.holders[id];
+        (above != NOBODY && self.tops[above as usize].depth > 0).then_some(above as usize)
     }
 
     /// Of each node that has large blocks those.
@@ -596,10 +824,13 @@ impl<'a> Keeper<'a> {
         found
     }
 
-    fn row(&self, id: usize, (bytes, count): (u64, u64), parts: Vec<KeptPart>, large: Vec<(u64, u64)>) -> KeptNode {
-        let Top { above, address, number, references, met, .. } = self.tops[id];
+    fn row(&self, id: usize, (bytes, count): (u64, u64), inside: u64) -> KeptNode {
+        let Top { above, address, number, references, .. } = self.tops[id];
+        let holder = self.holder(id).map(|holder| holder as u32);
+        let others = references.saturating_sub(1 + inside);
         let type_address = if number == NOBODY { 0 } else { self.drawer.kind(number) };
-        KeptNode { id: id as u32, above, address, type_address, bytes, count, references, met, parts, large }
+        let (id, parts, large) = (id as u32, Vec::new(), Vec::new());
+        KeptNode { id, above, address, type_address, bytes, count, holder, others, parts, large }
     }
 
     /// Of each wanted node the types that have its bytes, most first.

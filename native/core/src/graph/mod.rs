@@ -29,7 +29,7 @@ pub(crate) mod whole;
 pub use branching::{Branch, Hanging};
 pub use drawing::{draw_graph, static_types, Root};
 pub use groups::{Grouped, RetainedByGroup};
-pub use keeping::{find_kept, Kept, KeptNode, KeptPart};
+pub use keeping::{find_kept, Bounds, Kept, KeptNode, KeptPart};
 pub use listing::{EdgeColumns, NodeColumns};
 pub use lost::Head;
 pub use plain::{draw_blocks, Tables};
