@@ -43,25 +43,25 @@ def names(answer: dict[str, Any]) -> list[str]:
 
 
 def test_the_largest_holder_is_found_in_time(tmp_path: Path, rng: random.Random) -> None:
-    """A variable, a local variable and an attribute have at least the strings that only they lead to, and no more than
-    these; the page and the JSON say what was not examined."""
-    count = rng.randrange(100_000, 110_000)
-    for way, path in (("one", "cache"), ("attribute", "store.found"), ("local", "local variable found in main() at ")):
-        with planted(way, count, tmp_path) as (pid, truth):
-            answer, page = ask("", pid, budget(count)), gdbheap(pid, budget(count)).stdout
+    """A variable, a local variable, an attribute and a tree have at least the strings that only they lead to, and no
+    more than these; the JSON says what was not examined."""
+    count = rng.randrange(40_000, 45_000)
+    ways = {"one": "cache", "attribute": "store.found", "local": "local variable found in main() at ", "tree": "tree"}
+    for way, path in ways.items():
+        with planted(way, count // 2 if way == "tree" else count, tmp_path) as (pid, truth):
+            answer = ask("", pid, budget(count))
         row = answer["holders"][0]
         assert names(answer) == [row["path"]] and row["path"].startswith(path) and "more" not in row["path"]
-        assert row["at_least"] and row["count"] == count
+        assert row["at_least"]
         assert truth["bytes"] <= row["bytes"] <= truth["most"]
-        assert row["parts"][0]["what"] == "str" and row["parts"][0]["count"] in range(count, count + 100)
+        assert way == "tree" or row["count"] == count and row["parts"][0]["what"] == "str"
         assert answer["not_looked"] > count and 0 < answer["not_examined"] < answer["summary"]["used"]
-        assert f"at least {row['bytes'] / (1 << 20):.1f} MiB" in page and "\nnot examined: " in page
         assert answer["next"][0].startswith(f"gdbheap {pid} --budget=1 ")
 
 
 def test_what_was_found_until_then(tmp_path: Path, rng: random.Random) -> None:
     """Where time ends before all strings were looked at, the holder has those that were, and no more."""
-    count = rng.randrange(200_000, 210_000)
+    count = rng.randrange(100_000, 110_000)
     seconds = 1.5 * count / LOOKED_AT_A_SECOND / 2
     with planted("local", count, tmp_path) as (pid, truth):
         answer = ask("", pid, f"--budget={seconds:.4f}")
@@ -74,7 +74,7 @@ def test_what_was_found_until_then(tmp_path: Path, rng: random.Random) -> None:
 @pytest.mark.parametrize("way", ["shared", "lost"])
 def test_what_nobody_is_proven_to_hold_is_not_ranked(way: str, tmp_path: Path, rng: random.Random) -> None:
     """Strings that two lists share, and those that nothing leads to, have no holder: they were not examined."""
-    count = rng.randrange(100_000, 110_000)
+    count = rng.randrange(40_000, 45_000)
     with planted(way, count, tmp_path) as (pid, truth):
         answer = ask("", pid, budget(count))
     # The lists themselves are held.
@@ -84,11 +84,14 @@ def test_what_nobody_is_proven_to_hold_is_not_ranked(way: str, tmp_path: Path, r
 
 def test_other_references_are_named(tmp_path: Path, rng: random.Random) -> None:
     """A list with two names is not held by one of them alone: the holder's name says so."""
-    count = rng.randrange(100_000, 110_000)
+    count = rng.randrange(40_000, 45_000)
     with planted("named", count, tmp_path) as (pid, truth):
         answer = ask("", pid, budget(count))
+        page = gdbheap(pid, budget(count)).stdout
     (row,) = answer["holders"]
-    assert row["path"].startswith("first and ") and truth["bytes"] <= row["bytes"] <= truth["most"]
+    assert f"at least {row['bytes'] / (1 << 20):.1f} MiB" in page and "\nnot examined: " in page
+    assert row["path"] in page and row["path"] == "first and 1 more reference"
+    assert truth["bytes"] <= row["bytes"] <= truth["most"]
 
 
 def test_nothing_is_proven_that_the_whole_graph_refutes(tmp_path: Path, rng: random.Random) -> None:

@@ -1,7 +1,8 @@
 """A process with strings that are held in one way each, for answers that are found in a given time.
 
 Usage: partly_held.py WAY COUNT. WAY: one (a dict of a module), local (a list of a frame), attribute (of an instance),
-shared (two lists have the same strings), named (a list with two names), lost (nothing leads to the list).
+shared (two lists have the same strings), named (a list with two names), lost (nothing leads to the list), tree (each
+node of a tree has one, and refers to its parent).
 Prints JSON on standard error: {"bytes": of the strings by sys.getsizeof(), "most": with what any allocator adds, and
 the containers}.
 """
@@ -17,16 +18,35 @@ class Store:
     """An object with a dict."""
 
 
+class Node:
+    """A node of a tree."""
+
+    __slots__ = "below", "parent", "text"
+
+    def __init__(self, text, parent):
+        self.text, self.parent, self.below = text, parent, []
+        if parent is not None:
+            parent.below.append(self)
+
+
+def grow(found):
+    """Return the root of a tree in which each node has one of the texts and eight others below it."""
+    nodes = []
+    for place, text in enumerate(found):
+        nodes.append(Node(text, nodes[(place - 1) // 8] if place else None))
+    return nodes[0]
+
+
 def strings(count):
     """Return that many strings that nobody else has."""
     return [f"text {number} of {count}" for number in range(count)]
 
 
-def told(found, *containers):
-    """Return the bytes of the strings, and of them with their containers."""
+def told(found, *containers, each=0):
+    """Return the bytes of the strings, and of them with their containers and what ``each`` has beside it."""
     least = sum(map(sys.getsizeof, found))
     more = sum(map(sys.getsizeof, containers)) + POINTERS * (len(containers) + 1)
-    return json.dumps({"bytes": least, "most": least + ROOM * len(found) + more})
+    return json.dumps({"bytes": least, "most": least + (ROOM + each) * len(found) + more})
 
 
 def wait(text):
@@ -46,6 +66,9 @@ def hold(way, count):
         module.store = Store()
         module.store.found = found
         return told(found, found, module.store.__dict__)
+    if way == "tree":
+        module.tree = grow(found)
+        return told(found, each=sys.getsizeof(module.tree) + sys.getsizeof(module.tree.below) + 2 * POINTERS)
     if way == "shared":
         module.first, module.second = found, list(found)
         return told(found, found, found)
