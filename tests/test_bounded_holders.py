@@ -48,8 +48,9 @@ def test_the_largest_holder_is_found_in_time(tmp_path: Path, rng: random.Random)
     count = rng.randrange(40_000, 45_000)
     ways = {"one": "cache", "attribute": "store.found", "local": "local variable found in main() at ", "tree": "tree"}
     for way, path in ways.items():
-        with planted(way, count // 2 if way == "tree" else count, tmp_path) as (pid, truth):
-            answer = ask("", pid, budget(count))
+        with planted(way, count, tmp_path) as (pid, truth):
+            # A node of the tree is four blocks.
+            answer = ask("", pid, budget(3 * count if way == "tree" else count))
         row = answer["holders"][0]
         assert names(answer) == [row["path"]] and row["path"].startswith(path) and "more" not in row["path"]
         assert row["at_least"]
@@ -61,7 +62,7 @@ def test_the_largest_holder_is_found_in_time(tmp_path: Path, rng: random.Random)
 
 def test_what_was_found_until_then(tmp_path: Path, rng: random.Random) -> None:
     """Where time ends before all strings were looked at, the holder has those that were, and no more."""
-    count = rng.randrange(100_000, 110_000)
+    count = rng.randrange(200_000, 210_000)
     seconds = 1.5 * count / LOOKED_AT_A_SECOND / 2
     with planted("local", count, tmp_path) as (pid, truth):
         answer = ask("", pid, f"--budget={seconds:.4f}")

@@ -38,7 +38,7 @@ def _text(figures: Holder) -> str:
     holder = figures.holder
     what = described(holder)
     way = f"; it leads to its largest block by {holder.way}" if holder.way else ""
-    least = "or more " if holder.at_least else ""
+    least = "at least so much is " if holder.at_least else ""
     return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}"
 
 

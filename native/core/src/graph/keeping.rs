@@ -50,6 +50,8 @@ const MOST_TOGETHER: usize = 1 << 20;
 const MOST_REFERENCES: u64 = 1 << 30;
 /// Blocks that are looked at for one node before it is the next one's turn, at first.
 const TURN: u64 = 64 << 10;
+/// The least turns that all nodes have together.
+const TURNS: u64 = 64;
 const ENTRIES: u64 = 1 << 10;
 const HEAD: u64 = 4 << 10;
 const SHORT_HEAD: u64 = 128;
@@ -402,7 +404,7 @@ impl<'a> Keeper<'a> {
             let (depth, block, address, references, width) = Default::default();
             self.tops.push(Top { above, depth, of_modules, block, address, number, references, width, fall });
         }
-        for (phase, nodes) in [(BY_MODULES, MOST_OF_MODULES), (BY_FRAMES, MOST_NODES)] {
+        for (phase, nodes, part) in [(BY_MODULES, MOST_OF_MODULES, 4), (BY_FRAMES, MOST_NODES, 2)] {
             let mut queue = VecDeque::new();
             for (root, id) in roots.iter().zip(0..).filter(|(root, _)| root.phase as u8 == phase) {
                 for pointer in &root.pointers {
@@ -411,7 +413,10 @@ impl<'a> Keeper<'a> {
                 }
             }
             while let Some(id) = queue.pop_front() {
-                if self.tops.len() >= nodes || self.tops[id as usize].depth >= DEEPEST || self.looked >= self.most / 2 {
+                if self.tops.len() >= nodes
+                    || self.tops[id as usize].depth >= DEEPEST
+                    || self.looked >= self.most / part
+                {
                     let top = &mut self.tops[id as usize];
                     top.fall.work.push(Work::Object(top.block));
                 } else {
@@ -565,8 +570,8 @@ impl<'a> Keeper<'a> {
     fn fall(&mut self) -> Result<bool, Cancelled> {
         let has_work = |id: &usize| !self.tops[*id].fall.work.is_empty();
         let mut left: Vec<usize> = (0..self.tops.len()).filter(has_work).collect();
-        left.sort_by_key(|id| Reverse(self.tops[*id].width));
-        let mut turn = TURN;
+        left.sort_by_key(|id| (Reverse(self.tops[*id].width), self.tops[*id].depth));
+        let mut turn = TURN.min(self.most / TURNS);
         while !left.is_empty() && self.looked < self.most {
             for id in &left {
                 let until = self.looked + turn;
