@@ -10,7 +10,7 @@ use super::dominators::Dominators;
 use super::drawing::{root_phases, Root};
 use super::edges::{Drawer, Looked, Registry, Sink, Source, Table, EXACT};
 use super::ids::{Blocks, Found, Ids};
-use super::marks::Marker;
+use super::marks::{most_deque_blocks, Marker};
 use super::shapes::{self, GraphLayout};
 use super::tree::{Rules, Tree, BY_FRAMES, BY_MODULES, NOBODY};
 use crate::allocators::block::Block;
@@ -254,7 +254,7 @@ pub fn find_kept(
     let blocks = Blocks { heaps, ids: &ids };
     let source = Source { space: heaps.space, blocks, types: layout, layout: graph, marks: &[], registry: &registry };
     heaps.space.task(watcher, None).alone(|control| {
-        let deques = AtomicU64::new(u64::MAX);
+        let deques = AtomicU64::new(most_deque_blocks(heaps));
         let mut keeper = Keeper::new(source, &deques, control, bounds);
         keeper.reach(roots)?;
         let is_done = keeper.fall()?;
@@ -861,5 +861,26 @@ impl<'a> Keeper<'a> {
         };
         let wanted = found.into_iter().enumerate().filter(|(id, _)| is_wanted[*id]);
         wanted.map(|(_, sums)| sorted(sums)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Group;
+
+    fn held(left: &[u64], led: &[&[u32]]) -> Vec<bool> {
+        let mut group = Group::default();
+        for (block, left) in (0u64..).zip(left) {
+            group.add(block, *left);
+        }
+        led.iter().zip(&mut group.members).for_each(|(led, member)| member.led = led.to_vec());
+        group.held()
+    }
+
+    #[test]
+    fn what_an_unmet_reference_leads_to_is_held() {
+        // 0 and 1 refer to one another; something else refers to 2, which leads to 3.
+        assert_eq!(held(&[0, 0, 1, 0], &[&[1], &[0], &[3], &[]]), [false, false, true, true]);
+        assert_eq!(held(&[0, 1], &[&[1], &[0]]), [true, true]);
     }
 }
