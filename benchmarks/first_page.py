@@ -1,8 +1,8 @@
 """How long the first page takes from its start to its end, against the time to read the private memory once.
 
 Targets of 2 and 18 million blocks, with --largest of 80 million too: C programs with glibc's malloc and with jemalloc,
-which have freed half of them, and Python. What is not on this machine is left out. Used by bench.py; by itself it prints
-the table.
+which have freed half of them, and Python. What is not on this machine is left out. Used by bench.py; by itself it
+prints the table.
 
 Usage: first_page.py [--rounds=5] [--largest] [--jemalloc=LIB]
 """
@@ -32,7 +32,7 @@ SMALL_CHUNK = "24"
 HEAD = [
     "The first page, from its start to its end, against the time to read the private memory once, in one run:",
     "",
-    "| process | blocks in use | private memory | times reading it once | smallest to largest | whole | CPU | holders |",
+    "| process | blocks in use | private memory | times reading it once | smallest to largest | whole | CPU | held |",
     "| --- | ---: | ---: | ---: | --- | ---: | ---: | --- |",
 ]
 
