@@ -4,8 +4,7 @@ Builds a Python process of about 2 GB and a C process with millions of chunks, m
 it, prints one table and writes it into docs/performance.md, between the two marks there.
 
 Usage: bench.py [--blocks=18000000] [--chunks=20000000] [--rounds=5] [--mimalloc=LIB] [--jemalloc=LIB] [--tcmalloc=LIB]
-                [--no-core]
-       [--keep-page]
+                [--no-core] [--no-growth] [--largest] [--keep-page]
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from first_page import first_pages
 from measure import BUILD, HERE, Run, Series, Subject, alternate, compiled, median, preferred_python, run, subject
 from stops import stops
 
@@ -319,6 +319,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jemalloc", metavar="LIB", help="the library of jemalloc; the system's if there is one")
     parser.add_argument("--tcmalloc", metavar="LIB", help="the library of tcmalloc; the system's if there is one")
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured; medians are shown")
+    parser.add_argument("--largest", action="store_true", help="first pages of 80 million blocks too (7 GiB of memory)")
     parser.add_argument("--no-core", action="store_true", help="do not write and measure a core (2 GB on disk)")
     parser.add_argument("--no-growth", action="store_true", help="do not measure smaller processes beside it")
     parser.add_argument("--keep-page", action="store_true", help="do not write the table into docs/performance.md")
@@ -373,6 +374,8 @@ def main() -> None:
             with subject([compiled("target_glibc.c", compiler), str(options.chunks)]) as target:
                 found[name] = on_process(target.pid, answers, options.rounds)
     about.append(stops(options.chunks, options.rounds, say))
+    jemalloc = options.jemalloc or ctypes.util.find_library("jemalloc")
+    about.append(first_pages(options.rounds, options.largest, jemalloc, say))
     text = "\n\n".join([table(blocks, options.chunks, found, runs, load), *about])
     print(text)
     if not options.keep_page:

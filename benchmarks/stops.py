@@ -57,7 +57,7 @@ def _answered(pid: int, noun: str) -> float:
     return process.stopped_seconds or 0.0
 
 
-def _limit(pid: int) -> float:
+def limit_of(pid: int) -> float:
     """Return how long it takes to read the private memory of a process once."""
     with stopped(pid) as target:
         return seconds(partial(_native.read_once, target.space, private_memory(target)))
@@ -78,7 +78,7 @@ def rows(title: str, pid: int, rounds: int) -> list[str]:
     for noun in _nouns(pid):
         series = Series()
         for _ in range(rounds):
-            series.limits.append(_limit(pid))
+            series.limits.append(limit_of(pid))
             series.times.append(_answered(pid, noun))
         found.append(_row((title, f"{size / (1 << 20):,.0f} MiB"), noun, series))
         title = ""

@@ -1,7 +1,7 @@
-/* A large C process to measure on: millions of malloc chunks of 16 to 400 bytes that point to each other, half of them
- * freed at random.
+/* A large C process to measure on: millions of malloc chunks of 16 to LARGEST bytes (400) that point to each other, half of
+ * them freed at random.
  *
- * Usage: target_glibc [CHUNKS] [SEED]
+ * Usage: target_glibc [CHUNKS] [SEED] [LARGEST]
  * Prints one line of JSON when it is ready: {"pid", "chunks", "seed"}. Then it beats once a millisecond and answers each
  * line on standard input with the longest pause between two beats since the last answer, in seconds. It ends when its
  * standard input does. */
@@ -33,10 +33,10 @@ static double now(void)
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-static void fill(size_t count)
+static void fill(size_t count, size_t largest)
 {
     for (size_t i = 0; i < count; i++) {
-        size_t size = 16 + next_random() % 385;
+        size_t size = 16 + next_random() % (largest - 15);
         held[i] = malloc(size);
         if (held[i] == NULL)
             exit(1);
@@ -88,11 +88,12 @@ int main(int argc, char **argv)
 {
     size_t count = argc > 1 ? strtoull(argv[1], NULL, 10) : 10000000;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)getpid() * 2654435761u + (uint64_t)time(NULL);
+    size_t largest = argc > 3 ? strtoull(argv[3], NULL, 10) : 400;
     state = seed | 1;
     held = calloc(count, sizeof *held);
-    if (held == NULL || count < 2)
+    if (held == NULL || count < 2 || largest < 16)
         return 1;
-    fill(count);
+    fill(count, largest);
     free_half(count);
     printf("{\"pid\": %d, \"chunks\": %zu, \"seed\": %llu}\n", getpid(), count, (unsigned long long)seed);
     fflush(stdout);

@@ -164,9 +164,11 @@ COMMAND = Command(
     text="""First the verdict: the program, what is resident, how much of it is in use, and how much the program has
     freed and the allocators keep. Then who holds what is in use, as far as references tell: variables, packages,
     globals, threads and runtimes that have a twentieth of RSS or more, at most five, each with its bytes (those that
-    are in use, resident or not), its share of RSS and what it is. They are looked for where that takes about 3 seconds
-    of CPU time at most (7,500,000 blocks in use), or what --budget says, or with --detail; --quick does not look. Then
-    the findings: what could be given back or avoided, largest first, each with advice that was tried
+    are in use, resident or not), its share of RSS and what it is. All references are followed where that takes about 3
+    seconds of CPU time at most (7,500,000 blocks in use), or what --budget says, or with --detail; --quick does not
+    look for holders. Of a Python program with more blocks, the objects that modules and frames lead to are followed for
+    that time, and a holder has "at least" the bytes that reference counts prove it to keep; the rest is one line, "not
+    examined". Then the findings: what could be given back or avoided, largest first, each with advice that was tried
     (docs/findings.md). Then what to type next.
 
     A snapshot has the page of the moment that it was taken.
@@ -182,8 +184,8 @@ COMMAND = Command(
     In JSON verdict is the first sentence; holders are a list of {bytes, resident, share, path, what, count, kind,
     address, shape, parts, way, largest_block, at_least}: what is the type of the object that path leads to, count its
     length, parts the kinds of its blocks, way the steps from there to its largest block, largest_block the address of
-    that, at_least whether bytes are those that are proven, because not all references could be read; next are lines to
-    paste; not_looked is the number of blocks in use where these are too many to look for holders, else null;
+    that, at_least whether bytes are those that are proven, because not all references were read; next are lines to
+    paste; not_looked is the number of blocks in use where these are too many to follow all references, else null;
     not_examined are the bytes that nothing is proven to hold.
 
     With --since FILE, a sentence says which holders grew since that snapshot; in JSON, since is {seconds, rss, in_use,

@@ -141,7 +141,7 @@ def test_more_blocks_than_the_budget_allows(tmp_path: Path) -> None:
         page = gdbheap(str(target.pid), "--budget=0.001").stdout
         whole = ask("", str(target.pid), "--budget=1")
     # 2,500,000 blocks a second.
-    assert few["not_looked"] > 2500 and not few["holders"]
+    assert few["not_looked"] > 2500 and few["not_examined"] > 0
     assert "blocks takes about 1 s of CPU time" in page and f"  $ gdbheap {target.pid} --budget=1" in page
     assert few["next"][0].startswith(f"gdbheap {target.pid} --budget=1 ")
     assert whole["not_looked"] is None and whole["holders"][0]["path"] == "kept"

@@ -104,9 +104,9 @@ class Ledger:
     what is used and what is free, in all allocators; None where memory cannot be read. ``container``: what the control
     group of a process is charged; None for a core, and where no group counts its memory. ``holders``: who has most of
     what is in use, if that was asked for; ``not_looked``: the number of blocks in use, where these were too many to
-    look for holders, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask next;
-    ``verdict``: all that in a sentence, where somebody wrote one. ``abort``: why glibc ended the process; None where it
-    did not. ``not_examined``: bytes in use that nothing is proven to hold because not all references could be read.
+    follow all references, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask
+    next; ``verdict``: all that in a sentence, where somebody wrote one. ``abort``: why glibc ended the process; None
+    where it did not. ``not_examined``: bytes in use that nothing is proven to hold, as not all references were read.
     ``since``: what changed since an earlier look, where one is compared."""
 
     rss: Rss

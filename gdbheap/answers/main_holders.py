@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gdbheap.answers.findings import Evidence, Finding
 from gdbheap.answers.findings.holder import RUNTIME, MainHolder, found_of
+from gdbheap.answers.first_holders import FirstHolders, first_holders, length_at, limit_of
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.partition import main_runtime, other_allocator, total
 from gdbheap.answers.shared_out import NOBODY
@@ -15,8 +16,6 @@ from gdbheap.answers.source_paths import source_path
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.python.homes import INTERPRETER_ITSELF, STANDARD, THREAD
-from gdbheap.python.struct_fields import LRU_CACHE
-from gdbheap.python.values import CacheLimit, cache_limit, length_of
 
 __all__ = ["BLOCKS_A_SECOND", "BUDGET", "MainHolders", "main_holders", "seconds_for"]
 
@@ -32,10 +31,10 @@ NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, NOBODY)
 @dataclass(frozen=True)
 class MainHolders:
     """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the finding about the first one, if it
-    is worth one. ``not_looked``: blocks in use, where there are too many of them to look for holders; else None.
-    ``not_examined``: bytes in use that nothing is proven to hold because not all references could be read;
-    ``finishing``: the command lines that would examine them. ``every``: all holders, with those that no program could
-    release; None where nobody looked for them."""
+    is worth one. ``not_looked``: blocks in use, where there are too many of them to follow all references; else None.
+    ``not_examined``: bytes in use that nothing is proven to hold because not all references were read; ``finishing``:
+    the command lines that would examine them, where time was not what it took. ``every``: all holders, with those that
+    no program could release; None where not all references were followed."""
 
     rows: list[MainHolder] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -47,9 +46,10 @@ class MainHolders:
 
 def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), budget: float = BUDGET) -> MainHolders:
     """Find them, beside the findings that were ``found``, by the graph of references, which is drawn where that takes
-    about ``budget`` seconds at most, or all details are wanted, and by what the mappings tell of runtimes."""
+    about ``budget`` seconds at most, or all details are wanted, and by what the mappings tell of runtimes. Of more
+    blocks of Python those are found that reference counts prove in that time."""
     rows = list(_runtimes(heap, evidence))
-    not_looked, whole, every = None, Owners([], 0, 0), None
+    not_looked, whole, every, first = None, Owners([], 0, 0), None, FirstHolders()
     always = evidence.detail or budget == math.inf
     try:
         if heap.target.refusal is None and (not heap.target.remote or always):
@@ -60,12 +60,16 @@ def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), 
                 every = [*rows, *_of_graph(heap, whole)]
                 unnamed = (*NOT_NAMED, THREAD) if heap.is_python else NOT_NAMED
                 rows = [row for row in every if row.kind not in unnamed]
+            elif heap.is_python:
+                first = first_holders(heap, budget)
+                rows += first.rows
     except GdbheapError as error:
         heap.note(f"holders are not known: {error}")
     # Where nobody knows what is resident, shares are of what is in use.
     rss = heap.target.rss.bytes or sum(row.bytes for row in every or rows)
     rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
-    return MainHolders(rows, found_of(evidence, rows, found), not_looked, whole.not_examined, whole.next, every)
+    rest = first.not_examined or whole.not_examined
+    return MainHolders(rows, found_of(evidence, rows, found), not_looked, rest, whole.next, every)
 
 
 def seconds_for(blocks: int) -> int:
@@ -82,8 +86,8 @@ def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
     for row in whole.groups:
         if row.root is None or row.kind is None:
             continue
-        limit = _limit(heap, row.address, row.type)
-        count = row.variables if row.variables > 1 else _length(heap, row.address) if limit is None else limit.entries
+        limit = limit_of(heap, row.address, row.type)
+        count = row.variables if row.variables > 1 else length_at(heap, row.address) if limit is None else limit.entries
         array = row.array
         yield MainHolder(
             row.bytes,
@@ -101,18 +105,6 @@ def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
             None if limit is None else limit.maximum,
             row.largest_block,
         )
-
-
-def _length(heap: Heap, address: int | None) -> int | None:
-    """Return the length of a variable's object, as far as it is known."""
-    objects = heap.objects_or_none if address is not None else None
-    return None if objects is None or address is None else length_of(objects.repr, address)
-
-
-def _limit(heap: Heap, address: int | None, kind: str | None) -> CacheLimit | None:
-    """Return how many entries an lru_cache has and may have; None for other objects."""
-    objects = heap.objects_or_none if address is not None and kind == LRU_CACHE else None
-    return None if objects is None or address is None else cache_limit(objects.repr, address)
 
 
 def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:

@@ -28,7 +28,8 @@ def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
         lines += _commented(held.finishing[:1], "who holds the rest of what is in use")
     elif held.not_looked is not None:
         budget = f"--budget={seconds_for(held.not_looked)}"
-        lines += _commented(evidence.line("", budget), "the same with who holds what is in use")
+        rest = "who holds the rest" if held.rows else "the same with who holds what is in use"
+        lines += _commented(evidence.line("", budget), rest)
     elif not held.rows and 100 * evidence.in_use >= MIN_PERCENT * (heap.target.rss.bytes or 0):
         lines += _commented(evidence.line("owners"), "who holds what is in use")
     parent = forked_from(heap.target)

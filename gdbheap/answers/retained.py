@@ -20,7 +20,7 @@ from gdbheap.graph.roots import GLOBAL, THREAD, BlockRoot
 from gdbheap.heap import Heap
 from gdbheap.python.homes import modules, modules_of_files, namespaces
 from gdbheap.python.paths import MEMORY, ObjectPaths, is_own_dict
-from gdbheap.python.references import BY_OTHERS, References
+from gdbheap.python.references import BY_OTHERS, PythonNodes
 
 OBJECT, TYPE, MODULE = "object", "type", "module"
 # What is told apart: with Python, and without.
@@ -483,7 +483,7 @@ def _modules(paths: ObjectPaths) -> list[Kept]:
     return [Kept(module.address, name, 1, module.size, size) for (module, _names, name), size in zip(found, sizes)]
 
 
-def _of_modules(references: References) -> set[int]:
+def _of_modules(references: PythonNodes) -> set[int]:
     tables = (references.graph.find(address) for root in references.roots[:1] for address in root.pointers)
     return {node.id for pair in namespaces(references) for node in pair} | {
         number for number in tables if number is not None

@@ -12,7 +12,7 @@ from gdbheap.graph.nodes import Node
 from gdbheap.layout.cpython import FLAG_TYPE, MODULE_DICT
 from gdbheap.python.contents import dict_lookup, read_name
 from gdbheap.python.names import TypeNames
-from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, PythonRoot, References
+from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, PythonNodes, PythonRoot
 from gdbheap.python.roots import INTERPRETER, THREADS
 
 __all__ = [
@@ -58,7 +58,7 @@ class Homes:
     """``seeds``: nodes of the graph and what they are at home in. ``open``: those whose dict is a part of them, as a
     class's is; ``through``: the addresses of the types of such dicts."""
 
-    def __init__(self, references: References) -> None:
+    def __init__(self, references: PythonNodes) -> None:
         """Raises Unsupported where the tables lack a field."""
         self._references = references
         self._names: TypeNames = references.objects.names
@@ -150,13 +150,13 @@ class Homes:
                 yield name, Home(STANDARD, "")
 
 
-def modules(references: References) -> Iterator[tuple[Node, Node, str]]:
+def modules(references: PythonNodes) -> Iterator[tuple[Node, Node, str]]:
     """Each module with its dict and its name, "?" where that is not known."""
     for module, names in namespaces(references):
         yield module, names, _text(references, names, "__name__", MAX_NAME_LENGTH) or "?"
 
 
-def namespaces(references: References) -> Iterator[tuple[Node, Node]]:
+def namespaces(references: PythonNodes) -> Iterator[tuple[Node, Node]]:
     """Each module with its dict."""
     names, graph = references.objects.names, references.graph
     kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
@@ -169,7 +169,7 @@ def namespaces(references: References) -> Iterator[tuple[Node, Node]]:
 
 
 def modules_of_files(
-    references: References, found: Iterable[tuple[Node, Node, str]]
+    references: PythonNodes, found: Iterable[tuple[Node, Node, str]]
 ) -> dict[str, list[tuple[Node, Node, str]]]:
     """Return those of the modules whose file was loaded as MIN_OF_FILE of them or more, by that file."""
     by_file: dict[str, list[tuple[Node, Node, str]]] = {}
@@ -185,7 +185,7 @@ def _is_below(file: str, base: str) -> bool:
     return file.startswith(f"{base}/") and not any(part in file for part in INSTALLED)
 
 
-def _is_made(references: References, names: Node) -> bool:
+def _is_made(references: PythonNodes, names: Node) -> bool:
     """Return whether a program made a module itself, so that it has no spec. Python 2 does not tell."""
     objects = references.objects
     with suppress(Fault, Unsupported):
@@ -194,7 +194,7 @@ def _is_made(references: References, names: Node) -> bool:
     return False
 
 
-def _text(references: References, names: Node, key: str, limit: int) -> str | None:
+def _text(references: PythonNodes, names: Node, key: str, limit: int) -> str | None:
     space, release = references.objects.target.space, references.objects.release
     with suppress(Fault, Unsupported):
         found = dict_lookup(space, release, names.address, key, references.objects.names.lookups)

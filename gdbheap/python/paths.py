@@ -11,7 +11,7 @@ from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BLOCK, STEPS_AT_EACH_END, Path, Step
 from gdbheap.layout.cpython import FLAG_TYPE
 from gdbheap.python.edges import Edge, EdgeNames, is_namespace
-from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, PythonRoot, References
+from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, PythonNodes, PythonRoot
 
 PORTION = 512
 MAX_RUN = 30
@@ -26,7 +26,7 @@ _KEY = re.compile(r"\A\[(?:'([A-Za-z_]\w*)'|str\(b'([A-Za-z_]\w*)'\))\]\Z")
 class ObjectPaths:
     """Names nodes, edges and chains of one graph."""
 
-    def __init__(self, references: References) -> None:
+    def __init__(self, references: PythonNodes) -> None:
         self.references = references
         self.names = references.objects.names
         self.edges = EdgeNames(references.objects.repr, references.threads)

@@ -28,7 +28,23 @@ class PythonRoot(Root):
     interpreter: int = 0
 
 
-class References(Nodes):
+class PythonNodes(Nodes):
+    """Nodes that are objects of one target, its frames, and memory."""
+
+    objects: Objects
+    threads: Threads
+    roots: Sequence[PythonRoot]
+
+    @property
+    def space(self) -> _native.Space:
+        return self.objects.target.space
+
+    def objects_among(self, numbers: Sequence[int]) -> list[Node]:
+        """The blocks with these numbers that are no buffers; they are not remembered, as there may be many."""
+        raise NotImplementedError
+
+
+class References(PythonNodes):
     """The graph of one target."""
 
     def __init__(
@@ -45,24 +61,19 @@ class References(Nodes):
         self.objects = objects
         self.threads = threads
         statics = objects.static_types()
-        self.roots: Sequence[PythonRoot] = [
-            *_of_python(threads),
+        self.roots = [
+            *roots_of_python(threads),
             PythonRoot(STATIC_TYPES, BY_FRAMES, statics),
             *_of_memory(objects),
         ]
         heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release)
         self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, progress, is_partial)
 
-    @property
-    def space(self) -> _native.Space:
-        return self.objects.target.space
-
     def is_certain(self, number: int) -> bool:
         """Whether a chain of references that layouts tell of leads to the node."""
         return self.graph.phases([number])[0] < BY_REMAINS - 1
 
     def objects_among(self, numbers: Sequence[int]) -> list[Node]:
-        """The blocks with these numbers that are no buffers; they are not remembered, as there may be many."""
         rows = zip(numbers, self.graph.nodes_of(numbers))
         return list(self._read([number for number, row in rows if row.kind != "buffer"]))
 
@@ -85,7 +96,7 @@ def _may_be_object(row: _native.GraphNode) -> bool:
     return row.place == "block" and row.kind in ("object", "idle")
 
 
-def _of_python(threads: Threads) -> list[PythonRoot]:
+def roots_of_python(threads: Threads) -> list[PythonRoot]:
     roots = [PythonRoot(MODULES, BY_MODULES, [address], interpreter=number) for number, address in threads.modules()]
     for state in threads.states:
         for frame in state.frames:

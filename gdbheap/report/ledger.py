@@ -93,12 +93,15 @@ def _next(answer: Ledger) -> str:
 
 
 def _holders(answer: Ledger, style: Style) -> str:
-    if answer.not_looked is not None:
-        return style.filled(
-            f"Who holds it is not known yet: to follow the references of {answer.not_looked:,} blocks takes about"
-            f" {seconds_for(answer.not_looked)} s of CPU time, while the program runs on."
-        )
-    return join(main_holders.render(answer.holders, style), unfinished(answer.not_examined, [], style))
+    held = main_holders.render(answer.holders, style)
+    if answer.not_looked is None:
+        return join(held, unfinished(answer.not_examined, [], style))
+    all_of_them = f"to follow the references of {answer.not_looked:,} blocks takes about"
+    seconds = f"{seconds_for(answer.not_looked)} s of CPU time, while the program runs on"
+    if not answer.not_examined:
+        return join(held, style.filled(f"Who holds it is not known yet: {all_of_them} {seconds}."))
+    size = f"{style.bytes(answer.not_examined)}{style.of_rss(answer.not_examined)}"
+    return join(held, style.filled(f"not examined: {size}; {all_of_them} {seconds}."))
 
 
 def _tree(lines: list[Line]) -> list[tuple[Line, int]]:

@@ -55,7 +55,7 @@ def _text(figures: Holder) -> str:
     holder = figures.holder
     what = described(holder)
     way = f"; its largest block is at {holder.way.lstrip()}" if holder.way else ""
-    least = "or more " if holder.at_least else ""
+    least = "at least so much is " if holder.at_least else ""
     return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}"
 
 

@@ -109,6 +109,30 @@ answers! {
     /// A node right below a labelled one, with what hangs on it, and the way down to where the bytes part.
     struct Branch of graph::Branch { id: u32, bytes: u64, way: Vec<u32> }
 
+    /// Objects of one type, with their buffers.
+    struct KeptPart of graph::KeptPart { type_address: u64, count: u64, bytes: u64 }
+
+    /// An object that keeps bytes alive, or leads to one that does, by its place among all that were looked at, the roots
+    /// first. `above`: the nearest that leads to it, itself for a root; bytes that are proven to go with it, in so many
+    /// blocks; `holder`: the object without which it would go, where one is proven; `others`: references to it beside one of
+    /// `above` and those of what it keeps itself; the types that have the bytes, most first; the large blocks among them,
+    /// [start, end).
+    struct KeptNode {
+        id: u32,
+        above: u32,
+        address: u64,
+        type_address: u64,
+        bytes: u64,
+        count: u64,
+        holder: Option<u32>,
+        others: u64,
+        parts: Vec<KeptPart>,
+        large: Vec<(u64, u64)>,
+    }
+
+    /// What reference counts prove, once `looked` blocks were looked at. `is_done`: nothing is left to be looked at.
+    struct Kept { nodes: Vec<KeptNode>, looked: u64, is_done: bool }
+
     /// How many nodes a node leads to, and the largest of them.
     struct Targets { count: u64, rows: Vec<NodeBytes> }
 }
@@ -218,6 +242,39 @@ pub fn draw_graph(
         graph::draw_graph(watcher, heaps, layout.0, &graph.0, statics, &roots.0, is_partial)
     };
     watched(py, progress, draw).map(Graph)
+}
+
+/// What the objects that modules and frames lead to keep alive, as far as reference counts prove it without the whole graph.
+/// Of `roots` those with addresses are followed. About `most` blocks are looked at, in so many `seconds` of CPU time at most;
+/// returned are nodes with at least `minimum` bytes. Raises MemoryError, KeyboardInterrupt and whatever `progress(done, total)` raises.
+#[pyfunction]
+#[pyo3(signature = (heaps, layout, graph, roots, most, seconds, minimum, progress=None))]
+#[allow(clippy::too_many_arguments)]
+pub fn find_kept(
+    py: Python<'_>,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
+    graph: Given<GraphLayout>,
+    roots: Given<Vec<Root>>,
+    most: u64,
+    seconds: f64,
+    minimum: u64,
+    progress: Option<Report>,
+) -> PyResult<Kept> {
+    let (heaps, bounds) = (heaps.0.clone(), graph::Bounds { blocks: most, seconds });
+    let find = |watcher: &dyn gdbheap_core::Watcher| {
+        graph::find_kept(watcher, &heaps, &layout.0, &graph.0, &roots.0, bounds, minimum)
+    };
+    let found = watched(py, progress, find)?;
+    let nodes = found.nodes.into_iter().map(KeptNode::from).collect();
+    Ok(Kept { nodes, looked: found.looked, is_done: found.is_done })
+}
+
+impl From<graph::KeptNode> for KeptNode {
+    fn from(node: graph::KeptNode) -> KeptNode {
+        let graph::KeptNode { id, above, address, type_address, bytes, count, holder, others, parts, large } = node;
+        KeptNode { id, above, address, type_address, bytes, count, holder, others, parts: all(parts), large }
+    }
 }
 
 /// The graph of a target without objects: every word of a block that leads into another one is an edge, exact where

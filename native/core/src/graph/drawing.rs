@@ -166,7 +166,7 @@ impl<'a> Passes<'a> {
 
 /// The rows of static types and of roots.
 fn outside(control: &Control, source: Source<'_>, roots: &[Root]) -> Result<Written, Cancelled> {
-    let mut drawer = Drawer::new(source);
+    let mut drawer: Drawer<'_> = Drawer::new(source);
     drawer.rows.begin(source.blocks.ids.first_static);
     for address in &source.blocks.ids.statics {
         drawer.static_type(*address);

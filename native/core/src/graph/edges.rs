@@ -5,7 +5,7 @@
 //! in (padding.rs), and STRAY where it points into a block, or lies on a stack: it may be a number, or left over.
 
 use super::csr::{Written, MANY};
-use super::ids::Blocks;
+use super::ids::{Blocks, Found};
 use super::padding::{self, Padding};
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
 use crate::allocators::block::{Block, Place};
@@ -75,8 +75,41 @@ pub(crate) struct Source<'a> {
     pub(crate) registry: &'a Mutex<Registry>,
 }
 
+/// What a drawer does with the references that it finds.
+pub(crate) trait Sink: Default {
+    /// The block that holds an address, by what the sink knows of blocks.
+    fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<Found>;
+    /// Takes a reference to a block.
+    fn lead(&mut self, found: Found, strength: u32);
+    /// Counts bytes that were wanted and could not be read.
+    fn miss(&mut self, bytes: u64);
+    /// Takes the references that the object counts, MANY for more.
+    fn counted(&mut self, count: u8);
+}
+
+impl Sink for Written {
+    #[inline(always)]
+    fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<Found> {
+        blocks.find(pointer)
+    }
+
+    #[inline(always)]
+    fn lead(&mut self, found: Found, strength: u32) {
+        self.edge(found.id, strength);
+    }
+
+    fn miss(&mut self, bytes: u64) {
+        self.unread += bytes;
+    }
+
+    #[inline(always)]
+    fn counted(&mut self, count: u8) {
+        self.count = count;
+    }
+}
+
 /// One worker's part.
-pub(crate) struct Drawer<'a> {
+pub(crate) struct Drawer<'a, S = Written> {
     source: Source<'a>,
     types: Types<'a>,
     shapes: Vec<Option<Arc<Shape>>>,
@@ -84,7 +117,7 @@ pub(crate) struct Drawer<'a> {
     /// Distances from the start of a block at which something may begin, a bit for each multiple of eight.
     starts: u128,
     scratch: Vec<u8>,
-    pub(crate) rows: Written,
+    pub(crate) rows: S,
     pub(crate) padding: Padding,
     /// Blocks of C code with a reference in their last word, with their groups.
     pub(crate) lasts: Vec<(u32, u32)>,
@@ -115,8 +148,8 @@ struct Spare {
     is_head: bool,
 }
 
-impl<'a> Drawer<'a> {
-    pub(crate) fn new(source: Source<'a>) -> Drawer<'a> {
+impl<'a, S: Sink> Drawer<'a, S> {
+    pub(crate) fn new(source: Source<'a>) -> Drawer<'a, S> {
         let types = Types::new(source.blocks.heaps, source.types);
         let hook = source.types.hook as usize;
         let inner = types.distances.iter().copied().chain([0, hook]);
@@ -127,22 +160,14 @@ impl<'a> Drawer<'a> {
         Drawer { source, types, shapes, bounds, starts, scratch, rows, padding, lasts, syntax }
     }
 
-    /// The number and the mark of a block, whose row comes next.
-    #[inline(always)]
-    fn mark_at(&mut self, place: Place) -> Option<(u32, u32)> {
-        let id = self.source.blocks.ids.id_of(place)?;
-        self.rows.go_to(id);
-        Some((id, self.source.marks[id as usize]))
-    }
-
     /// A reference, wherever it points in a block.
     #[inline(always)]
     pub(crate) fn reference(&mut self, pointer: u64, strength: u32) {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
             return;
         }
-        if let Some(found) = self.source.blocks.find(pointer) {
-            self.rows.edge(found.id, strength);
+        if let Some(found) = self.rows.find(&self.source.blocks, pointer) {
+            self.rows.lead(found, strength);
         }
     }
 
@@ -152,7 +177,7 @@ impl<'a> Drawer<'a> {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
             return false;
         }
-        let Some(found) = self.source.blocks.find(pointer) else { return false };
+        let Some(found) = self.rows.find(&self.source.blocks, pointer) else { return false };
         let inside = pointer.wrapping_sub(found.address);
         let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
         // An allocator's own pointers are to headers, and part of a header belongs to the block before.
@@ -161,9 +186,9 @@ impl<'a> Drawer<'a> {
         }
         let begins = begins || strength != EXACT && self.begins_inside(pointer) || self.is_in_slab(pointer);
         match (begins, strength) {
-            (true, _) => self.rows.edge(found.id, strength),
+            (true, _) => self.rows.lead(found, strength),
             (false, EXACT) => (),
-            (false, _) => self.rows.edge(found.id, STRAY),
+            (false, _) => self.rows.lead(found, STRAY),
         }
         begins
     }
@@ -198,11 +223,11 @@ impl<'a> Drawer<'a> {
             // What is zero by definition leads nowhere, however large it is.
             let backed = space.next_backed(bytes.address + at).map_or(to, |next| (next - bytes.address).min(to));
             let passed = (backed - at) / WINDOW * WINDOW;
-            self.rows.unread += passed - space.covered_bytes(bytes.address + at, bytes.address + at + passed);
+            self.rows.miss(passed - space.covered_bytes(bytes.address + at, bytes.address + at + passed));
             at += passed;
             let size = (to - at).min(WINDOW) as usize;
             let got = space.fill_words(bytes.address + at, &mut scratch[..size]);
-            self.rows.unread += (size - got) as u64;
+            self.rows.miss((size - got) as u64);
             show(self, at, &scratch[..got]);
             at += WINDOW;
         }
@@ -298,7 +323,7 @@ impl<'a> Drawer<'a> {
             shapes::LEAF => (),
             shapes::ITEMS | shapes::SPLIT => self.references(bytes, 0, number),
             shapes::COUNTED => self.references(bytes, 8, number),
-            shapes::KEYS => drop(self.keys(bytes)),
+            shapes::KEYS => self.keys(bytes),
             shapes::PREFIXED => self.prefixed(bytes, number.saturating_sub(hook)),
             shapes::HEADED => {
                 let capacity = self.field(bytes, 0).map_or(0, |word| word & 0xFF);
@@ -319,8 +344,15 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// The keys and values of a dict (PyDictKeysObject); None where the head of the table is cut off.
-    fn keys(&mut self, bytes: Bytes<'_>) -> Option<()> {
+    /// The keys and values of a dict (PyDictKeysObject).
+    fn keys(&mut self, bytes: Bytes<'_>) {
+        if let Some((from, count, step, first, words)) = self.entries(bytes) {
+            self.table(bytes, from, count, step, first, words);
+        }
+    }
+
+    /// Where the keys and values of a dict lie, as `table` takes them; None where the head of the table is cut off.
+    fn entries(&self, bytes: Bytes<'_>) -> Option<(u64, u64, u64, u64, u64)> {
         let KeysLayout { kind, log2_index_bytes, size, entries, indices } = *self.source.layout.keys.as_ref()?;
         let count = self.field(bytes, entries)?;
         let (index_bytes, general) = match kind >= 0 {
@@ -331,8 +363,7 @@ impl<'a> Drawer<'a> {
             }
         };
         let (step, first) = if general { (24, 8) } else { (16, 0) };
-        self.table(bytes, indices.saturating_add(index_bytes), count, step, first, 2);
-        Some(())
+        Some((indices.saturating_add(index_bytes), count, step, first, 2))
     }
 
     /// Values of attributes; before them, downwards, are how many they are and in which order they came (3.11, 3.12).
@@ -368,7 +399,7 @@ impl<'a> Drawer<'a> {
         let block = Bytes { address: address + outer, end, head: &head[outer as usize..] };
         let pre = self.types.kinds[number as usize].pre as usize;
         let count = block.head.get(pre..).and_then(|head| references(self.types.layout, head));
-        self.rows.count = count.map_or(MANY, |count| count.min(MANY.into()) as u8);
+        self.rows.counted(count.map_or(MANY, |count| count.min(MANY.into()) as u8));
         let shape = match self.shapes.get(number as usize) {
             Some(Some(shape)) if shape.is_leaf => return (shape.number + 1) | if alive { 0 } else { IDLE },
             _ => self.shape(number),
@@ -405,7 +436,7 @@ impl<'a> Drawer<'a> {
             return;
         }
         if claim.follow == CLAIM {
-            let found = self.source.blocks.find(pointer);
+            let found = self.rows.find(&self.source.blocks, pointer);
             if !found.is_some_and(|found| self.types.layout.begins_at(found.address, pointer)) {
                 return;
             }
@@ -519,6 +550,99 @@ impl<'a> Drawer<'a> {
                 piece.chunks_exact(8).for_each(|word| _ = drawer.word(u64_at(word, 0) & clean, DOUBTFUL));
             });
         }
+    }
+}
+
+/// An object that was looked at, by the drawer's number of its type.
+#[derive(Clone, Copy)]
+pub(crate) struct Looked {
+    pub(crate) number: u32,
+    /// Its own, not its block's.
+    pub(crate) address: u64,
+    /// The references that it counts.
+    pub(crate) references: u64,
+    /// Nothing hangs on it.
+    pub(crate) is_leaf: bool,
+    pub(crate) has_claims: bool,
+}
+
+/// References in a table: the `words` words at `first` of each of `count` entries.
+#[derive(Clone, Copy)]
+pub(crate) struct Table {
+    pub(crate) at: u64,
+    pub(crate) count: u64,
+    pub(crate) step: u64,
+    pub(crate) first: u64,
+    pub(crate) words: u64,
+}
+
+/// Objects one by one, in any order.
+impl<S: Sink> Drawer<'_, S> {
+    /// The living object in a block, which begins with `head`.
+    #[inline(always)]
+    pub(crate) fn look(&mut self, block: &Block, head: &[u8]) -> Option<Looked> {
+        let (number, _) = self.types.object_in(head, block.size).filter(|(_, is_alive)| *is_alive)?;
+        let outer = self.types.layout.outer_hook(head) as u64;
+        let before = outer + self.types.kinds[number as usize].pre;
+        let references = head.get(before as usize..).and_then(|head| references(self.types.layout, head))?;
+        let is_bare = match self.shapes.get(number as usize) {
+            Some(Some(shape)) => shape.is_bare,
+            _ => self.shape(number).is_bare,
+        };
+        let claims = &self.types.kinds[number as usize].claims;
+        let is_outside = |claim: &PlacedClaim| {
+            let (address, size) = (block.address + outer, block.size.saturating_sub(outer));
+            let pointer = claimed_pointer(self.source.space, claim, address, size, &head[outer as usize..]);
+            pointer.is_some_and(|pointer| pointer.wrapping_sub(address) >= size)
+        };
+        let has_claims = claims.iter().any(is_outside);
+        let is_leaf = is_bare && !has_claims;
+        Some(Looked { number, address: block.address + before, references, is_leaf, has_claims })
+    }
+
+    /// Follows the references of an object that was looked at.
+    pub(crate) fn follow(&mut self, looked: &Looked, block: &Block, head: &[u8]) {
+        self.object(looked.number, true, block.address, block.size, block.end, head);
+    }
+
+    /// Follows the references in a buffer.
+    pub(crate) fn follow_buffer(&mut self, mark: u32, block: &Block, head: &[u8]) {
+        self.buffer(mark, Bytes { address: block.address, end: block.end, head });
+    }
+
+    /// The table that a buffer at `pointer` is; None for one of another form.
+    pub(crate) fn table_in(&self, mark: u32, pointer: u64, end: u64) -> Option<Table> {
+        let (number, set_key) = (u64::from(mark) & shapes::MOST, self.source.layout.set_key);
+        let (from, count, step, first, words) = match mark >> 28 {
+            shapes::ITEMS | shapes::SPLIT | shapes::COUNTED => (0, number, 8, 0, 1),
+            shapes::SET => (0, number, 16, set_key, 1),
+            shapes::TABLE => (0, number, 24, 8, 2),
+            shapes::KEYS => self.entries(Bytes { address: pointer, end, head: &[] })?,
+            _ => return None,
+        };
+        let at = pointer.checked_add(from)?;
+        let count = count.min(end.saturating_sub(at) / step);
+        Some(Table { at, count, step, first, words })
+    }
+
+    /// tp_flags of a type, by the drawer's number.
+    pub(crate) fn flags(&self, number: u32) -> u64 {
+        self.types.kinds[number as usize].flags
+    }
+
+    /// The address of a type, by the drawer's number.
+    pub(crate) fn kind(&self, number: u32) -> u64 {
+        self.types.kinds[number as usize].address
+    }
+}
+
+impl Drawer<'_> {
+    /// The number and the mark of a block, whose row comes next.
+    #[inline(always)]
+    fn mark_at(&mut self, place: Place) -> Option<(u32, u32)> {
+        let id = self.source.blocks.ids.id_of(place)?;
+        self.rows.go_to(id);
+        Some((id, self.source.marks[id as usize]))
     }
 
     /// The references of a static type.

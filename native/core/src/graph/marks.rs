@@ -26,10 +26,10 @@ const LINKS_UNHEARD: u64 = 4 << 10;
 /// A buffer, by a pointer to it, and what it holds.
 #[derive(Clone, Copy)]
 pub(crate) struct Claimed {
-    pointer: u64,
-    mark: u32,
+    pub(super) pointer: u64,
+    pub(super) mark: u32,
     /// The pointer is the block's first byte, or it is not meant.
-    whole: bool,
+    pub(super) whole: bool,
     /// The block of the object that says so.
     owner: u64,
 }
@@ -87,6 +87,27 @@ impl<'a> Marker<'a> {
             deque_blocks,
             claimed: Vec::new(),
         }
+    }
+
+    /// Notes what the object in a block owns; whether there is an object.
+    #[inline(always)]
+    pub(crate) fn owned_by(&mut self, Block { address, size, .. }: &Block, head: &[u8]) -> bool {
+        let Some((number, alive)) = self.types.object_in(head, *size) else { return false };
+        if !alive || self.types.kinds[number as usize].claims.is_empty() {
+            return true;
+        }
+        self.owner = *address;
+        let outer = self.types.layout.outer_hook(head);
+        let pre = self.types.kinds[number as usize].pre;
+        let (address, size, head) = (address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
+        for place in 0..self.types.kinds[number as usize].claims.len() {
+            let claim = self.types.kinds[number as usize].claims[place];
+            let Some(pointer) = claimed_pointer(self.space, &claim, address, size, head) else { continue };
+            if pointer.wrapping_sub(address) >= size {
+                self.claim(pre, &claim, pointer, address, head);
+            }
+        }
+        true
     }
 
     fn claim(&mut self, pre: u64, claim: &PlacedClaim, pointer: u64, address: u64, head: &[u8]) {
@@ -180,23 +201,8 @@ impl<'a> Marker<'a> {
 
 impl Visitor for Marker<'_> {
     #[inline(always)]
-    fn block(&mut self, Block { address, size, .. }: Block, head: &[u8]) -> bool {
-        let Some((number, alive)) = self.types.object_in(head, size) else { return false };
-        if !alive || self.types.kinds[number as usize].claims.is_empty() {
-            return true;
-        }
-        self.owner = address;
-        let outer = self.types.layout.outer_hook(head);
-        let pre = self.types.kinds[number as usize].pre;
-        let (address, size, head) = (address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
-        for place in 0..self.types.kinds[number as usize].claims.len() {
-            let claim = self.types.kinds[number as usize].claims[place];
-            let Some(pointer) = claimed_pointer(self.space, &claim, address, size, head) else { continue };
-            if pointer.wrapping_sub(address) >= size {
-                self.claim(pre, &claim, pointer, address, head);
-            }
-        }
-        true
+    fn block(&mut self, block: Block, head: &[u8]) -> bool {
+        self.owned_by(&block, head)
     }
 
     fn group(&mut self, first: Place, _size: u64, used: &GroupBits, _objects: &GroupBits) {

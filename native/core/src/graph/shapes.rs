@@ -131,6 +131,8 @@ pub(crate) struct Shape {
     pub(crate) managed: bool,
     /// Whether instances hold a reference to their type.
     pub(crate) holds_type: bool,
+    /// Whether there are no references but what is owned.
+    pub(crate) is_bare: bool,
     pub(crate) is_leaf: bool,
     /// Whether the type could be read; if not, any word of an object may be a reference.
     pub(crate) is_known: bool,
@@ -153,6 +155,7 @@ impl Shape {
             inline_at: 0,
             managed: false,
             holds_type: false,
+            is_bare: false,
             is_leaf: false,
             is_known: false,
         }
@@ -199,17 +202,14 @@ fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32
         inline_at: if inline { basic } else { 0 },
         managed,
         holds_type: heap_type,
+        is_bare: false,
         is_leaf: false,
         is_known: true,
     };
     let plain = form.is_some_and(|form| form.items < 0 && form.frame < 0 && form.table < 0 && form.fields.is_empty());
-    shape.is_leaf = plain
-        && shape.from >= shape.to
-        && !shape.managed
-        && !inline
-        && !heap_type
-        && shape.dict_before_end == 0
-        && kind.claims.is_empty();
+    shape.is_bare =
+        plain && shape.from >= shape.to && !shape.managed && !inline && !heap_type && shape.dict_before_end == 0;
+    shape.is_leaf = shape.is_bare && kind.claims.is_empty();
     Some(shape)
 }
 

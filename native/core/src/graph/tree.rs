@@ -13,6 +13,8 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 /// block; over words of reached blocks that point into others; from stacks and registers, whose words may be left over;
 /// not at all. A node that is reached from BY_PADDING on has weak evidence alone, and what lies in a block that is in use comes
 /// before what a thread may have left on its stack.
+pub(crate) const BY_MODULES: u8 = 0;
+pub(crate) const BY_FRAMES: u8 = 1;
 pub(crate) const BY_OTHERS: u8 = 2;
 pub(crate) const BY_REMAINS: u8 = 3;
 pub(crate) const BY_PADDING: u8 = 4;

@@ -1,4 +1,14 @@
-//! The memory of this process itself.
+//! The memory of this process itself, and the processor time of its threads.
+
+use std::time::Duration;
+
+/// The processor time that the calling thread has taken.
+pub(crate) fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one timespec; it fails for no thread of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
 
 /// Has malloc give free pages back to the kernel: after much of what was asked for in small pieces, by several threads, was
 /// joined, or made smaller, it would keep them. musl's has no such call, and gives large blocks back by itself.

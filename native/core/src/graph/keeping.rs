@@ -1,0 +1,886 @@
+//! The bytes that reference counts prove an object to keep alive, found without drawing the whole graph.
+//!
+//! From the roots on, breadth first, objects become nodes, as far as names are wanted: namespaces, instances, small
+//! containers. Then each node that was not opened is followed down as if it was deleted: an object below it goes with it
+//! once as many references to it were met on the way as it counts. Nothing else can hold such an object, whatever was not
+//! read. A node has also what the nodes have that it dominates, where all references to those were met.
+
+use super::csr::{joint, Edges};
+use super::dominators::Dominators;
+use super::drawing::{root_phases, Root};
+use super::edges::{Drawer, Looked, Registry, Sink, Source, Table, EXACT};
+use super::ids::{Blocks, Found, Ids};
+use super::marks::{most_deque_blocks, Marker};
+use super::shapes::{self, GraphLayout};
+use super::tree::{Rules, Tree, BY_FRAMES, BY_MODULES, NOBODY};
+use crate::allocators::block::Block;
+use crate::allocators::heaps::{Heaps, SharedHeaps};
+use crate::bits::Bits;
+use crate::by_address::ByAddress;
+use crate::bytes::u64_at;
+use crate::error::{Cancelled, Error, Result};
+use crate::memory::own::thread_time;
+use crate::memory::space::Space;
+use crate::python::layout::TypeLayout;
+use crate::python::types::Types;
+use crate::work::{Control, Watcher};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// The nodes that modules lead to at most, and all.
+const MOST_OF_MODULES: usize = 96 << 10;
+const MOST_NODES: usize = 128 << 10;
+/// A container of more items is not opened, a namespace of more neither.
+const WIDEST: u64 = 100;
+const WIDEST_NAMESPACE: u64 = 64 << 10;
+/// The dicts of modules are so far from the root.
+const DEPTH_OF_MODULES: u32 = 3;
+/// Objects that are so far from the root are not opened.
+const DEEPEST: u32 = 12;
+/// An object without references of so many bytes is a node of its own.
+const LEAF_BYTES: u64 = 64 << 10;
+/// Objects of which not all references were met yet, for all nodes together.
+const MOST_WAITING: usize = 4 << 20;
+/// Objects that are looked at together, to see whether only they lead to one another.
+const MOST_TOGETHER: usize = 1 << 20;
+/// An object with more references is immortal.
+const MOST_REFERENCES: u64 = 1 << 30;
+/// Blocks that are looked at for one node before it is the next one's turn, at first.
+const TURN: u64 = 64 << 10;
+/// The least turns that all nodes have together.
+const TURNS: u64 = 64;
+const ENTRIES: u64 = 1 << 10;
+const HEAD: u64 = 4 << 10;
+const SHORT_HEAD: u64 = 128;
+/// An object so soon after the last one has others behind it, in all likelihood; so much is read ahead then.
+const SOON: u64 = 1 << 10;
+const AHEAD: usize = 8 << 10;
+/// What looking at something costs, in blocks that are read ahead: at a block elsewhere, into an object, at so many words.
+const ELSEWHERE: u64 = 3;
+const OPENED: u64 = 8;
+const WORDS: u64 = 8;
+/// So much is looked at between two looks at the clock.
+const UNTIMED: u64 = 16 << 10;
+/// Blocks of so many bytes are returned one by one.
+const LARGE: u64 = 1 << 20;
+/// A bit of tp_flags: subclasses of type.
+const TYPE: u64 = 1 << 31;
+
+/// Objects of one type with their buffers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeptPart {
+    pub type_address: u64,
+    pub count: u64,
+    pub bytes: u64,
+}
+
+/// A node that keeps at least as much as was asked for, or leads to one.
+#[derive(Clone, Debug)]
+pub struct KeptNode {
+    /// By its place among all nodes, the roots first.
+    pub id: u32,
+    /// The nearest node or root that leads to it; its own for a root.
+    pub above: u32,
+    /// The object's, of a root 0.
+    pub address: u64,
+    pub type_address: u64,
+    /// Bytes that are proven to go with it, and in how many blocks.
+    pub bytes: u64,
+    pub count: u64,
+    /// The node without which it would go; None: nothing is proven, or a root.
+    pub holder: Option<u32>,
+    /// References to it beside one of the node above it and those of objects that it keeps itself.
+    pub others: u64,
+    /// The types that have most of the bytes.
+    pub parts: Vec<KeptPart>,
+    /// The large blocks among them, [start, end).
+    pub large: Vec<(u64, u64)>,
+}
+
+/// What was found until `looked` blocks were looked at. `is_done`: nothing is left.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    pub nodes: Vec<KeptNode>,
+    pub looked: u64,
+    pub is_done: bool,
+}
+
+/// The references that lie in one object, as the blocks that they lead to.
+#[derive(Default)]
+struct Led {
+    blocks: Vec<u64>,
+}
+
+impl Sink for Led {
+    fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<Found> {
+        blocks.heaps.block_at(pointer).map(|block| Found { id: 0, address: block.address })
+    }
+
+    fn lead(&mut self, found: Found, strength: u32) {
+        if strength == EXACT {
+            self.blocks.push(found.address);
+        }
+    }
+
+    fn miss(&mut self, _bytes: u64) {}
+
+    fn counted(&mut self, _count: u8) {}
+}
+
+/// What is still to be looked at for a node.
+enum Work {
+    /// An object that goes with it.
+    Object(u64),
+    /// A reference of one that goes with it.
+    Led(u64),
+    Table(Table),
+}
+
+/// A deleted object and what goes with it, so far.
+#[derive(Default)]
+struct Fall {
+    work: Vec<Work>,
+    /// References that are not met yet, of each object of which some were.
+    waiting: ByAddress<u64>,
+    /// How many references lead to each node, by its place.
+    tops: ByAddress<u64>,
+    /// By the number of the type, with how many objects and how many bytes.
+    sums: Vec<(u32, u64, u64)>,
+    bytes: u64,
+    count: u64,
+}
+
+impl Fall {
+    #[inline(always)]
+    fn add(&mut self, number: u32, count: u64, bytes: u64) {
+        self.bytes += bytes;
+        self.count += 1;
+        let place = match self.sums.iter().position(|sum| sum.0 == number) {
+            Some(place) => place,
+            None => {
+                self.sums.push((number, 0, 0));
+                self.sums.len() - 1
+            }
+        };
+        self.sums[place].1 += count;
+        self.sums[place].2 += bytes;
+    }
+}
+
+/// Objects that may go together.
+#[derive(Default)]
+struct Group {
+    members: Vec<Member>,
+    by_block: ByAddress<u32>,
+}
+
+struct Member {
+    block: u64,
+    /// References to it that are not met.
+    left: u64,
+    number: u32,
+    buffers: Vec<u64>,
+    buffer_bytes: u64,
+    /// The members that it leads to, and the nodes.
+    led: Vec<u32>,
+    tops: Vec<u32>,
+}
+
+impl Group {
+    fn add(&mut self, block: u64, left: u64) -> u32 {
+        let place = self.members.len() as u32;
+        self.by_block.insert(block, place);
+        let (number, buffers, buffer_bytes, led, tops) = Default::default();
+        self.members.push(Member { block, left, number, buffers, buffer_bytes, led, tops });
+        place
+    }
+
+    /// Whether each member is held by something else: some of its references were not met, or one that is held leads to it.
+    fn held(&self) -> Vec<bool> {
+        let mut is_held: Vec<bool> = self.members.iter().map(|member| member.left > 0).collect();
+        let mut open: Vec<usize> = (0..self.members.len()).filter(|place| is_held[*place]).collect();
+        while let Some(place) = open.pop() {
+            for target in self.members[place].led.iter().map(|target| *target as usize) {
+                if !std::mem::replace(&mut is_held[target], true) {
+                    open.push(target);
+                }
+            }
+        }
+        is_held
+    }
+}
+
+struct Top {
+    above: u32,
+    depth: u32,
+    of_modules: bool,
+    block: u64,
+    address: u64,
+    number: u32,
+    references: u64,
+    /// How many references lie in it itself, where it is not opened.
+    width: u64,
+    fall: Fall,
+}
+
+/// How far to go: about so many blocks are looked at, in so many seconds of processor time at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub blocks: u64,
+    pub seconds: f64,
+}
+
+/// What reference counts prove, for the objects that modules and frames lead to. Returned are nodes that keep at least
+/// `minimum` bytes.
+#[allow(clippy::too_many_arguments)]
+pub fn find_kept(
+    watcher: &dyn Watcher,
+    shared: &SharedHeaps,
+    layout: &TypeLayout,
+    graph: &GraphLayout,
+    roots: &[Root],
+    bounds: Bounds,
+    minimum: u64,
+) -> Result<Kept> {
+    let heaps = shared.lend();
+    if !heaps.stores.iter().all(|store| Bits::fits(store.block_numbers())) {
+        return Err(Error::Memory("not enough memory for a bit for each block"));
+    }
+    let ids = Ids::new(heaps, &[], Vec::new(), 0).ok_or(Error::Overflow("too many blocks"))?;
+    let registry = Mutex::new(Registry::default());
+    let blocks = Blocks { heaps, ids: &ids };
+    let source = Source { space: heaps.space, blocks, types: layout, layout: graph, marks: &[], registry: &registry };
+    heaps.space.task(watcher, None).alone(|control| {
+        let deques = AtomicU64::new(most_deque_blocks(heaps));
+        let mut keeper = Keeper::new(source, &deques, control, bounds);
+        keeper.reach(roots)?;
+        let is_done = keeper.fall()?;
+        Ok(Kept { nodes: keeper.rows(roots, minimum)?, looked: keeper.looked, is_done })
+    })
+}
+
+/// Bytes that are read ahead where one object lies soon after another.
+#[derive(Default)]
+struct Near {
+    start: u64,
+    bytes: Vec<u8>,
+    last: u64,
+}
+
+impl Near {
+    /// So many bytes at an address, where they were read ahead or that is worth while.
+    #[inline(always)]
+    fn head(&mut self, space: &Space, address: u64, size: usize) -> Option<&[u8]> {
+        let is_soon = address.wrapping_sub(self.last) < SOON;
+        self.last = address;
+        let inside = address.wrapping_sub(self.start);
+        if inside.saturating_add(size as u64) > self.bytes.len() as u64 {
+            if !is_soon {
+                return None;
+            }
+            self.start = address;
+            self.bytes.resize(AHEAD, 0);
+            let got = space.fill(address, &mut self.bytes);
+            self.bytes.truncate(got);
+            return self.bytes.get(..size);
+        }
+        self.bytes.get(inside as usize..inside as usize + size)
+    }
+}
+
+struct Keeper<'a> {
+    heaps: Heaps<'a>,
+    layout: &'a TypeLayout,
+    control: &'a Control<'a>,
+    drawer: Drawer<'a, Led>,
+    marker: Marker<'a>,
+    /// By store: blocks that are nodes, or go with one.
+    taken: Vec<Bits>,
+    tops: Vec<Top>,
+    by_block: ByAddress<u32>,
+    waiting: usize,
+    looked: u64,
+    /// No more are looked at.
+    most: u64,
+    /// When to look at the clock again, and when that is over.
+    next_look: u64,
+    until: Duration,
+    near: Near,
+    /// The node whose turn it is.
+    turn: u32,
+    /// Large blocks that were taken, each with its node.
+    large: Vec<(u32, u64, u64)>,
+    head: Vec<u8>,
+    tables: Vec<Table>,
+    /// What the object that was opened last owns.
+    buffers: Vec<u64>,
+    /// The immediate dominator of each node, once all are found.
+    holders: Vec<u32>,
+}
+
+impl<'a> Keeper<'a> {
+    fn new(source: Source<'a>, deques: &'a AtomicU64, control: &'a Control<'a>, bounds: Bounds) -> Keeper<'a> {
+        let heaps = source.blocks.heaps;
+        let marker = Marker::new(Types::new(heaps, source.types), source.layout.keys.as_ref(), &[], deques);
+        let taken = heaps.stores.iter().map(|store| Bits::new(store.block_numbers())).collect();
+        let drawer = Drawer::new(source);
+        let ((tops, by_block, waiting, looked, near, turn, large, head, tables, buffers, holders), layout) =
+            (Default::default(), source.types);
+        Keeper {
+            heaps,
+            layout,
+            control,
+            drawer,
+            marker,
+            taken,
+            tops,
+            by_block,
+            waiting,
+            looked,
+            most: bounds.blocks,
+            next_look: 0,
+            until: thread_time() + Duration::try_from_secs_f64(bounds.seconds).unwrap_or(Duration::MAX / 2),
+            near,
+            turn,
+            large,
+            head,
+            tables,
+            buffers,
+            holders,
+        }
+    }
+
+    /// Ends the search where its time is over.
+    #[inline(always)]
+    fn hurry(&mut self) {
+        if self.looked >= self.next_look {
+            self.next_look = self.looked + UNTIMED;
+            if thread_time() >= self.until {
+                self.most = self.looked;
+            }
+        }
+    }
+
+    /// Takes a block that nobody has yet; whether it was free to be taken.
+    #[inline(always)]
+    fn take(&mut self, block: &Block) -> bool {
+        let (bits, number) = (&mut self.taken[block.place.store as usize], block.place.number);
+        let is_new = !bits.get(number);
+        bits.set(number);
+        if block.size >= LARGE && is_new {
+            self.large.push((self.turn, block.address, block.end));
+        }
+        is_new
+    }
+
+    fn is_taken(&self, block: &Block) -> bool {
+        self.taken[block.place.store as usize].get(block.place.number)
+    }
+
+    /// The object in a block.
+    #[inline(always)]
+    fn look(&mut self, block: &Block) -> Option<Looked> {
+        if self.heaps.is_closed(block.place) {
+            return None;
+        }
+        let wanted = block.end.saturating_sub(block.address).min(SHORT_HEAD) as usize;
+        if let Some(head) = self.near.head(self.heaps.space, block.address, wanted) {
+            self.looked += 1;
+            return self.drawer.look(block, head);
+        }
+        self.looked += ELSEWHERE;
+        let mut head = [0; SHORT_HEAD as usize];
+        let got = self.heaps.space.fill(block.address, &mut head[..wanted]);
+        self.drawer.look(block, &head[..got])
+    }
+
+    /// Makes nodes of what the roots lead to, the nearest first, those of modules before those of frames.
+    fn reach(&mut self, roots: &[Root]) -> Result<(), Cancelled> {
+        for (root, above) in roots.iter().zip(0..) {
+            let (of_modules, number, fall) = (root.phase as u8 == BY_MODULES, NOBODY, Fall::default());
+            let (depth, block, address, references, width) = Default::default();
+            self.tops.push(Top { above, depth, of_modules, block, address, number, references, width, fall });
+        }
+        for (phase, nodes, part) in [(BY_MODULES, MOST_OF_MODULES, 4), (BY_FRAMES, MOST_NODES, 2)] {
+            let mut queue = VecDeque::new();
+            for (root, id) in roots.iter().zip(0..).filter(|(root, _)| root.phase as u8 == phase) {
+                for pointer in &root.pointers {
+                    let block = self.heaps.block_at(*pointer).map(|block| block.address);
+                    block.into_iter().for_each(|block| self.meet(id, block, &mut queue));
+                }
+            }
+            while let Some(id) = queue.pop_front() {
+                if self.tops.len() >= nodes
+                    || self.tops[id as usize].depth >= DEEPEST
+                    || self.looked >= self.most / part
+                {
+                    let top = &mut self.tops[id as usize];
+                    top.fall.work.push(Work::Object(top.block));
+                } else {
+                    self.open_node(id, &mut queue)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a reference of a node to a block.
+    fn meet(&mut self, above: u32, address: u64, queue: &mut VecDeque<u32>) {
+        if let Some(known) = self.by_block.get(&address) {
+            *self.tops[above as usize].fall.tops.entry(u64::from(*known)).or_default() += 1;
+            return;
+        }
+        let Some(block) = self.heaps.block_at(address).filter(|block| !self.is_taken(block)) else { return };
+        let Some(looked) = self.look(&block) else { return };
+        if looked.is_leaf && block.size < LEAF_BYTES {
+            let mut fall = std::mem::take(&mut self.tops[above as usize].fall);
+            self.led(&mut fall, address);
+            self.tops[above as usize].fall = fall;
+            return;
+        }
+        let id = self.tops.len() as u32;
+        let turn = std::mem::replace(&mut self.turn, id);
+        self.take(&block);
+        self.turn = turn;
+        let Top { depth, of_modules, .. } = self.tops[above as usize];
+        let (depth, block, size, width, mut fall) = (depth + 1, block.address, block.size, 0, Fall::default());
+        fall.add(looked.number, 1, size);
+        self.by_block.insert(block, id);
+        self.tops[above as usize].fall.tops.insert(id.into(), 1);
+        let Looked { number, address, references, .. } = looked;
+        self.tops.push(Top { above, depth, of_modules, block, address, number, references, width, fall });
+        queue.push_back(id);
+    }
+
+    fn open_node(&mut self, id: u32, queue: &mut VecDeque<u32>) -> Result<(), Cancelled> {
+        let Top { block, number, depth, above, of_modules, .. } = self.tops[id as usize];
+        self.turn = id;
+        self.hurry();
+        let Some(buffers) = self.open(block)? else { return Ok(()) };
+        let kind_above = self.tops[above as usize].number;
+        let is_class = kind_above != NOBODY && self.drawer.flags(kind_above) & TYPE != 0;
+        let is_namespace = is_class || of_modules && depth <= DEPTH_OF_MODULES;
+        let (led, tables) = (std::mem::take(&mut self.drawer.rows.blocks), std::mem::take(&mut self.tables));
+        let width = led.len() as u64 + tables.iter().map(|table| table.count).sum::<u64>();
+        let top = &mut self.tops[id as usize];
+        top.fall.add(number, 0, buffers);
+        if width > if is_namespace { WIDEST_NAMESPACE } else { WIDEST } {
+            top.width = width;
+            top.fall.work.extend(led.into_iter().map(Work::Led));
+            top.fall.work.extend(tables.into_iter().map(Work::Table));
+            return Ok(());
+        }
+        led.into_iter().for_each(|block| self.meet(id, block, queue));
+        for table in tables {
+            let mut table = Some(table);
+            while let Some(part) = table.take() {
+                let (words, rest) = self.words(&part);
+                table = rest;
+                for word in words {
+                    let block = self.heaps.block_at(word).map(|block| block.address);
+                    block.into_iter().for_each(|block| self.meet(id, block, queue));
+                }
+            }
+        }
+        self.control.advance(0)
+    }
+
+    /// The words of the next entries of a table, and what is left of it.
+    fn words(&mut self, table: &Table) -> (Vec<u64>, Option<Table>) {
+        let count = table.count.min(ENTRIES);
+        let mut bytes = vec![0; (count * table.step) as usize];
+        let got = self.heaps.space.fill_words(table.at, &mut bytes);
+        let mut words = Vec::with_capacity((count * table.words) as usize);
+        for entry in bytes[..got].chunks_exact(table.step as usize) {
+            words.extend((0..table.words).map(|word| u64_at(entry, (table.first + word * 8) as usize)));
+        }
+        let rest = Table { at: table.at + count * table.step, count: table.count - count, ..*table };
+        (words, (rest.count > 0).then_some(rest))
+    }
+
+    /// Reads an object: the blocks that its references lead to are in the drawer's rows, the tables of references that it
+    /// owns in `tables`. Returns the bytes of its buffers, which are taken.
+    fn open(&mut self, address: u64) -> Result<Option<u64>, Cancelled> {
+        self.tables.clear();
+        self.buffers.clear();
+        self.drawer.rows.blocks.clear();
+        let Some(block) = self.heaps.block_at(address) else { return Ok(None) };
+        let mut head = std::mem::take(&mut self.head);
+        head.resize(block.end.saturating_sub(block.address).min(HEAD) as usize, 0);
+        let got = self.heaps.space.fill(block.address, &mut head);
+        head.truncate(got);
+        self.looked += OPENED;
+        let Some(looked) = self.drawer.look(&block, &head) else { return Ok(None) };
+        self.drawer.follow(&looked, &block, &head);
+        let buffers = if looked.has_claims { self.buffers(&block, &head)? } else { 0 };
+        self.head = head;
+        Ok(Some(buffers))
+    }
+
+    /// Takes what an object says that it owns.
+    fn buffers(&mut self, owner: &Block, head: &[u8]) -> Result<u64, Cancelled> {
+        self.marker.claimed.clear();
+        self.marker.owned_by(owner, head);
+        self.marker.follow_deques(self.control)?;
+        let claimed = std::mem::take(&mut self.marker.claimed);
+        let (mut bytes, mut owned) = (0, Vec::with_capacity(claimed.len()));
+        for claim in claimed {
+            let Some(block) = self.heaps.block_at(claim.pointer).filter(|block| block.address != owner.address) else {
+                continue;
+            };
+            // A pointer into the middle of a block may be meant for another's.
+            if claim.whole && !self.layout.begins_at(block.address, claim.pointer) {
+                continue;
+            }
+            owned.push(block.address);
+            // Of some blocks the object does not say whether they are its own.
+            let is_own = !claim.whole || claim.mark >> 28 == shapes::HEADED;
+            if !is_own || !self.take(&block) {
+                continue;
+            }
+            bytes += block.size;
+            self.buffers.push(block.address);
+            if !self.heaps.is_closed(block.place) {
+                self.contents(&block, claim.pointer, claim.mark);
+            }
+        }
+        owned.sort_unstable();
+        self.drawer.rows.blocks.retain(|block| owned.binary_search(block).is_err());
+        Ok(bytes)
+    }
+
+    /// The references in a buffer.
+    fn contents(&mut self, block: &Block, pointer: u64, mark: u32) {
+        if let Some(table) = self.drawer.table_in(mark, pointer, block.end) {
+            self.tables.push(table);
+            return;
+        }
+        let mut head = vec![0; block.end.saturating_sub(block.address).min(HEAD) as usize];
+        let got = self.heaps.space.fill(block.address, &mut head);
+        head.truncate(got);
+        let inside = (pointer.wrapping_sub(block.address).wrapping_add(7) & !7).min(shapes::MOST) as u32;
+        let mark = if mark >> 28 == shapes::PREFIXED { mark | inside } else { mark };
+        self.drawer.follow_buffer(mark, block, &head);
+    }
+
+    /// Follows all nodes that were not opened, in turn, those with most references first.
+    fn fall(&mut self) -> Result<bool, Cancelled> {
+        let has_work = |id: &usize| !self.tops[*id].fall.work.is_empty();
+        let mut left: Vec<usize> = (0..self.tops.len()).filter(has_work).collect();
+        left.sort_by_key(|id| (Reverse(self.tops[*id].width), self.tops[*id].depth));
+        let mut turn = TURN.min(self.most / TURNS);
+        while !left.is_empty() && self.looked < self.most {
+            for id in &left {
+                let until = self.looked + turn;
+                let mut fall = std::mem::take(&mut self.tops[*id].fall);
+                self.turn = *id as u32;
+                let found = self.run(&mut fall, until);
+                self.tops[*id].fall = fall;
+                found?;
+            }
+            left.retain(|id| !self.tops[*id].fall.work.is_empty());
+            turn *= 2;
+        }
+        Ok(left.is_empty() && self.fall_together()?)
+    }
+
+    fn run(&mut self, fall: &mut Fall, until: u64) -> Result<(), Cancelled> {
+        while self.looked < until.min(self.most) {
+            self.hurry();
+            let Some(work) = fall.work.pop() else { break };
+            match work {
+                Work::Led(block) => self.led(fall, block),
+                Work::Table(table) => {
+                    let (words, rest) = self.words(&table);
+                    self.looked += 1 + words.len() as u64 / WORDS;
+                    fall.work.extend(rest.map(Work::Table));
+                    words.into_iter().for_each(|word| self.led(fall, word));
+                    self.control.advance(0)?;
+                }
+                Work::Object(block) => {
+                    let Some(buffers) = self.open(block)? else { continue };
+                    if buffers > 0 {
+                        let number = self.heaps.block_at(block).and_then(|block| self.look(&block));
+                        number.into_iter().for_each(|looked| fall.add(looked.number, 0, buffers));
+                    }
+                    fall.work.extend(self.tables.drain(..).map(Work::Table));
+                    let led = std::mem::take(&mut self.drawer.rows.blocks);
+                    led.iter().for_each(|block| self.led(fall, *block));
+                    self.drawer.rows.blocks = led;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has objects that refer to one another go with a node, where nothing else refers to them: nodes with most of those
+    /// that wait for their last reference first.
+    fn fall_together(&mut self) -> Result<bool, Cancelled> {
+        let mut left: Vec<usize> = (0..self.tops.len()).filter(|id| !self.tops[*id].fall.waiting.is_empty()).collect();
+        left.sort_by_key(|id| Reverse(self.tops[*id].fall.waiting.len()));
+        for id in left {
+            if self.looked >= self.most {
+                return Ok(false);
+            }
+            self.turn = id as u32;
+            let waiting = std::mem::take(&mut self.tops[id].fall.waiting);
+            let Some(group) = self.group(waiting)? else { continue };
+            let is_held = group.held();
+            for (member, is_held) in group.members.iter().zip(is_held) {
+                match is_held {
+                    true => member.buffers.iter().for_each(|buffer| self.leave(*buffer)),
+                    false => self.take_member(id, member),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn take_member(&mut self, id: usize, member: &Member) {
+        if let Some(block) = self.heaps.block_at(member.block) {
+            self.take(&block);
+            self.tops[id].fall.add(member.number, 1, block.size);
+            if member.buffer_bytes > 0 {
+                self.tops[id].fall.add(member.number, 0, member.buffer_bytes);
+            }
+            for top in &member.tops {
+                *self.tops[id].fall.tops.entry(u64::from(*top)).or_default() += 1;
+            }
+        }
+    }
+
+    /// The objects that wait, and all that they lead to, as if they went; None where they are too many.
+    fn group(&mut self, waiting: ByAddress<u64>) -> Result<Option<Group>, Cancelled> {
+        let mut group = Group::default();
+        waiting.into_iter().for_each(|(block, left)| _ = group.add(block, left));
+        let mut at = 0;
+        while at < group.members.len() {
+            self.hurry();
+            if group.members.len() > MOST_TOGETHER || self.looked >= self.most {
+                group.members.iter().flat_map(|member| &member.buffers).for_each(|buffer| self.leave(*buffer));
+                return Ok(None);
+            }
+            self.look_into(&mut group, at)?;
+            at += 1;
+        }
+        Ok(Some(group))
+    }
+
+    /// Reads a member, and adds what it leads to.
+    fn look_into(&mut self, group: &mut Group, at: usize) -> Result<(), Cancelled> {
+        let address = group.members[at].block;
+        let looked = self.heaps.block_at(address).and_then(|block| self.look(&block));
+        let (Some(bytes), Some(looked)) = (self.open(address)?, looked) else {
+            group.members[at].left += 1;
+            return Ok(());
+        };
+        let mut led = std::mem::take(&mut self.drawer.rows.blocks);
+        for table in std::mem::take(&mut self.tables) {
+            let mut table = Some(table);
+            while let Some(part) = table.take() {
+                let (words, rest) = self.words(&part);
+                table = rest;
+                let blocks = words.into_iter().filter_map(|word| self.heaps.block_at(word));
+                led.extend(blocks.map(|block| block.address));
+                self.control.advance(0)?;
+            }
+        }
+        let member = &mut group.members[at];
+        (member.number, member.buffer_bytes) = (looked.number, bytes);
+        member.buffers = std::mem::take(&mut self.buffers);
+        for block in led {
+            if let Some(top) = self.by_block.get(&block) {
+                group.members[at].tops.push(*top);
+                continue;
+            }
+            let target = match (group.by_block.get(&block).copied(), self.member_at(block)) {
+                (Some(target), _) => {
+                    let left = &mut group.members[target as usize].left;
+                    *left = left.saturating_sub(1);
+                    target
+                }
+                (None, Some(references)) => group.add(block, references - 1),
+                (None, None) => continue,
+            };
+            group.members[at].led.push(target);
+        }
+        Ok(())
+    }
+
+    /// The references of an object that may go.
+    fn member_at(&mut self, address: u64) -> Option<u64> {
+        let block = self.heaps.block_at(address).filter(|block| !self.is_taken(block))?;
+        self.look(&block).map(|looked| looked.references).filter(|references| (1..MOST_REFERENCES).contains(references))
+    }
+
+    /// Gives back a block that was taken.
+    fn leave(&mut self, address: u64) {
+        if let Some(block) = self.heaps.block_at(address) {
+            self.taken[block.place.store as usize].clear(block.place.number);
+            self.large.retain(|(_, start, _)| *start != address);
+        }
+    }
+
+    /// Takes a reference of what goes: the object that it leads to goes too where it is the last one.
+    #[inline(always)]
+    fn led(&mut self, fall: &mut Fall, pointer: u64) {
+        let Some(block) = self.heaps.block_at(pointer) else { return };
+        if self.is_taken(&block) {
+            if let Some(top) = self.by_block.get(&block.address) {
+                *fall.tops.entry(u64::from(*top)).or_default() += 1;
+            }
+            return;
+        }
+        let Some(looked) = self.look(&block) else { return };
+        if looked.references != 1 {
+            match fall.waiting.get_mut(&block.address) {
+                Some(left) if *left > 1 => {
+                    *left -= 1;
+                    return;
+                }
+                Some(_) => drop(fall.waiting.remove(&block.address)),
+                None => {
+                    let is_counted = (2..MOST_REFERENCES).contains(&looked.references);
+                    if is_counted && self.waiting < MOST_WAITING {
+                        self.waiting += 1;
+                        fall.waiting.insert(block.address, looked.references - 1);
+                    }
+                    return;
+                }
+            }
+            self.waiting -= 1;
+        }
+        self.take(&block);
+        fall.add(looked.number, 1, block.size);
+        if !looked.is_leaf {
+            fall.work.push(Work::Object(block.address));
+        }
+    }
+
+    /// The nodes that dominate one another. A node of which not all references were met may be held by anything.
+    fn dominators(&self, roots: &[Root]) -> Result<Dominators, Cancelled> {
+        let rows = self.tops.iter().map(|top| top.fall.tops.keys().map(|target| joint(*target as u32, EXACT)));
+        let edges = Edges::of_rows(rows);
+        let phases = root_phases(roots, 0);
+        let tree = Tree::grow(&edges, &phases, Rules::Objects, self.control)?;
+        let mut met = vec![0; self.tops.len()];
+        self.tops.iter().flat_map(|top| &top.fall.tops).for_each(|(target, count)| met[*target as usize] += count);
+        let is_doubtful = |id: &u32| self.tops[*id as usize].references > met[*id as usize];
+        let doubtful = (0..self.tops.len() as u32).filter(is_doubtful);
+        let starts: Vec<u32> = phases.concat().into_iter().chain(doubtful).collect();
+        let sizes = || self.tops.iter().map(|top| top.fall.bytes).collect::<Vec<u64>>();
+        Dominators::find(&edges, &tree, &starts, sizes, self.control)
+    }
+
+    /// The nodes with at least so many bytes, with those that lead to them.
+    fn rows(&mut self, roots: &[Root], minimum: u64) -> Result<Vec<KeptNode>, Cancelled> {
+        let found = self.dominators(roots)?;
+        self.holders = found.above;
+        let mut sums: Vec<(u64, u64)> = found.retained.into_iter().zip(self.tops.iter().map(|_| 0)).collect();
+        for id in 0..self.tops.len() {
+            let count = self.tops[id].fall.count;
+            self.wholes(id).for_each(|whole| sums[whole].1 += count);
+        }
+        let mut is_wanted = vec![false; self.tops.len()];
+        for id in (0..self.tops.len()).rev() {
+            is_wanted[id] |= self.tops[id].depth > 0 && sums[id].0 >= minimum;
+            if is_wanted[id] {
+                is_wanted[self.tops[id].above as usize] = true;
+            }
+        }
+        let (parts, mut large, inside) = (self.parts(&is_wanted), self.large_blocks(), self.inside());
+        let wanted = (0..self.tops.len()).filter(|id| is_wanted[*id]);
+        let mut large_of = |id: usize| large.remove(&(id as u64)).unwrap_or_default();
+        let row = |(id, parts)| KeptNode { parts, large: large_of(id), ..self.row(id, sums[id], inside[id]) };
+        Ok(wanted.zip(parts).map(row).collect())
+    }
+
+    /// Of each node the references of what it keeps itself.
+    fn inside(&self) -> Vec<u64> {
+        let mut found = vec![0; self.tops.len()];
+        for (from, top) in self.tops.iter().enumerate() {
+            for (target, count) in &top.fall.tops {
+                let is_inside = self.wholes(from).any(|whole| whole as u64 == *target);
+                found[*target as usize] += if is_inside { *count } else { 0 };
+            }
+        }
+        found
+    }
+
+    /// The nodes of which a node is a part, itself first.
+    fn wholes(&self, id: usize) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(Some(id), |id| self.holder(*id))
+    }
+
+    fn holder(&self, id: usize) -> Option<usize> {
+        let above = self.holders[id];
+        (above != NOBODY && self.tops[above as usize].depth > 0).then_some(above as usize)
+    }
+
+    /// Of each node that has large blocks those.
+    fn large_blocks(&self) -> ByAddress<Vec<(u64, u64)>> {
+        let mut found: ByAddress<Vec<(u64, u64)>> = ByAddress::default();
+        for (id, start, end) in &self.large {
+            self.wholes(*id as usize).for_each(|id| found.entry(id as u64).or_default().push((*start, *end)));
+        }
+        found
+    }
+
+    fn row(&self, id: usize, (bytes, count): (u64, u64), inside: u64) -> KeptNode {
+        let Top { above, address, number, references, .. } = self.tops[id];
+        let holder = self.holder(id).map(|holder| holder as u32);
+        let others = references.saturating_sub(1 + inside);
+        let type_address = if number == NOBODY { 0 } else { self.drawer.kind(number) };
+        let (id, parts, large) = (id as u32, Vec::new(), Vec::new());
+        KeptNode { id, above, address, type_address, bytes, count, holder, others, parts, large }
+    }
+
+    /// Of each wanted node the types that have its bytes, most first.
+    fn parts(&self, is_wanted: &[bool]) -> Vec<Vec<KeptPart>> {
+        let mut found: Vec<ByAddress<(u64, u64)>> = self.tops.iter().map(|_| ByAddress::default()).collect();
+        for id in 0..self.tops.len() {
+            for at in self.wholes(id).filter(|at| is_wanted[*at]) {
+                for (number, count, bytes) in &self.tops[id].fall.sums {
+                    let sum = found[at].entry(u64::from(*number)).or_default();
+                    *sum = (sum.0 + count, sum.1 + bytes);
+                }
+            }
+        }
+        let one = |(number, (count, bytes)): (u64, (u64, u64))| KeptPart {
+            type_address: self.drawer.kind(number as u32),
+            count,
+            bytes,
+        };
+        let sorted = |sums: ByAddress<(u64, u64)>| {
+            let mut parts: Vec<KeptPart> = sums.into_iter().map(one).collect();
+            parts.sort_unstable_by_key(|part| (Reverse(part.bytes), part.type_address));
+            parts
+        };
+        let wanted = found.into_iter().enumerate().filter(|(id, _)| is_wanted[*id]);
+        wanted.map(|(_, sums)| sorted(sums)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Group;
+
+    fn held(left: &[u64], led: &[&[u32]]) -> Vec<bool> {
+        let mut group = Group::default();
+        for (block, left) in (0u64..).zip(left) {
+            group.add(block, *left);
+        }
+        led.iter().zip(&mut group.members).for_each(|(led, member)| member.led = led.to_vec());
+        group.held()
+    }
+
+    #[test]
+    fn what_an_unmet_reference_leads_to_is_held() {
+        // 0 and 1 refer to one another; something else refers to 2, which leads to 3.
+        assert_eq!(held(&[0, 0, 1, 0], &[&[1], &[0], &[3], &[]]), [false, false, true, true]);
+        assert_eq!(held(&[0, 1], &[&[1], &[0]]), [true, true]);
+    }
+}
