@@ -72,7 +72,9 @@ fn have_states(reader: &mut Reader<'_>, messages: &[u64], slot: u64) -> bool {
     let (first, rest) = messages.split_at(few.min(messages.len()));
     let looked_at = [first, &rest[rest.len().saturating_sub(few)..]].concat();
     let mut all_have = |behind: u64| {
-        looked_at.iter().all(|at| at.checked_add(behind).and_then(|at| reader.word(at)).is_some_and(|word| word < STATES))
+        looked_at
+            .iter()
+            .all(|at| at.checked_add(behind).and_then(|at| reader.word(at)).is_some_and(|word| word < STATES))
     };
     all_have(slot - 8) || all_have(0)
 }
