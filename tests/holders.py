@@ -1,4 +1,5 @@
-"""How much of what real programs use the first ten rows of ``heap owners`` explain, and what these rows are.
+"""How much of what real programs use the first page and the first ten rows of ``heap owners`` explain, and what these
+rows are.
 
 ``make named`` runs this after installing other people's packages. ``--write`` puts the tables into docs/holders.md,
 else they are printed.
@@ -27,7 +28,7 @@ MIB = 1 << 20
 def tables(service: Service, directory: Path) -> tuple[list[str], str]:
     """Return a row of the table of programs, and the table of one program."""
     with serving(service, directory) as pid:
-        answer = ask("owners", str(pid), f"--top={ROWS}")
+        answer, page = ask("owners", str(pid), f"--top={ROWS}"), ask("", str(pid))
     used, groups = answer["bytes"], answer["rows"]
     shown = sum(row["bytes"] for row in groups)
     rows = [
@@ -36,7 +37,9 @@ def tables(service: Service, directory: Path) -> tuple[list[str], str]:
     ]
     table = tabulate(rows, ["MiB", "%", "held by", "most of it"], tablefmt="github", disable_numparse=True)
     share = f"{100 * shown / used:.1f} %"
-    return [service.title, f"{used / MIB:.1f} MiB", share], f"### {service.title}: {share}\n{table}\n"
+    named = sum(row["bytes"] for row in page["holders"])
+    first = f"{100 * named / page['summary']['used']:.1f} %"
+    return [service.title, f"{used / MIB:.1f} MiB", first, share], f"### {service.title}: {share}\n{table}\n"
 
 
 def _plain(name: str) -> str:
@@ -62,7 +65,7 @@ def main() -> None:
                 continue
         lines.append(line)
         parts.append(part)
-    headers = ["program", "in use", f"in the first {ROWS} rows"]
+    headers = ["program", "in use", "with a holder on its first page", f"in the first {ROWS} rows"]
     text = tabulate(lines, headers, tablefmt="github", disable_numparse=True) + "\n\n" + "\n".join(parts)
     if not options.write:
         print(text)

@@ -110,7 +110,7 @@ OURS = {
     "Operation.id": "brk", "Line.name": "stacks", "Extent.figure": "rss", "Sums.allocator": "glibc",
     "Sums.emptied": "would go", "TableFile.name": "types", "Caught.function": "malloc", "GrowingBuffers.origin": "set",
     "LargeChunks.origin": "set", "MainTop.origin": "set", "ThreadTops.origin": "set", "Mapped.kind": "shared-memory",
-    "RuntimeMemory.kind": "go", "StatsRow.arena": "total",
+    "RuntimeMemory.kind": "go", "StatsRow.arena": "total", "StatsRow.what": "in use bytes",
 }  # fmt: skip
 STYLES = (
     Style(),

@@ -532,5 +532,5 @@ def test_nouns_of_a_process_on_a_core(core: Path) -> None:
     done = piped(core, "\n".join(lines))
     assert len(done.stderr.splitlines()) == len(lines) and done.returncode == 2, done
     assert all(
-        line.startswith(f"gdbheap: heap {noun.split()[0]}:") for line, noun in zip(done.stderr.splitlines(), lines)
+        line.startswith(f"gdbheap {noun.split()[0]}:") for line, noun in zip(done.stderr.splitlines(), lines)
     )

@@ -20,6 +20,8 @@ def complain(message: str, status: int = PARTIAL) -> int:
     from gdbheap.report.style import IN_GDB, IN_SHELL, terminal_text
 
     message = message.replace(f"'{IN_GDB} ", f"'{IN_SHELL} ")
+    if message.startswith(f"{IN_GDB} "):
+        message = f"{IN_SHELL}{message[len(IN_GDB) :]}"
     start = "" if message.startswith("gdbheap") else "gdbheap: "
     try:
         sys.stderr.write(terminal_text(f"{start}{one_line(message)}\n", sys.stderr.encoding))

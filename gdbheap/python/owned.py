@@ -232,9 +232,11 @@ def _deque_claims(release: Release) -> list[Claim]:
 
 
 def _ordered_claims(release: Release) -> list[Claim]:
-    """A node holds its key; the table points to the nodes a second time."""
+    """A node holds its key; the table points to all nodes, too, and so may memory that was theirs once."""
     nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING, extent=Extent(COUNT, more=ORDERED_NODE))
-    return [nodes, _claim(release.at(64), "table", extent=Extent(COUNT, release.at(72), 8))]
+    size = release.at(72)
+    table = _claim(release.at(64), "table", contents=ITEMS, count_at=size, extent=Extent(COUNT, size, 8))
+    return [nodes, table]
 
 
 def _ctypes_claims(release: Release) -> list[Claim]:
