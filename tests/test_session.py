@@ -531,6 +531,4 @@ def test_nouns_of_a_process_on_a_core(core: Path) -> None:
     lines = [*LIVE_ONLY, *(f"{noun} malloc" if noun == "catch" else noun for noun in FOLLOWING)]
     done = piped(core, "\n".join(lines))
     assert len(done.stderr.splitlines()) == len(lines) and done.returncode == 2, done
-    assert all(
-        line.startswith(f"gdbheap {noun.split()[0]}:") for line, noun in zip(done.stderr.splitlines(), lines)
-    )
+    assert all(line.startswith(f"gdbheap {noun.split()[0]}:") for line, noun in zip(done.stderr.splitlines(), lines))

@@ -96,8 +96,9 @@ def trace(
             ours[OF_PYTHON] = "1"
         if stacks:
             ours[STACKS_ENVIRONMENT] = stack_settings(stacks)
+        collecting = _Collecting(path, folder, mode, os.path.lexists(path))
         started = Started(command, {**os.environ, **ours})
-        collecting = _Collecting(path, folder, mode, started.pid)
+        collecting.command = started.pid
     except UsageError:
         folder.remove()
         raise
@@ -129,12 +130,22 @@ def finish(path: str, mode: int = PRIVATE) -> Traced:
             found = _traced(path, 0.0, None, [])
             folder.remove()
         return found
-    collecting = _Collecting(path, folder, mode)
+    collecting = _Collecting(path, folder, mode, _has_older(path, folder))
     collecting.take()
     left = collecting.running()
     if left:
         raise UsageError(f"process {left[0].pid} still records: wait for its end")
     return _answered(collecting, 0.0, None, True)
+
+
+def _has_older(path: str, folder: PrivateFolder) -> bool:
+    """Whether what is in the place of a log that was cut off is another one, or no log."""
+    if not os.path.lexists(path) or os.path.lexists(os.path.join(folder.inside, LOG)):
+        return os.path.lexists(path)
+    try:
+        return read_log(path).whole
+    except UsageError:
+        return True
 
 
 def _find_parts(path: str, parts: str) -> PrivateFolder:
@@ -177,16 +188,17 @@ def _until_ended(collecting: _Collecting, started: Started) -> int | None:
 
 
 class _Collecting:
-    """Brings stages into the log while they come; an older log stays until this one is whole."""
+    """Brings stages into the log while they come; an older log stays until this one is whole. ``command``: the process
+    whose status somebody else waits for."""
 
-    def __init__(self, path: str, folder: PrivateFolder, mode: int, command: int = 0) -> None:
-        """``folder``: that of the parts; ``mode``: of the log; ``command``: the process whose status somebody else
-        waits for. Raises UsageError."""
-        self._command = command
+    def __init__(self, path: str, folder: PrivateFolder, mode: int, has_older: bool) -> None:
+        """``folder``: that of the parts; ``mode``: of the log; ``has_older``: whether an older log has its place; else
+        it grows there, where others can read it. Raises UsageError."""
+        self.command = 0
         self._path, self._folder, self._mode = path, folder, mode
-        self._inside = os.path.join(folder.inside, LOG)
-        log = read_log(self._inside) if os.path.exists(self._inside) else None
-        self._writer = LogWriter(self._inside, None if log is None else log.size)
+        self._inside = os.path.join(folder.inside, LOG) if has_older else path
+        log = read_log(self._inside) if os.path.lexists(self._inside) else None
+        self._writer = LogWriter(self._inside, None if log is None else log.size, mode)
         self._files: dict[str, RecorderFile] = {}
         self._numbers: dict[str, int] = {}
         self._lost: dict[int, int] = {}
@@ -220,7 +232,9 @@ class _Collecting:
     @property
     def path(self) -> str:
         """Where the log is to be found afterwards."""
-        return os.path.join(self._path + PARTS, LOG) if self._failed else self._path
+        if not self._failed or self._inside == self._path:
+            return self._path
+        return os.path.join(self._path + PARTS, LOG)
 
     def running(self) -> list[RecorderFile]:
         """The files of processes that have not ended."""
@@ -275,7 +289,7 @@ class _Collecting:
         if found is not None:
             file.started = file.started or found.start
             return file.started == found.start
-        if file.pid != self._command:
+        if file.pid != self.command:
             with suppress(OSError):
                 os.waitpid(file.pid, os.WNOHANG)
         return False
@@ -299,6 +313,9 @@ class _Collecting:
             self._take(path, file, True)
         self._writer.end(status)
         self._writer.close()
+        if self._inside == self._path:
+            self._is_settled = True
+            return
         lost = sum(self._lost.values())
         if not is_asked and (lost or not self._has_calls) and os.path.lexists(self._path):
             if self._has_calls:
