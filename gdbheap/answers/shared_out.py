@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gdbheap._native import Branch
 from gdbheap.answers.absent import BlockBytes
 from gdbheap.answers.behind_objects import credited
-from gdbheap.answers.ways import alike, in_words
+from gdbheap.answers.ways import alike, in_words, through_blocks
 from gdbheap.graph.paths import Group, Paths, group_name
 from gdbheap.python.columns import COLUMN, Column
 from gdbheap.python.frames import Frames
@@ -199,7 +199,7 @@ def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int
             above = len(paths.path(chain[: chain.index(ends[home]) + 1]).steps)
             edges = [step.edge for step in paths.path(chain).steps][above:]
             if len(edges) > MIN_STEPS:
-                found[home] = " ".join(edges), paths.references.node(row.id).address
+                found[home] = " ".join(through_blocks(edges)), paths.references.node(row.id).address
     return found
 
 

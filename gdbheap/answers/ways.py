@@ -49,11 +49,11 @@ def in_a_line(path: Path) -> str:
 
 def in_words(path: Path) -> str:
     """The edges of a path one after the other; of a long one the first, which names the root, and the last few."""
-    edges = _through_blocks([step.edge for step in path.steps])
+    edges = through_blocks([step.edge for step in path.steps])
     return " ".join(edges if len(edges) <= MAX_EDGES_IN_WORDS else [edges[0], "…", *edges[2 - MAX_EDGES_IN_WORDS :]])
 
 
-def _through_blocks(edges: list[str]) -> list[str]:
+def through_blocks(edges: list[str]) -> list[str]:
     """Return the edges with those of blocks of C, which have no name for what they hold, as one behind the edge before
     them."""
     found: list[str] = []

@@ -18,9 +18,10 @@ REMEDY = "call malloc_trim(0) after the load, which gives it back until the next
 
 
 def _text(figures: FreeChunks) -> str:
-    where = f"{size_text(figures.main)} in the main arena"
+    places = [f"{size_text(figures.main)} in the main arena"] if figures.main or not figures.arenas else []
     if figures.arenas:
-        where += f", {size_text(figures.threads)} in {counted(figures.arenas, 'arena')} of threads"
+        places.append(f"{size_text(figures.threads)} in {counted(figures.arenas, 'arena')} of threads")
+    where = ", ".join(places)
     if figures.unused_arenas:
         whose = "that arena" if figures.arenas == 1 else f"{figures.unused_arenas} of these arenas"
         where += f"; no thread uses {whose} any more ({size_text(figures.unused)})"
