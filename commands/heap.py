@@ -86,6 +86,7 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
         ledger=_sorted(lines, options.sort),
         findings=findings[: options.top],
         holders=[] if options.quick else kept.holders,
+        imported=None if options.quick else kept.imported,
         next=_next_of_snapshot(look.snapshot.target, path),
     )
 
@@ -186,7 +187,8 @@ COMMAND = Command(
     length, parts the kinds of its blocks, way the steps from there to its largest block, largest_block the address of
     that, at_least whether bytes are those that are proven, because not all references were read; next are lines to
     paste; not_looked is the number of blocks in use where these are too many to follow all references, else null;
-    not_examined are the bytes that nothing is proven to hold.
+    not_examined are the bytes that nothing is proven to hold; imported has the same keys for the interpreter, its
+    standard library and the packages that have no row, else it is null.
 
     With --since FILE, a sentence says which holders grew since that snapshot; in JSON, since is {seconds, rss, in_use,
     free, holders}, with the keys of heap diff, else null.

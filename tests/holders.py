@@ -37,7 +37,7 @@ def tables(service: Service, directory: Path) -> tuple[list[str], str]:
     ]
     table = tabulate(rows, ["MiB", "%", "held by", "most of it"], tablefmt="github", disable_numparse=True)
     share = f"{100 * shown / used:.1f} %"
-    named = sum(row["bytes"] for row in page["holders"])
+    named = sum(row["bytes"] for row in [*page["holders"], *filter(None, [page["imported"]])])
     first = f"{100 * named / page['summary']['used']:.1f} %"
     return [service.title, f"{used / MIB:.1f} MiB", first, share], f"### {service.title}: {share}\n{table}\n"
 

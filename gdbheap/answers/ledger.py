@@ -107,7 +107,7 @@ class Ledger:
     follow all references, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask
     next; ``verdict``: all that in a sentence, where somebody wrote one. ``abort``: why glibc ended the process; None
     where it did not. ``not_examined``: bytes in use that nothing is proven to hold, as not all references were read.
-    ``since``: what changed since an earlier look, where one is compared."""
+    ``since``: what changed since an earlier look, where one is compared. ``imported``: as in MainHolders."""
 
     rss: Rss
     ledger: list[Line]
@@ -123,6 +123,7 @@ class Ledger:
     verdict: str = ""
     abort: Abort | None = None
     not_examined: int = 0
+    imported: MainHolder | None = None
     since: Since | None = None
 
     @property
@@ -188,6 +189,7 @@ def ledger_and_holders(
         pid=heap.target.pid,
         next=next_lines(evidence, held) if budget else [],
         not_examined=held.not_examined,
+        imported=held.imported,
     )
     return answer, held
 

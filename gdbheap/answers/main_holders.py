@@ -15,7 +15,7 @@ from gdbheap.answers.shared_out import NOBODY
 from gdbheap.answers.source_paths import source_path
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
-from gdbheap.python.homes import INTERPRETER_ITSELF, STANDARD, THREAD
+from gdbheap.python.homes import INTERPRETER_ITSELF, PACKAGE, STANDARD, THREAD
 
 __all__ = ["BLOCKS_A_SECOND", "BUDGET", "MainHolders", "main_holders", "seconds_for"]
 
@@ -24,6 +24,8 @@ BUDGET = 3.0
 # About what a core does: 15.7 million blocks of Python took 4.7 s, 9 million of C 4.3 s, both measured on one machine.
 BLOCKS_A_SECOND = 2_500_000
 MOST, MIN_PERCENT = 5, 5
+IMPORTED = (PACKAGE, STANDARD, INTERPRETER_ITSELF)
+OTHER_CODE = "the interpreter, its library and other packages"
 # These rows have no holder that a program could release. A stack of a program without Python is one.
 NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, NOBODY)
 
@@ -34,7 +36,8 @@ class MainHolders:
     is worth one. ``not_looked``: blocks in use, where there are too many of them to follow all references; else None.
     ``not_examined``: bytes in use that nothing is proven to hold because not all references were read; ``finishing``:
     the command lines that would examine them, where time was not what it took. ``every``: all holders, with those that
-    no program could release; None where not all references were followed."""
+    no program could release; None where not all references were followed. ``imported``: the interpreter, its library
+    and the packages that have no row, where these have MIN_PERCENT of RSS together."""
 
     rows: list[MainHolder] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -42,6 +45,7 @@ class MainHolders:
     not_examined: int = 0
     finishing: list[str] = field(default_factory=list)
     every: list[MainHolder] | None = None
+    imported: MainHolder | None = None
 
 
 def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), budget: float = BUDGET) -> MainHolders:
@@ -69,12 +73,24 @@ def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), 
     rss = heap.target.rss.bytes or sum(row.bytes for row in every or rows)
     rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
     rest = first.not_examined or whole.not_examined
-    return MainHolders(rows, found_of(evidence, rows, found), not_looked, rest, whole.next, every)
+    code = _imported([row for row in every or [] if row.kind in IMPORTED and row not in rows], heap)
+    code = code if code is not None and _is_much(code, rss) else None
+    return MainHolders(rows, found_of(evidence, rows, found), not_looked, rest, whole.next, every, code)
 
 
 def seconds_for(blocks: int) -> int:
     """Return about how many seconds of CPU time it takes to find the holders of so many blocks."""
     return math.ceil(blocks / BLOCKS_A_SECOND)
+
+
+def _imported(rows: list[MainHolder], heap: Heap) -> MainHolder | None:
+    """Return all of them as one; None for none."""
+    if not rows:
+        return None
+    known = [row.resident for row in rows if row.resident is not None]
+    resident, rss = sum(known) if len(known) == len(rows) else None, heap.target.rss.bytes
+    share = min(resident / rss, 1.0) if resident is not None and rss else None
+    return MainHolder(sum(row.bytes for row in rows), resident, share, OTHER_CODE, None, None, STANDARD)
 
 
 def _is_much(row: MainHolder, rss: int | None) -> bool:

@@ -93,7 +93,8 @@ def _next(answer: Ledger) -> str:
 
 
 def _holders(answer: Ledger, style: Style) -> str:
-    held = main_holders.render(answer.holders, style)
+    imported = [answer.imported] if answer.imported is not None else []
+    held = main_holders.render([*answer.holders, *imported], style)
     if answer.not_looked is None:
         return join(held, unfinished(answer.not_examined, [], style))
     all_of_them = f"to follow the references of {answer.not_looked:,} blocks takes about"
