@@ -22,6 +22,7 @@ from support.work import peak, steps
 
 from gdbheap._native import Space
 from gdbheap.answers import following_growth
+from gdbheap.answers.findings import cycles, lost_blocks, lost_references
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.events import replay
 from gdbheap.graph import mapped
@@ -813,3 +814,23 @@ def test_calls_that_are_followed(monkeypatch: pytest.MonkeyPatch, rng: random.Ra
     assert (found.mmap.calls, sum(share.calls for share in found.mmap.sizes)) == (2000, 2000)
     assert len(found.stacks) == 10 and found.other_stacks.calls == 1990
     assert found.other_stacks.bytes + sum(stack.bytes for stack in found.stacks) == found.mmap.bytes
+
+
+@pytest.mark.parametrize("rule", [cycles, lost_blocks, lost_references])
+def test_causes_are_read_once(rule: Any, rng: random.Random) -> None:
+    """Each look at them makes all of them anew, and a target may have as many as it has lost blocks."""
+    count, looks = rng.randrange(2, 50), []
+
+    class Unreachable:
+        rows = [SimpleNamespace(cause=number, bytes=1, buffers=0) for number in range(count)]
+
+        @property
+        def causes(self) -> list[SimpleNamespace]:
+            looks.append(1)
+            return [SimpleNamespace(group="", kind="")] * count
+
+    heap = SimpleNamespace(target=SimpleNamespace(lacking=0))
+    evidence = SimpleNamespace(
+        unreachable=Unreachable(), references=1, heap=heap, absent_unreached=0, worth=lambda size: False
+    )
+    assert rule.find(evidence) == [] and len(looks) == 1

@@ -126,18 +126,19 @@ def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     if references.graph.is_cut:
         return _unfinished(heap, listed)
     raw = references.graph.unreachable(listed, collector_facts(heap))
+    causes, lost = raw.causes, raw.rows
     found = None if is_python else references.graph.lost_heads(listed)
-    contents, texts = _Contents(heap, raw.rows, found.rows if found is not None else []), CauseTexts(heap)
+    contents, texts = _Contents(heap, lost, found.rows if found is not None else []), CauseTexts(heap)
     rows = [
-        _row(heap, raw, row, texts.text(row.cause, raw.causes[row.cause], row.is_head), contents.of_row(row))
-        for row in raw.rows
+        _row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), contents.of_row(row))
+        for row in lost
     ]
     rows.sort(key=lambda row: (GROUPS.index(row.group), -row.bytes, row.type or "", row.size))
     blocks = _blocks(rows, LOST_BLOCKS), _blocks(rows, DOUBTFUL)
-    sums = _cycle_sum(raw, raw.rows), _objects(rows, LOST_REFERENCES), *blocks
+    sums = _cycle_sum(causes, lost), _objects(rows, LOST_REFERENCES), *blocks
     heads = [_head(heap, row, contents.of_head(row)) for row in found.rows] if found is not None else []
     count = found.count if found is not None else 0
-    return Unreachable(rows, *sums, _closings(raw, raw.rows, texts), heads, count, is_python, heap.target.lacking)
+    return Unreachable(rows, *sums, _closings(causes, lost, texts), heads, count, is_python, heap.target.lacking)
 
 
 def _unfinished(heap: Heap, listed: int) -> Unreachable:
@@ -145,19 +146,20 @@ def _unfinished(heap: Heap, listed: int) -> Unreachable:
     to them. All else that nothing leads to is not examined."""
     references, texts = heap.references, CauseTexts(heap)
     raw = references.graph.unreachable(listed, collector_facts(heap))
-    is_proven = [cause.group == CYCLES and cause.kind != LIKELY for cause in raw.causes]
+    causes = raw.causes
+    is_proven = [cause.group == CYCLES and cause.kind != LIKELY for cause in causes]
     proven = [row for row in raw.rows if heap.is_python and is_proven[row.cause]]
-    rows = [_row(heap, raw, row, texts.text(row.cause, raw.causes[row.cause], row.is_head), None) for row in proven]
+    rows = [_row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), None) for row in proven]
     rows.sort(key=lambda row: (-row.bytes, row.type or "", row.size))
-    cycles, more = _cycle_sum(raw, proven), finishing(heap, references, "unreachable")
+    cycles, more = _cycle_sum(causes, proven), finishing(heap, references, "unreachable")
     sums = cycles, ObjectSum(0, 0), BlockSum(0, 0), BlockSum(0, 0)
     rest = max(0, not_examined(references) - cycles.bytes)
-    closings, lacking = _closings(raw, proven, texts), heap.target.lacking
+    closings, lacking = _closings(causes, proven, texts), heap.target.lacking
     return Unreachable(rows, *sums, closings, [], 0, heap.is_python, lacking, rest, more)
 
 
-def _row(heap: Heap, raw: _native.Unreachable, row: _native.Lost, why: str, content: str | None) -> Lost:
-    group, kind = raw.causes[row.cause].group, _type(heap, row.type_address)
+def _row(heap: Heap, causes: Sequence[_native.Cause], row: _native.Lost, why: str, content: str | None) -> Lost:
+    group, kind = causes[row.cause].group, _type(heap, row.type_address)
     size, addresses = row.bytes + row.buffers, _addresses(heap.references, row.addresses)
     return Lost(group, kind, row.size, row.count, size, row.buffers, why, addresses, content)
 
@@ -166,9 +168,9 @@ def _head(heap: Heap, row: _native.Head, content: str | None) -> Head:
     return Head(row.address, row.size, _type(heap, row.type_address), row.count, row.retained, row.in_circle, content)
 
 
-def _cycle_sum(raw: _native.Unreachable, found: Sequence[_native.Lost]) -> CycleSum:
-    rows = [row for row in found if raw.causes[row.cause].group == CYCLES]
-    freed = [row for row in rows if raw.causes[row.cause].kind == COLLECTABLE]
+def _cycle_sum(causes: Sequence[_native.Cause], found: Sequence[_native.Lost]) -> CycleSum:
+    rows = [row for row in found if causes[row.cause].group == CYCLES]
+    freed = [row for row in rows if causes[row.cause].kind == COLLECTABLE]
     return CycleSum(*_sum(rows), *_sum(freed))
 
 
@@ -187,14 +189,14 @@ def _blocks(rows: Sequence[Lost], group: str) -> BlockSum:
     return BlockSum(sum(row.count for row in own), sum(row.bytes for row in own))
 
 
-def _closings(raw: _native.Unreachable, found: Sequence[_native.Lost], texts: CauseTexts) -> list[Closing]:
+def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.Lost], texts: CauseTexts) -> list[Closing]:
     """Return the types of the cycles that hold most."""
     sizes: Counter[int] = Counter()
     for row in found:
         sizes[row.cause] += row.bytes + row.buffers
-    largest = [(place, size) for place, size in sizes.most_common() if raw.causes[place].group == CYCLES]
-    causes = [(raw.causes[place], size) for place, size in largest[:MAX_CLOSINGS]]
-    return [Closing(texts.closing(cause), cause.count, size, cause.kind == COLLECTABLE) for cause, size in causes]
+    largest = [(place, size) for place, size in sizes.most_common() if causes[place].group == CYCLES]
+    found_causes = [(causes[place], size) for place, size in largest[:MAX_CLOSINGS]]
+    return [Closing(texts.closing(cause), cause.count, size, cause.kind == COLLECTABLE) for cause, size in found_causes]
 
 
 class _Contents:

@@ -35,20 +35,21 @@ def find(evidence: Evidence) -> list[Finding]:
     found = evidence.unreachable
     if evidence.references is None or found is None:
         return []
-    rows = [row for row in found.rows if found.causes[row.cause].kind in (COLLECTABLE, FROZEN)]
+    all_causes = found.causes
+    rows = [row for row in found.rows if all_causes[row.cause].kind in (COLLECTABLE, FROZEN)]
     size = sum(row.bytes + row.buffers for row in rows)
     if not evidence.worth(size):
         return []
-    return [Finding("cycles", size, _figures(evidence, found, rows), evidence.line("unreachable"))]
+    return [Finding("cycles", size, _figures(evidence, all_causes, rows), evidence.line("unreachable"))]
 
 
-def _figures(evidence: Evidence, found: _native.Unreachable, rows: list[_native.Lost]) -> Cycles:
+def _figures(evidence: Evidence, all_causes: list[_native.Cause], rows: list[_native.Lost]) -> Cycles:
     collector, sizes, causes = evidence.heap.collector, Counter[int](), Counter[int]()
     for row in rows:
         sizes[row.type_address] += (row.bytes + row.buffers) * bool(row.type_address)
         causes[row.cause] += row.bytes + row.buffers
     count = sum(row.count for row in rows if row.type_address)
-    (kind, largest), cause = sizes.most_common(1)[0], found.causes[causes.most_common(1)[0][0]]
+    (kind, largest), cause = sizes.most_common(1)[0], all_causes[causes.most_common(1)[0][0]]
     name, closing = evidence.heap.objects.names.name(kind), CauseTexts(evidence.heap).closing(cause)
     if collector is None:
         return Cycles(count, None, name, largest, False, None, None, closing, cause.count)

@@ -34,20 +34,21 @@ def find(evidence: Evidence) -> list[Finding]:
     found = evidence.unreachable
     if found is None:
         return []
-    rows = [row for row in found.rows if found.causes[row.cause].group == LOST_BLOCKS]
+    causes = found.causes
+    rows = [row for row in found.rows if causes[row.cause].group == LOST_BLOCKS]
     size = sum(row.bytes + row.buffers for row in rows) - evidence.absent_unreached
     if not evidence.worth(size):
         return []
-    figures = _figures(evidence, found, rows)
+    figures = _figures(evidence, causes, rows)
     catch = evidence.line("catch", "malloc", f"--min={figures.least}", f"--max={figures.most}", calls=True)
     return [Finding("lost-blocks", size, figures, [*evidence.line("unreachable"), *catch])]
 
 
-def _figures(evidence: Evidence, found: _native.Unreachable, rows: list[_native.Lost]) -> LostBlocks:
+def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native.Lost]) -> LostBlocks:
     sizes: Counter[int] = Counter()
     for row in rows:
         sizes[row.size] += row.bytes
     (size, largest), *_others = sizes.most_common(1)
-    heads = sum(cause.count for cause in found.causes if cause.group == LOST_BLOCKS)
+    heads = sum(cause.count for cause in causes if cause.group == LOST_BLOCKS)
     few, own = (STEP - 1, size - HEADER) if evidence.glibc is not None else (size // ROUNDED, size)
     return LostBlocks(sum(row.count for row in rows), heads, largest, max(own - few, 0), own)

@@ -28,15 +28,15 @@ def find(evidence: Evidence) -> list[Finding]:
     found = evidence.unreachable
     if found is None or evidence.heap.target.lacking:
         return []
-    sizes: Counter[int] = Counter()
+    causes, sizes = found.causes, Counter[int]()
     for row in found.rows:
-        if found.causes[row.cause].group == LOST_REFERENCES:
+        if causes[row.cause].group == LOST_REFERENCES:
             sizes[row.cause] += row.bytes + row.buffers
     size = sum(sizes.values())
     if not evidence.worth(size):
         return []
-    first = found.causes[sizes.most_common(1)[0][0]]
-    objects = sum(found.causes[cause].count for cause in sizes)
+    first = causes[sizes.most_common(1)[0][0]]
+    objects = sum(causes[cause].count for cause in sizes)
     name = evidence.heap.objects.names.name(first.type_address)
     figures = LostReferences(objects, name, first.count, extension_modules(evidence.heap))
     return [Finding("lost-references", size, figures, evidence.line("unreachable"))]
