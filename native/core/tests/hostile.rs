@@ -284,6 +284,40 @@ fn segments_of_anything() {
     }
 }
 
+/// Each page has a heap of its own, and each heap's list leads to one chain of what is no block, which leads back to some link
+/// of it, or ends.
+#[test]
+fn lists_of_many_heaps() {
+    let mut chance = Chance::new("lists_of_many_heaps");
+    let (segment, head, pages, size) = (32 << 20, 224, 511, 1 << 18);
+    let form = FORMS.iter().find(|form| form.name == "2.1.0").expect("one of them");
+    for (links, back) in [(1, Some(0)), (3000, Some(chance.below(2000))), (3000, None)] {
+        let (list, heaps) = (segment + (1 << 16), segment + (2 << 16));
+        let mut memory = Memory::of(segment, vec![0; size]);
+        [512, 1, 0, 512, 1]
+            .into_iter()
+            .enumerate()
+            .for_each(|(at, word)| memory.put(segment + head + 8 * at as u64, word));
+        memory.put(segment + head + 40, 1);
+        for number in 1..=pages {
+            let entry = segment + head + 40 + 80 * number;
+            for (at, word) in [(0, 1), (8, 1 << 32 | 1 << 16), (24, 1024 << 32 | 1), (48, heaps + 8 * number)] {
+                memory.put(entry + at, word);
+            }
+        }
+        (0..1000).for_each(|place| memory.put(heaps + 8 * place, list));
+        for number in 0..links {
+            let next = if number + 1 < links { Some(number + 1) } else { back };
+            memory.put(list + 8 * number, next.map_or(0, |next| list + 8 * next));
+        }
+        let space = memory.space();
+        let root = MimallocRoot { form, padded: false, places: vec![segment] };
+        let found = read_mimalloc(&Unwatched, &space, &[root]).expect("not cancelled");
+        assert_eq!((found.page_count(), found.damage.len()), (pages as usize, pages as usize));
+        assert!(space.bytes_read() < 2 << 20, "{} bytes", space.bytes_read());
+    }
+}
+
 /// A tree whose root, leaves and extents are whatever words happen to be there.
 #[test]
 fn trees() {
