@@ -352,6 +352,41 @@ fn trees() {
     }
 }
 
+/// A ring of threads' caches whose bins overlap and all have one list, or each its own a word further on.
+#[test]
+fn caches_that_share() {
+    let (block, size, data, entries, caches) = (2u64 << 20, 2u64 << 20, 1 << 20, 0xfff8, 5);
+    for (form, apart) in [(0, 0), (0, 8), (2, 0), (2, 8)] {
+        let form = &jemalloc::FORMS[form];
+        let mut memory = Memory::of(block, vec![8; size as usize]);
+        let (arena, ring, bins, list) = (block + 4096, block + (1 << 17), block + (1 << 18), block + (1 << 20));
+        for (place, word) in [(0, size), (8, 0), (24, block + 144), (32, size - 144)] {
+            memory.put(block + place, word);
+        }
+        for number in 0..caches + 300 {
+            let (head, last) = (list + apart * number, list + apart * number + entries);
+            let is_new = form.name.starts_with("5.3");
+            let old = [(entries / 8) << 32, 0, last];
+            let low = (head & 0xffff) + entries;
+            let bin = if is_new { [head, 0, (low & 0xffff) << 32 | (head & 0xffff) << 16] } else { old };
+            bin.iter().zip(0..).for_each(|(word, place)| memory.put(bins + 24 * number + 8 * place, *word));
+        }
+        for number in 0..caches {
+            let (next, before) = ((number + 1) % caches, (number + caches - 1) % caches);
+            let own = bins + 24 * number;
+            let link = [ring + 32 * next, ring + 32 * before, own, own];
+            link.iter().zip(0..).for_each(|(word, place)| memory.put(ring + 32 * number + 8 * place, *word));
+        }
+        memory.put(arena, ring);
+        memory.add(data, arena.to_le_bytes().to_vec());
+        let space = memory.space();
+        let shape = Shape::of(48).expect("one of two");
+        let root = JemallocRoot { form, root: 1 << 40, shape, data: vec![(data, data + 8)], storage: Vec::new() };
+        read_jemalloc(&Unwatched, &space, &[(block, block + size)], &[root]).expect("not cancelled");
+        assert!(space.bytes_read() < 2 * size, "{} bytes", space.bytes_read());
+    }
+}
+
 /// A context of mallocng with one page of metadata, whose groups may lie anywhere and be of any kind.
 fn slots(chance: &mut Chance, size: u64) -> Memory {
     let (area, secret) = (START + 0x1000, 0x1234_5678_9abc_def0);

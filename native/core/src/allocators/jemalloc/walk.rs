@@ -14,14 +14,16 @@ use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
 use crate::bits;
 use crate::bytes::range_at;
-use crate::error::Result;
+use crate::error::{Cancelled, Result};
 use crate::memory::space::Space;
-use crate::work::Watcher;
+use crate::work::{Look, Watcher};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
+/// Of these some are met twice.
+const MAX_UNFINISHED: usize = 4 * MAX_DAMAGE;
 /// Of so many extents at most it is asked whether a form fits.
 const EXTENTS_ASKED: usize = 2048;
 
@@ -184,7 +186,7 @@ pub fn read_jemalloc(
                 own = blocks_of(space, &blocks, own.iter().map(|(start, _)| *start).chain(known));
                 let metadata = |(start, end): &(u64, u64)| Piece::new(*start, *end, Span::Metadata, number);
                 found.pieces.extend(own.iter().map(metadata));
-                found.add_caches(space, root, &own, from);
+                found.add_caches(&|| control.advance(0), space, root, (&own, from))?;
                 found.add_huge(space, root, number, &own);
             }
             Ok(found)
@@ -234,7 +236,7 @@ impl Gathered {
         if span == Span::Moving {
             self.moving.extents += 1;
             self.changing.push((extent.at, extent.links));
-            self.unfinished.push(Damage::new(extent.at, "state of an extent", "one that lasts", "one in between"));
+            self.leave_unfinished(extent.at, "state of an extent", "one that lasts", || "one in between");
         }
         self.pieces.push(Piece { arena: extent.arena, ..Piece::new(extent.start, extent.end, span, root) });
         if extent.is_huge {
@@ -284,7 +286,13 @@ impl Gathered {
     }
 
     /// The caches of the jemalloc whose runs are those from `from` on; `own`: its base blocks.
-    fn add_caches(&mut self, space: &Space, root: &JemallocRoot, own: &[(u64, u64)], from: usize) {
+    fn add_caches(
+        &mut self,
+        go_on: Look,
+        space: &Space,
+        root: &JemallocRoot,
+        (own, from): (&[(u64, u64)], usize),
+    ) -> Result<(), Cancelled> {
         let sizes = root.form.sizes();
         let mut runs: Vec<Run> = self.runs[from..].iter().map(|(run, _)| *run).collect();
         runs.sort_unstable_by_key(|run| run.start);
@@ -295,10 +303,10 @@ impl Gathered {
                 is_of_class(&sizes, class, run.stride) && inside % run.stride == 0 && block < run.end()
             })
         };
-        let finder = Finder { space, form: root.form, small: root.form.small(&sizes) };
-        let mut caches = finder.find(&led_into(space, &root.data, own), is_right);
+        let finder = Finder { space, form: root.form, small: root.form.small(&sizes), go_on };
+        let mut caches = finder.find(&led_into(space, &root.data, own), is_right)?;
         if caches.count == 0 {
-            caches = finder.find_in(&root.storage, is_right);
+            caches = finder.find_in(&root.storage, is_right)?;
         }
         let Caches { count, bins } = caches;
         self.caches.push(count);
@@ -309,7 +317,7 @@ impl Gathered {
                     right.push(block);
                 } else {
                     let expected = "a block of its size";
-                    self.unfinished.push(Damage::new(entry, "entry of a thread's cache", expected, hex(block)));
+                    self.leave_unfinished(entry, "entry of a thread's cache", expected, || hex(block));
                 }
             }
             let astray = (blocks.len() - right.len()) as u64;
@@ -317,6 +325,7 @@ impl Gathered {
             self.cached.push((right, astray > 0));
             self.lists.push(list);
         }
+        Ok(())
     }
 
     /// What the huge page allocator has beside extents in use.
@@ -361,6 +370,19 @@ impl Gathered {
         }
     }
 
+    /// Tells of what is not as it is at rest; of more than there is room for only so many are told.
+    fn leave_unfinished<T: Into<String>>(
+        &mut self,
+        at: u64,
+        what: &'static str,
+        expected: &'static str,
+        found: impl FnOnce() -> T,
+    ) {
+        if self.unfinished.len() < MAX_UNFINISHED {
+            self.unfinished.push(Damage::new(at, what, expected, found()));
+        }
+    }
+
     fn finish(mut self) -> Result<Jemalloc> {
         self.runs.sort_unstable_by_key(|(run, _)| run.start);
         let (areas, overlaps) = Areas::of(std::mem::take(&mut self.pieces));
@@ -369,27 +391,27 @@ impl Gathered {
         self.runs.retain(|(run, _)| kept(run.start));
         self.moving.extents += overlaps.len() as u64;
         self.moving.lists = joined_by(&self.changing) + overlaps.len() as u64;
-        let overlap = |start: &u64| Damage::new(*start, "pages of an extent", "of one", "of two");
-        self.unfinished.extend(overlaps.iter().map(overlap));
+        overlaps.iter().for_each(|start| self.leave_unfinished(*start, "pages of an extent", "of one", || "of two"));
         let mut owners: Vec<(u32, u32, bool)> = Vec::with_capacity(self.runs.len());
         owners.extend(self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start)));
         let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
         let (mut cached, mut own) = (bits::Bits::new(runs.block_numbers()), bits::Bits::new(runs.block_numbers()));
         // How many caches have a block.
         let mut listed: HashMap<u64, u32> = HashMap::new();
-        self.cached.iter().flat_map(|(bin, _)| bin).for_each(|block| *listed.entry(*block).or_default() += 1);
+        let bins = std::mem::take(&mut self.cached);
+        bins.iter().flat_map(|(bin, _)| bin).for_each(|block| *listed.entry(*block).or_default() += 1);
         let mut off = Vec::new();
-        for (bin, has_astray) in &self.cached {
+        for (bin, has_astray) in &bins {
             // A flush has made the last ones free and does not yet say so; what is not free of these was handed out again,
             // or is in the cache that took it.
             let is_off = |block: &u64| runs.block_at(*block).is_none() || listed[block] > 1;
             let kept = bin.iter().position(is_off).unwrap_or(bin.len());
             let of_bin: HashSet<u64> = bin[kept..].iter().copied().filter(is_off).collect();
             self.moving.both += of_bin.len() as u64;
-            self.unfinished.extend(of_bin.iter().map(|block| {
+            for block in &of_bin {
                 let place = if listed[block] > 1 { "twice in caches" } else { "in its slab too" };
-                Damage::new(*block, "block in a thread's cache", "free once", place)
-            }));
+                self.leave_unfinished(*block, "block in a thread's cache", "free once", || place);
+            }
             off.push((of_bin, *has_astray));
             for number in bin[..kept].iter().filter_map(|block| Some(runs.block_at(*block)?.number)).collect::<Vec<_>>()
             {
