@@ -187,7 +187,7 @@ pub fn read_jemalloc(
                 let metadata = |(start, end): &(u64, u64)| Piece::new(*start, *end, Span::Metadata, number);
                 found.pieces.extend(own.iter().map(metadata));
                 found.add_caches(&|| control.advance(0), space, root, (&own, from))?;
-                found.add_huge(space, root, number, &own);
+                found.add_huge(&|| control.advance(0), space, &root.data, number, &own)?;
             }
             Ok(found)
         })?
@@ -329,18 +329,32 @@ impl Gathered {
     }
 
     /// What the huge page allocator has beside extents in use.
-    fn add_huge(&mut self, space: &Space, root: &JemallocRoot, number: u32, own: &[(u64, u64)]) {
+    fn add_huge(
+        &mut self,
+        go_on: Look,
+        space: &Space,
+        data: &[(u64, u64)],
+        number: u32,
+        own: &[(u64, u64)],
+    ) -> Result<(), Cancelled> {
         let mut extents = std::mem::take(&mut self.huge);
         let is_none = extents.is_empty() || space.page().bytes() * PAGES as u64 != HUGE;
         let slabs = if is_none { BTreeMap::new() } else { find_slabs(space, own) };
         extents.sort_unstable();
         let is_known = |start: &u64| slabs.contains_key(&(start / HUGE * HUGE));
         let lost = extents.iter().filter(|(start, ..)| !is_known(start)).map(|(start, end, _)| end - start);
-        self.astray.push(lost.sum());
+        let (mut astray, mut left) = (lost.sum::<u64>(), space.vain_steps(0, u64::MAX) + extents.len() as u64);
         for slab in slabs.values() {
+            go_on()?;
             let first = extents.partition_point(|(_, end, _)| *end <= slab.start);
             let own = extents[first..].iter().take_while(|(start, ..)| *start < slab.start + HUGE);
             let taken: Vec<(u64, u64)> = own.map(|(start, end, _)| (*start, *end)).collect();
+            // What is known of a stretch takes far fewer bytes than its pieces.
+            if left == 0 {
+                astray += taken.iter().map(|(start, end)| end - start).sum::<u64>();
+                continue;
+            }
+            left = left.saturating_sub(taken.len() as u64);
             let arena = extents.get(first).filter(|_| !taken.is_empty()).map_or(0, |(_, _, arena)| *arena);
             slab.show_unused(space.page(), &taken, |start, end, what| {
                 let span = match what {
@@ -350,18 +364,16 @@ impl Gathered {
                 };
                 if span == Span::Moving {
                     self.moving.extents += 1;
-                    self.unfinished.push(Damage::new(
-                        start,
-                        "active pages of the huge page allocator",
-                        "an extent",
-                        "none",
-                    ));
+                    self.leave_unfinished(start, "active pages of the huge page allocator", "an extent", || "none");
                 }
+                left = left.saturating_sub(1);
                 self.pieces.push(Piece { arena, ..Piece::new(start, end, span, number) });
             });
         }
-        let edens = find_edens(space, &root.data, &slabs);
+        self.astray.push(astray);
+        let edens = find_edens(space, data, &slabs);
         self.pieces.extend(edens.iter().map(|(start, end)| Piece::new(*start, *end, Span::Retained, number)));
+        Ok(())
     }
 
     fn report(&mut self, at: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
@@ -582,6 +594,36 @@ impl Jemalloc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Machine;
+    use crate::memory::space::{Backing, Segment};
+
+    /// What is known of a stretch has 256 bytes, and says that each second page is active, which no extent has.
+    #[test]
+    fn stretches_without_extents() {
+        let (own, count, start) = (4 * HUGE, 1000, 1000 * HUGE);
+        let mut words = vec![0; 32 * count];
+        for (known, number) in words.chunks_exact_mut(32).zip(0..) {
+            (known[0], known[8], known[9], known[18]) = (start + number * HUGE, 1, 256, 512);
+            known[10..18].fill(0x5555_5555_5555_5555);
+            known[19..27].fill(u64::MAX);
+        }
+        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        let path = std::env::temp_dir().join(format!("gdbheap-stretches-{}", std::process::id()));
+        std::fs::write(&path, &bytes).expect("room for a file");
+        let end = own + bytes.len() as u64;
+        let file = Segment { start: own, end, backing: Backing::File { index: 0, offset: 0 } };
+        let zeros = Segment { start, end: start + count as u64 * HUGE, backing: Backing::Zeros };
+        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
+        let space = Space::for_core(machine, vec![file, zeros], &[path.to_string_lossy().into_owned()]);
+        std::fs::remove_file(&path).expect("the file");
+        let space = space.expect("disjoint segments");
+        let mut found = Gathered { huge: vec![(start, start + 4096, 0)], ..Gathered::default() };
+        found.add_huge(&|| Ok(()), &space, &[], 0, &[(own, end)]).expect("not cancelled");
+        assert!(found.unfinished.len() <= MAX_UNFINISHED, "{} are told", found.unfinished.len());
+        assert!(found.pieces.len() < 300_000 && found.moving.extents > 100_000, "{} pieces", found.pieces.len());
+        found.huge = vec![(start, start + 4096, 0)];
+        assert!(found.add_huge(&|| Err(Cancelled), &space, &[], 0, &[(own, end)]).is_err());
+    }
 
     /// Three on a list count once, whichever of them lead to which.
     #[test]
