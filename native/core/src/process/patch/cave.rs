@@ -118,7 +118,14 @@ impl Taken {
         let left = left_behind(cave);
         let first = cave.start + padding(cave.start) as u64;
         let used = left.iter().map(|left| left.end).max().unwrap_or(first);
-        Taken { text: cave.text, stays: cave.stays, start: cave.start, end: cave.start + cave.bytes.len() as u64, left, used }
+        Taken {
+            text: cave.text,
+            stays: cave.stays,
+            start: cave.start,
+            end: cave.start + cave.bytes.len() as u64,
+            left,
+            used,
+        }
     }
 
     /// The patch with its stub in here; None where that does not fit in. How long a stub is depends on where it lies.
