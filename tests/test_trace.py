@@ -21,6 +21,7 @@ from support.call_tables import Row, Table, by_thread, first_missing, recorded
 from support.programs import GDBHEAP, PATIENCE, SOURCES, build, gdbheap
 from support.recorded import recorder_environment
 
+from gdbheap.errors import UsageError
 from gdbheap.events import recording
 from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter
 from gdbheap.events.recorder import RecorderFile
@@ -248,3 +249,15 @@ def test_header_that_lies(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done
     assert 0 < log.stat().st_size < 1 << 20
+
+
+def test_a_folder_that_is_no_recording_s(rng: random.Random, tmp_path: Path) -> None:
+    """Nothing in it is removed, and no log is written."""
+    parts = tmp_path / "film.parts"
+    parts.mkdir(0o700)
+    names = {"log", "log.txt", f"{rng.getrandbits(60):x}-part1.mkv", "00000zz-1.calls"}
+    for name in names:
+        (parts / name).write_bytes(b"mine")
+    with pytest.raises(UsageError, match="nothing was touched"):
+        finish(str(tmp_path / "film"))
+    assert set(os.listdir(parts)) == names and not (tmp_path / "film").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import time
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ WAIT_SECONDS = 0.02
 LAST_TICK = 1 << 62
 # The log in that folder, until it is whole and takes its place.
 LOG = "log"
+# What recordings leave in it, and files of ours that were never renamed.
+OURS = re.compile(r"log|[0-9a-f]+-[0-9a-f]+\.calls|\.gdbheap-[0-9a-f]+\.part")
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -150,7 +153,13 @@ def _has_older(path: str, folder: PrivateFolder) -> bool:
 
 def _find_parts(path: str, parts: str) -> PrivateFolder:
     try:
-        return PrivateFolder(parts, False)
+        folder = PrivateFolder(parts, False)
+        strangers = sorted(name for name in os.listdir(folder.inside) if not OURS.fullmatch(name))
+        if strangers:
+            folder.close()
+            reason = f"it is no recording's folder, as {one_line(strangers[0])} shows: nothing was touched"
+            raise UsageError(f"{one_line(parts)}: {reason}")
+        return folder
     except (FileNotFoundError, NotADirectoryError):
         reason = f"nothing is left of its recording: {one_line(parts)} is no folder"
         raise UsageError(f"{one_line(path)}: {reason}") from None

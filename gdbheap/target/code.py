@@ -5,6 +5,7 @@ The patches themselves are native (native/core/src/process/patch). x86-64 alone.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,6 +20,8 @@ __all__ = ["Condition", "Place", "Plan", "call_places", "function_places", "plan
 
 # Signals whose default is to do nothing; SIGCONT's, where nothing has stopped the process.
 QUIET_SIGNALS = (23, 28, 17, 18)
+# Files of the C libraries that are known, glibc's and musl's.
+LIBCS = ("libc.so", "libc-", "libc.musl", "ld-musl")
 ENDBR64 = bytes.fromhex("f30f1efa")
 UNKNOWN_SIZE = 64
 LARGEST_FUNCTION = 64 << 10
@@ -54,8 +57,12 @@ class _Text(NamedTuple):
 
 
 class _Cave(NamedTuple):
+    """Unused bytes behind the code of an object, which begins at ``text``. ``stays``: it is never unloaded."""
+
     start: int
     bytes: bytes
+    text: int
+    stays: bool
 
 
 @dataclass(frozen=True)
@@ -124,21 +131,19 @@ def _plan_each(places: Sequence[Place], caves: list[_Cave], signal: int) -> Plan
 
 
 def left_patches(target: Target) -> list[_native.LeftPatch]:
-    """Return what a run that was killed has left in the process. A header is believed where its address is code of the
-    object that holds it, and where the object's file, if it is there, has the original bytes."""
+    """Return what a run that was killed has left in the process. A header is believed where its address is code of an
+    object whose file has the original bytes; without a file, of the object that holds the header."""
     found = [left for cave in _caves(target) for left in _native.find_left_patches(cave)]
     return [left for left in found if _is_credible(target, left)]
 
 
 def _is_credible(target: Target, left: _native.LeftPatch) -> bool:
     last = left.address + len(left.original) - 1
-    loaded = target.object_of(left.start)
-    if not left.original or loaded is None or not loaded.contains(left.address) or not loaded.contains(last):
-        return False
-    if not _is_code(target, left.address, last):
+    loaded = target.object_of(left.address)
+    if not left.original or loaded is None or not loaded.contains(last) or not _is_code(target, left.address, last):
         return False
     if loaded.elf is None or not loaded.elf.has_contents:
-        return True
+        return loaded.contains(left.start)
     return loaded.elf.bytes_at(left.address - loaded.bias, len(left.original)) == left.original
 
 
@@ -159,10 +164,19 @@ def _is_code(target: Target, *addresses: int) -> bool:
 
 def _caves(target: Target) -> Iterator[_Cave]:
     """What is left of the last page behind each executable segment: mapped, and used by nobody."""
-    for _, end in _texts(target):
+    for start, end in _texts(target):
         page_end = target.machine.page_up(end)
         if end < page_end and _is_code(target, page_end - 1):
-            yield _Cave(end, _read(target, end, page_end))
+            yield _Cave(end, _read(target, end, page_end), start, _stays(target, start))
+
+
+def _stays(target: Target, address: int) -> bool:
+    """Whether dlclose() never unloads the object there: the program, its C library, the dynamic linker."""
+    loaded = target.object_of(address)
+    if loaded is None:
+        return False
+    is_libc = os.path.basename(loaded.path).startswith(LIBCS)
+    return loaded is target.objects[0] or loaded.is_dynamic_linker or is_libc
 
 
 def _function(target: Target, start: int, end: int) -> bytes:

@@ -17,7 +17,7 @@ const MAX_NUMBERS: usize = 100;
 
 records! {
     Text { start, end }
-    Cave { start, bytes }
+    Cave { start, bytes, text, stays }
     Condition { operand, test, value }
     Left { address, original, replacement, start, end }
     Patch { address, original, replacement, stub_at, stub, trap, seen_at }

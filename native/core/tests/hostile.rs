@@ -284,6 +284,40 @@ fn segments_of_anything() {
     }
 }
 
+/// Each page has a heap of its own, and each heap's list leads to one chain of what is no block, which leads back to some link
+/// of it, or ends.
+#[test]
+fn lists_of_many_heaps() {
+    let mut chance = Chance::new("lists_of_many_heaps");
+    let (segment, head, pages, size) = (32 << 20, 224, 511, 1 << 18);
+    let form = FORMS.iter().find(|form| form.name == "2.1.0").expect("one of them");
+    for (links, back) in [(1, Some(0)), (3000, Some(chance.below(2000))), (3000, None)] {
+        let (list, heaps) = (segment + (1 << 16), segment + (2 << 16));
+        let mut memory = Memory::of(segment, vec![0; size]);
+        [512, 1, 0, 512, 1]
+            .into_iter()
+            .enumerate()
+            .for_each(|(at, word)| memory.put(segment + head + 8 * at as u64, word));
+        memory.put(segment + head + 40, 1);
+        for number in 1..=pages {
+            let entry = segment + head + 40 + 80 * number;
+            for (at, word) in [(0, 1), (8, 1 << 32 | 1 << 16), (24, 1024 << 32 | 1), (48, heaps + 8 * number)] {
+                memory.put(entry + at, word);
+            }
+        }
+        (0..1000).for_each(|place| memory.put(heaps + 8 * place, list));
+        for number in 0..links {
+            let next = if number + 1 < links { Some(number + 1) } else { back };
+            memory.put(list + 8 * number, next.map_or(0, |next| list + 8 * next));
+        }
+        let space = memory.space();
+        let root = MimallocRoot { form, padded: false, places: vec![segment] };
+        let found = read_mimalloc(&Unwatched, &space, &[root]).expect("not cancelled");
+        assert_eq!((found.page_count(), found.damage.len()), (pages as usize, pages as usize));
+        assert!(space.bytes_read() < 2 << 20, "{} bytes", space.bytes_read());
+    }
+}
+
 /// A tree whose root, leaves and extents are whatever words happen to be there.
 #[test]
 fn trees() {
@@ -315,6 +349,41 @@ fn trees() {
             found.arena_use();
             (0..50).for_each(|_| _ = found.find(chance.hostile(START)));
         }
+    }
+}
+
+/// A ring of threads' caches whose bins overlap and all have one list, or each its own a word further on.
+#[test]
+fn caches_that_share() {
+    let (block, size, data, entries, caches) = (2u64 << 20, 2u64 << 20, 1 << 20, 0xfff8, 5);
+    for (form, apart) in [(0, 0), (0, 8), (2, 0), (2, 8)] {
+        let form = &jemalloc::FORMS[form];
+        let mut memory = Memory::of(block, vec![8; size as usize]);
+        let (arena, ring, bins, list) = (block + 4096, block + (1 << 17), block + (1 << 18), block + (1 << 20));
+        for (place, word) in [(0, size), (8, 0), (24, block + 144), (32, size - 144)] {
+            memory.put(block + place, word);
+        }
+        for number in 0..caches + 300 {
+            let (head, last) = (list + apart * number, list + apart * number + entries);
+            let is_new = form.name.starts_with("5.3");
+            let old = [(entries / 8) << 32, 0, last];
+            let low = (head & 0xffff) + entries;
+            let bin = if is_new { [head, 0, (low & 0xffff) << 32 | (head & 0xffff) << 16] } else { old };
+            bin.iter().zip(0..).for_each(|(word, place)| memory.put(bins + 24 * number + 8 * place, *word));
+        }
+        for number in 0..caches {
+            let (next, before) = ((number + 1) % caches, (number + caches - 1) % caches);
+            let own = bins + 24 * number;
+            let link = [ring + 32 * next, ring + 32 * before, own, own];
+            link.iter().zip(0..).for_each(|(word, place)| memory.put(ring + 32 * number + 8 * place, *word));
+        }
+        memory.put(arena, ring);
+        memory.add(data, arena.to_le_bytes().to_vec());
+        let space = memory.space();
+        let shape = Shape::of(48).expect("one of two");
+        let root = JemallocRoot { form, root: 1 << 40, shape, data: vec![(data, data + 8)], storage: Vec::new() };
+        read_jemalloc(&Unwatched, &space, &[(block, block + size)], &[root]).expect("not cancelled");
+        assert!(space.bytes_read() < 2 * size, "{} bytes", space.bytes_read());
     }
 }
 

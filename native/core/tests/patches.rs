@@ -19,7 +19,7 @@ fn place(code: &[u8], offset: u64, before: Option<u64>) -> CodePlace {
 }
 
 fn cave(size: usize) -> Cave {
-    Cave { start: CAVE, bytes: vec![0; size] }
+    Cave { start: CAVE, bytes: vec![0; size], text: CAVE, stays: true }
 }
 
 fn plan(code: &[u8], offset: u64, before: Option<u64>) -> Result<Patch, String> {
@@ -57,9 +57,17 @@ fn what_cannot_be_replaced_is_refused() {
     refused(&[0xe8, 0, 0, 0, 0, 0xc3], "call a function");
     refused(&[0x31, 0xc0, 0xc3, 0x55, 0x53, 0x51], "end too soon");
     refused(&[0x06, 0x06, 0x06, 0x06, 0x06], "not known");
-    let far = Cave { start: START + (1 << 40), bytes: vec![0; 1024] };
+    let far = Cave { start: START + (1 << 40), ..cave(1024) };
     assert!(plan_all(&[place(PUSHES, 0, None)], &[far], SIGNAL).is_err());
     assert!(plan_all(&[place(PUSHES, 0, None)], &[cave(64)], SIGNAL).is_err());
+}
+
+#[test]
+fn a_stub_stays_as_long_as_the_jump_to_it() {
+    let plan = |cave: Cave| plan_all(&[place(PUSHES, 0, None)], &[cave], SIGNAL);
+    let unloaded = Cave { stays: false, ..cave(1024) };
+    assert!(plan(unloaded.clone()).is_err());
+    assert!(plan(Cave { text: START, ..unloaded }).is_ok());
 }
 
 /// xor eax, eax; je to the ret; mov eax, 28; syscall; neg eax; ret, and what fills up.

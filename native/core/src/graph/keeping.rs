@@ -311,8 +311,8 @@ struct Keeper<'a> {
     near: Near,
     /// The node whose turn it is.
     turn: u32,
-    /// Large blocks that were taken, each with its node.
-    large: Vec<(u32, u64, u64)>,
+    /// Large blocks that were taken, by where they begin: their nodes and ends.
+    large: ByAddress<(u32, u64)>,
     head: Vec<u8>,
     tables: Vec<Table>,
     /// What the object that was opened last owns.
@@ -355,13 +355,15 @@ impl<'a> Keeper<'a> {
 
     /// Ends the search where its time is over.
     #[inline(always)]
-    fn hurry(&mut self) {
+    fn hurry(&mut self) -> Result<(), Cancelled> {
         if self.looked >= self.next_look {
             self.next_look = self.looked + UNTIMED;
+            self.control.advance(0)?;
             if thread_time() >= self.until {
                 self.most = self.looked;
             }
         }
+        Ok(())
     }
 
     /// Takes a block that nobody has yet; whether it was free to be taken.
@@ -371,7 +373,7 @@ impl<'a> Keeper<'a> {
         let is_new = !bits.get(number);
         bits.set(number);
         if block.size >= LARGE && is_new {
-            self.large.push((self.turn, block.address, block.end));
+            self.large.insert(block.address, (self.turn, block.end));
         }
         is_new
     }
@@ -458,7 +460,7 @@ impl<'a> Keeper<'a> {
     fn open_node(&mut self, id: u32, queue: &mut VecDeque<u32>) -> Result<(), Cancelled> {
         let Top { block, number, depth, above, of_modules, .. } = self.tops[id as usize];
         self.turn = id;
-        self.hurry();
+        self.hurry()?;
         let Some(buffers) = self.open(block)? else { return Ok(()) };
         let kind_above = self.tops[above as usize].number;
         let is_class = kind_above != NOBODY && self.drawer.flags(kind_above) & TYPE != 0;
@@ -589,7 +591,7 @@ impl<'a> Keeper<'a> {
 
     fn run(&mut self, fall: &mut Fall, until: u64) -> Result<(), Cancelled> {
         while self.looked < until.min(self.most) {
-            self.hurry();
+            self.hurry()?;
             let Some(work) = fall.work.pop() else { break };
             match work {
                 Work::Led(block) => self.led(fall, block),
@@ -630,6 +632,7 @@ impl<'a> Keeper<'a> {
             let Some(group) = self.group(waiting)? else { continue };
             let is_held = group.held();
             for (member, is_held) in group.members.iter().zip(is_held) {
+                self.control.advance(0)?;
                 match is_held {
                     true => member.buffers.iter().for_each(|buffer| self.leave(*buffer)),
                     false => self.take_member(id, member),
@@ -658,7 +661,7 @@ impl<'a> Keeper<'a> {
         waiting.into_iter().for_each(|(block, left)| _ = group.add(block, left));
         let mut at = 0;
         while at < group.members.len() {
-            self.hurry();
+            self.hurry()?;
             if group.members.len() > MOST_TOGETHER || self.looked >= self.most {
                 group.members.iter().flat_map(|member| &member.buffers).for_each(|buffer| self.leave(*buffer));
                 return Ok(None);
@@ -720,7 +723,7 @@ impl<'a> Keeper<'a> {
     fn leave(&mut self, address: u64) {
         if let Some(block) = self.heaps.block_at(address) {
             self.taken[block.place.store as usize].clear(block.place.number);
-            self.large.retain(|(_, start, _)| *start != address);
+            self.large.remove(&address);
         }
     }
 
@@ -823,8 +826,10 @@ impl<'a> Keeper<'a> {
     /// Of each node that has large blocks those.
     fn large_blocks(&self) -> ByAddress<Vec<(u64, u64)>> {
         let mut found: ByAddress<Vec<(u64, u64)>> = ByAddress::default();
-        for (id, start, end) in &self.large {
-            self.wholes(*id as usize).for_each(|id| found.entry(id as u64).or_default().push((*start, *end)));
+        let mut large: Vec<_> = self.large.iter().map(|(start, (id, end))| (*start, *end, *id)).collect();
+        large.sort_unstable();
+        for (start, end, id) in large {
+            self.wholes(id as usize).for_each(|id| found.entry(id as u64).or_default().push((start, end)));
         }
         found
     }

@@ -303,8 +303,17 @@ impl Space {
 
     /// The steps that a search of [start, end) may take in vain.
     pub(crate) fn steps<'a>(&self, watcher: &'a dyn Watcher, start: u64, end: u64) -> Steps<'a> {
-        let pages = self.machine.page.number(bytes_in(&self.backed, start, end));
-        Steps::new(watcher, pages.saturating_mul(STEPS_OF_PAGE).saturating_add(STEPS))
+        Steps::new(watcher, self.vain_steps(start, end))
+    }
+
+    pub(crate) fn vain_steps(&self, start: u64, end: u64) -> u64 {
+        let pages = self.machine.page.number(self.backed_bytes(start, end));
+        pages.saturating_mul(STEPS_OF_PAGE).saturating_add(STEPS)
+    }
+
+    /// How many bytes of [start, end) are not zeros by definition.
+    pub(crate) fn backed_bytes(&self, start: u64, end: u64) -> u64 {
+        bytes_in(&self.backed, start, end)
     }
 
     /// Shows what is there of [start, end), in windows of `bytes`' size from multiples of eight on. Addresses that nothing

@@ -8,7 +8,9 @@
 use crate::allocators::jemalloc::layout::JemallocForm;
 use crate::allocators::jemalloc::tree::words_from;
 use crate::bytes::words;
+use crate::error::Cancelled;
 use crate::memory::space::Space;
+use crate::work::Look;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// So far in an arena the head of its ring is, at most.
@@ -18,7 +20,12 @@ const MAX_CACHES: usize = 1 << 16;
 const MAX_STORAGE: u64 = 64 << 10;
 const MAX_LISTS: u64 = 1 << 20;
 const MAX_BINS: usize = 256;
+const BIN_WORDS: u64 = 3;
 const MAX_IN_BIN: u64 = 1 << 13;
+/// The words of bins and lists of one ring are those of the memory that is there, and so many more; several may have the same
+/// caches, and all rings together have as many as so many times that.
+const MORE_WORDS: u64 = 1 << 16;
+const TIMES_READ: u64 = 8;
 
 /// A bin: the number of its class, where its list is, and the blocks there, those first that are handed out first.
 pub(crate) struct Bin {
@@ -35,6 +42,34 @@ pub(crate) struct Finder<'a> {
     pub(crate) form: &'a JemallocForm,
     /// How many classes are small.
     pub(crate) small: usize,
+    pub(crate) go_on: Look<'a>,
+}
+
+/// The lists that some caches have: no two of one jemalloc have a word in common. `left`: of how many words more there may be bins
+/// and lists.
+struct Lists {
+    ends: BTreeMap<u64, u64>,
+    left: u64,
+}
+
+impl Lists {
+    fn of(left: u64) -> Lists {
+        Lists { ends: BTreeMap::new(), left }
+    }
+
+    /// Takes a bin with a list of so many words; false where that is not to be had.
+    fn take(&mut self, list: u64, count: u64) -> bool {
+        let end = list.saturating_add(8 * count);
+        let before = self.ends.range(..end).next_back();
+        if self.left < BIN_WORDS + count || count > 0 && before.is_some_and(|(_, end)| *end > list) {
+            return false;
+        }
+        self.left -= BIN_WORDS + count;
+        if count > 0 {
+            self.ends.insert(list, end);
+        }
+        true
+    }
 }
 
 /// The caches of one jemalloc: how many there are, and the bins of all.
@@ -47,39 +82,58 @@ pub(crate) struct Caches {
 impl Finder<'_> {
     /// All caches of some arenas (or of what else static data leads to). The head of the ring is equally far in all of
     /// them; it is where most blocks are as they must be, which `is_right` tells, and nine in ten of all.
-    pub(crate) fn find(&self, arenas: &BTreeSet<u64>, is_right: impl Fn(u64, usize) -> bool) -> Caches {
+    pub(crate) fn find(
+        &self,
+        arenas: &BTreeSet<u64>,
+        is_right: impl Fn(u64, usize) -> bool,
+    ) -> Result<Caches, Cancelled> {
         let mut rings: BTreeMap<u64, Places> = BTreeMap::new();
+        let mut links = self.space.vain_steps(0, u64::MAX);
         for arena in arenas {
+            (self.go_on)()?;
             let mut bytes = vec![0; ARENA_HEAD as usize];
             let got = self.space.fill(*arena, &mut bytes);
             for (place, word) in words(&bytes[..got]).into_iter().enumerate().filter(|(_, word)| *word % 8 == 0) {
-                if let Some(bins) = self.ring(word) {
+                if let Some(bins) = self.ring(word, &mut links)? {
                     rings.entry(8 * place as u64).or_default().extend(bins);
                 }
             }
         }
         let (mut best, mut most) = (Caches::default(), 0);
+        let room = self.most_words();
+        let mut left = TIMES_READ * room;
         for bins in rings.into_values() {
-            let found = self.all_of(&bins);
+            let mut lists = Lists::of(room.min(left));
+            let found = self.all_of(&bins, &mut lists)?;
+            left -= room.min(left) - lists.left;
             let blocks = || found.bins.iter().flat_map(|bin| bin.blocks.iter().map(|block| (*block, bin.class)));
             let right = blocks().filter(|(block, class)| is_right(*block, *class)).count();
             if right * 10 >= blocks().count() * 9 && (right, found.count) > (most, best.count) {
                 (best, most) = (found, right);
             }
         }
-        best
+        Ok(best)
+    }
+
+    fn most_words(&self) -> u64 {
+        self.space.backed_bytes(0, u64::MAX) / 8 + MORE_WORDS
     }
 
     /// As `find`, where no arena has a ring (builds without statistics): caches that lie in threads' storage. Bins follow each
     /// other, and their lists lie in the same order in one block. Of each cache nine blocks in ten are as they must be.
-    pub(crate) fn find_in(&self, storage: &[(u64, u64)], is_right: impl Fn(u64, usize) -> bool) -> Caches {
-        let mut found = Caches::default();
+    pub(crate) fn find_in(
+        &self,
+        storage: &[(u64, u64)],
+        is_right: impl Fn(u64, usize) -> bool,
+    ) -> Result<Caches, Cancelled> {
+        let (mut found, mut lists) = (Caches::default(), Lists::of(self.most_words()));
         for (start, end) in storage.iter().filter(|_| self.form.has_low_bits) {
+            (self.go_on)()?;
             let mut bytes = vec![0; end.saturating_sub(*start).min(MAX_STORAGE) as usize];
             let got = self.space.fill(*start, &mut bytes);
             let words = words(&bytes[..got]);
             let Some(place) = (0..words.len()).find(|place| self.are_bins(&words[*place..])) else { continue };
-            let Some(bins) = self.bins_of([start + 8 * place as u64, 0]) else { continue };
+            let Some(bins) = self.bins_of([start + 8 * place as u64, 0], &mut lists) else { continue };
             let (mut right, mut all) = (0, 0);
             for bin in &bins {
                 right += bin.blocks.iter().filter(|block| is_right(**block, bin.class)).count();
@@ -90,7 +144,7 @@ impl Finder<'_> {
                 found.bins.extend(bins);
             }
         }
-        found
+        Ok(found)
     }
 
     /// Whether words begin with the bins of all small classes.
@@ -105,30 +159,34 @@ impl Finder<'_> {
         all && last - words[0] < MAX_LISTS
     }
 
-    fn all_of(&self, bins: &[[u64; 2]]) -> Caches {
-        let mut seen = HashSet::new();
-        let own = bins.iter().filter(|bins| seen.insert(bins[0]));
-        let found: Vec<Vec<Bin>> = own.filter_map(|bins| self.bins_of(*bins)).collect();
-        Caches { count: found.len(), bins: found.into_iter().flatten().collect() }
+    fn all_of(&self, bins: &[[u64; 2]], lists: &mut Lists) -> Result<Caches, Cancelled> {
+        let (mut seen, mut found) = (HashSet::new(), Caches::default());
+        for bins in bins.iter().filter(|bins| seen.insert(bins[0])) {
+            (self.go_on)()?;
+            if let Some(own) = self.bins_of(*bins, lists) {
+                found.count += 1;
+                found.bins.extend(own);
+            }
+        }
+        Ok(found)
     }
 
-    /// The bins of a ring that begins at `first`; None where it is none.
-    fn ring(&self, first: u64) -> Option<Places> {
+    /// The bins of a ring that begins at `first`; None where it is none. `links`: how many may still be followed.
+    fn ring(&self, first: u64, links: &mut u64) -> Result<Option<Places>, Cancelled> {
         let (mut found, mut at) = (Vec::new(), first);
-        let [_, mut before, ..] = self.link(first)?;
+        let Some([_, mut before, ..]) = self.link(first) else { return Ok(None) };
         let last = before;
-        while found.len() < MAX_CACHES {
-            let [next, previous, small, large] = self.link(at)?;
-            if previous != before {
-                return None;
-            }
+        while found.len() < MAX_CACHES && *links > 0 {
+            (self.go_on)()?;
+            let Some([next, _, small, large]) = self.link(at).filter(|link| link[1] == before) else { break };
+            *links -= 1;
             found.push([small, large]);
             (before, at) = (at, next);
             if at == first {
-                return (before == last).then_some(found);
+                return Ok((before == last).then_some(found));
             }
         }
-        None
+        Ok(None)
     }
 
     fn link(&self, at: u64) -> Option<[u64; 4]> {
@@ -139,22 +197,30 @@ impl Finder<'_> {
     }
 
     /// What the bins of one cache have; None where these are no bins.
-    fn bins_of(&self, [small, large]: [u64; 2]) -> Option<Vec<Bin>> {
+    fn bins_of(&self, [small, large]: [u64; 2], lists: &mut Lists) -> Option<Vec<Bin>> {
         let mut found = Vec::new();
         if self.form.has_low_bits {
-            self.add_bins(small, 0, MAX_BINS, &mut found)?;
+            self.add_bins(small, 0, MAX_BINS, lists, &mut found)?;
         } else {
-            self.add_bins(small, 0, self.small, &mut found)?;
-            self.add_bins(large, self.small, MAX_BINS, &mut found)?;
+            self.add_bins(small, 0, self.small, lists, &mut found)?;
+            self.add_bins(large, self.small, MAX_BINS, lists, &mut found)?;
         }
         Some(found)
     }
 
     /// Adds the blocks of consecutive bins, up to the first that is not one; None where the very first is not.
-    fn add_bins(&self, bins: u64, first_class: usize, most: usize, found: &mut Vec<Bin>) -> Option<()> {
+    fn add_bins(
+        &self,
+        bins: u64,
+        first_class: usize,
+        most: usize,
+        lists: &mut Lists,
+        found: &mut Vec<Bin>,
+    ) -> Option<()> {
         for number in 0..most {
             let bin = words_from::<3>(self.space, bins.checked_add(24 * number as u64)?);
-            let Some((list, count)) = bin.and_then(|bin| self.list_of(bin)) else {
+            let list = bin.and_then(|bin| self.list_of(bin)).filter(|(list, count)| lists.take(*list, *count));
+            let Some((list, count)) = list else {
                 return (number > 0).then_some(());
             };
             let mut bytes = vec![0; 8 * count as usize];

@@ -215,7 +215,7 @@ pub(crate) struct Large {
 
 /// Whether a block of so many bytes is of this class: of those that hold it, the smallest.
 pub(crate) fn is_of_class(sizes: &[u64], class: usize, bytes: u64) -> bool {
-    let below = class.checked_sub(1).map_or(0, |below| sizes[below]);
+    let below = class.checked_sub(1).and_then(|below| sizes.get(below)).copied().unwrap_or(0);
     sizes.get(class).is_some_and(|size| below < bytes && bytes <= *size)
 }
 
@@ -233,6 +233,7 @@ mod tests {
         let sizes = NEW.sizes();
         assert_eq!((sizes[..7].to_vec(), sizes[35], sizes[36]), (vec![8, 16, 32, 48, 64, 80, 96], 14336, 16384));
         assert_eq!((NEW.small(&sizes), sizes.len()), (36, 225));
+        assert!(is_of_class(&sizes, 224, sizes[224]) && !is_of_class(&sizes, 255, sizes[224]));
         let fine = FORMS[1];
         let sizes = fine.sizes();
         assert_eq!((sizes[..6].to_vec(), fine.small(&sizes)), (vec![8, 16, 24, 32, 40, 48], 39));

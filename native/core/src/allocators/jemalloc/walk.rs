@@ -14,14 +14,16 @@ use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
 use crate::bits;
 use crate::bytes::range_at;
-use crate::error::Result;
+use crate::error::{Cancelled, Result};
 use crate::memory::space::Space;
-use crate::work::Watcher;
+use crate::work::{Look, Watcher};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
+/// Of these some are met twice.
+const MAX_UNFINISHED: usize = 4 * MAX_DAMAGE;
 /// Of so many extents at most it is asked whether a form fits.
 const EXTENTS_ASKED: usize = 2048;
 
@@ -184,8 +186,8 @@ pub fn read_jemalloc(
                 own = blocks_of(space, &blocks, own.iter().map(|(start, _)| *start).chain(known));
                 let metadata = |(start, end): &(u64, u64)| Piece::new(*start, *end, Span::Metadata, number);
                 found.pieces.extend(own.iter().map(metadata));
-                found.add_caches(space, root, &own, from);
-                found.add_huge(space, root, number, &own);
+                found.add_caches(&|| control.advance(0), space, root, (&own, from))?;
+                found.add_huge(&|| control.advance(0), space, &root.data, number, &own)?;
             }
             Ok(found)
         })?
@@ -234,7 +236,7 @@ impl Gathered {
         if span == Span::Moving {
             self.moving.extents += 1;
             self.changing.push((extent.at, extent.links));
-            self.unfinished.push(Damage::new(extent.at, "state of an extent", "one that lasts", "one in between"));
+            self.leave_unfinished(extent.at, "state of an extent", "one that lasts", || "one in between");
         }
         self.pieces.push(Piece { arena: extent.arena, ..Piece::new(extent.start, extent.end, span, root) });
         if extent.is_huge {
@@ -284,7 +286,13 @@ impl Gathered {
     }
 
     /// The caches of the jemalloc whose runs are those from `from` on; `own`: its base blocks.
-    fn add_caches(&mut self, space: &Space, root: &JemallocRoot, own: &[(u64, u64)], from: usize) {
+    fn add_caches(
+        &mut self,
+        go_on: Look,
+        space: &Space,
+        root: &JemallocRoot,
+        (own, from): (&[(u64, u64)], usize),
+    ) -> Result<(), Cancelled> {
         let sizes = root.form.sizes();
         let mut runs: Vec<Run> = self.runs[from..].iter().map(|(run, _)| *run).collect();
         runs.sort_unstable_by_key(|run| run.start);
@@ -295,10 +303,10 @@ impl Gathered {
                 is_of_class(&sizes, class, run.stride) && inside % run.stride == 0 && block < run.end()
             })
         };
-        let finder = Finder { space, form: root.form, small: root.form.small(&sizes) };
-        let mut caches = finder.find(&led_into(space, &root.data, own), is_right);
+        let finder = Finder { space, form: root.form, small: root.form.small(&sizes), go_on };
+        let mut caches = finder.find(&led_into(space, &root.data, own), is_right)?;
         if caches.count == 0 {
-            caches = finder.find_in(&root.storage, is_right);
+            caches = finder.find_in(&root.storage, is_right)?;
         }
         let Caches { count, bins } = caches;
         self.caches.push(count);
@@ -309,7 +317,7 @@ impl Gathered {
                     right.push(block);
                 } else {
                     let expected = "a block of its size";
-                    self.unfinished.push(Damage::new(entry, "entry of a thread's cache", expected, hex(block)));
+                    self.leave_unfinished(entry, "entry of a thread's cache", expected, || hex(block));
                 }
             }
             let astray = (blocks.len() - right.len()) as u64;
@@ -317,21 +325,36 @@ impl Gathered {
             self.cached.push((right, astray > 0));
             self.lists.push(list);
         }
+        Ok(())
     }
 
     /// What the huge page allocator has beside extents in use.
-    fn add_huge(&mut self, space: &Space, root: &JemallocRoot, number: u32, own: &[(u64, u64)]) {
+    fn add_huge(
+        &mut self,
+        go_on: Look,
+        space: &Space,
+        data: &[(u64, u64)],
+        number: u32,
+        own: &[(u64, u64)],
+    ) -> Result<(), Cancelled> {
         let mut extents = std::mem::take(&mut self.huge);
         let is_none = extents.is_empty() || space.page().bytes() * PAGES as u64 != HUGE;
         let slabs = if is_none { BTreeMap::new() } else { find_slabs(space, own) };
         extents.sort_unstable();
         let is_known = |start: &u64| slabs.contains_key(&(start / HUGE * HUGE));
         let lost = extents.iter().filter(|(start, ..)| !is_known(start)).map(|(start, end, _)| end - start);
-        self.astray.push(lost.sum());
+        let (mut astray, mut left) = (lost.sum::<u64>(), space.vain_steps(0, u64::MAX) + extents.len() as u64);
         for slab in slabs.values() {
+            go_on()?;
             let first = extents.partition_point(|(_, end, _)| *end <= slab.start);
             let own = extents[first..].iter().take_while(|(start, ..)| *start < slab.start + HUGE);
             let taken: Vec<(u64, u64)> = own.map(|(start, end, _)| (*start, *end)).collect();
+            // What is known of a stretch takes far fewer bytes than its pieces.
+            if left == 0 {
+                astray += taken.iter().map(|(start, end)| end - start).sum::<u64>();
+                continue;
+            }
+            left = left.saturating_sub(taken.len() as u64);
             let arena = extents.get(first).filter(|_| !taken.is_empty()).map_or(0, |(_, _, arena)| *arena);
             slab.show_unused(space.page(), &taken, |start, end, what| {
                 let span = match what {
@@ -341,23 +364,34 @@ impl Gathered {
                 };
                 if span == Span::Moving {
                     self.moving.extents += 1;
-                    self.unfinished.push(Damage::new(
-                        start,
-                        "active pages of the huge page allocator",
-                        "an extent",
-                        "none",
-                    ));
+                    self.leave_unfinished(start, "active pages of the huge page allocator", "an extent", || "none");
                 }
+                left = left.saturating_sub(1);
                 self.pieces.push(Piece { arena, ..Piece::new(start, end, span, number) });
             });
         }
-        let edens = find_edens(space, &root.data, &slabs);
+        self.astray.push(astray);
+        let edens = find_edens(space, data, &slabs);
         self.pieces.extend(edens.iter().map(|(start, end)| Piece::new(*start, *end, Span::Retained, number)));
+        Ok(())
     }
 
     fn report(&mut self, at: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
         if self.damage.len() < MAX_DAMAGE {
             self.damage.push(Damage::new(at, what, expected, found));
+        }
+    }
+
+    /// Tells of what is not as it is at rest; of more than there is room for only so many are told.
+    fn leave_unfinished<T: Into<String>>(
+        &mut self,
+        at: u64,
+        what: &'static str,
+        expected: &'static str,
+        found: impl FnOnce() -> T,
+    ) {
+        if self.unfinished.len() < MAX_UNFINISHED {
+            self.unfinished.push(Damage::new(at, what, expected, found()));
         }
     }
 
@@ -369,27 +403,27 @@ impl Gathered {
         self.runs.retain(|(run, _)| kept(run.start));
         self.moving.extents += overlaps.len() as u64;
         self.moving.lists = joined_by(&self.changing) + overlaps.len() as u64;
-        let overlap = |start: &u64| Damage::new(*start, "pages of an extent", "of one", "of two");
-        self.unfinished.extend(overlaps.iter().map(overlap));
+        overlaps.iter().for_each(|start| self.leave_unfinished(*start, "pages of an extent", "of one", || "of two"));
         let mut owners: Vec<(u32, u32, bool)> = Vec::with_capacity(self.runs.len());
         owners.extend(self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start)));
         let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
         let (mut cached, mut own) = (bits::Bits::new(runs.block_numbers()), bits::Bits::new(runs.block_numbers()));
         // How many caches have a block.
         let mut listed: HashMap<u64, u32> = HashMap::new();
-        self.cached.iter().flat_map(|(bin, _)| bin).for_each(|block| *listed.entry(*block).or_default() += 1);
+        let bins = std::mem::take(&mut self.cached);
+        bins.iter().flat_map(|(bin, _)| bin).for_each(|block| *listed.entry(*block).or_default() += 1);
         let mut off = Vec::new();
-        for (bin, has_astray) in &self.cached {
+        for (bin, has_astray) in &bins {
             // A flush has made the last ones free and does not yet say so; what is not free of these was handed out again,
             // or is in the cache that took it.
             let is_off = |block: &u64| runs.block_at(*block).is_none() || listed[block] > 1;
             let kept = bin.iter().position(is_off).unwrap_or(bin.len());
             let of_bin: HashSet<u64> = bin[kept..].iter().copied().filter(is_off).collect();
             self.moving.both += of_bin.len() as u64;
-            self.unfinished.extend(of_bin.iter().map(|block| {
+            for block in &of_bin {
                 let place = if listed[block] > 1 { "twice in caches" } else { "in its slab too" };
-                Damage::new(*block, "block in a thread's cache", "free once", place)
-            }));
+                self.leave_unfinished(*block, "block in a thread's cache", "free once", || place);
+            }
             off.push((of_bin, *has_astray));
             for number in bin[..kept].iter().filter_map(|block| Some(runs.block_at(*block)?.number)).collect::<Vec<_>>()
             {
@@ -560,6 +594,36 @@ impl Jemalloc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Machine;
+    use crate::memory::space::{Backing, Segment};
+
+    /// What is known of a stretch has 256 bytes, and says that each second page is active, which no extent has.
+    #[test]
+    fn stretches_without_extents() {
+        let (own, count, start) = (4 * HUGE, 1000, 1000 * HUGE);
+        let mut words = vec![0; 32 * count];
+        for (known, number) in words.chunks_exact_mut(32).zip(0..) {
+            (known[0], known[8], known[9], known[18]) = (start + number * HUGE, 1, 256, 512);
+            known[10..18].fill(0x5555_5555_5555_5555);
+            known[19..27].fill(u64::MAX);
+        }
+        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        let path = std::env::temp_dir().join(format!("gdbheap-stretches-{}", std::process::id()));
+        std::fs::write(&path, &bytes).expect("room for a file");
+        let end = own + bytes.len() as u64;
+        let file = Segment { start: own, end, backing: Backing::File { index: 0, offset: 0 } };
+        let zeros = Segment { start, end: start + count as u64 * HUGE, backing: Backing::Zeros };
+        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
+        let space = Space::for_core(machine, vec![file, zeros], &[path.to_string_lossy().into_owned()]);
+        std::fs::remove_file(&path).expect("the file");
+        let space = space.expect("disjoint segments");
+        let mut found = Gathered { huge: vec![(start, start + 4096, 0)], ..Gathered::default() };
+        found.add_huge(&|| Ok(()), &space, &[], 0, &[(own, end)]).expect("not cancelled");
+        assert!(found.unfinished.len() <= MAX_UNFINISHED, "{} are told", found.unfinished.len());
+        assert!(found.pieces.len() < 300_000 && found.moving.extents > 100_000, "{} pieces", found.pieces.len());
+        found.huge = vec![(start, start + 4096, 0)];
+        assert!(found.add_huge(&|| Err(Cancelled), &space, &[], 0, &[(own, end)]).is_err());
+    }
 
     /// Three on a list count once, whichever of them lead to which.
     #[test]

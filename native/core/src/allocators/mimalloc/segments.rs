@@ -12,14 +12,16 @@ use crate::allocators::spread::spread;
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
 use crate::bytes::{half_at, word_at};
-use crate::error::{Missing, Result};
+use crate::error::{Cancelled, Missing, Result};
 use crate::memory::space::Space;
-use crate::work::{Control, Watcher};
+use crate::work::{Control, Steps, Watcher};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_DAMAGE: usize = 1000;
+/// Links of one list, and those of all lists that lead to no used block.
 const MAX_WAITING: usize = 1 << 16;
+const MAX_ASTRAY: u64 = 1 << 16;
 const OBJECT_AT: u64 = 80;
 /// Of these pages at most it is asked whether a form fits.
 const PAGES_ASKED: usize = 128;
@@ -278,7 +280,7 @@ pub fn read_mimalloc(watcher: &dyn Watcher, space: &Space, roots: &[MimallocRoot
     reads.extend(space.task(watcher, None).run(&jobs, Default::default, work)?.into_iter().flat_map(|part| part.0));
     let mut found = Mimalloc::of(reads, roots);
     for (root, number) in roots.iter().zip(0..) {
-        found.take_waiting(space, root.form, number);
+        found.take_waiting(watcher, space, root.form, number)?;
     }
     Ok(found)
 }
@@ -335,42 +337,64 @@ fn heap_link(
 impl Mimalloc {
     /// Blocks that other threads freed in full pages wait on the owning heap's list. Where a link leads to no block of
     /// the heap's pages the next one is still looked at, as long as it is in a segment: a page may be damaged.
-    fn take_waiting(&mut self, space: &Space, form: &MimallocForm, root: u32) {
-        let Some(first) = form.delayed else { return };
+    fn take_waiting(&mut self, watcher: &dyn Watcher, space: &Space, form: &MimallocForm, root: u32) -> Result<()> {
+        let Some(first) = form.delayed else { return Ok(()) };
         let own = self.pages.iter().filter(|page| page.root == root).map(|page| page.heap);
         let heaps: BTreeSet<u64> = own.filter(|heap| *heap != 0).collect();
-        let told = |delayed: &u64| {
-            let lists = heaps.iter().map(|heap| self.waiting(space, form, *heap, *delayed));
-            lists.fold((0, Reverse(0)), |(wrong, Reverse(blocks)), (found, fault)| {
-                (wrong + u64::from(fault.is_some()), Reverse(blocks + found.len()))
-            })
-        };
         // Padded builds have a longer table before the list; others' is never moved, whatever is wrong there.
         let moved = if form.has_keys() { PADDED_TABLE } else { 0 };
-        let delayed = (first..=first + moved).step_by(8).min_by_key(told).unwrap_or(first);
+        let (mut best, mut least) = (first, (u64::MAX, Reverse(0)));
+        for delayed in (first..=first + moved).step_by(8).filter(|_| moved > 0) {
+            let (mut steps, mut wrong, mut blocks) = (Steps::new(watcher, MAX_ASTRAY), 0, 0);
+            for heap in &heaps {
+                let (found, fault) = self.waiting(&mut steps, space, form, (*heap, delayed))?;
+                (wrong, blocks) = (wrong + u64::from(fault.is_some()), blocks + found.len());
+            }
+            if (wrong, Reverse(blocks)) < least {
+                (best, least) = (delayed, (wrong, Reverse(blocks)));
+            }
+        }
+        let mut steps = Steps::new(watcher, MAX_ASTRAY);
         for heap in heaps {
-            let (blocks, fault) = self.waiting(space, form, heap, delayed);
+            let (blocks, fault) = self.waiting(&mut steps, space, form, (heap, best))?;
             blocks.into_iter().for_each(|number| self.used.clear(number));
-            if let Some((expected, found)) = fault {
-                let list = heap.wrapping_add(delayed);
+            if let Some((expected, found)) = fault.filter(|_| self.damage.len() < MAX_DAMAGE) {
+                let list = heap.wrapping_add(best);
                 self.damage.push(Damage::new(list, "thread_delayed_free of a heap", expected, found));
             }
         }
+        Ok(())
     }
 
-    /// The numbers of the blocks on a heap's list, and what is wrong with it, if anything.
-    fn waiting(&self, space: &Space, form: &MimallocForm, heap: u64, delayed: u64) -> (BTreeSet<u64>, Option<Wrong>) {
+    /// The numbers of the blocks on a heap's list, and what is wrong with it, if anything. Each block is on one list at most;
+    /// of links to anything else as many are followed as all lists together may have.
+    fn waiting(
+        &self,
+        steps: &mut Steps,
+        space: &Space,
+        form: &MimallocForm,
+        (heap, delayed): (u64, u64),
+    ) -> Result<(BTreeSet<u64>, Option<Wrong>), Cancelled> {
         // The head is an address also where links are encoded.
         let (mut next, mut whole) = (space.word(heap.wrapping_add(delayed)), true);
-        let mut blocks = BTreeSet::new();
-        for _ in 0..MAX_WAITING {
+        let (mut blocks, mut met) = (BTreeSet::new(), 0);
+        for count in 1..=MAX_WAITING {
             let Ok(at) = next else { break };
             if self.segment_at(at).is_none() {
                 break;
             }
             match self.waiting_block(heap, at) {
-                Some(number) if blocks.insert(number) => (),
-                _ => whole = false,
+                Some(number) if blocks.insert(number) => steps.look()?,
+                is_met => {
+                    whole = false;
+                    steps.take()?;
+                    if is_met.is_some() || at == met || steps.left == 0 {
+                        break;
+                    }
+                }
+            }
+            if count.is_power_of_two() {
+                met = at;
             }
             next = space.word(at).and_then(|word| heap_link(space, form, heap, delayed, word));
         }
@@ -379,7 +403,7 @@ impl Mimalloc {
             (_, Err(_)) => Some((READABLE, ABSENT)),
             _ => None,
         };
-        (blocks, wrong)
+        Ok((blocks, wrong))
     }
 
     /// The number of the used block at `address` in a page of `heap`.

@@ -13,11 +13,14 @@ const ALIGNMENT: usize = 16;
 /// How far a jump leads, with some to spare.
 const REACH: u64 = 0x7fff_0000;
 
-/// Unused executable bytes of the target, and what they hold now.
+/// Unused executable bytes of the target, and what they hold now: those behind the code of an object that begins at `text`.
+/// `stays`: the program never unloads that object.
 #[derive(Clone, Debug)]
 pub struct Cave {
     pub start: u64,
     pub bytes: Vec<u8>,
+    pub text: u64,
+    pub stays: bool,
 }
 
 /// Code where threads are to be seen at `address`: its function's bytes, which lie from `start` on, and when a thread stops
@@ -93,13 +96,17 @@ fn plan_one(place: &CodePlace, caves: &mut [Taken], signal: u32) -> Result<Patch
         Some(before) => planned(*before, *address),
         None => Err(error),
     })?;
-    let mut near = caves.iter_mut().filter(|cave| cave.start.abs_diff(*address) < REACH);
+    // A jump must not outlive its stub: what dlclose() takes away holds stubs for its own code alone.
+    let lasts = |cave: &&mut Taken| cave.stays || (cave.text..cave.start).contains(address);
+    let mut near = caves.iter_mut().filter(|cave| cave.start.abs_diff(*address) < REACH).filter(lasts);
     let found = near.find_map(|cave| cave.take(&trial, |stub_at| planned(trial.address, stub_at)));
     found.unwrap_or_else(|| Err(Error::Invalid(format!("there is no room for a jump near {address:#x}"))))
 }
 
 /// A cave with the stubs that it has, those of now among them.
 struct Taken {
+    text: u64,
+    stays: bool,
     start: u64,
     end: u64,
     left: Vec<Left>,
@@ -111,7 +118,14 @@ impl Taken {
         let left = left_behind(cave);
         let first = cave.start + padding(cave.start) as u64;
         let used = left.iter().map(|left| left.end).max().unwrap_or(first);
-        Taken { start: cave.start, end: cave.start + cave.bytes.len() as u64, left, used }
+        Taken {
+            text: cave.text,
+            stays: cave.stays,
+            start: cave.start,
+            end: cave.start + cave.bytes.len() as u64,
+            left,
+            used,
+        }
     }
 
     /// The patch with its stub in here; None where that does not fit in. How long a stub is depends on where it lies.
