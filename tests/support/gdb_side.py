@@ -22,6 +22,7 @@ Done = subprocess.CompletedProcess[str]
 
 def home(directory: Path) -> dict[str, str]:
     """Return the environment of a user whose home is ``directory`` and who typed ``gdbheap install``."""
+    directory.mkdir(exist_ok=True)
     environment = {**os.environ, "HOME": str(directory), "XDG_CONFIG_HOME": str(directory / ".config")}
     environment.pop("DEBUGINFOD_URLS", None)
     done = subprocess.run([str(GDBHEAP), "install"], env=environment, capture_output=True, text=True, timeout=PATIENCE)
