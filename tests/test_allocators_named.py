@@ -21,7 +21,8 @@ OWN_RULE = "a rule about one allocator, with its advice"
 OTHERS = "with which allocator, and which settings of it, recorded calls are run again"
 ALLOWED = {
     "answers.arenas": MALLOC, "answers.ledger": "an abort is glibc's", "answers.aborted": "an abort is glibc's",
-    "answers.records": "a snapshot's target has glibc's version", "answers.chunks": MALLOC, "answers.fit": MALLOC, "answers.sizes": MALLOC,
+    "answers.records": "a snapshot's target has glibc's version", "answers.chunks": MALLOC,
+    "answers.fit": MALLOC, "answers.sizes": MALLOC,
     "answers.trim": MALLOC, "answers.check_advice": MALLOC, "commands.calls.inferior_call": MALLOC,
     "commands.calls.malloc_stats_call": MALLOC, "commands.calls.native_caller": MALLOC,
     "answers.sampled_stacks": "only jemalloc samples its own calls", "report.sampled_stacks": "the same",
