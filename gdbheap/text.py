@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["SeveralLines", "csv_cell", "json_text", "printable", "printable_lines", "printable_record"]
+__all__ = [
+    "IN_GDB", "IN_SHELL", "SeveralLines", "as_typed", "csv_cell", "json_text", "printable", "printable_lines",
+    "printable_record",
+]  # fmt: skip
 
+# Our commands begin with one of these words, in gdb and in a shell.
+IN_GDB, IN_SHELL = "heap", "gdbheap"
 # Characters of a name that are shown.
 LONGEST = 4000
 # Marks that stand on one letter: more of them cover the lines above and below.
@@ -25,6 +30,11 @@ UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 MARKS = ("Mn", "Me")
 COMPUTED = tuple("=+-@\uff1d\uff0b\uff0d\uff20\t\r\n")
 IN_FRONT = " \"'"
+
+
+def as_typed(text: str, command: str) -> str:
+    """Return ``text`` with the commands that it quotes as gdb takes them beginning with ``command``."""
+    return text if command == IN_GDB else text.replace(f"'{IN_GDB} ", f"'{command} ")
 
 
 def printable(text: str) -> str:

@@ -17,9 +17,10 @@ PARTIAL = 1
 def complain(message: str, status: int = PARTIAL) -> int:
     """One line on standard error, if there is one. Returns ``status``."""
     from gdbheap.errors import one_line
-    from gdbheap.report.style import IN_GDB, IN_SHELL, terminal_text
+    from gdbheap.report.style import terminal_text
+    from gdbheap.text import IN_GDB, IN_SHELL, as_typed
 
-    message = message.replace(f"'{IN_GDB} ", f"'{IN_SHELL} ")
+    message = as_typed(message, IN_SHELL)
     if message.startswith(f"{IN_GDB} "):
         message = f"{IN_SHELL}{message[len(IN_GDB) :]}"
     start = "" if message.startswith("gdbheap") else "gdbheap: "

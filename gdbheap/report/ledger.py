@@ -15,7 +15,7 @@ from gdbheap.report.style import GDB_PROMPT, SEVERE, SHELL_PROMPT, Style
 from gdbheap.report.tables import SHARE, Column, join, table
 from gdbheap.report.unfinished import unfinished
 from gdbheap.report.verdict import verdict
-from gdbheap.target.target import IN_GDB
+from gdbheap.text import IN_GDB
 
 if TYPE_CHECKING:
     from gdbheap.answers.findings import Finding

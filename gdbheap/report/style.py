@@ -7,14 +7,14 @@ import os
 import sys
 
 from gdbheap.report.numbers import share_text, size_text
-from gdbheap.text import printable_lines
+from gdbheap.text import IN_GDB, as_typed, printable_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
 __all__ = [
-    "COLOURS", "FAULT", "IN_GDB", "IN_SHELL", "PLAIN", "SEVERE", "SOUND", "Style", "encodable", "style_for",
+    "COLOURS", "FAULT", "PLAIN", "SEVERE", "SOUND", "Style", "encodable", "style_for",
     "terminal_text",
 ]  # fmt: skip
 
@@ -36,8 +36,6 @@ INDENT = "  "
 # What begins a line to paste.
 SHELL_PROMPT, GDB_PROMPT = "$ ", "(gdb) "
 BLOCK = "█"
-# What our commands are called in gdb, and in a shell.
-IN_GDB, IN_SHELL = "heap", "gdbheap"
 
 
 class Style:
@@ -107,7 +105,7 @@ class Style:
 
     def named(self, text: str) -> str:
         """Return a sentence with our commands in quotes as they are typed where it is read."""
-        return text if self.command == IN_GDB else text.replace(f"'{IN_GDB} ", f"'{self.command} ")
+        return as_typed(text, self.command)
 
     def heading(self, text: str) -> str:
         """``text`` in bold where the terminal takes it."""

@@ -16,10 +16,9 @@ from gdbheap.target.machine import X86_64, Machine
 from gdbheap.target.mappings import HUGE_PAGES, Mapping, Mappings
 from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.unseen import UnseenFile
+from gdbheap.text import IN_GDB
 
 AT_PHDR = 3
-# What its commands begin with in gdb.
-IN_GDB = "heap"
 # How what is found ends where memory is missing.
 ABSENT = ("absent bytes", "where nothing is")
 AT_PAGESZ = 6
