@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gdbheap.answers.findings import Evidence
-from gdbheap.answers.forked import forked_from
 from gdbheap.answers.main_holders import MainHolders, seconds_for
 from gdbheap.heap import Heap
 from gdbheap.target.procfs import PROC
@@ -32,8 +31,7 @@ def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
         lines += _commented(evidence.line("", budget), rest)
     elif not held.rows and 100 * evidence.in_use >= MIN_PERCENT * (heap.target.rss.bytes or 0):
         lines += _commented(evidence.line("owners"), "who holds what is in use")
-    parent = forked_from(heap.target)
-    if parent is not None:
+    if (parent := evidence.parent) is not None:
         reason = f"what it shares with {parent}, which it was forked from, and what was copied since"
         lines += _commented([f"gdbheap {parent} --children"], reason)
     children = children_of(heap)

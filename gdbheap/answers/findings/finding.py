@@ -18,6 +18,7 @@ from gdbheap.allocators.glibc.trim import Trim
 from gdbheap.answers.absent import absent_blocks
 from gdbheap.answers.causes import collector_facts
 from gdbheap.answers.findings.thresholds import DEFAULT_THRESHOLD
+from gdbheap.answers.forked import forked_from
 from gdbheap.answers.partition import Sums, ledger_lines, total
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.blocks import BlockReferences
@@ -125,6 +126,11 @@ class Evidence:
     def in_use(self) -> int:
         """Return the bytes of all blocks in use, of every allocator that is walked."""
         return sum(total(self.sums, owner).virtual for owner in self.of(State.USED))
+
+    @cached_property
+    def parent(self) -> int | None:
+        """The process that the target was forked from, as far as it runs still."""
+        return forked_from(self.heap.target)
 
     def worth(self, size: int) -> bool:
         """Whether that many bytes are worth a finding: at least 4 MiB, and a twentieth of RSS where that is known."""

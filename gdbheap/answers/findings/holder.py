@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gdbheap.answers.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
-from gdbheap.answers.forked import forked_from
 from gdbheap.answers.shared_out import Part
 
 __all__ = ["RUNTIME", "Holder", "MainHolder", "found_of"]
@@ -71,23 +70,22 @@ def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Fi
         return []
     if first.address is not None and any(getattr(one.figures, "address", None) == first.address for one in others):
         return []
-    parent = forked_from(evidence.heap.target)
     same = next((one for one in others if one.id in SPECIFIC and _is_most(one.bytes, first.resident)), None)
-    figures = Holder(first, first.count, None if same is None else same.id, parent)
+    figures = Holder(first, first.count, None if same is None else same.id, evidence.parent)
     # The more specific one stands first, as the certain one of two that are equal.
     size = first.resident if same is None else min(first.resident, same.bytes)
-    return [Finding("holder", size, figures, _looking_into(evidence, first, parent), doubtful=True)]
+    return [Finding("holder", size, figures, _looking_into(evidence, first), doubtful=True)]
 
 
 def _is_most(part: int, whole: int) -> bool:
     return 100 * part >= MOST_PERCENT * whole
 
 
-def _looking_into(evidence: Evidence, holder: MainHolder, parent: int | None) -> list[str]:
+def _looking_into(evidence: Evidence, holder: MainHolder) -> list[str]:
     """Return the line that says more of what it holds than the row does: beside the parent, of its largest block, or by
     type."""
-    if parent is not None:
-        return [f"gdbheap {parent} --children"]
+    if evidence.parent is not None:
+        return [f"gdbheap {evidence.parent} --children"]
     address = holder.address if holder.largest_block is None else holder.largest_block
     if address is not None:
         return evidence.line("why", f"{address:#x}")
