@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeVar
 from gdbheap.heap import Heap
 
 __all__ = [
-    "BlockBytes", "absent_blocks", "absent_by", "absent_memory", "absent_under", "shared_memory", "shared_under",
+    "BlockBytes", "absent_blocks", "absent_by", "absent_memory", "absent_under", "share_of_rss", "shared_memory",
+    "shared_under",
 ]  # fmt: skip
 
 # Smaller blocks share their pages; only the largest of each allocator are asked for.
@@ -91,3 +92,9 @@ def _under(heap: Heap, row_of: Callable[[int], K | None], blocks: Iterable[Block
         for row in {row for node in chain if (row := row_of(node)) is not None}:
             found[row] += block.bytes
     return found
+
+
+def share_of_rss(heap: Heap, resident: int | None) -> float | None:
+    """Return the share of RSS that resident bytes of blocks are, at most 1; None where one of the two is not known."""
+    rss = heap.target.rss.bytes
+    return round(min(resident / rss, 1), 4) if rss and resident is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gdbheap._native import KeptNode
+from gdbheap.answers.absent import share_of_rss
 from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.shared_out import MAX_PARTS, OWN_ROW_BYTES, OWN_ROW_SHARE, VARIABLE, Part
 from gdbheap.answers.source_paths import source_path
@@ -33,7 +34,7 @@ class FirstHolders:
 
 
 def first_holders(heap: Heap, seconds: float) -> FirstHolders:
-    """Find them in about so many seconds of CPU time. Raises NotAPython, or Unsupported."""
+    """Return the holders that ``seconds`` of CPU time, or a little more, find. Raises NotAPython, or Unsupported."""
     used = sum(size * count for allocator in heap.allocators for size, count in allocator.used_sizes())
     minimum = max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)
     looking = heap.labelled("looking for holders")
@@ -55,7 +56,7 @@ def _row(heap: Heap, paths: ObjectPaths, kept: KeptObjects, row: KeptNode) -> Ma
     return MainHolder(
         row.bytes,
         resident,
-        _share(heap, resident),
+        share_of_rss(heap, resident),
         name,
         kind,
         length_at(heap, row.address) if limit is None else limit.entries,
@@ -73,11 +74,6 @@ def _resident(heap: Heap, row: KeptNode) -> int | None:
     if pages is None:
         return None
     return row.bytes - sum(end - start - pages.count(start, end).resident for start, end in row.large)
-
-
-def _share(heap: Heap, resident: int | None) -> float | None:
-    rss = heap.target.rss.bytes
-    return round(min(resident / rss, 1), 4) if rss and resident is not None else None
 
 
 def length_at(heap: Heap, address: int | None) -> int | None:

@@ -88,9 +88,14 @@ def _imported(rows: list[MainHolder], heap: Heap) -> MainHolder | None:
     if not rows:
         return None
     known = [row.resident for row in rows if row.resident is not None]
-    resident, rss = sum(known) if len(known) == len(rows) else None, heap.target.rss.bytes
-    share = min(resident / rss, 1.0) if resident is not None and rss else None
-    return MainHolder(sum(row.bytes for row in rows), resident, share, OTHER_CODE, None, None, STANDARD)
+    resident = sum(known) if len(known) == len(rows) else None
+    size = sum(row.bytes for row in rows)
+    return MainHolder(size, resident, _share(heap, resident), OTHER_CODE, None, None, STANDARD)
+
+
+def _share(heap: Heap, resident: int | None) -> float | None:
+    rss = heap.target.rss.bytes
+    return min(resident / rss, 1.0) if resident is not None and rss else None
 
 
 def _is_much(row: MainHolder, rss: int | None) -> bool:
@@ -133,6 +138,5 @@ def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:
     ):
         whole = total(evidence.sums, owner)
         if name is not None and whole.virtual:
-            size, rss = whole.resident if known else whole.virtual, heap.target.rss.bytes
-            share = min(size / rss, 1.0) if known and rss else None
-            yield MainHolder(size, size if known else None, share, name, None, None, RUNTIME)
+            size, resident = whole.resident if known else whole.virtual, whole.resident if known else None
+            yield MainHolder(size, resident, _share(heap, resident), name, None, None, RUNTIME)

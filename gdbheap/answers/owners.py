@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from gdbheap.answers.absent import absent_by, absent_memory, shared_memory
+from gdbheap.answers.absent import absent_by, absent_memory, share_of_rss, shared_memory
 from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
 from gdbheap.answers.by_root import RootShare, by_root
 from gdbheap.answers.shared_out import MAX_PARTS, NOBODY, Part, Shape, share_out
@@ -160,11 +160,10 @@ def _together(heap: Heap, groups: list[HeldTogether], top: int | None) -> Owners
 
 def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:
     """Add the resident bytes of a row and their share of RSS, where residency is known."""
-    whole = heap.target.rss.bytes
-    if heap.target.pages is None or not whole:
+    if heap.target.pages is None or not heap.target.rss.bytes:
         return row
     resident = row.bytes - row.absent
-    return replace(row, resident=resident, share=round(min(resident / whole, 1), 4))
+    return replace(row, resident=resident, share=share_of_rss(heap, resident))
 
 
 def _unproven(heap: Heap, *options: str) -> Owners:
