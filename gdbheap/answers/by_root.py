@@ -114,7 +114,8 @@ class _Holders:
         self.seeds[branch.id] = self._label(self._name(holder, first, what), self.rows[label].kind)
 
     def _name(self, holder: Node, first: Node, what: str | None) -> str:
-        """Name a branch below a thread or a mapping: the place of the word that leads to it, and its type."""
+        """Return the name of a branch below a thread or a mapping: the variable or frame that leads to it, and its
+        type."""
         place = self._paths.edge(holder, first).text
         if isinstance(holder.root, BlockRoot) and holder.root.kind == MEMORY:
             place = holder.root.name

@@ -81,7 +81,7 @@ def _run(following: Following, course: Course, sums: _Sums) -> None:
 
 @dataclass
 class _Process:
-    """What is kept of one process: what its calls are told by, how its stacks are read, and what they mapped."""
+    """A process that is followed: its memory, the reader of its stacks, and the mappings that its calls made."""
 
     memory: Memory
     stacks: Stacks | None

@@ -228,9 +228,8 @@ def size_of(ranges: Ranges) -> int:
 
 
 class Expected:
-    """What is mapped, as far as calls tell, which are not kept. Those of several threads may come in another order than
-    that in which the kernel did them: where memory is mapped that is not free yet by what is known, its release is
-    still to be told."""
+    """The mappings that the calls seen so far have left; the calls are not kept. Calls of several threads may come in
+    another order than the kernel's: where memory is mapped that still counts as mapped, its release is expected."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._mapped, self._owed, self._doubtful = _Ranges(joined(sorted(ranges))), _Ranges([]), _Ranges([])

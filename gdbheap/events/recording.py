@@ -142,7 +142,7 @@ def finish(path: str, mode: int = PRIVATE) -> Traced:
 
 
 def _has_older(path: str, folder: PrivateFolder) -> bool:
-    """Whether what is in the place of a log that was cut off is another one, or no log."""
+    """Return whether an older log, or another file, is where the log belongs that was cut off."""
     if not os.path.lexists(path) or os.path.lexists(os.path.join(folder.inside, LOG)):
         return os.path.lexists(path)
     try:

@@ -171,7 +171,7 @@ def _caves(target: Target) -> Iterator[_Cave]:
 
 
 def _stays(target: Target, address: int) -> bool:
-    """Whether dlclose() never unloads the object there: the program, its C library, the dynamic linker."""
+    """Return whether dlclose() never unloads the object there: the program, its C library, the dynamic linker."""
     loaded = target.object_of(address)
     if loaded is None:
         return False

@@ -83,8 +83,8 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    """What all rules find, each byte in one finding, largest first; without those that what they
-    need cannot be had for."""
+    """Return what all rules find, the largest first; no byte is in two findings. A rule is left out where its evidence
+    cannot be read."""
     found: list[Finding | Claim] = []
     for rule in RULES:
         with suppress(GdbheapError, _native.Fault, MemoryError):

@@ -66,7 +66,7 @@ pub(crate) fn prove(
     None
 }
 
-/// Whether those of the first and the last block have a state, all in front of what is sent or all behind it.
+/// Whether the messages of the first and the last block have a state: each before the value that was sent, or each behind it.
 fn have_states(reader: &mut Reader<'_>, messages: &[u64], slot: u64) -> bool {
     let few = MESSAGES as usize;
     let (first, rest) = messages.split_at(few.min(messages.len()));
