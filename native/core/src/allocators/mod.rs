@@ -24,6 +24,8 @@ pub(crate) mod spread;
 pub(crate) mod store;
 pub(crate) mod tally;
 pub mod tcmalloc;
+#[cfg(test)]
+pub(crate) mod testing;
 pub(crate) mod walk;
 
 pub use block_list::{Asked, BlockList, BlockRow, Order};

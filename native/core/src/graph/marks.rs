@@ -249,41 +249,21 @@ fn mark_all(
 #[cfg(test)]
 mod tests {
     use super::{most_deque_blocks, shapes, Marker};
-    use crate::allocators::claimed::Claimed;
     use crate::allocators::heaps::Heaps;
-    use crate::allocators::store::Store;
+    use crate::allocators::testing::{linked, START};
     use crate::error::Error;
-    use crate::machine::Machine;
-    use crate::memory::space::{Source, Space};
     use crate::python::layout::TypeLayout;
     use crate::python::types::Types;
     use crate::work::{Cancelling, Task, Unwatched, Watcher};
     use std::sync::atomic::AtomicU64;
-    use std::sync::Arc;
 
-    const START: u64 = 0x10000;
+    /// Of a deque's block, and where its link to the next one lies.
     const SIZE: u64 = 528;
-
-    /// Blocks of a deque, each with a link to the next one.
-    struct Linked;
-
-    impl Source for Linked {
-        fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
-            for (at, byte) in (address..).zip(buffer.iter_mut()) {
-                let (block, inside) = ((at - START) / SIZE, (at - START) % SIZE);
-                let next = START + (block + 1) * SIZE;
-                *byte = inside.checked_sub(8 * 65).map_or(0, |place| next.to_le_bytes()[place as usize]);
-            }
-            buffer.len()
-        }
-    }
+    const LINK: u64 = 8 * 65;
 
     fn noted(watcher: &dyn Watcher, blocks: u64, deques: u64) -> Result<usize, Error> {
         let end = START + blocks * SIZE;
-        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
-        let space = Space::for_remote(machine, &[(START, end)], Box::new(Linked)).expect("one range");
-        let places = (0..blocks).map(|block| (START + block * SIZE, START + (block + 1) * SIZE)).collect();
-        let stores = [Store::Claimed(Arc::new(Claimed { places, closed: false }))];
+        let (space, stores) = linked(SIZE, LINK, blocks, 0);
         let heaps = Heaps { space: &space, stores: &stores };
         let (layout, left) = (TypeLayout::default(), AtomicU64::new(most_deque_blocks(heaps)));
         let task = Task { watcher, total: None, inline: true };

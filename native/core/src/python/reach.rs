@@ -64,40 +64,15 @@ fn step(heaps: &Heaps<'_>, marks: &Marks<'_>, link: Link, found: &mut Vec<Reache
 #[cfg(test)]
 mod tests {
     use super::{follow_links, Link};
-    use crate::allocators::claimed::Claimed;
     use crate::allocators::heaps::Heaps;
-    use crate::allocators::store::Store;
+    use crate::allocators::testing::{linked, START};
     use crate::error::Cancelled;
-    use crate::machine::Machine;
-    use crate::memory::space::{Source, Space};
     use crate::python::marks::Marks;
     use crate::work::{Cancelling, Unwatched, Watcher};
-    use std::sync::Arc;
-
-    const START: u64 = 0x10000;
-    const SIZE: u64 = 64;
-
-    /// Blocks of which each begins with a link to the next one.
-    struct Linked;
-
-    impl Source for Linked {
-        fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
-            for (at, byte) in (address..).zip(buffer.iter_mut()) {
-                let (block, inside) = ((at - START) / SIZE, (at - START) % SIZE);
-                let next = START + (block + 1) * SIZE;
-                *byte = next.to_le_bytes().get(inside as usize).copied().unwrap_or(0);
-            }
-            buffer.len()
-        }
-    }
 
     /// How many blocks so many owners reach, all of whom lead to the first block.
     fn reached(watcher: &dyn Watcher, blocks: u64, owners: u32) -> Result<usize, Cancelled> {
-        let end = START + blocks * SIZE;
-        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
-        let space = Space::for_remote(machine, &[(START, end)], Box::new(Linked)).expect("one range");
-        let places = (1..blocks).map(|block| (START + block * SIZE, START + (block + 1) * SIZE)).collect();
-        let stores = [Store::Claimed(Arc::new(Claimed { places, closed: false }))];
+        let (space, stores) = linked(64, 0, blocks, 1);
         let heaps = Heaps { space: &space, stores: &stores };
         let marks = Marks::new(heaps).expect("memory");
         let link = |owner| Link { at: START, owner, holder: START, follow: 0, role: 0, last: 0 };

@@ -1,0 +1,37 @@
+//! Blocks of tests, each of which leads to the next one.
+
+use super::claimed::Claimed;
+use super::store::Store;
+use crate::machine::Machine;
+use crate::memory::space::{Source, Space};
+use std::sync::Arc;
+
+/// Where the first block begins.
+pub(crate) const START: u64 = 0x10000;
+
+/// Blocks of `size` bytes; the address of the next one lies at `link` in each, all else is zero.
+struct Linked {
+    size: u64,
+    link: u64,
+}
+
+impl Source for Linked {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+        for (at, byte) in (address..).zip(buffer.iter_mut()) {
+            let (block, inside) = ((at - START) / self.size, (at - START) % self.size);
+            let next = (START + (block + 1) * self.size).to_le_bytes();
+            let place = inside.checked_sub(self.link).map(|place| place as usize);
+            *byte = place.and_then(|place| next.get(place)).copied().unwrap_or(0);
+        }
+        buffer.len()
+    }
+}
+
+/// The memory of so many `blocks` from START on, and a store that has handed out those from the number `first` on.
+pub(crate) fn linked(size: u64, link: u64, blocks: u64, first: u64) -> (Space, [Store; 1]) {
+    let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
+    let source = Box::new(Linked { size, link });
+    let space = Space::for_remote(machine, &[(START, START + blocks * size)], source).expect("one range");
+    let places = (first..blocks).map(|block| (START + block * size, START + (block + 1) * size)).collect();
+    (space, [Store::Claimed(Arc::new(Claimed { places, closed: false }))])
+}
