@@ -296,3 +296,22 @@ def test_damage(rng: random.Random, tmp_path: Path) -> None:
             sorted((behind, header), key=lambda block: block.address),
             sorted(answer["damage"], key=lambda row: row["address"]),
         ))  # fmt: skip
+
+
+def test_place_of_another(rng: random.Random, tmp_path: Path) -> None:
+    """A mapping whose header names another group's structure was moved by realloc, which has not said so yet: no
+    damage. One that names no structure is damaged."""
+    with running(program(SYSTEM, (), 1, 20_000, rng, tmp_path), tmp_path) as target:
+        _visited, rows = held(tmp_path)
+        mapped = [pointer for pointer, usable, _requested in rows if usable > 131052]
+        # The group, whose header names its structure, is where the mapping begins.
+        first, second = (pointer & -kernel.PAGE for pointer in rng.sample(mapped, 2))
+        with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
+            (another,) = struct.unpack("<Q", os.pread(memory.fileno(), 8, second))
+            os.pwrite(memory.fileno(), struct.pack("<Q", another), first)
+            moved = ask("check", str(target.pid))
+            os.pwrite(memory.fileno(), struct.pack("<Q", 0x1234), first)
+            damaged = ask("check", str(target.pid), status=1)
+    assert [row["what"] for row in moved["damage"]] == ["caught inside malloc: memory of a group"]
+    assert any(MOVING in warning for warning in moved["warnings"])
+    assert [(row["address"], row["what"]) for row in damaged["damage"]] == [(first, "meta of a group")]

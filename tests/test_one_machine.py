@@ -131,8 +131,11 @@ def of_a_machine_in_rust(source: str) -> set[str]:
 
 @pytest.mark.parametrize("root", [CORE, BINDING], ids=["core", "binding"])
 def test_rust_asks_the_machine(root: Path) -> None:
-    """No file but machine.rs has the size of a page or the end of the addresses; every exception is still there."""
+    """No file but machine.rs has the size of a page or the end of the addresses; every exception is still there. What
+    only tests are built with, a file testing.rs, lays out what it likes."""
     for path in root.rglob("*.rs"):
+        if path.name == "testing.rs":
+            continue
         found = of_a_machine_in_rust(path.read_text(encoding="utf-8"))
         assert found == RUST_ALLOWED.get(path, set()), path.relative_to(ROOT)
 

@@ -8,7 +8,7 @@ use crate::allocators::mallocng::layout::{
 use crate::allocators::mallocng::slots::{Content, Slot};
 use crate::bits::Bits;
 use crate::by_address::Addresses;
-use crate::bytes::{u32_at, u64_at};
+use crate::bytes::{range_at, u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::memory::space::Space;
 use crate::memory::window::Window;
@@ -147,7 +147,8 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
             inside.pop();
         }
         let place = found.groups.len();
-        if meta.class == MAPPED_CLASS && has_moved(space, &group, !inside.is_empty(), metas.get(index + 1)) {
+        let next = metas.get(index + 1);
+        if meta.class == MAPPED_CLASS && has_moved(space, &found.areas, &group, !inside.is_empty(), next) {
             found.misfits.push(misplaced(meta, true));
             continue;
         }
@@ -180,12 +181,14 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
 }
 
 /// Whether realloc, which does so outside of the lock, has moved a mapping of one block whose structure still has the old
-/// place or size: there is nothing any more, or another group.
-fn has_moved(space: &Space, group: &Group, is_inside: bool, next: Option<&Meta>) -> bool {
+/// place or size: there is nothing any more, or another group, whose own structure may not say so yet or any more.
+fn has_moved(space: &Space, areas: &[(u64, u64)], group: &Group, is_inside: bool, next: Option<&Meta>) -> bool {
     let names = |start: u64, meta: u64| space.word(start).ok() == Some(meta);
     let is_there = || names(group.start, group.meta);
+    let is_another = || space.word(group.start).is_ok_and(|meta| meta != group.meta && range_at(areas, meta).is_some());
     !space.covers(group.start, group.end - group.start)
         || is_inside && !is_there()
+        || is_another()
         || next.is_some_and(|next| next.mem < group.end && (!is_there() || names(next.mem, next.address)))
 }
 
