@@ -35,7 +35,7 @@ def made(kind):
     if kind == "bytes":
         return lambda: b"".join([MARK.encode(), f"{number:x}".encode(), b"z" * times])
     if kind == "int":
-        sign, power = rng.choice([1, -1]), rng.randrange(1, 90)
+        sign, power = rng.choice([1, -1]), rng.randrange(2, 90)
         return lambda: sign * (number**power + int("0"))
     if kind == "float":
         return lambda: float(f"{number}.5")

@@ -178,7 +178,7 @@ def main():
     space["generators"] = [started(object()) for _ in few]
     space["first"] = ring(5000)
     space["partials"] = [functools.partial(max, object(), key=[number]) for number in range(1000)]
-    space["queue"] = collections.deque(Slotted(object(), None) for _ in range(rng.randrange(100, 5000)))
+    space["queue"] = collections.deque(Slotted(object(), None) for _ in range(rng.randrange(200, 5000)))
     for _ in range(rng.randrange(70)):
         space["queue"].popleft()
     space["ordered"] = collections.OrderedDict((number, object()) for number in few)

@@ -17,7 +17,7 @@ use crate::bytes::range_at;
 use crate::error::{Cancelled, Result};
 use crate::memory::space::Space;
 use crate::work::{Look, Watcher};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -431,7 +431,7 @@ impl Gathered {
                 runs.clear(number);
             }
         }
-        self.moving.bins = fewest(off);
+        self.moving.bins = fewest(&off);
         self.unfit.truncate(MAX_DAMAGE);
         self.unfinished.sort_by_key(|damage| damage.address);
         self.unfinished.dedup();
@@ -489,15 +489,24 @@ fn first_of(list: &mut [usize], mut place: usize) -> usize {
 
 /// Of how few bins it may be that blocks are where they must not be: `off`, of each bin its own, and whether it has others that
 /// prove it to be one of them. One that is being emptied has many that others have, too.
-fn fewest(mut off: Vec<(HashSet<u64>, bool)>) -> u64 {
-    let is_left = |(blocks, proven): &(HashSet<u64>, bool)| *proven || !blocks.is_empty();
+fn fewest(off: &[(HashSet<u64>, bool)]) -> u64 {
+    let mut bins_of: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (place, (blocks, _)) in off.iter().enumerate() {
+        blocks.iter().for_each(|block| bins_of.entry(*block).or_default().push(place));
+    }
+    let mut left: Vec<usize> = off.iter().map(|(blocks, _)| blocks.len()).collect();
+    // Those that are proven first, then by how much is left of them; what they had then may have become less.
+    let mut open: BinaryHeap<(bool, usize, usize)> =
+        (0..off.len()).map(|place| (off[place].1, left[place], place)).collect();
     let mut count = 0;
-    off.retain(is_left);
-    while let Some(place) = (0..off.len()).max_by_key(|place| (off[*place].1, off[*place].0.len())) {
-        let (most, _) = off.swap_remove(place);
-        count += 1;
-        off.iter_mut().for_each(|(blocks, _)| blocks.retain(|block| !most.contains(block)));
-        off.retain(is_left);
+    while let Some((proven, size, place)) = open.pop() {
+        if size > left[place] {
+            open.push((proven, left[place], place));
+        } else if proven || size > 0 {
+            count += 1;
+            let others = off[place].0.iter().filter_map(|block| bins_of.remove(block)).flatten();
+            others.for_each(|other| left[other] -= 1);
+        }
     }
     count
 }
@@ -638,7 +647,8 @@ mod tests {
     #[test]
     fn fewest_bins() {
         let bins = |off: &[(&[u64], bool)]| {
-            fewest(off.iter().map(|(blocks, proven)| (blocks.iter().copied().collect(), *proven)).collect())
+            let off: Vec<_> = off.iter().map(|(blocks, proven)| (blocks.iter().copied().collect(), *proven)).collect();
+            fewest(&off)
         };
         assert_eq!(bins(&[(&[1, 2, 3], false), (&[1], false), (&[3], false)]), 1);
         assert_eq!(bins(&[(&[1, 2], false), (&[2, 3], false), (&[], true)]), 3);

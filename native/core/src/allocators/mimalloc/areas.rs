@@ -139,10 +139,14 @@ pub(super) fn read_areas(
     }
     areas.extend(beside.into_iter().map(|page| (None, vec![page])));
     damage.extend(lasting(space, misplaced, head.leftovers.then_some(areas.as_slice())));
-    let pages: Vec<Page> = areas.iter().flat_map(|(_, pages)| pages.iter().copied()).collect();
+    let mut areas: Vec<Area> = areas.into_iter().map(|(arena, pages)| Area::of(arena, pages, head.leftovers)).collect();
+    areas.sort_by_key(|area| area.start);
+    // What reaches into the next area is cut off, and not read.
+    let limits: Vec<u64> = areas.iter().skip(1).map(|area| area.start).chain([u64::MAX]).collect();
+    let pages = areas.iter().zip(limits).flat_map(|(area, limit)| area.pages.iter().map(move |page| (*page, limit)));
+    let pages: Vec<(Page, bool)> = pages.map(|(page, limit)| (page, page.end <= limit)).collect();
     let mut used = read_pages(watcher, space, &pages)?.into_iter();
-    let mut reads: Vec<Read> =
-        areas.into_iter().map(|(arena, pages)| area(arena, pages, root, head.leftovers, &mut used)).collect();
+    let mut reads: Vec<Read> = areas.into_iter().map(|area| area.read(root, &mut used)).collect();
     match reads.first_mut() {
         Some(read) => read.damage.extend(damage),
         None if damage.is_empty() => (),
@@ -172,14 +176,14 @@ fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Are
     misplaced.into_iter().filter(|(at, _)| !is_leftover(*at)).map(|(_, damage)| damage).collect()
 }
 
-/// The used blocks of pages, in their order; nothing of those whose own fields are wrong.
-fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[Page]) -> Result<Vec<Used>> {
-    let jobs: Vec<(usize, &[Page])> = pages.chunks(PAGES_IN_JOB).enumerate().collect();
+/// The used blocks of pages, in their order; nothing of those whose own fields are wrong, and of those that are not `wanted`.
+fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[(Page, bool)]) -> Result<Vec<Used>> {
+    let jobs: Vec<(usize, &[(Page, bool)])> = pages.chunks(PAGES_IN_JOB).enumerate().collect();
     type Parts = (Vec<(usize, Vec<Used>)>, Vec<u8>);
-    let work = |(parts, bytes): &mut Parts, (place, pages): &(usize, &[Page]), control: &Control| {
-        let read = |page: &Page| match page.fault() {
-            Some(_) => (Vec::new(), None),
-            None => page.used_bits(space, bytes),
+    let work = |(parts, bytes): &mut Parts, (place, pages): &(usize, &[(Page, bool)]), control: &Control| {
+        let read = |(page, wanted): &(Page, bool)| match *wanted && page.fault().is_none() {
+            true => page.used_bits(space, bytes),
+            false => (Vec::new(), None),
         };
         parts.push((*place, pages.iter().map(read).collect()));
         control.advance(0)
@@ -197,43 +201,61 @@ fn is_leftover(page: &Page, next: &Page) -> bool {
     next.start < page.end && (page.counted == 0 || next.counted > 0 && next.start < blocks_end)
 }
 
-/// An arena, or what one page has for itself. Pages ascend; one that begins inside of another does not count, and is no damage
-/// where there are `leftovers`.
-fn area(
+/// An arena, or what one page has for itself, with what is wrong there.
+struct Area {
     arena: Option<Arena>,
+    start: u64,
+    end: u64,
+    /// Ascending, none inside of another.
     pages: Vec<Page>,
-    root: u32,
-    leftovers: bool,
-    used: &mut impl Iterator<Item = Used>,
-) -> Read {
-    let (start, end) = match (&arena, pages.first()) {
-        (Some(arena), _) => (arena.start, arena.end),
-        (None, Some(page)) => (page.start, page.end),
-        (None, None) => (0, 0),
-    };
-    let mut read = Read::new(start, end, 0, root);
-    let mut at = start;
-    if let Some(arena) = &arena {
-        at = start + arena.info * SLICE;
-        read.segment.spans.push((start, Span::Info));
-    }
-    let mut pages = pages.into_iter().peekable();
-    while let Some(page) = pages.next() {
-        let used = used.next().unwrap_or_default();
-        if leftovers && (page.start < at || pages.peek().is_some_and(|next| is_leftover(&page, next))) {
-            continue;
+    damage: Vec<Damage>,
+}
+
+impl Area {
+    /// Pages ascend; one that begins inside of another does not count, and is no damage where there are `leftovers`. What
+    /// does not count is not read: as large as each says to be, there may be any number of them.
+    fn of(arena: Option<Arena>, pages: Vec<Page>, leftovers: bool) -> Area {
+        let (start, end) = match (&arena, pages.first()) {
+            (Some(arena), _) => (arena.start, arena.end),
+            (None, Some(page)) => (page.start, page.end),
+            (None, None) => (0, 0),
+        };
+        let mut at = start + arena.as_ref().map_or(0, |arena| arena.info * SLICE);
+        let (mut kept, mut damage) = (Vec::with_capacity(pages.len()), Vec::new());
+        let mut pages = pages.into_iter().peekable();
+        while let Some(page) = pages.next() {
+            if leftovers && (page.start < at || pages.peek().is_some_and(|next| is_leftover(&page, next))) {
+                continue;
+            }
+            if page.start < at || page.end > end {
+                let found = format!("{:#x}", page.start);
+                damage.push(Damage::new(page.entry, "slices of a page", format!("at least {at:#x}"), found));
+                continue;
+            }
+            at = page.end;
+            kept.push(page);
         }
-        if page.start < at || page.end > end {
-            let found = format!("{:#x}", page.start);
-            read.damage.push(Damage::new(page.entry, "slices of a page", format!("at least {at:#x}"), found));
-            continue;
-        }
-        add_slices(&mut read, arena.as_ref(), at, page.start);
-        at = page.end;
-        read.add_blocks(page, |_| used);
+        Area { arena, start, end, pages: kept, damage }
     }
-    add_slices(&mut read, arena.as_ref(), at, end);
-    read
+
+    /// `used`: the used blocks of each of its pages.
+    fn read(self, root: u32, used: &mut impl Iterator<Item = Used>) -> Read {
+        let mut read = Read::new(self.start, self.end, 0, root);
+        read.damage = self.damage;
+        let mut at = self.start;
+        if let Some(arena) = &self.arena {
+            at += arena.info * SLICE;
+            read.segment.spans.push((self.start, Span::Info));
+        }
+        for page in self.pages {
+            let used = used.next().unwrap_or_default();
+            add_slices(&mut read, self.arena.as_ref(), at, page.start);
+            at = page.end;
+            read.add_blocks(page, |_| used);
+        }
+        add_slices(&mut read, self.arena.as_ref(), at, self.end);
+        read
+    }
 }
 
 /// What lies between pages, [start, end), neighbours that are alike together.

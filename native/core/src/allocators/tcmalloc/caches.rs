@@ -9,8 +9,10 @@
 use crate::allocators::tcmalloc::chains::{Chain, Listed};
 use crate::allocators::tcmalloc::layout::{ALIGNMENT, MAX_CLASSES};
 use crate::bytes::{range_at, u32_at, u64_at};
+use crate::error::Result;
 use crate::memory::space::Space;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::work::Watcher;
+use std::collections::{BTreeSet, HashMap};
 
 const CLASS_AT: usize = 8;
 const SLOTS_AT: usize = 128;
@@ -37,18 +39,27 @@ pub(crate) struct Waiting {
 }
 
 /// All that waits, by the static data of a module (`data`, each range with where it begins), for classes of these `sizes`.
-pub(crate) fn waiting(space: &Space, data: &[(u64, Vec<u8>)], anonymous: &[(u64, u64)], sizes: &[u64]) -> Waiting {
+pub(crate) fn waiting(
+    watcher: &dyn Watcher,
+    space: &Space,
+    data: &[(u64, Vec<u8>)],
+    anonymous: &[(u64, u64)],
+    sizes: &[u64],
+) -> Result<Waiting> {
     let mut found = Waiting::default();
     let central = data.iter().find_map(|(start, bytes)| Some((start, bytes, central_lists(bytes, sizes.len())?)));
     if let Some((start, bytes, (first, stride))) = central {
         found.has_central = true;
         add_central((start + first as u64, &bytes[first..]), stride, sizes.len(), &mut found);
     }
-    let finder = Caches { space, anonymous, sizes };
-    let caches = finder.all(data);
-    caches.iter().for_each(|(at, bytes)| finder.add(*at, bytes, &mut found));
-    found.caches = caches.into_keys().collect();
-    found
+    let mut finder = Caches { watcher, space, anonymous, sizes, known: HashMap::new() };
+    found.caches = finder.all(data)?;
+    for cache in &found.caches {
+        if let Some(bytes) = finder.known.get(cache).and_then(Option::as_deref) {
+            add_cache(*cache, bytes, sizes.len(), &mut found.chains);
+        }
+    }
+    Ok(found)
 }
 
 /// Where the list of class 0 lies, and how far the lists lie apart.
@@ -90,87 +101,95 @@ fn add_central((start, bytes): (u64, &[u8]), stride: usize, classes: usize, foun
 }
 
 struct Caches<'a> {
+    watcher: &'a dyn Watcher,
     space: &'a Space,
     anonymous: &'a [(u64, u64)],
     sizes: &'a [u64],
+    /// What was read at an address: the bytes of a cache where one is.
+    known: HashMap<u64, Option<Vec<u8>>>,
 }
 
 impl Caches<'_> {
-    /// All caches, by their addresses, with their bytes. Static data leads to one at least; links, of which both ends
-    /// agree, lead from one to the next. Where they lie follows from whom they lead to.
-    fn all(&self, data: &[(u64, Vec<u8>)]) -> BTreeMap<u64, Vec<u8>> {
-        let mut first: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-        for (_, bytes) in data {
-            for word in bytes.chunks_exact(8).map(|word| u64_at(word, 0)) {
-                if !first.contains_key(&word) && self.is_there(word) {
-                    first.extend(self.read(word).map(|bytes| (word, bytes)));
-                }
+    /// The addresses of all caches. Static data leads to one at least; links, of which both ends agree, lead from one to the
+    /// next. Where they lie follows from whom they lead to.
+    fn all(&mut self, data: &[(u64, Vec<u8>)]) -> Result<BTreeSet<u64>> {
+        let mut first = BTreeSet::new();
+        for word in data.iter().flat_map(|(_, bytes)| bytes.chunks_exact(8)).map(|word| u64_at(word, 0)) {
+            if first.len() < MAX_CACHES && self.read(word)?.is_some() {
+                first.insert(word);
             }
         }
-        let links = (LIST * self.sizes.len()..CACHE_BYTES - 8).step_by(ALIGNMENT as usize);
-        let linked = links.map(|link| self.linked(&first, link));
-        let best = linked.max_by_key(BTreeMap::len).unwrap_or_default();
+        let mut best = BTreeSet::new();
+        for link in (LIST * self.sizes.len()..CACHE_BYTES - 8).step_by(ALIGNMENT as usize) {
+            let linked = self.linked(&first, link)?;
+            if linked.len() >= best.len() {
+                best = linked;
+            }
+        }
         if best.len() > 1 {
-            return best;
+            return Ok(best);
         }
         // A single one has no links; of those that are gone nothing is left.
-        first.retain(|_, bytes| self.lengths(bytes) > 0);
-        first
+        first.retain(|at| self.known[at].as_deref().is_some_and(|bytes| lengths(bytes, self.sizes.len()) > 0));
+        Ok(first)
     }
 
     /// Those that are linked to one of the first ones, if links lie there.
-    fn linked(&self, first: &BTreeMap<u64, Vec<u8>>, link: usize) -> BTreeMap<u64, Vec<u8>> {
-        let mut found: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-        let mut open: Vec<u64> = first.keys().copied().collect();
+    fn linked(&mut self, first: &BTreeSet<u64>, link: usize) -> Result<BTreeSet<u64>> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<u64> = first.iter().copied().collect();
         while let Some(at) = open.pop().filter(|_| found.len() < MAX_CACHES) {
-            let known = found.get(&at).or_else(|| first.get(&at)).cloned();
-            let Some(bytes) = known.or_else(|| self.read(at)) else { continue };
-            for (to, back) in [(link, link + 8), (link + 8, link)] {
-                let other = u64_at(&bytes, to);
-                if !self.is_there(other) || found.contains_key(&other) {
-                    continue;
-                }
-                let Some(next) = first.get(&other).cloned().or_else(|| self.read(other)) else { continue };
-                if u64_at(&next, back) == at {
-                    found.insert(at, bytes.clone());
-                    found.insert(other, next);
+            let Some(bytes) = self.read(at)? else { continue };
+            let ends = (u64_at(bytes, link), u64_at(bytes, link + 8));
+            for (other, back) in [(ends.0, link + 8), (ends.1, link)] {
+                if !found.contains(&other) && self.read(other)?.is_some_and(|next| u64_at(next, back) == at) {
+                    found.extend([at, other]);
                     open.push(other);
                 }
             }
         }
-        found
-    }
-
-    fn is_there(&self, address: u64) -> bool {
-        address % ALIGNMENT == 0 && range_at(self.anonymous, address).is_some()
+        Ok(found)
     }
 
     /// The bytes of the cache at an address; None where each list's blocks do not have the size of its class.
-    fn read(&self, at: u64) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; CACHE_BYTES];
-        let mut head = [0; 3 * LIST];
-        self.space.exact(at, &mut head).ok()?;
-        self.has_sizes(&head, 3).then_some(())?;
-        let got = self.space.fill(at, &mut bytes);
-        (got >= LIST * self.sizes.len() && self.has_sizes(&bytes, self.sizes.len())).then_some(bytes)
+    fn read(&mut self, at: u64) -> Result<Option<&[u8]>> {
+        if at % ALIGNMENT != 0 || range_at(self.anonymous, at).is_none() {
+            return Ok(None);
+        }
+        if !self.known.contains_key(&at) {
+            self.watcher.check()?;
+            let bytes = read_cache(self.space, at, self.sizes);
+            self.known.insert(at, bytes);
+        }
+        Ok(self.known[&at].as_deref())
     }
+}
 
-    fn has_sizes(&self, bytes: &[u8], classes: usize) -> bool {
-        (1..classes).all(|class| u64::from(u32_at(bytes, LIST * class + 24)) == self.sizes[class])
-    }
+fn read_cache(space: &Space, at: u64, sizes: &[u64]) -> Option<Vec<u8>> {
+    let mut head = [0; 3 * LIST];
+    space.exact(at, &mut head).ok()?;
+    has_sizes(&head, &sizes[..sizes.len().min(3)]).then_some(())?;
+    let mut bytes = vec![0; CACHE_BYTES];
+    let got = space.fill(at, &mut bytes);
+    (got >= LIST * sizes.len() && has_sizes(&bytes, sizes)).then_some(bytes)
+}
 
-    fn lengths(&self, bytes: &[u8]) -> u64 {
-        (1..self.sizes.len()).map(|class| u64::from(u32_at(bytes, LIST * class + 8))).sum()
-    }
+fn has_sizes(bytes: &[u8], sizes: &[u64]) -> bool {
+    (1..sizes.len()).all(|class| u64::from(u32_at(bytes, LIST * class + 24)) == sizes[class])
+}
 
-    /// The lists of the cache at an address.
-    fn add(&self, cache: u64, bytes: &[u8], found: &mut Waiting) {
-        for class in 1..self.sizes.len() {
-            let (head, length) = (u64_at(bytes, LIST * class), u64::from(u32_at(bytes, LIST * class + 8)));
-            if head != 0 || length > 0 {
-                let (at, length) = (cache + (LIST * class) as u64, Some(length));
-                found.chains.push(Chain { at, head, last: None, length, class, listed: Listed::ThreadCache });
-            }
+/// How many blocks the lists of a cache have together.
+fn lengths(bytes: &[u8], classes: usize) -> u64 {
+    (1..classes).map(|class| u64::from(u32_at(bytes, LIST * class + 8))).sum()
+}
+
+/// The lists of the cache at an address.
+fn add_cache(cache: u64, bytes: &[u8], classes: usize, chains: &mut Vec<Chain>) {
+    for class in 1..classes {
+        let (head, length) = (u64_at(bytes, LIST * class), u64::from(u32_at(bytes, LIST * class + 8)));
+        if head != 0 || length > 0 {
+            let (at, length) = (cache + (LIST * class) as u64, Some(length));
+            chains.push(Chain { at, head, last: None, length, class, listed: Listed::ThreadCache });
         }
     }
 }

@@ -226,7 +226,10 @@ pub fn read_tcmalloc(
         let data = read_data(space, &root.data);
         let sizes = best_sizes(watcher, space, &spans, tables_of(&data))?.map_or(Vec::new(), |(sizes, _)| sizes);
         found.add_spans(watcher, space, (&spans, &sizes), number)?;
-        let waits = if sizes.is_empty() { Waiting::default() } else { waiting(space, &data, anonymous, &sizes) };
+        let waits = match sizes.is_empty() {
+            true => Waiting::default(),
+            false => waiting(watcher, space, &data, anonymous, &sizes)?,
+        };
         let mut known: Vec<(u64, u64)> =
             named.iter().map(|(_, at)| (*at, at.saturating_add(SPAN_BYTES as u64))).collect();
         known.extend(leaves.iter().map(|leaf| (*leaf, leaf + root.shape.leaf_bytes())));
