@@ -45,6 +45,10 @@ CUT_OFF = "not all references could be read: a holder has at least the bytes tha
 MAX_UNIDENTIFIED = 10_000
 # Blocks among which containers are looked for without being asked: a second.
 MAX_STRUCTURES = 1_000_000
+# With more blocks in use the graph, which takes longer than all else, is not drawn to find the owners of less than this
+# share of their bytes.
+MANY_BLOCKS = 1_000_000
+LEAST_SHARE = 0.01
 
 
 class Heap:
@@ -480,16 +484,30 @@ class Heap:
         return live_parts(self.target, [stack])
 
     def owned_census(self) -> _native.Census:
-        """The same with whose the blocks of C code are, as the graph says; kept."""
-        found: _native.Census = self._part(
-            "census with owners",
-            lambda: self.objects.census((), self.classifying, MAX_UNIDENTIFIED, self._object_references_or_none()),
-        )
+        """The same with whose the blocks of C code are, as the graph says; kept. Of many blocks these stay nobody's
+        where they have next to nothing of the bytes."""
+        found: _native.Census = self._part("census with owners", self._census_with_owners)
         return found
 
-    def owners_of(self, blocks: Sequence[int]) -> dict[int, Owner | None]:
-        """Return the owner of each block that is no object (user addresses). Raises NotAPython, or Unsupported."""
-        return self.objects.owners_of(blocks, self.classifying, self._object_references_or_none())
+    @property
+    def draws_for_owners(self) -> bool:
+        """Whether a table of all types is worth the graph, which finds the owners of the blocks of C code."""
+        stores = self.census().stores
+        used, unowned = (sum(row.bytes for row in rows) for rows in zip(*((s.used, s.unclassified) for s in stores)))
+        return sum(store.used.count for store in stores) <= MANY_BLOCKS or unowned >= LEAST_SHARE * used
+
+    def _census_with_owners(self) -> _native.Census:
+        if not self.draws_for_owners:
+            return self.census()
+        return self.objects.census((), self.classifying, MAX_UNIDENTIFIED, self._object_references_or_none())
+
+    def owners_of(self, blocks: Sequence[int], draws: bool = True) -> dict[int, Owner | None]:
+        """Return the owner of each block that is no object (user addresses). ``draws``: whether the graph may be drawn
+        for those that no field names. Raises NotAPython, or Unsupported."""
+        found = self.objects.owners_of(blocks, self.classifying)
+        if draws and None in found.values():
+            found = self.objects.owners_of(blocks, self.classifying, self._object_references_or_none())
+        return found
 
     def _object_references_or_none(self) -> References | None:
         try:

@@ -13,6 +13,7 @@ from support.populations import census, check, check_new_objects, difference, tr
 from support.programs import FORMS, KINDS, python_program, running
 
 from gdbheap.answers.at import at
+from gdbheap.answers.pyobjects import TypeRow, pyobjects
 
 pytestmark = pytest.mark.cases(2)
 
@@ -69,3 +70,30 @@ def test_census_holds_at_least_what_is_reachable(kind: str, rng: random.Random, 
     with running(program, tmp_path) as target:
         reached = reached_in_heaps(target.pid, tmp_path / "truth")
         check_counts(reached, census(str(target.pid)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_blocks_without_a_graph(
+    kind: str, rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where next to nothing is C code's, the graph is not drawn for it: the rest is as with one, and the sums hold."""
+    with population(kind, rng, tmp_path, 20_000, 20) as target:
+        target.go_on()
+        with heap_of(str(target.pid)) as heap:
+            whole = pyobjects(heap)
+        monkeypatch.setattr("gdbheap.heap.MANY_BLOCKS", 0)
+        monkeypatch.setattr("gdbheap.heap.LEAST_SHARE", 1)
+        monkeypatch.setattr("gdbheap._native.draw_graph", None)
+        with heap_of(str(target.pid)) as heap:
+            found = pyobjects(heap)
+    assert [(row.type, row.count, row.bytes, row.buffers) for row in found.types] == [
+        (row.type, row.count, row.bytes, row.buffers - row.reached) for row in sorted(whole.types, key=fields_first)
+    ]
+    parts = [found.free_lists, found.interpreter, found.unclassified, found.other_chunks]
+    assert found.used == whole.used and found.roots == [] and found.total.reached == 0
+    assert found.used.bytes == found.total.bytes + found.total.buffers + sum(part.bytes for part in parts)
+
+
+def fields_first(row: TypeRow) -> tuple[int, str]:
+    """Return the place of a row among others, without the buffers that no field names."""
+    return -(row.bytes + row.buffers - row.reached + row.mapped), row.type

@@ -55,8 +55,8 @@ class Described:
         return self.kind.text(self.owner)
 
 
-def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, Described]:
-    """What each used block (user address, size) is, by user address."""
+def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool = True) -> dict[int, Described]:
+    """What each used block (user address, size) is, by user address. ``draws`` as for ``Heap.owners_of``."""
     found = _structures(heap)
     objects = heap.objects_or_none
     unknown = [block for block in dict.fromkeys(blocks) if block[0] not in found]
@@ -65,7 +65,7 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
         for address, one in held.items():
             found[address] = Described(BlockKind(OBJECT if one.alive else SPARE, one.type))
         others = [address for address, _ in unknown if address not in held or may_be_buffer(heap, held[address])]
-        owners = heap.owners_of(others)
+        owners = heap.owners_of(others, draws)
         found.update((address, _owned(owner)) for address, owner in owners.items() if owner is not None)
     rest = [block for block in unknown if block[0] not in found]
     for (address, _size), look in zip(rest, looks(heap, rest)):

@@ -152,7 +152,7 @@ def _absent(heap: Heap) -> Counter[str | None]:
     """Return how many bytes of the blocks of each type are not resident."""
     blocks, found = list(absent_blocks(heap)), Counter[Optional[str]]()
     if sum(block.bytes for block in blocks) >= MIN_ABSENT_BYTES:
-        what = describe_blocks(heap, [(block.address, block.bytes) for block in blocks])
+        what = describe_blocks(heap, [(block.address, block.bytes) for block in blocks], heap.draws_for_owners)
         for block in blocks:
             found[what[block.address].kind.type] += block.bytes
     return found
@@ -164,7 +164,7 @@ def _mapped(heap: Heap) -> Counter[str | None]:
     for one in heap.mapped:
         sizes[one.block] += one.size
     blocks = [(block.address, block.size) for block in map(heap.block_at, sizes) if block is not None]
-    what = describe_blocks(heap, blocks)
+    what = describe_blocks(heap, blocks, heap.draws_for_owners)
     for address, _size in blocks:
         found[what[address].kind.type] += sizes[address]
     return found

@@ -288,7 +288,8 @@ class Objects:
         question = CensusRequest(self._root_numbers(references), list(watched), unknown)
         graph = None if references is None else references.graph
         census = _native.take_census(self.heaps, self.layout, question, graph, progress)
-        self._owners.update(dict.fromkeys(watched))
+        if graph is not None:
+            self._owners.update(dict.fromkeys(watched))
         self._owners.update((found.block, self._owner(found, references)) for found in census.owners)
         return census
 
@@ -354,13 +355,14 @@ class Objects:
     def owners_of(
         self, blocks: Sequence[int], progress: Progress | None = None, references: Nodes | None = None
     ) -> dict[int, Owner | None]:
-        """Return the owner of each block that is a buffer (user addresses).
+        """Return the owner of each block that is a buffer (user addresses); None for those that have none, or none that
+        is known without the graph ``references``.
 
-        It takes a census for those not yet known, with the graph ``references`` as there."""
+        It takes a census for those not yet known, with the graph as there."""
         missing = [block for block in blocks if block not in self._owners]
         if missing:
             self.census(missing, progress, references=references)
-        return {block: self._owners[block] for block in blocks}
+        return {block: self._owners.get(block) for block in blocks}
 
     def in_slabs(self, name: str) -> bool:
         """Whether objects of that type lie many to a block, which is free only as a whole."""

@@ -178,9 +178,13 @@ class Threads:
         return sorted(found)
 
     def _candidates(self, module: LoadedObject) -> Iterator[set[int]]:
-        """Yield the words of the library's data that may be addresses, a piece at a time: static data may be large."""
+        """Yield the words of the library's data that may be addresses of data, a piece at a time: static data may be
+        large. Most lead to the library's own code and constants, which lie before its data."""
+        size, base = self._space.machine.word, module.base
+        data = min((start for start, _end in module.writable_ranges()), default=base)
         for _address, raw in windows(self._space, module):
-            yield set(filter(self._may_be, self._space.machine.words_of(raw)))
+            words = self._space.machine.words_of(raw)
+            yield {w for w in words if w > LOWEST_ADDRESS and not w % size and not base <= w < data}
 
     def _links(self, waiting: deque[int]) -> Iterator[set[int]]:
         """Yield the words of the interpreters that are waiting, until none is."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["render", "sentences"]
 
+# A smaller share of what is in use has no table of its own.
+FOLDED = 0.01
 MAX_NAMES = 3
 UNKNOWN = (Column("not known"), Column("size"), Column("looks like", True))
 COLUMNS = (
@@ -81,12 +83,13 @@ def _largest(answer: PyObjects, style: Style) -> str:
 
 
 def _unknown(answer: PyObjects, style: Style) -> str:
-    """The largest blocks whose contents are not known, the rest of them as one row, their total."""
-    if not answer.unknown:
-        return ""
-    rows = [[address_text(block.address), style.size(block.size), block.looks] for block in answer.unknown]
+    """The largest blocks whose contents are not known, the rest of them as one row, their total; nothing where they are
+    next to nothing of what is in use."""
     count = answer.unclassified.count + answer.other_chunks.count
     size = answer.unclassified.bytes + answer.other_chunks.bytes
+    if not answer.unknown or size < FOLDED * answer.used.bytes:
+        return ""
+    rows = [[address_text(block.address), style.size(block.size), block.looks] for block in answer.unknown]
     if count > len(rows):
         rest = size - sum(block.size for block in answer.unknown)
         rows.append([f"{count - len(rows):,} more", style.size(rest), ""])
