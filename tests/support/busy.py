@@ -57,7 +57,8 @@ def children_of(pid: int) -> list[str]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            state, parent = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:2]
+            words = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            state, parent = words[:2]
         except OSError:
             continue
         if int(parent) == pid:

@@ -8,6 +8,7 @@ from gdbheap.report.findings import advice_or_none, text_or_none
 from gdbheap.report.ledger import FIRST, advice_sentence, commands_of, no_findings
 from gdbheap.report.page.html import Section, paragraph, safe
 from gdbheap.report.style import Style
+from gdbheap.text import IN_SHELL, as_typed
 
 if TYPE_CHECKING:
     from gdbheap.answers.findings import Finding
@@ -34,7 +35,7 @@ def text_or_id(finding: Finding) -> str:
 def _item(finding: Finding, style: Style) -> str:
     size = f"{style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
     text = f'<p><strong data-finding="{safe(finding.id)}" data-v="{finding.bytes}">{safe(size)}</strong>: '
-    return f"<li>{text}{safe(text_or_id(finding), 4000)}.</p>\n{_advice(finding)}</li>\n"
+    return f"<li>{text}{safe(as_typed(text_or_id(finding), IN_SHELL), 4000)}.</p>\n{_advice(finding)}</li>\n"
 
 
 def _advice(finding: Finding) -> str:

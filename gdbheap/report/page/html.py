@@ -9,6 +9,7 @@ from typing import Any
 
 from gdbheap.errors import one_line
 from gdbheap.report.numbers import UNKNOWN, count_text, share_text, size_text
+from gdbheap.text import IN_SHELL, as_typed
 
 __all__ = [
     "ADDRESS", "COUNT", "FILLS", "SHARE", "SIGNED", "SIZE", "TEXT", "Column", "Section", "TableRow", "bar", "details",
@@ -49,8 +50,8 @@ def safe(text: object, limit: int = LONGEST) -> str:
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A sentence or a few; nothing where there is none."""
-    return f"<p{_class(kind)}>{safe(text, 4000)}</p>\n" if text else ""
+    """A sentence or a few, with our commands as a shell takes them; nothing where there is none."""
+    return f"<p{_class(kind)}>{safe(as_typed(text, IN_SHELL), 4000)}</p>\n" if text else ""
 
 
 def listed(lines: Iterable[str], kind: str = "") -> str:
