@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gdbheap.commands.shell.subjects import Extra
+from gdbheap.commands.shell.line import Extra
 from gdbheap.commands.surface.declaration import AnyCommand
 from gdbheap.commands.surface.help import help_of_its_own, option_text
 from gdbheap.commands.surface.needs import TARGET

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gdbheap import __version__
 from gdbheap.commands.gdb.help import help_file
-from gdbheap.commands.shell.subjects import Extra
+from gdbheap.commands.shell.line import Extra
 from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.options import Common, Option, options_of
 from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN

@@ -146,6 +146,31 @@ def test_the_rule_itself(name: str, text: str, wrong: list[str]) -> None:
     assert wrong_directions(name, text) == wrong
 
 
+def module_of(dotted: str, known: set[str]) -> str | None:
+    """Return the module that the absolute name of something is of; None for other people's."""
+    first, *parts = dotted.split(".")
+    for end in range(len(parts), 0, -1) if first == "gdbheap" else ():
+        for name in (".".join(parts[:end]), ".".join([*parts[:end], "__init__"])):
+            if name in known:
+                return name
+    return None
+
+
+def test_no_modules_import_each_other() -> None:
+    """Arrows between files never lead back, those of imports inside of functions included."""
+    known = modules()
+    arrows = {
+        name: {
+            found
+            for dotted in imports(name, path.read_text(encoding="utf-8"))
+            if (found := module_of(dotted, set(known)))
+        }
+        - {name}
+        for name, path in known.items()
+    }
+    assert circles(arrows) == []
+
+
 CORE = ROOT / "native" / "core" / "src"
 BINDING = ROOT / "native" / "binding" / "src"
 # Parts of the core; each may name itself and those before it, but for its neighbours in a line.
@@ -241,10 +266,15 @@ def rust_arrows(root: Path) -> dict[str, set[str]]:
     return {name: rust_imports(name, text, set(known)) for name, text in known.items()}
 
 
-@pytest.mark.parametrize("root", [CORE, BINDING], ids=["core", "binding"])
-def test_no_rust_modules_import_each_other(root: Path) -> None:
+CRATES = sorted(path.parent.name for path in (ROOT / "native").glob("*/Cargo.toml"))
+# Where they still do: the recorder's parts call each other inside of one another's lock.
+CIRCLES = {"recorder": ["file", "hooks", "log", "stacks", "state", "turn"]}
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_no_rust_modules_import_each_other(crate: str) -> None:
     """Arrows between the modules of a crate never lead back."""
-    assert circles(rust_arrows(root)) == []
+    assert circles(rust_arrows(ROOT / "native" / crate / "src")) == CIRCLES.get(crate, [])
 
 
 def test_folders_of_the_core_point_left() -> None:

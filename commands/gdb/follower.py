@@ -20,7 +20,8 @@ from gdbheap.commands.gdb.output import write
 from gdbheap.errors import CallEnded, GdbheapError, UsageError, one_line
 from gdbheap.target import procfs, refusal
 from gdbheap.target.code import Place, Plan, left_patches
-from gdbheap.target.following import MAX_STAND, Following, LocalProcess, planned_for
+from gdbheap.target.following import LocalProcess, planned_for
+from gdbheap.target.hits import MAX_STAND, Following
 from gdbheap.target.machine import Machine
 
 __all__ = ["GdbProcess"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from gdbheap.commands.shell.line import extra_options
 from gdbheap.commands.shell.streams import complain
-from gdbheap.commands.shell.subjects import answer, extra_options, meant, own_words
+from gdbheap.commands.shell.subjects import answer, meant, own_words
 from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.options import Writing
 from gdbheap.commands.surface.parser import wants_help

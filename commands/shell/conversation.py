@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
+from gdbheap.commands.shell.cores import Subject
 from gdbheap.commands.shell.kept import Kept
+from gdbheap.commands.shell.line import Opener
 from gdbheap.commands.shell.lines import Lines, history_file, opened_lines
 from gdbheap.commands.shell.streams import PARTIAL, complain, fault, write
-from gdbheap.commands.shell.subjects import answer_about
 from gdbheap.commands.shell.words import HELP, OFFERED, OWN, QUIT, REFRESH, completions, find_command, split
-from gdbheap.commands.surface.declaration import GDB
+from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.help import help_text
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED
 from gdbheap.commands.surface.options import Common
 from gdbheap.commands.surface.parser import wants_help
 from gdbheap.commands.surface.progress import tell
 from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
-from gdbheap.commands.surface.session import present, status_of
+from gdbheap.commands.surface.session import Result, present, status_of
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.python.disclosure import NO_TEXT
 from gdbheap.report.style import style_for
@@ -33,12 +35,18 @@ class _Ended(Exception):
     """The session is over: somebody said so, or nobody reads its answers any more."""
 
 
-class Talk:
-    """What ``gdbheap shell`` runs. ``options`` are those that began the session, and hold for each of its commands."""
+# Answers a command about the session's target.
+Answering = Callable[[AnyCommand, Subject, list[str], Opener], Result]
 
-    def __init__(self, kept: Kept, options: Common) -> None:
+
+class Talk:
+    """What ``gdbheap shell`` runs. ``options`` are those that began the session, and hold for each of its commands,
+    which ``answering`` answers."""
+
+    def __init__(self, kept: Kept, options: Common, answering: Answering) -> None:
         self._kept = kept
         self._options = options
+        self._answering = answering
         self._status = 0
 
     def run(self) -> int:
@@ -113,7 +121,7 @@ class Talk:
         command, rest = find_command(words)
         if command.needs in (FOLLOWED, CALLED):
             self._kept.check_alive()
-        answered = answer_about(command, self._kept.target, [*self._defaults(), *rest], self._kept.open)
+        answered = self._answering(command, self._kept.target, [*self._defaults(), *rest], self._kept.open)
         style = style_for(sys.stdout, answered.options.exact, answered.info.rss, answered.info.private)
         self._write(present(answered, style))
         self._note(status_of(answered))

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from gdbheap.commands.shell.cores import Stored, Subject, core_of
-from gdbheap.commands.shell.subjects import Extra, Line, opened
+from gdbheap.commands.shell.line import Extra, Line, opened
 from gdbheap.commands.surface.progress import tell
 from gdbheap.errors import GdbheapError, NoTarget
 from gdbheap.heap import Heap

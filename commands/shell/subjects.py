@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gdbheap.commands.shell.cores import Stored, Subject, core_of, name_of
+from gdbheap.commands.shell.cores import Stored, Subject, name_of
+from gdbheap.commands.shell.line import Extra, Line, Opener, extra_options, opened
 from gdbheap.commands.shell.streams import complain
-from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, QUERY, SHELL, AnyCommand
+from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, QUERY, AnyCommand
 from gdbheap.commands.surface.needs import (
     CALLED,
     FILES,
@@ -41,14 +39,11 @@ from gdbheap.commands.surface.options import (
     Common,
     Filed,
     MaybeAddressed,
-    Option,
     Queried,
     Several,
     options_of,
-    switch,
-    valued,
 )
-from gdbheap.commands.surface.parser import help_call, parse
+from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import ABOUT_LOGS, ABOUT_SEVERAL, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import (
@@ -70,96 +65,12 @@ if TYPE_CHECKING:
     from gdbheap.history.snapshot import Look
     from gdbheap.tables.gathered import Gathered
     from gdbheap.tables.source import Source
-    from gdbheap.target.procfs import Named, ProcessFolder
+    from gdbheap.target.procfs import Named
     from gdbheap.target.programs import Programs
 
-__all__ = ["Extra", "Line", "Opener", "answer", "answer_about", "extra_options", "meant", "opened", "own_words"]
+__all__ = ["answer", "answer_about", "meant", "own_words"]
 
 START = "--"
-
-
-@dataclass
-class Extra:
-    """The options that commands about processes and cores have in a shell alone."""
-
-    exe: str | None = valued(
-        "--exe", "FILE", "the program that left the core, when it is not where the core says", None, str
-    )
-    sysroot: str | None = valued(
-        "--sysroot", "FOLDER", "of a core: a folder with the files of the machine or container that it is from, in the "
-        "place of its root folder", None, str,
-    )  # fmt: skip
-    coredump: str | None = valued(
-        "--coredump", "PID|EXE", "in TARGET's place: the last core of this process id, program's name or path that "
-        "coredumpctl has", None, str,
-    )  # fmt: skip
-    clone: bool = switch(
-        "--clone",
-        "answer from a copy of the process, which is stopped only while the kernel copies its page tables and its "
-        "mappings and residency are read, and pays for the pages that it writes while the copy lives; refused where "
-        "there is no room for a copy",
-    )
-    verbose: bool = switch(
-        "--verbose", "say how long the process was stopped, even if standard error is not a terminal"
-    )
-
-
-def extra_options(command: AnyCommand) -> tuple[Option, ...]:
-    """Return the options of a command that it has in a shell alone. The process itself is asked, or a copy or a core of
-    it."""
-    found = options_of(Extra) if command.needs.targets else ()
-    return tuple(option for option in found if command.needs is not PROCESS or option.name == "--verbose")
-
-
-@dataclass(frozen=True)
-class Line:
-    """A command line: what was typed after the noun. ``words`` are neither options nor their values; ``started`` is the
-    command that follows ``--``, where the question is about one that is started. ``called``: the words that call the
-    command where it was typed; ``open``: how a process or a core comes to be a heap; ``held``: the process that a
-    session is about, whoever has its id by now."""
-
-    command: AnyCommand
-    options: Common
-    extra: Extra
-    words: list[str]
-    started: list[str]
-    called: str
-    open: Opener
-    held: ProcessFolder | None = None
-
-    def subject(self, word: str) -> ProcessFolder | str:
-        """The process that a word names, held from now on, or the path of a core. Raises GdbheapError."""
-        target = parse_target(word)
-        if isinstance(target, str):
-            return target
-        if self.held is not None and self.held.pid == target:
-            return self.held
-        # Imported here: a command's start is mostly imports.
-        from gdbheap.target.refusal import open_folder
-
-        return open_folder(target)
-
-    def error(self, reason: str) -> UsageError:
-        """The line cannot be answered."""
-        return UsageError(f"{self.called}: {reason}")
-
-    @property
-    def names_target(self) -> bool:
-        """Whether its target was typed; a session has one."""
-        return self.called.startswith(SHELL)
-
-    @property
-    def usual(self) -> str:
-        """What is typed before the argument."""
-        return f"{self.called} {self.words[0]}" if self.names_target else self.called
-
-    @property
-    def help(self) -> str:
-        """What is typed for help."""
-        return help_call(self.called)
-
-
-Opener = Callable[[Line, Subject], "AbstractContextManager[Heap]"]
 
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
@@ -498,7 +409,7 @@ def _about_session(line: Line) -> Result:
 
     target = _targets(line)[0]
     with contextlib.closing(Kept(line, target)) as kept:
-        answered = ask_of(line.command, Talk(kept, line.options), [], line.options)
+        answered = ask_of(line.command, Talk(kept, line.options, answer_about), [], line.options)
     return dataclasses.replace(answered, options=dataclasses.replace(answered.options, json=False))
 
 
@@ -615,23 +526,3 @@ def _calls(line: Line, heap: Heap) -> LocalCalls | None:
     from gdbheap.commands.calls.local_calls import LocalCalls  # Few commands call: the others start faster without.
 
     return LocalCalls(target, target.tracer)
-
-
-@contextlib.contextmanager
-def opened(line: Line, target: Subject) -> Iterator[Heap]:
-    """The heap of a core, or of a process that is stopped while its memory is copied, or while it is called into;
-    afterwards says for how long."""
-    # Imported here: commands that are about no one process or core start faster.
-    from gdbheap.heap import Heap
-    from gdbheap.target.cloning import cloned
-    from gdbheap.target.process import stopped
-
-    if isinstance(target, (str, Stored)):
-        yield Heap(core_of(target, line.extra.exe, line.extra.sysroot))
-        return
-    standing = cloned if line.extra.clone else stopped
-    with standing(target, line.options.max_stop or None, line.command.call_for(line.options) is None) as process:
-        yield Heap(process)
-    seconds = process.stopped_seconds
-    if seconds is not None and (line.extra.verbose or sys.stderr.isatty()):
-        print(f"gdbheap: process {target} was stopped for {1000 * seconds:.0f} ms", file=sys.stderr)

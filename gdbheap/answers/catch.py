@@ -11,7 +11,8 @@ from gdbheap.answers.growth import GROWS, Cost, Memory
 from gdbheap.answers.stacks import NATIVE, StackFrame, Stacks
 from gdbheap.errors import Fault
 from gdbheap.target.code import Condition
-from gdbheap.target.following import Following, Hit, LocalProcess
+from gdbheap.target.following import LocalProcess
+from gdbheap.target.hits import Following, Hit
 from gdbheap.target.machine import Machine
 from gdbheap.target.mappings import parse_maps
 

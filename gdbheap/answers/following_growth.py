@@ -25,7 +25,8 @@ from gdbheap.answers.growth import (
 )
 from gdbheap.answers.stacks import Captured, StackFrame, Stacks
 from gdbheap.errors import GdbheapError
-from gdbheap.target.following import Following, Hit, Live
+from gdbheap.target.following import Live
+from gdbheap.target.hits import Following, Hit
 from gdbheap.target.mappings import Mappings, parse_maps
 from gdbheap.target.procfs import Named
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from gdbheap import _native
 from gdbheap.errors import EXHAUSTED, GdbheapError, NotPermitted, Unsupported, exhausted, one_line
 from gdbheap.target import procfs, refusal
-from gdbheap.target.following import Following
+from gdbheap.target.hits import Following
 from gdbheap.target.procfs import PROC, ProcessFolder
 
 __all__ = ["traced"]

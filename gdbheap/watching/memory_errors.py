@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from gdbheap.answers.stacks import StackFrame, Stacks
 from gdbheap.errors import NotAPython
 from gdbheap.target.code import function_places
-from gdbheap.target.following import Follower, Hit, LocalProcess
+from gdbheap.target.following import LocalProcess
+from gdbheap.target.hits import Follower, Hit
 from gdbheap.target.process import Preparation, Registers
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.watching.triggers import MEMORY_ERROR

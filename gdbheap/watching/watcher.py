@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gdbheap.errors import GdbheapError, one_line, reason_of
-from gdbheap.target.following import MAX_STAND
+from gdbheap.target.hits import MAX_STAND
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.programs import Programs
 from gdbheap.watching.gauges import LONGEST, SHORTEST_OF_SIZE, Gauge, Gauges

@@ -14,7 +14,8 @@ pub mod waiting;
 mod writer;
 
 pub use event::{other, usual_size, Event};
-pub use reader::{Damaged, Reader};
+pub use part::Damaged;
+pub use reader::Reader;
 pub use writer::{encode, Last, MAX_EVENT};
 
 /// Bytes of a stage: what one mapping of the recorder's holds.

@@ -2,8 +2,7 @@
 //! many bytes follow, so that a reader can pass over them.
 
 use crate::event::{operation, SHIFT};
-use crate::reader::{unzigzag, Damaged};
-use crate::writer::zigzag;
+use crate::writer::{unzigzag, zigzag};
 
 /// Bytes of the length: always as many, as it is known last.
 const LENGTH: usize = 3;
@@ -75,6 +74,10 @@ impl<'a> Part<'a> {
         Some((operation::OTHER << SHIFT | kind, self.used))
     }
 }
+
+/// A stage holds bytes that are no events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damaged;
 
 /// Reads the content of such an event.
 pub struct Content<'a>(pub &'a [u8]);

@@ -1,12 +1,8 @@
 //! Bytes to events. They come from a file: whatever they claim is checked, and nothing is trusted.
 
 use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
-use crate::part::Content;
-use crate::writer::Last;
-
-/// A stage holds bytes that are no events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged;
+use crate::part::{Content, Damaged};
+use crate::writer::{unzigzag, Last};
 
 /// The events of one stage.
 pub struct Reader<'a> {
@@ -172,8 +168,4 @@ impl<'a> Reader<'a> {
         }
         Ok(self.last.address)
     }
-}
-
-pub(crate) fn unzigzag(number: u64) -> i64 {
-    (number >> 1) as i64 ^ -((number & 1) as i64)
 }

@@ -91,6 +91,10 @@ pub(crate) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
 
+pub(crate) fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
+
 /// Writes an event but for its first byte, which is never 0 and is to be written last: a file then has whole events alone,
 /// whenever its writer is killed. Returns that byte, and how many bytes of `room` the event takes.
 #[inline(always)]

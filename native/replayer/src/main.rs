@@ -13,6 +13,7 @@
 #![no_main]
 
 mod growth;
+mod output;
 mod own;
 mod real;
 mod report;
@@ -43,7 +44,7 @@ pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
     let number = |place: c_int| number(words, place).filter(|_| place < count);
     let (Some(descriptor), Some(fill), Some(threads), Some(memory)) = (number(1), number(2), number(3), number(4))
     else {
-        report::refuse("arguments", 0);
+        output::refuse("arguments", 0);
         return 2;
     };
     let (says_growth, fill) = (fill & SAYS_GROWTH != 0, fill & FILLS != 0);
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
         }
         Err(refused) => refused,
     };
-    report::refuse(refused, errno());
+    output::refuse(refused, errno());
     2
 }
 
@@ -150,15 +151,15 @@ fn replay(run: &mut Run, fill: bool, stops: impl Iterator<Item = u64>, is_fixed:
                 break;
             }
             Stop::Damaged => {
-                report::refuse("plan", 0);
+                output::refuse("plan", 0);
                 return 2;
             }
             Stop::TooManyThreads(most) => {
-                report::refuse("threads", most.min(i32::MAX as u64) as i32);
+                output::refuse("threads", most.min(i32::MAX as u64) as i32);
                 return 2;
             }
             Stop::NoThread(number) => {
-                report::refuse("thread", number);
+                output::refuse("thread", number);
                 return 2;
             }
         }

@@ -1,6 +1,6 @@
 //! What it came to, as a line of JSON.
 
-use crate::growth::Grown;
+use crate::output::Text;
 use crate::run::Run;
 use core::fmt::Write;
 
@@ -14,47 +14,6 @@ pub(crate) struct Memory {
     private: u64,
     file: u64,
     shared: u64,
-}
-
-struct Text<const SIZE: usize> {
-    bytes: [u8; SIZE],
-    used: usize,
-}
-
-impl<const SIZE: usize> Text<SIZE> {
-    const fn new() -> Text<SIZE> {
-        Text { bytes: [0; SIZE], used: 0 }
-    }
-
-    fn read(path: &core::ffi::CStr) -> Text<SIZE> {
-        let mut text = Text::new();
-        // SAFETY: into our own memory.
-        unsafe {
-            let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-            if file >= 0 {
-                text.used = libc::read(file, text.bytes.as_mut_ptr() as *mut _, SIZE).max(0) as usize;
-                libc::close(file);
-            }
-        }
-        text
-    }
-
-    /// The number behind a name, in bytes: both files count in KiB.
-    fn value(&self, name: &[u8]) -> Option<u64> {
-        let line = self.bytes[..self.used].split(|byte| *byte == b'\n').find(|line| line.starts_with(name))?;
-        let digits = line[name.len()..].iter().filter(|byte| byte.is_ascii_digit());
-        Some(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')) << 10)
-    }
-}
-
-impl<const SIZE: usize> Write for Text<SIZE> {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let room = SIZE - self.used;
-        let taken = text.len().min(room);
-        self.bytes[self.used..self.used + taken].copy_from_slice(&text.as_bytes()[..taken]);
-        self.used += taken;
-        Ok(())
-    }
 }
 
 impl Memory {
@@ -121,19 +80,7 @@ pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_
         }
     }
     let _ = text.write_str("\"}\n");
-    put(&text.bytes[..text.used]);
-}
-
-/// Writes a line about a call that made an arena larger.
-#[cold]
-pub(crate) fn write_growth(call: u64, size: u64, alignment: u64, grown: &Grown) {
-    let mut text = Text::<256>::new();
-    let Grown { arena, bytes } = grown;
-    let _ = writeln!(
-        text,
-        "{{\"grew\":{call},\"size\":{size},\"alignment\":{alignment},\"arena\":{arena},\"bytes\":{bytes}}}"
-    );
-    put(&text.bytes[..text.used]);
+    text.put();
 }
 
 /// Blocks that are there, and what can be used of them.
@@ -141,22 +88,4 @@ fn usable(run: &Run) -> (u64, u64) {
     let live = run.blocks.iter().filter(|block| !block.is_null());
     // SAFETY: the allocator's own blocks.
     live.fold((0, 0), |(count, bytes), block| (count + 1, bytes + unsafe { (run.real.usable)(*block) } as u64))
-}
-
-/// Says why there is no answer.
-pub(crate) fn refuse(why: &str, number: i32) {
-    let mut text = Text::<256>::new();
-    let _ = writeln!(text, "{{\"error\":\"{why}\",\"errno\":{number}}}");
-    put(&text.bytes[..text.used]);
-}
-
-fn put(mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        // SAFETY: from our own memory.
-        let done = unsafe { libc::write(1, bytes.as_ptr() as *const _, bytes.len()) };
-        if done <= 0 {
-            return;
-        }
-        bytes = &bytes[done as usize..];
-    }
 }

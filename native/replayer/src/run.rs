@@ -1,8 +1,8 @@
 //! Making the calls.
 
 use crate::growth::Growth;
+use crate::output;
 use crate::real::{Address, Real};
-use crate::report;
 use crate::steps::Steps;
 use crate::threads::{NoThread, Threads};
 use core::ptr::null_mut;
@@ -125,7 +125,7 @@ impl Run {
         if let Some(growth) = &mut self.growth {
             // SAFETY: glibc's own block.
             if let Some(grown) = (!found.is_null()).then(|| unsafe { growth.after(found) }).flatten() {
-                report::write_growth(self.calls, size as u64, alignment as u64, &grown);
+                output::write_growth(self.calls, size as u64, alignment as u64, &grown);
             }
         }
         if FILL && !found.is_null() {
