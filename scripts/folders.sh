@@ -24,7 +24,10 @@ bootstrap() {
     [ -z "${SSL_CERT_FILE:-}" ] || cp "$SSL_CERT_FILE" "$2/certificates.crt"
 }
 
+# mount_into FOLDER: what a machine has mounted. A root that is no mount point itself has no mount namespaces.
 mount_into() {
+    mount --bind "$1" "$1"
+    mount --make-private "$1"
     mount -t proc proc "$1/proc"
     mount --rbind /dev "$1/dev"
     mount --make-rslave "$1/dev"
@@ -39,13 +42,13 @@ add_packages() {
 }
 
 unmount_from() {
-    for place in dev proc; do
+    for place in "$1/dev" "$1/proc" "$1"; do
         # A process that was ended may still be leaving.
         for _ in 1 2 3 4 5; do
-            mountpoint -q "$1/$place" || break
-            umount -R "$1/$place" || sleep 2
+            mountpoint -q "$place" || break
+            umount -R "$place" || sleep 2
         done
-        ! mountpoint -q "$1/$place" || { say "$1/$place is still mounted"; exit 1; }
+        ! mountpoint -q "$place" || { say "$place is still mounted"; exit 1; }
     done
 }
 

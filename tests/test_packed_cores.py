@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from conftest import SEED
 from support import kernel
-from support.programs import GDBHEAP, PATIENCE, ask, gdbheap, running
+from support.programs import GDBHEAP, PATIENCE, ask, gdbheap, has_mount_namespaces, running
 from test_core_shapes import figures, holding
 from test_target_core import make_core, prstatus
 
@@ -127,7 +127,7 @@ def test_no_room(core: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(room)}
     command = [str(GDBHEAP), str(packed)]
     mounted = f"mount -t tmpfs -o size=256k none {room} && exec {' '.join(command)}"
-    full = ["unshare", "--mount", "sh", "-c", mounted] if os.getuid() == 0 and shutil.which("unshare") else None
+    full = ["unshare", "--mount", "sh", "-c", mounted] if has_mount_namespaces() else None
     for words, prepare in ((command, limit), (full, None)):
         if words is None:
             continue

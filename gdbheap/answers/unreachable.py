@@ -133,12 +133,17 @@ def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
         _row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), contents.of_row(row))
         for row in lost
     ]
-    rows.sort(key=lambda row: (GROUPS.index(row.group), -row.bytes, row.type or "", row.size))
+    rows.sort(key=lambda row: (GROUPS.index(row.group), *_rank(row)))
     blocks = _blocks(rows, LOST_BLOCKS), _blocks(rows, DOUBTFUL)
     sums = _cycle_sum(causes, lost), _objects(rows, LOST_REFERENCES), *blocks
     heads = [_head(heap, row, contents.of_head(row)) for row in found.rows] if found is not None else []
     count = found.count if found is not None else 0
     return Unreachable(rows, *sums, _closings(causes, lost, texts), heads, count, is_python, heap.target.lacking)
+
+
+def _rank(row: Lost) -> tuple[int, str, int, str, list[int]]:
+    """Return the place of a row among those of its group; no two have the same."""
+    return -row.bytes, row.type or "", row.size, row.why, row.addresses
 
 
 def _unfinished(heap: Heap, listed: int) -> Unreachable:
@@ -150,7 +155,7 @@ def _unfinished(heap: Heap, listed: int) -> Unreachable:
     is_proven = [cause.group == CYCLES and cause.kind != LIKELY for cause in causes]
     proven = [row for row in raw.rows if heap.is_python and is_proven[row.cause]]
     rows = [_row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), None) for row in proven]
-    rows.sort(key=lambda row: (-row.bytes, row.type or "", row.size))
+    rows.sort(key=_rank)
     cycles, more = _cycle_sum(causes, proven), finishing(heap, references, "unreachable")
     sums = cycles, ObjectSum(0, 0), BlockSum(0, 0), BlockSum(0, 0)
     rest = max(0, not_examined(references) - cycles.bytes)

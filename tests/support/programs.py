@@ -239,6 +239,14 @@ def entered(command: list[str]) -> list[str]:
     return [*enter, *command]
 
 
+@functools.cache
+def has_mount_namespaces() -> bool:
+    """Whether a mount namespace may be made here: by root, where the root folder is a mount point."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return False
+    return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+
+
 def plain_environment() -> dict[str, str]:
     """Return this process's environment without what changes how a target allocates."""
     return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MALLOC", "GLIBC", "LD_"))}

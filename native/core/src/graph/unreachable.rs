@@ -407,7 +407,7 @@ impl<'a> Sorter<'a> {
     }
 
     fn rows(&self, most: usize) -> Vec<Lost> {
-        let mut rows: HashMap<(u32, bool, u64, u64), Lost> = HashMap::new();
+        let mut rows: BTreeMap<(u32, bool, u64, u64), Lost> = BTreeMap::new();
         let buffers = self.buffers();
         for place in self.places().filter(|place| !self.is_free(*place) && buffers[*place as usize] != TAKEN) {
             let id = self.nodes[place as usize];

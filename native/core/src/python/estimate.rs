@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::Watcher;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Objects of one type, as far as a sample tells.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub fn estimate_types(
     most: usize,
 ) -> Result<Vec<Estimate>> {
     let mut types = Types::new(heaps, layout);
-    let mut found: HashMap<u32, [f64; 4]> = HashMap::new();
+    let mut found: BTreeMap<u32, [f64; 4]> = BTreeMap::new();
     visit_sample(watcher, heaps, most, |block| {
         let Some((number, alive)) = types.object_in(block.bytes, block.size) else { return };
         let row = &mut found.entry(number).or_default()[if alive { 0 } else { 2 }..];

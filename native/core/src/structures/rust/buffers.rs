@@ -9,7 +9,7 @@ use crate::memory::reader::Reader;
 use crate::structures::capacity::Order as Filling;
 use crate::structures::kinds::{Family, UNKNOWN};
 use crate::structures::look::{Look, MANY};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 /// More sizes of items are not tried: so many are those of a block that says too little.
@@ -67,7 +67,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
 
     /// Fields of equal structs.
     pub(crate) fn fields(&mut self, others: &Addresses) {
-        let mut fields: HashMap<u64, Vec<u32>> = HashMap::new();
+        let mut fields: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for (index, triple) in (0u32..).zip(&self.known.triples) {
             if triple.field != 0 && !others.contains(&triple.field) {
                 fields.entry(triple.field).or_default().push(index);
