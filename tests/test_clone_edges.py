@@ -101,6 +101,29 @@ int main(void)
         pause();
 }
 """
+# Has so many threads that what is said of them is more than a pipe holds, and says so once all are there.
+MANY_THREADS = """
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *rest(void *unused)
+{
+    for (;;)
+        pause();
+    return unused;
+}
+int main(void)
+{
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 1 << 14);
+    int count = 0;
+    for (pthread_t thread; count < 7500 && !pthread_create(&thread, &small, rest, NULL);)
+        count++;
+    fprintf(stderr, "%d\\n", count);
+    rest(NULL);
+}
+"""
 
 
 def wait_for_filter(pid: int) -> None:
@@ -230,4 +253,52 @@ def test_the_copy_is_killed() -> None:
             with pytest.raises(Fault):
                 process.space.read(process.threads[0].sp, 8)
             assert process.cut_short is not None and "the copy was killed" in process.cut_short
+        assert runs(target.pid) and busy.children_of(target.pid) == []
+
+
+def test_suspended_or_ended_while_it_hears_of_threads(tmp_path: Path, rng: random.Random) -> None:
+    """Who asked for a copy and then does not read, or is told to end, holds nobody: the process runs on."""
+    with compiled(MANY_THREADS, tmp_path) as path, started(path) as target:
+        assert target.stderr is not None
+        if int(target.stderr.readline()) < 7500:
+            pytest.skip("not so many threads may be started here")
+        status = Path(f"/proc/{target.pid}/status")
+        for sent in (signal.SIGSTOP, signal.SIGTERM):
+            command = [str(programs.GDBHEAP), "arenas", str(target.pid), "--clone", "--max-stop=1"]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as asking:
+                while asking.poll() is None and "TracerPid:\t0\n" in status.read_text():
+                    time.sleep(rng.uniform(0, 0.001))
+                asking.send_signal(sent)
+                try:
+                    busy.wait_for(lambda: "TracerPid:\t0\n" in status.read_text(), "it is still held")
+                    busy.wait_for(lambda: runs(target.pid), "it does not run on")
+                finally:
+                    asking.send_signal(signal.SIGCONT)
+                asking.wait(programs.PATIENCE)
+
+
+def test_it_has_no_descriptors(tmp_path: Path) -> None:
+    """What the process has open is not its copy's, whatever program it runs meanwhile."""
+    with started(programs.interpreter_of("stripped"), "-I", "-c", SERVER) as target:
+        assert target.stderr is not None
+        target.stderr.readline()
+        copy = Frozen(target.pid)
+        copy.let_go()
+        if tuple(map(int, os.uname().release.split(".")[:2])) < (5, 9):
+            pytest.skip("close_range(2) came with Linux 5.9")
+        assert os.listdir(f"/proc/{copy.pid}/fd") == [] and len(os.listdir(f"/proc/{target.pid}/fd")) >= 4
+        os.kill(copy.pid, 0)
+        assert copy.end() and runs(target.pid) and busy.children_of(target.pid) == []
+
+
+@pytest.mark.skipif(not programs.has_mount_namespaces(), reason="no namespace may be made here")
+def test_its_children_are_elsewhere() -> None:
+    """A copy would be the first process of a new namespace, which ends with it."""
+    program = [programs.interpreter_of("stripped"), "-Ic", "import signal; signal.pause()"]
+    with started("unshare", "--pid", *program) as target:
+        own, children = (Path(f"/proc/{target.pid}/ns/{name}") for name in ("pid", "pid_for_children"))
+        busy.wait_for(lambda: not children.exists() or children.readlink() != own.readlink(), "it has no namespace")
+        busy.wait_for(lambda: runs(target.pid), "it does not run")
+        with pytest.raises(RuntimeError, match="namespace"):
+            Frozen(target.pid)
         assert runs(target.pid) and busy.children_of(target.pid) == []

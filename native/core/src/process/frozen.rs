@@ -30,21 +30,29 @@ use std::time::{Duration, Instant};
 /// entry of epoll(7).
 const SYS_CLONE: u64 = 56;
 const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
+/// close_range(2), since Linux 5.9, of all descriptors in a table of its own, which then is empty from its beginning: nothing
+/// is closed. A target that runs another program leaves its old table to whoever shares it.
+const SYS_CLOSE_RANGE: u64 = 436;
+const CLOSE_ARGUMENTS: [u64; 6] = [0, u32::MAX as u64, libc::CLOSE_RANGE_UNSHARE as u64, 0, 0, 0];
 const SYS_WAIT4: u64 = 61;
 const WORDS: usize = 5 + GENERAL;
 const OK: u64 = 0;
 /// Beyond all errno: what stands in the way is one of REASONS.
 const REASON: u64 = 10_000;
-const REASONS: [&str; 4] = [
+const REASONS: [&str; 5] = [
     "its threads do not stop in time",
     "none of its threads can make a system call for us now",
     "it has no vDSO that could make the call",
     "the call was cut short by something else",
+    "its children get a namespace of their own (unshare(2)), of which the copy would be the first process",
 ];
 const TOO_SLOW: u64 = REASON;
 const NO_CALLER: u64 = REASON + 1;
 const NO_VDSO: u64 = REASON + 2;
 const CUT_SHORT: u64 = REASON + 3;
+const OTHER_NAMESPACE: u64 = REASON + 4;
+/// What a thread is in, and what its children will be in (namespaces(7)).
+const NAMESPACES: [(&str, &str); 2] = [("pid", "pid_for_children"), ("time", "time_for_children")];
 const MAX_THREADS: u64 = 1 << 20;
 const WAKE: i32 = 50;
 /// How often threads are looked at that had not stopped when the target was let go, in milliseconds.
@@ -77,20 +85,32 @@ fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: F
         Ok(made) => hello(&tracer, made.pid),
         Err(code) => vec![*code],
     };
+    // SAFETY: numbers only.
+    unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     let mut ears = Ears { from, target: open_process(process) };
-    let mut expired = false;
-    if send(&mut to, &message) && made.is_ok() {
-        let left = limit.zip(tracer.since()).map(|(limit, since)| limit.saturating_sub(since.elapsed()));
-        expired = ears.listen(left, None) == Heard::Nothing;
+    let (mut letter, mut heard) = (Letter::new(&message), Heard::End);
+    if made.is_ok() {
+        // The parent may be suspended, or end: the target is let go all the same.
+        let deadline = limit.zip(tracer.since()).map(|(limit, since)| since + limit);
+        heard = ears.send(&mut to, &mut letter, deadline);
+        if heard == Heard::Word {
+            heard = ears.listen(deadline, None);
+        }
     }
-    let first = tracer.release();
+    let (first, expired) = (tracer.release(), heard == Heard::Nothing);
+    let is_heard = ears.send(&mut to, &mut letter, None) == Heard::Word;
     let Ok(made) = made else { return };
-    send(&mut to, &[first.as_nanos() as u64, u64::from(expired)]);
-    // Where the target ends, what it had open must be closed: the copy goes with it.
-    ears.listen(None, Some(&mut tracer));
+    let stood = [first.as_nanos() as u64, u64::from(expired)];
+    if is_heard && ears.send(&mut to, &mut Letter::new(&stood), None) == Heard::Word {
+        // Where the target ends, what it had open must be closed: the copy goes with it.
+        ears.listen(None, Some(&mut tracer));
+    }
     end(made.pid);
     let reaped = reap(&mut tracer, made.inner, program);
-    send(&mut to, &[u64::from(reaped.is_some()), reaped.unwrap_or_default().as_nanos() as u64]);
+    let answer = [u64::from(reaped.is_some()), reaped.unwrap_or_default().as_nanos() as u64];
+    if is_heard {
+        ears.send(&mut to, &mut Letter::new(&answer), None);
+    }
 }
 
 fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
@@ -100,8 +120,12 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
     })?;
     let caller = injection::find_caller(tracer).ok_or(NO_CALLER)?;
     let instruction = injection::find_instruction(tracer.pid).ok_or(NO_VDSO)?;
+    if !NAMESPACES.iter().all(|(own, children)| is_one(&tracer.process, caller, own, children)) {
+        return Err(OTHER_NAMESPACE);
+    }
     match injection::make_call(caller, instruction, SYS_CLONE, CLONE_ARGUMENTS) {
         Some(Made { answer, child: Some(child) }) if answer > 0 => {
+            injection::make_call_of_ours(child, instruction, SYS_CLOSE_RANGE, CLOSE_ARGUMENTS);
             let _ = std::fs::write(format!("/proc/{child}/oom_score_adj"), FIRST_TO_GO);
             Ok(Copy { pid: child, inner: answer })
         }
@@ -112,6 +136,13 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
         Some(Made { answer, .. }) if answer < 0 => Err(answer.unsigned_abs().min(REASON - 1)),
         _ => Err(CUT_SHORT),
     }
+}
+
+/// Whether a thread's children are in the namespace that it is in itself. Where there is none of a kind they are.
+fn is_one(process: &ProcessFolder, tid: i32, own: &str, children: &str) -> bool {
+    let of = |name: &str| std::fs::read_link(process.path(&format!("task/{tid}/ns/{name}"))).ok();
+    let own = of(own);
+    own.is_none() || own == of(children)
 }
 
 fn end(child: i32) {
@@ -178,9 +209,16 @@ fn hello(tracer: &Tracer, copy: i32) -> Vec<u64> {
     words
 }
 
-fn send(to: &mut File, words: &[u64]) -> bool {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    to.write_all(&bytes).is_ok()
+/// Bytes on their way to the parent; those from `rest` on are not sent yet.
+struct Letter {
+    bytes: Vec<u8>,
+    rest: usize,
+}
+
+impl Letter {
+    fn new(words: &[u64]) -> Letter {
+        Letter { bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect(), rest: 0 }
+    }
 }
 
 #[derive(PartialEq)]
@@ -197,11 +235,34 @@ struct Ears {
 }
 
 impl Ears {
+    /// Sends a letter: `Word` once it is whole, `Nothing` where time is up, `End` where nobody reads it or the target is gone.
+    fn send(&mut self, to: &mut File, letter: &mut Letter, deadline: Option<Instant>) -> Heard {
+        while letter.rest < letter.bytes.len() {
+            match to.write(&letter.bytes[letter.rest..]) {
+                Ok(sent) => letter.rest += sent,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let target = self.target.as_ref().map_or(-1, |target| target.as_raw_fd());
+                    let mut entries = [entry(to.as_raw_fd(), libc::POLLOUT), entry(target, libc::POLLIN)];
+                    // SAFETY: two entries, ours; one with descriptor -1 is left out.
+                    unsafe { libc::poll(entries.as_mut_ptr(), 2, milliseconds(deadline)) };
+                    if entries[1].revents != 0 {
+                        return Heard::End;
+                    }
+                    if deadline.is_some_and(|at| Instant::now() >= at) {
+                        return Heard::Nothing;
+                    }
+                }
+                Err(_) => return Heard::End,
+            }
+        }
+        Heard::Word
+    }
+
     /// Waits for a word. Threads that stopped too late are let go meanwhile.
-    fn listen(&mut self, left: Option<Duration>, mut tracer: Option<&mut Tracer>) -> Heard {
-        let deadline = left.map(|left| Instant::now() + left);
+    fn listen(&mut self, deadline: Option<Instant>, mut tracer: Option<&mut Tracer>) -> Heard {
         loop {
-            let mut wait = deadline.map_or(-1, |at| at.saturating_duration_since(Instant::now()).as_millis() as i32);
+            let mut wait = milliseconds(deadline);
             if let Some(tracer) = tracer.as_deref_mut().filter(|tracer| !tracer.threads.is_empty()) {
                 tracer.let_rest_go();
                 wait = LEFTOVERS;
@@ -225,33 +286,40 @@ impl Ears {
     }
 
     fn wait(&self, wait: i32) -> (bool, bool) {
-        let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let target = self.target.as_ref().map_or(-1, |target| target.as_raw_fd());
-        let mut entries = [entry(self.from.as_raw_fd()), entry(target)];
+        let mut entries = [entry(self.from.as_raw_fd(), libc::POLLIN), entry(target, libc::POLLIN)];
         // SAFETY: two entries, ours; one with descriptor -1 is left out.
         unsafe { libc::poll(entries.as_mut_ptr(), 2, wait) };
         (entries[0].revents != 0, entries[1].revents != 0)
     }
 }
 
+fn entry(fd: i32, events: i16) -> libc::pollfd {
+    libc::pollfd { fd, events, revents: 0 }
+}
+
+/// What poll(2) waits at most; up to the next whole one, as less than one is none.
+fn milliseconds(deadline: Option<Instant>) -> i32 {
+    deadline.map_or(-1, |at| at.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000) as i32)
+}
+
 fn is_readable(file: &File) -> bool {
-    let mut entry = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, ours.
-    unsafe { libc::poll(&mut entry, 1, WAKE) > 0 }
+    unsafe { libc::poll(&mut entry(file.as_raw_fd(), libc::POLLIN), 1, WAKE) > 0 }
 }
 
 // ---- this process's side
 
 struct Line {
-    from: File,
+    from: Option<File>,
     to: Option<File>,
     guardian: i32,
 }
 
 impl Drop for Line {
-    /// The end of the line is what the guardian waits for.
+    /// The end of the line is what the guardian waits for; that of what it writes ends its writing.
     fn drop(&mut self) {
-        self.to = None;
+        (self.from, self.to) = (None, None);
         let mut status = 0;
         // SAFETY: the kernel writes one integer; the guardian is our child.
         while unsafe { libc::waitpid(self.guardian, &mut status, 0) } < 0
@@ -265,12 +333,13 @@ impl Line {
     fn words(&mut self, watcher: &dyn Watcher, count: usize) -> Result<Vec<u64>> {
         let mut bytes = vec![0u8; 8 * count];
         let mut done = 0;
+        let Some(from) = self.from.as_mut() else { return Err(Error::Failed("the guardian of the copy was killed")) };
         while done < bytes.len() {
-            if !is_readable(&self.from) {
+            if !is_readable(from) {
                 watcher.check()?;
                 continue;
             }
-            match self.from.read(&mut bytes[done..]) {
+            match from.read(&mut bytes[done..]) {
                 Ok(0) => return Err(Error::Failed("the guardian of the copy was killed")),
                 Ok(got) => done += got,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => watcher.check()?,
@@ -297,7 +366,7 @@ fn start_guardian(process: &ProcessFolder, limit: Option<Duration>) -> Result<Li
     if guardian < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Line { from: our_from.into(), to: Some(our_to.into()), guardian })
+    Ok(Line { from: Some(our_from.into()), to: Some(our_to.into()), guardian })
 }
 
 /// A copy of a process that never runs, and the guardian that holds it.

@@ -89,6 +89,16 @@ fn read_memory(pid: i32, address: u64, size: usize) -> Option<Vec<u8>> {
 /// Makes the thread `tid` of a stopped process do system call `number`; None when that went otherwise than it should:
 /// then the thread has its registers back, if it still lives. A new process is told to die with this one.
 pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
+    call_under(tid, instruction, number, arguments, 0)
+}
+
+/// The same in a process that dies with this one, and goes on to do so.
+pub(crate) fn make_call_of_ours(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
+    call_under(tid, instruction, number, arguments, libc::PTRACE_O_EXITKILL)
+}
+
+/// `options`: of ptrace(2), which the thread has meanwhile and afterwards.
+fn call_under(tid: i32, instruction: u64, number: u64, arguments: [u64; 6], options: i32) -> Option<Made> {
     if ptrace::has_moved(tid) {
         return None;
     }
@@ -99,7 +109,7 @@ pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64
     for (index, argument) in [RDI, RSI, RDX, R10, R8, R9].into_iter().zip(arguments) {
         registers[index] = argument;
     }
-    ptrace::set_options(tid, OPTIONS).ok()?;
+    ptrace::set_options(tid, OPTIONS | options).ok()?;
     let ready = ptrace::set_signal_mask(tid, !0)
         .and_then(|()| registers::write(tid, &registers))
         .and_then(|()| ptrace::go_on_to_syscall(tid, 0));
@@ -115,7 +125,7 @@ pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64
     // Registers first: with its own mask a handler could run at the wrong place.
     let _ = registers::write(tid, &saved);
     let _ = ptrace::set_signal_mask(tid, mask);
-    let _ = ptrace::set_options(tid, 0);
+    let _ = ptrace::set_options(tid, options);
     for signal in call.held {
         ptrace::send(tid, signal);
     }

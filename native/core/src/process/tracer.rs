@@ -376,11 +376,13 @@ fn registers(tid: i32) -> Option<Registers> {
 }
 
 /// The system calls that the kernel ends with EINTR for a stop although it could start them again, by their numbers:
-/// read, write, readv, writev and their kin (sockets with a time limit), connect, accept, send and receive, semop,
-/// sigtimedwait, io_getevents, fallocate, epoll_wait, io_uring_enter. close is not among them: its descriptor is gone by then.
+/// read, write, readv, writev and their kin, sendfile, splice (sockets with a time limit), connect, accept, send and receive,
+/// semop, sigtimedwait, io_getevents, fallocate, epoll_wait, io_uring_enter. close is not among them: its descriptor is gone by then.
 #[cfg(target_arch = "x86_64")]
-const STARTED_AGAIN: [u64; 26] =
-    [0, 1, 17, 18, 19, 20, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 285, 288, 295, 296, 299, 307, 426, 441];
+const STARTED_AGAIN: [u64; 30] = [
+    0, 1, 17, 18, 19, 20, 40, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 275, 281, 285, 288, 295, 296, 299, 307,
+    327, 328, 426, 441,
+];
 
 /// Turns an EINTR that only this stop has caused into "start again, unless a handler runs" (ERESTARTNOHAND).
 ///
