@@ -302,3 +302,44 @@ def test_its_children_are_elsewhere() -> None:
         with pytest.raises(RuntimeError, match="namespace"):
             Frozen(target.pid)
         assert runs(target.pid) and busy.children_of(target.pid) == []
+
+
+# A process that has the memory of another one and is no thread of it; both rest.
+SHARER = """
+#define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int rest(void *unused)
+{
+    for (;;)
+        pause();
+    return unused != NULL;
+}
+int main(void)
+{
+    char *stack = malloc(1 << 16);
+    fprintf(stderr, "%d\\n", clone(rest, stack + (1 << 16), CLONE_VM | SIGCHLD, NULL));
+    signal(SIGCHLD, SIG_IGN);
+    return rest(NULL);
+}
+"""
+
+
+@pytest.mark.parametrize("noun", ["catch", "growth"])
+def test_code_that_another_process_runs(noun: str, tmp_path: Path) -> None:
+    """Its code is not changed while somebody whom no stop of its threads stops may be in the middle of it."""
+    with compiled(SHARER, tmp_path) as path, started(path) as target:
+        assert target.stderr is not None
+        sharer, words = int(target.stderr.readline()), ["malloc"] if noun == "catch" else []
+        try:
+            done = programs.gdbheap(noun, str(target.pid), *words, "--duration=1")
+            assert done.returncode != 0 and "CLONE_VM" in done.stderr and len(done.stderr.splitlines()) == 1, done
+        finally:
+            os.kill(sharer, signal.SIGKILL)
+        busy.wait_for(lambda: not Path(f"/proc/{sharer}").exists(), "it is not collected")
+        done = programs.gdbheap(noun, str(target.pid), *words, "--duration=1")
+        assert done.returncode == 0, done.stderr
+        assert runs(target.pid)

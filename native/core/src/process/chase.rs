@@ -11,6 +11,7 @@ use crate::process::patch::{self, text, Patch};
 use crate::process::program_memory::ProgramMemory;
 use crate::process::ptrace::{self, Waited};
 use crate::process::registers::{self, RIP, RSP};
+use crate::process::sharers::has_sharer;
 use crate::process::stat;
 use crate::process::telling::{Finish, Teller, Trace};
 use crate::process::tracer::{raise_priority, restart_interrupted, restart_unhandled, Failure, Tracer};
@@ -105,6 +106,9 @@ impl Chase {
             .all(|thread| thread.stopped && !text::is_inside(patches, thread.registers.program_counter));
         if !is_free || tracer.threads.is_empty() {
             return Ok(false);
+        }
+        if has_sharer(tracer.pid) {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY).into());
         }
         text::put_in(&self.course.memory, patches)?;
         Ok(true)

@@ -18,6 +18,7 @@ pub(crate) mod pipe;
 pub(crate) mod program_memory;
 pub(crate) mod ptrace;
 pub(crate) mod registers;
+mod sharers;
 pub(crate) mod stat;
 pub(crate) mod stop;
 pub(crate) mod telling;
