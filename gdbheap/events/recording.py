@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import time
@@ -10,10 +11,18 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
-from gdbheap.errors import UsageError, one_line
-from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter, ProcessCalls, Recorded, read_log
+from gdbheap.errors import EXHAUSTED, UsageError, one_line
+from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter, ProcessCalls, Recorded, is_call_log, read_log
 from gdbheap.events.preload import PRELOAD
-from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, ORDER, PARTS, SUFFIX, RecorderFile, recorder_library
+from gdbheap.events.recorder import (
+    ENVIRONMENT,
+    OF_PYTHON,
+    ORDER,
+    PARTS,
+    RecorderFile,
+    is_recorders_name,
+    recorder_library,
+)
 from gdbheap.events.stack_settings import STACKS_ENVIRONMENT, stack_settings
 from gdbheap.files import PRIVATE, PrivateFolder, check_writable, is_stream, not_written, refused, settle
 from gdbheap.target.programs import running
@@ -26,9 +35,11 @@ WAIT_SECONDS = 0.02
 LAST_TICK = 1 << 62
 # The log in that folder, until it is whole and takes its place.
 LOG = "log"
-# What recordings leave in it, and files of ours that were never renamed.
-OURS = re.compile(r"log|[0-9a-f]+-[0-9a-f]+\.calls|\.gdbheap-[0-9a-f]+\.part")
+# Files of ours in it that were never renamed.
+UNFINISHED = re.compile(r"\.gdbheap-[0-9a-f]+\.part")
 PR_SET_CHILD_SUBREAPER = 36
+# Names in a message.
+SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,7 @@ def finish(path: str, mode: int = PRIVATE) -> Traced:
     """Put what a recording that was killed has left into its log. Raises UsageError."""
     parts = path + PARTS
     folder = _find_parts(path, parts)
-    if os.path.lexists(path) and not any(name == LOG or name.endswith(SUFFIX) for name in os.listdir(folder.inside)):
+    if os.path.lexists(path) and not _has_recording(folder):
         # It was killed when the log was in its place already.
         with closing(folder):
             found = _traced(path, 0.0, None, [])
@@ -154,8 +165,9 @@ def _has_older(path: str, folder: PrivateFolder) -> bool:
 def _find_parts(path: str, parts: str) -> PrivateFolder:
     try:
         folder = PrivateFolder(parts, False)
-        strangers = sorted(name for name in os.listdir(folder.inside) if not OURS.fullmatch(name))
-        if strangers:
+        strangers = _strangers(folder)
+        # A program that was traced may have put files beside those of a recording.
+        if strangers and not _has_recording(folder):
             folder.close()
             reason = f"it is no recording's folder, as {one_line(strangers[0])} shows: nothing was touched"
             raise UsageError(f"{one_line(parts)}: {reason}")
@@ -165,6 +177,17 @@ def _find_parts(path: str, parts: str) -> PrivateFolder:
         raise UsageError(f"{one_line(path)}: {reason}") from None
     except (OSError, ValueError) as error:
         raise not_written(parts, error) from None
+
+
+def _strangers(folder: PrivateFolder) -> list[str]:
+    """Return the names of what neither a recorder nor we put into the folder of a recording."""
+    names = (name for name in os.listdir(folder.inside) if name != LOG and not UNFINISHED.fullmatch(name))
+    return sorted(name for name in names if not is_recorders_name(name))
+
+
+def _has_recording(folder: PrivateFolder) -> bool:
+    """Return whether a log or recorders' files are in a folder."""
+    return is_call_log(os.path.join(folder.inside, LOG)) or any(map(is_recorders_name, os.listdir(folder.inside)))
 
 
 def _make_parts(parts: str) -> PrivateFolder:
@@ -211,6 +234,7 @@ class _Collecting:
         self._files: dict[str, RecorderFile] = {}
         self._numbers: dict[str, int] = {}
         self._lost: dict[int, int] = {}
+        self._left_out: set[str] = set()
         self._known = log.processes if log is not None else []
         # A process has a number by its pid and when it began.
         self._processes = {(known.who.pid, known.who.began): number for number, known in enumerate(self._known)}
@@ -250,19 +274,40 @@ class _Collecting:
         return [] if self._failed else list(self._files.values())
 
     def _look(self) -> None:
-        for name in sorted(os.listdir(self._folder.inside)):
+        self._left_out.update(_strangers(self._folder))
+        for name in sorted(set(os.listdir(self._folder.inside)) - self._left_out):
             path = os.path.join(self._folder.inside, name)
-            if not name.endswith(SUFFIX) or path in self._files:
-                continue
+            if is_recorders_name(name) and path not in self._files:
+                self._look_at(path, name)
+
+    def _look_at(self, path: str, name: str) -> None:
+        """Take a file that is new. What cannot be a recorder's, as a folder or a link, is left out."""
+        try:
             file = RecorderFile(path)
-            who = file.who()
-            if who is None:
-                file.close()
-                if not self._is_alive(file):
-                    os.unlink(path)
-                continue
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                raise
+            if error.errno != errno.ENOENT:
+                self._left_out.add(name)
+            return
+        who = file.who()
+        if who is not None:
             self._files[path] = file
             self._number(path, file, who)
+            return
+        file.close()
+        if not self._is_alive(file):
+            os.unlink(path)
+
+    def _tell_left_out(self) -> None:
+        """Name what is in the folder and is no part of the recording."""
+        names = ", ".join(map(one_line, sorted(self._left_out)[:SHOWN]))
+        more = ", …" if len(self._left_out) > SHOWN else ""
+        if names:
+            where = one_line(self._path + PARTS)
+            self.failures.append(
+                f"{where} has files that no recorder made ({names}{more}): they are left out, and stay"
+            )
 
     def _number(self, path: str, file: RecorderFile, who: Recorded) -> None:
         known = (who.pid, who.began)
@@ -314,6 +359,7 @@ class _Collecting:
             self._fail(f"{one_line(self._path)}: {one_line(error.strerror or error)}")
         except UsageError as error:
             self._fail(str(error))
+        self._tell_left_out()
         return self._path if self._is_settled else self._inside
 
     def _settle(self, status: int | None, is_asked: bool) -> None:
@@ -339,7 +385,7 @@ class _Collecting:
         """Let the parts go; remove them where nothing is left to be put into the log."""
         self._writer.close()
         if not self._failed:
-            self._folder.remove()
+            self._folder.remove(self._left_out)
         self._folder.close()
 
 
