@@ -300,3 +300,21 @@ def test_finish_beside_files_that_no_recorder_made(rng: random.Random, tmp_path:
     (row,) = table.rows()
     assert len(row.calls) <= answer.calls and "no recorder made" in "".join(answer.failures)
     assert set(os.listdir(parts)) == set(STRANGE)
+
+
+@pytest.mark.parametrize("kib", [4, 32])
+def test_trace_on_a_full_disk(kib: int, tmp_path: Path) -> None:
+    """It says that the disk is full, with status 1; the command's own status wins."""
+    folder = tmp_path / "small"
+    folder.mkdir(0o700)
+    words = ["mount", "-t", "tmpfs", "-o", f"size={kib}K", "tmpfs", str(folder)]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("no rights to mount")
+    try:
+        for status in (0, 3):
+            done = gdbheap("trace", "-o", str(folder / f"{status}.log"), "--", "sh", "-c", f"date; exit {status}")
+            assert done.returncode == (status or 1), done.stderr
+            assert "the disk is full" in done.stderr and "linked statically" not in done.stderr
+            (folder / f"{status}.log").unlink()
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

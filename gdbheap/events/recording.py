@@ -33,6 +33,8 @@ __all__ = ["Traced", "TracedProcess", "finish", "trace"]
 
 WAIT_SECONDS = 0.02
 LAST_TICK = 1 << 62
+# Bytes without which a recorder gives up: two slots and a stage (native/recorder/src/file.rs).
+NEEDED_BYTES = 3 * _native.place_of_stage(0, True)[1]
 # The log in that folder, until it is whole and takes its place.
 LOG = "log"
 # Files of ours in it that were never renamed.
@@ -72,7 +74,8 @@ class TracedPython:
 
 @dataclass(frozen=True)
 class Traced:
-    """The answer of ``gdbheap trace``: the log, its bytes, for how many seconds the command ran, its exit status."""
+    """The answer of ``gdbheap trace``: the log, its bytes, for how many seconds the command ran, its exit status.
+    ``disk_full``: calls are missing because there was no room for them."""
 
     path: str
     size: int
@@ -83,6 +86,7 @@ class Traced:
     exit_status: int | None = None
     failures: list[str] = field(default_factory=list)
     ok: bool = True
+    disk_full: bool = False
 
 
 def trace(
@@ -235,6 +239,7 @@ class _Collecting:
         self._numbers: dict[str, int] = {}
         self._lost: dict[int, int] = {}
         self._left_out: set[str] = set()
+        self.disk_full = False
         self._known = log.processes if log is not None else []
         # A process has a number by its pid and when it began.
         self._processes = {(known.who.pid, known.who.began): number for number, known in enumerate(self._known)}
@@ -255,7 +260,11 @@ class _Collecting:
                 self._take(path, file, is_over)
         except OSError as error:
             # The command goes on; what its processes record stays where it is.
-            self._fail(f"{one_line(self._path)}: {one_line(error.strerror or error)}")
+            self._fail_writing(error)
+
+    def _fail_writing(self, error: OSError) -> None:
+        self.disk_full |= error.errno in (errno.ENOSPC, errno.EDQUOT)
+        self._fail(f"{one_line(self._path)}: {one_line(error.strerror or error)}")
 
     def _fail(self, reason: str) -> None:
         self._failed = True
@@ -297,7 +306,13 @@ class _Collecting:
             return
         file.close()
         if not self._is_alive(file):
+            self._look_for_room()
             os.unlink(path)
+
+    def _look_for_room(self) -> None:
+        """Note whether there is room for a stage now that a recorder could not write one."""
+        room = os.statvfs(self._folder.inside)
+        self.disk_full |= room.f_bavail * room.f_frsize < NEEDED_BYTES
 
     def _tell_left_out(self) -> None:
         """Name what is in the folder and is no part of the recording."""
@@ -330,7 +345,10 @@ class _Collecting:
             else:
                 self._writer.stage(number, packed)
         if is_over:
-            self._lost[number] = self._lost.get(number, 0) + file.lost()
+            lost = file.lost()
+            if lost:
+                self._look_for_room()
+            self._lost[number] = self._lost.get(number, 0) + lost
             del self._files[path]
             with closing(file):
                 if number not in map(self._numbers.__getitem__, self._files):
@@ -356,7 +374,7 @@ class _Collecting:
             if not self._failed:
                 self._settle(status, is_asked)
         except OSError as error:
-            self._fail(f"{one_line(self._path)}: {one_line(error.strerror or error)}")
+            self._fail_writing(error)
         except UsageError as error:
             self._fail(str(error))
         self._tell_left_out()
@@ -392,19 +410,24 @@ class _Collecting:
 def _answered(collecting: _Collecting, seconds: float, status: int | None, is_asked: bool = False) -> Traced:
     """Return what was recorded, once all of it is where it belongs."""
     try:
-        found = _traced(collecting.end(status, is_asked), seconds, status, collecting.failures)
+        log = collecting.end(status, is_asked)
+        found = _traced(log, seconds, status, collecting.failures, collecting.disk_full)
         return replace(found, path=collecting.path)
     finally:
         collecting.close()
 
 
-def _traced(path: str, seconds: float, status: int | None, failures: list[str]) -> Traced:
+def _traced(path: str, seconds: float, status: int | None, failures: list[str], disk_full: bool = False) -> Traced:
     log = read_log(path)
     plans = [_native.plan_calls(path, process.frames, room_for_copy()) for process in log.processes]
     processes = [_summed(process, plan) for process, plan in zip(log.processes, plans)]
     calls = sum(process.calls for process in processes)
     lost, size = sum(process.lost for process in processes), os.stat(path).st_size
-    if not calls and not lost:
+    if disk_full:
+        failures.append(
+            "calls are missing in the log, as the disk is full: free some space, or write it elsewhere (-o)"
+        )
+    elif not calls and not lost:
         failures.append(
             "no calls were recorded: a program that is linked statically, is set-uid, or brings its own malloc goes"
             " past the recorder"
@@ -413,8 +436,8 @@ def _traced(path: str, seconds: float, status: int | None, failures: list[str]) 
     failures += [
         f"the calls of process {process.pid} are damaged: those before that are counted" for process in damaged
     ]
-    is_whole = bool(calls) and not damaged and not lost
-    return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, is_whole)
+    is_whole = bool(calls) and not damaged and not lost and not disk_full
+    return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, is_whole, disk_full)
 
 
 def _summed(process: ProcessCalls, plan: _native.ReplayPlan) -> TracedProcess:
