@@ -39,7 +39,8 @@ COMMAND = Command(
 
     --sort=tree lists each context before those that are below it. --format, --folded, --svg, --speedscope and --pprof
     draw that tree: each context above the one that it belongs to, with what it can hand out again as a part of its own;
-    what contexts are for is not in there.""",
+    what contexts are for is not in there. Contexts that are more than 100 levels from TopMemoryContext are one part,
+    "deeper levels"; with more than 20,000 contexts it begins earlier.""",
     example="heap contexts --top=10",
     needs=TARGET,
     options=Pictured,

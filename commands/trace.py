@@ -99,7 +99,8 @@ COMMAND = Command(
     memalign, aligned_alloc, posix_memalign, valloc, pvalloc and free (C++'s new and delete call these), of mmap,
     munmap and mremap, mallopt and malloc_trim: what was asked for, the address, the thread, and in which order all of
     them were made. Processes that the command starts are recorded too, each by itself. Nothing is lost when one is
-    killed. The command's exit status is passed on; it ends when the command and all that it started have ended.
+    killed. The command's exit status is passed on, or is 1 where that is 0 and calls are missing because the disk is
+    full; it ends when the command and all that it started have ended.
 
     The calls of several threads are made one after the other, which is how their order is known. With --order=time
     nobody waits: each thread writes for itself, with the processor's clock, for programs that live from allocating in
@@ -117,7 +118,8 @@ COMMAND = Command(
     In JSON, path is the file, size its bytes, calls how many it has, lost how many could not be written down, seconds
     how long it took, processes a list of {pid, exe, calls, threads, peak_bytes, live_bytes, lost, python}, bytes as
     they were asked for; python is {calls, live_blocks, peak_bytes, live_bytes, unknown} of Python's allocator, or
-    null; exit_status that of the command (null: it runs on, or --finish), failures what went wrong.""",
+    null; exit_status that of the command (null: it runs on, or --finish), failures what went wrong, disk_full whether
+    calls are missing because there was no room for them.""",
     example="gdbheap trace -o calls.log",
     needs=STARTED,
     options=Options,

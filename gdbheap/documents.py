@@ -12,6 +12,7 @@ __all__ = ["NODE_BYTES", "finite", "is_time", "parsed", "whole"]
 
 # Signs of an integer of 64 bits and a sign; quadratic time begins at thousands.
 MAX_DIGITS = 20
+LEAST, BEYOND = -(1 << 63), 1 << 64
 # Python's smallest container and the place that points to it: what two signs of a document ("[]," or "0,") may become.
 NODE_BYTES = 72
 # The end of the year 9999, behind which datetime has no dates.
@@ -27,10 +28,13 @@ def parsed(text: str | bytes) -> Any:
 
 
 def whole(text: str) -> int:
-    """The integer of at most MAX_DIGITS signs. Raises ValueError."""
+    """Return an integer of 64 bits, with a sign or without. Raises ValueError for a larger one."""
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has {len(text):,} digits")
-    return int(text)
+    found = int(text)
+    if not LEAST <= found < BEYOND:
+        raise ValueError(f"{text} has more than 64 bits")
+    return found
 
 
 def finite(text: str) -> float:

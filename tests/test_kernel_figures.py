@@ -217,5 +217,5 @@ def test_tmpfs_behind_a_server() -> None:
         b"3 1 0:7 / /srv\\040x rw - fuse.evil x rw\n4 3 0:8 / /srv\\040x/tmp rw - tmpfs x rw\n"
         b"5 2 0:9 / /dev/shm rw - tmpfs x rw\n6 1 0:9 / /also rw - tmpfs x rw\n"
     )
-    found = tmpfs._of_tmpfs(list(parse_mounts(table)))
+    found = tmpfs._of_tmpfs(list(parse_mounts(table)), {})
     assert [mount.point for mount in found] == ["/dev", "/dev/shm"]

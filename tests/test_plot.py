@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 from support.programs import GDBHEAP, PATIENCE, c_program, gdbheap, running, status
 
-from gdbheap.errors import Unsupported
+from gdbheap.errors import Unsupported, UsageError
 from gdbheap.history.curves import Curve, curves_of
-from gdbheap.history.sample import ArenaSample, Event, MallocSample, Sample, Series
+from gdbheap.history.sample import ArenaSample, ClassSample, Event, MallocSample, PoolsSample, Sample, Series
 from gdbheap.history.series import SeriesFile, read
 from gdbheap.history.watched import Moment, Watched
 from gdbheap.report import plot
@@ -271,3 +271,25 @@ def drained(descriptor: int, process: subprocess.Popen[bytes]) -> bytes:
         if select.select([descriptor], [], [], 0.1)[0]:
             said += os.read(descriptor, 65536)
     return said
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_numbers_that_no_process_has(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """A forged number, or one of a sum that is too large, is refused in one line that says where it is."""
+    huge = rng.randrange(1 << 64, 10**20)
+    halves = [ArenaSample(4096 * place, (1 << 62) - rng.randrange(1 << 20), 0) for place in range(2)]
+    classes = [ClassSample(rng.randrange(1 << 33, 1 << 34), 1, rng.randrange(1 << 33, 1 << 34), 0)]
+    samples: list[dict[str, Any]] = [
+        {"rss": huge},
+        {"rss": 1 << 63},
+        {"rss": 1, "malloc": MallocSample([ArenaSample(4096, huge, 0)])},
+        {"rss": 1, "malloc": MallocSample(halves)},
+        {"rss": 1, "pools": PoolsSample("pymalloc", 1, 1, 1, 1, classes)},
+    ]
+    for place, forged in enumerate(samples):
+        path = tmp_path / f"{place}.{form}"
+        series = SeriesFile(str(path), Series(START, "1", 1.0))
+        series.add(Sample(7, START, 0.0, **forged))
+        series.close()
+        with pytest.raises(UsageError, match=r"is damaged in line \d: \d+ (has more than 64 bits|is more than)"):
+            read(str(path))

@@ -261,3 +261,60 @@ def test_a_folder_that_is_no_recording_s(rng: random.Random, tmp_path: Path) -> 
     with pytest.raises(UsageError, match="nothing was touched"):
         finish(str(tmp_path / "film"))
     assert set(os.listdir(parts)) == names and not (tmp_path / "film").exists()
+
+
+STRANGE = (
+    "zz.calls",
+    "f" * 20 + "-1.calls",
+    "-.calls",
+    f"{0:016x}-{1:016x}.calls",
+    f"{1 << 63:016x}-{1:016x}.calls",
+    "x",
+)
+
+
+@pytest.mark.parametrize("has_older", [False, True])
+def test_files_that_no_recorder_made(has_older: bool, rng: random.Random, tmp_path: Path) -> None:
+    """A program that puts files beside its recording loses neither its calls nor these files, and each is named."""
+    log, table = tmp_path / "calls.log", Table(1, 2000, 0, tmp_path / "table")
+    if has_older:
+        log.write_bytes(b"older")
+    names = [*rng.sample(STRANGE, 2), f"{rng.getrandbits(20) + 1:016x}-{rng.getrandbits(60):016x}.calls"]
+    planted = f'cd "$GDBHEAP_CALLS"; echo mine > {names[0]}; echo mine > {names[1]}; mkdir {names[2]}; exec "$@"'
+    done = gdbheap("trace", "-o", str(log), "--", "sh", "-c", planted, "sh", *table.words(rng))
+    assert done.returncode == 0 and "no recorder made" in done.stderr and names[0] in done.stderr, done.stderr
+    (row,) = table.rows()
+    assert len(row.calls) <= max(process.calls for process in recording._traced(str(log), 0, None, []).processes)
+    assert set(os.listdir(f"{log}.parts")) == set(names)
+
+
+def test_finish_beside_files_that_no_recorder_made(rng: random.Random, tmp_path: Path) -> None:
+    """The calls are put into the log; the other files stay."""
+    log, table = tmp_path / "calls.log", Table(1, 2000, 0, tmp_path / "table")
+    parts = Path(f"{log}.parts")
+    parts.mkdir(0o700)
+    subprocess.run(table.words(rng), env={**os.environ, **recorder_environment(parts)}, check=True)
+    for name in STRANGE:
+        (parts / name).write_bytes(b"mine")
+    answer = finish(str(log))
+    (row,) = table.rows()
+    assert len(row.calls) <= answer.calls and "no recorder made" in "".join(answer.failures)
+    assert set(os.listdir(parts)) == set(STRANGE)
+
+
+@pytest.mark.parametrize("kib", [4, 32])
+def test_trace_on_a_full_disk(kib: int, tmp_path: Path) -> None:
+    """It says that the disk is full, with status 1; the command's own status wins."""
+    folder = tmp_path / "small"
+    folder.mkdir(0o700)
+    words = ["mount", "-t", "tmpfs", "-o", f"size={kib}K", "tmpfs", str(folder)]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("no rights to mount")
+    try:
+        for status in (0, 3):
+            done = gdbheap("trace", "-o", str(folder / f"{status}.log"), "--", "sh", "-c", f"date; exit {status}")
+            assert done.returncode == (status or 1), done.stderr
+            assert "the disk is full" in done.stderr and "linked statically" not in done.stderr
+            (folder / f"{status}.log").unlink()
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

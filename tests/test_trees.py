@@ -4,6 +4,7 @@ say the same, no byte is lost, and other people's tools read them."""
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -14,6 +15,10 @@ from typing import Any
 
 import pytest
 from support.programs import KINDS, Running, ask, c_program, gdbheap, python_program, running
+
+from gdbheap.answers.contexts import ContextRow, Contexts
+from gdbheap.answers.dominator_tree import Dominated, DominatorTree
+from gdbheap.report.trees import DEEPER, MOST_FRAMES, contexts_tree, retained_tree
 
 FORMS = ("folded", "svg", "speedscope", "pprof")
 
@@ -151,3 +156,18 @@ def test_not_written(target: Running, tmp_path: Path) -> None:
     for noun in ([], ["owners"], ["retained"]):
         done = gdbheap(*noun, str(target.pid), f"--folded={tmp_path}/no/folder")
         assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["contexts", "objects"])
+def test_a_long_chain_is_no_picture_of_its_square(kind: str, rng: random.Random) -> None:
+    """The stacks of a chain that a target forged have no more frames than a tree may have, and no byte is lost."""
+    sizes = [rng.randrange(1, 1000) for _ in range(rng.randrange(3000, 4000))]
+    if kind == "contexts":
+        rows = [ContextRow(f"c{at}", None, at, size + 1, 1, size, at) for at, size in enumerate(sizes)]
+        tree, whole = contexts_tree(Contexts(rows, len(rows), 0, 0, 0)), sum(sizes) + len(sizes)
+    else:
+        nodes = [Dominated(f"c{at}", at - 1 if at else None, 0, size) for at, size in enumerate(sizes)]
+        tree, whole = retained_tree(DominatorTree(nodes, 0)), sum(sizes)
+    assert sum(size for _frames, size, _count in tree) == whole
+    assert sum(len(frames) for frames, _size, _count in tree) <= MOST_FRAMES
+    assert any(DEEPER in frames for frames, _size, _count in tree)

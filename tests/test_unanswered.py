@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -14,9 +15,15 @@ import pytest
 from support.attackers import needs_root, place
 from support.programs import GDBHEAP, PATIENCE, SOURCES
 
-from gdbheap.target.file_systems import find_answering
+from gdbheap.target.file_systems import FileSystems, find_answering
+from gdbheap.target.mappings import parse_maps
+from gdbheap.target.mounts import parse_mounts
+from gdbheap.target.process import elf_candidates, mapped_file
+from gdbheap.target.procfs import ProcessFolder
+from gdbheap.target.tmpfs import _of_tmpfs
 
 FUSE = (10, 229)
+USER = 65534
 
 
 @contextmanager
@@ -66,3 +73,95 @@ def test_mounts_tell_who_answers() -> None:
     ]
     found = find_answering("\n".join(lines).encode())
     assert found == {"fe:00": None, "00:2a": 1000, "00:2b": 0, "00:2c": -1, "00:2d": None}
+
+
+OVERLAYS = [
+    "31 1 254:0 / / rw - ext4 /dev/vda rw",
+    "32 31 0:42 / /home/u/served rw - fuse.evil x rw,user_id=1000,group_id=1000",
+    "33 31 0:43 / /plain rw - overlay o rw,lowerdir=/usr/a:/usr/b,upperdir=/var/up,workdir=/var/work",
+    "34 31 0:44 / /lower rw - overlay o rw,lowerdir=/usr/a:/home/u/served/x,upperdir=/var/up,workdir=/var/work",
+    "35 31 0:45 / /upper rw - overlay o rw,lowerdir=/usr/a,upperdir=/home/u/served,workdir=/var/work",
+    "36 31 0:46 / /twice rw - overlay o rw,lowerdir=/lower/z:/usr/c",
+    "37 31 0:47 / /added rw - overlay o rw,lowerdir+=/usr/a,lowerdir+=/home/u/served/y",
+    "38 31 0:48 / /colon\\040x rw - overlay o rw,lowerdir=/usr/a\\134::/home/u/served/y",
+    "39 31 0:49 / /round rw - overlay o rw,lowerdir=/round/a:l/RELATIVE",
+]
+
+
+def test_overlays_are_answered_by_who_answers_for_their_layers() -> None:
+    """An overlay with a layer on a user's FUSE mount is that user's, whatever it is called."""
+    found = find_answering("\n".join(OVERLAYS).encode())
+    plain = {"fe:00": None, "00:2b": None, "00:31": None}
+    assert found == {**plain, **dict.fromkeys(("00:2a", "00:2c", "00:2d", "00:2e", "00:2f", "00:30"), 1000)}
+
+
+def test_overlays_of_other_namespaces() -> None:
+    """Nobody's word is taken for an overlay that a user has mounted for himself, unless it is one of ours too."""
+    own = "\n".join(OVERLAYS[:3]).encode()
+    theirs = "\n".join([OVERLAYS[2], "50 1 0:60 / / rw - overlay o rw,lowerdir=/usr/a,upperdir=/var/up"]).encode()
+    assert find_answering(theirs, own, 1000) == {"00:2b": None, "00:3c": 1000}
+    assert find_answering(theirs, b"", -1) == {"00:2b": -1, "00:3c": -1}
+    assert find_answering(theirs, b"", None) == {"00:2b": None, "00:3c": None}
+
+
+def test_tmpfs_below_a_user_s_overlay() -> None:
+    """A tmpfs whose mount point lies on an overlay that another user answers for is left alone."""
+    text = "\n".join([*OVERLAYS[:4], "60 33 0:70 / /plain/t rw - tmpfs t rw", "61 34 0:71 / /lower/t rw - tmpfs t rw"])
+    mounts = list(parse_mounts(text.encode()))
+    assert [mount.point for mount in _of_tmpfs(mounts, find_answering(text.encode()))] == ["/plain/t"]
+
+
+# A user's own namespaces, with an overlay in them: its layers are plain folders here, but nobody can tell.
+MOUNTED = """
+mount -t overlay -o "lowerdir=$1/low,upperdir=$1/up,workdir=$1/work,userxattr" o "$1/m" || exit 1
+if [ "$2" = hidden ]; then exec 3<"$1/m/mapped.so"; else mkdir "$1/m/x"; fi
+exec "$3" -c "$4" "$1/m/mapped.so" "$2"
+"""
+MAPS = """
+import ctypes, mmap, os, sys
+file = open(sys.argv[1], "rb")
+maps = [mmap.mmap(file.fileno(), 0, kind, mmap.PROT_READ) for kind in (mmap.MAP_PRIVATE, mmap.MAP_SHARED)]
+file.close()
+if sys.argv[2] == "hidden":
+    os.close(3)
+    ctypes.CDLL(None).umount2(os.path.dirname(sys.argv[1]).encode(), 2)
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["seen", "hidden"])
+def test_a_user_s_overlay_is_not_asked(how: str) -> None:
+    """No file of it is opened, also where the mount was taken away after the file was mapped."""
+    with place(0o755) as folder:
+        for name in ("low", "up", "work", "m"):
+            (folder / name).mkdir()
+            os.chown(folder / name, USER, USER)
+        shutil.copy(sys.executable, folder / "low" / "mapped.so")
+        as_user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "unshare", "-Urm"]
+        command = [*as_user, "sh", "-c", MOUNTED, "sh", str(folder), how, sys.executable, MAPS]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if not line:
+                pytest.skip("no user can mount an overlay here")
+            check_not_opened(int(line))
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def check_not_opened(pid: int) -> None:
+    """Check that no file of the overlay is opened, and that the other mappings' files are found."""
+    found = ProcessFolder(pid)
+    systems = FileSystems(found)
+    rows = parse_maps(found.read("maps"))
+    own = [row for row in rows if row.path.endswith("/mapped.so")]
+    assert own
+    for row in own:
+        assert mapped_file(found, systems, row) is None and elf_candidates(found, systems, None, row) == []
+        assert systems.is_answered(row.device) is False
+    libc = next(row for row in rows if "/libc" in row.path)
+    assert mapped_file(found, systems, libc) is not None and elf_candidates(found, systems, None, libc)

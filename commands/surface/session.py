@@ -214,10 +214,10 @@ def _notes(answered: Result, style: Style) -> str:
 def status_of(answered: Result) -> int:
     """0 answered, 1 answered but damaged or partial, 3 where memory was refused and the rest is answered, 5 where the
     largest part could not be looked into and nothing else was found; that of the command that was started, where one
-    was."""
+    was, unless it is 0 and the disk was full."""
     passed_on: int | None = getattr(answered.answer, "exit_status", None)
     if passed_on is not None:
-        return passed_on
+        return passed_on or (PARTIAL if getattr(answered.answer, "disk_full", False) else 0)
     if answered.info.refused or getattr(answered.answer, "is_refused", False):
         return NotPermitted.status
     whole = not answered.info.partial and getattr(answered.answer, "ok", True)

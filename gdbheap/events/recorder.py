@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import stat
 import struct
 from collections.abc import Iterator
@@ -18,13 +19,26 @@ from gdbheap.errors import Unsupported
 from gdbheap.events.log import BY_LOCK, BY_TIME, Recorded
 from gdbheap.events.preload import can_be_preloaded
 
-__all__ = ["ENVIRONMENT", "OF_PYTHON", "ORDER", "PARTS", "RecorderFile", "parts_path", "recorder_library"]
+__all__ = [
+    "ENVIRONMENT",
+    "OF_PYTHON",
+    "ORDER",
+    "PARTS",
+    "RecorderFile",
+    "is_recorders_name",
+    "parts_path",
+    "recorder_library",
+]
 
 ENVIRONMENT = "GDBHEAP_CALLS"
 ORDER = "GDBHEAP_CALLS_ORDER"
 # Set where the calls of Python's own allocator are recorded too.
 OF_PYTHON = "GDBHEAP_CALLS_OF_PYTHON"
 SUFFIX = ".calls"
+# Pid and beginning, as native/recorder/src/file.rs writes them; the kernel's pids are below 2^22 (PID_MAX_LIMIT).
+_NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.calls")
+MAX_PID = 1 << 22
+MAX_LOST = 1 << 40
 # Behind the log's name: the folder of these files.
 PARTS = ".parts"
 HEADER_BYTES = 16 << 10
@@ -47,6 +61,12 @@ def recorder_library() -> str:
     return str(found)
 
 
+def is_recorders_name(name: str) -> bool:
+    """Return whether a recorder may have given a file this name."""
+    found = _NAME.fullmatch(name)
+    return found is not None and 0 < int(found[1], 16) <= MAX_PID
+
+
 def parts_path(log: str, who: Recorded) -> str:
     """Where a process records whose calls go into ``log``."""
     return os.path.join(log + PARTS, f"{who.pid:016x}-{who.began:016x}{SUFFIX}")
@@ -58,7 +78,9 @@ class RecorderFile:
     has a file of its own."""
 
     def __init__(self, path: str, taken: int = 0) -> None:
-        """Raises OSError."""
+        """Raises OSError, also for what is no recorder's file."""
+        if not is_recorders_name(os.path.basename(path)):
+            raise _no_recorders(path)
         self.path, self.taken = path, taken
         self._descriptor = _opened(path)
         self.started, self.is_lane = 0, False
@@ -145,9 +167,9 @@ class RecorderFile:
             return error.errno != errno.ENXIO
 
     def lost(self) -> int:
-        """Calls that could not be written down."""
+        """Calls that could not be written down, as the program says."""
         header = self._header
-        return int(WORDS.unpack_from(header)[6]) if len(header) >= HEADER_BYTES else 0
+        return min(WORDS.unpack_from(header)[6], MAX_LOST) if len(header) >= HEADER_BYTES else 0
 
 
 def _opened(path: str) -> int:
@@ -156,8 +178,12 @@ def _opened(path: str) -> int:
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         os.close(number)
-        raise OSError(errno.EPERM, "it is no file that a recorder made", path)
+        raise _no_recorders(path)
     return number
+
+
+def _no_recorders(path: str) -> OSError:
+    return OSError(errno.EPERM, "it is no file that a recorder made", path)
 
 
 def _texts(text: bytes) -> Iterator[str]:

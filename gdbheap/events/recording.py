@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import time
@@ -10,10 +11,18 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
-from gdbheap.errors import UsageError, one_line
-from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter, ProcessCalls, Recorded, read_log
+from gdbheap.errors import EXHAUSTED, UsageError, one_line
+from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter, ProcessCalls, Recorded, is_call_log, read_log
 from gdbheap.events.preload import PRELOAD
-from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, ORDER, PARTS, SUFFIX, RecorderFile, recorder_library
+from gdbheap.events.recorder import (
+    ENVIRONMENT,
+    OF_PYTHON,
+    ORDER,
+    PARTS,
+    RecorderFile,
+    is_recorders_name,
+    recorder_library,
+)
 from gdbheap.events.stack_settings import STACKS_ENVIRONMENT, stack_settings
 from gdbheap.files import PRIVATE, PrivateFolder, check_writable, is_stream, not_written, refused, settle
 from gdbheap.target.programs import running
@@ -24,11 +33,15 @@ __all__ = ["Traced", "TracedProcess", "finish", "trace"]
 
 WAIT_SECONDS = 0.02
 LAST_TICK = 1 << 62
+# Bytes without which a recorder gives up: two slots and a stage (native/recorder/src/file.rs).
+NEEDED_BYTES = 3 * _native.place_of_stage(0, True)[1]
 # The log in that folder, until it is whole and takes its place.
 LOG = "log"
-# What recordings leave in it, and files of ours that were never renamed.
-OURS = re.compile(r"log|[0-9a-f]+-[0-9a-f]+\.calls|\.gdbheap-[0-9a-f]+\.part")
+# Files of ours in it that were never renamed.
+UNFINISHED = re.compile(r"\.gdbheap-[0-9a-f]+\.part")
 PR_SET_CHILD_SUBREAPER = 36
+# Names in a message.
+SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,8 @@ class TracedPython:
 
 @dataclass(frozen=True)
 class Traced:
-    """The answer of ``gdbheap trace``: the log, its bytes, for how many seconds the command ran, its exit status."""
+    """The answer of ``gdbheap trace``: the log, its bytes, for how many seconds the command ran, its exit status.
+    ``disk_full``: calls are missing because there was no room for them."""
 
     path: str
     size: int
@@ -72,6 +86,7 @@ class Traced:
     exit_status: int | None = None
     failures: list[str] = field(default_factory=list)
     ok: bool = True
+    disk_full: bool = False
 
 
 def trace(
@@ -127,7 +142,7 @@ def finish(path: str, mode: int = PRIVATE) -> Traced:
     """Put what a recording that was killed has left into its log. Raises UsageError."""
     parts = path + PARTS
     folder = _find_parts(path, parts)
-    if os.path.lexists(path) and not any(name == LOG or name.endswith(SUFFIX) for name in os.listdir(folder.inside)):
+    if os.path.lexists(path) and not _has_recording(folder):
         # It was killed when the log was in its place already.
         with closing(folder):
             found = _traced(path, 0.0, None, [])
@@ -154,8 +169,9 @@ def _has_older(path: str, folder: PrivateFolder) -> bool:
 def _find_parts(path: str, parts: str) -> PrivateFolder:
     try:
         folder = PrivateFolder(parts, False)
-        strangers = sorted(name for name in os.listdir(folder.inside) if not OURS.fullmatch(name))
-        if strangers:
+        strangers = _strangers(folder)
+        # A program that was traced may have put files beside those of a recording.
+        if strangers and not _has_recording(folder):
             folder.close()
             reason = f"it is no recording's folder, as {one_line(strangers[0])} shows: nothing was touched"
             raise UsageError(f"{one_line(parts)}: {reason}")
@@ -165,6 +181,17 @@ def _find_parts(path: str, parts: str) -> PrivateFolder:
         raise UsageError(f"{one_line(path)}: {reason}") from None
     except (OSError, ValueError) as error:
         raise not_written(parts, error) from None
+
+
+def _strangers(folder: PrivateFolder) -> list[str]:
+    """Return the names of what neither a recorder nor we put into the folder of a recording."""
+    names = (name for name in os.listdir(folder.inside) if name != LOG and not UNFINISHED.fullmatch(name))
+    return sorted(name for name in names if not is_recorders_name(name))
+
+
+def _has_recording(folder: PrivateFolder) -> bool:
+    """Return whether a log or recorders' files are in a folder."""
+    return is_call_log(os.path.join(folder.inside, LOG)) or any(map(is_recorders_name, os.listdir(folder.inside)))
 
 
 def _make_parts(parts: str) -> PrivateFolder:
@@ -211,6 +238,8 @@ class _Collecting:
         self._files: dict[str, RecorderFile] = {}
         self._numbers: dict[str, int] = {}
         self._lost: dict[int, int] = {}
+        self._left_out: set[str] = set()
+        self.disk_full = False
         self._known = log.processes if log is not None else []
         # A process has a number by its pid and when it began.
         self._processes = {(known.who.pid, known.who.began): number for number, known in enumerate(self._known)}
@@ -231,7 +260,11 @@ class _Collecting:
                 self._take(path, file, is_over)
         except OSError as error:
             # The command goes on; what its processes record stays where it is.
-            self._fail(f"{one_line(self._path)}: {one_line(error.strerror or error)}")
+            self._fail_writing(error)
+
+    def _fail_writing(self, error: OSError) -> None:
+        self.disk_full |= error.errno in (errno.ENOSPC, errno.EDQUOT)
+        self._fail(f"{one_line(self._path)}: {one_line(error.strerror or error)}")
 
     def _fail(self, reason: str) -> None:
         self._failed = True
@@ -250,19 +283,46 @@ class _Collecting:
         return [] if self._failed else list(self._files.values())
 
     def _look(self) -> None:
-        for name in sorted(os.listdir(self._folder.inside)):
+        self._left_out.update(_strangers(self._folder))
+        for name in sorted(set(os.listdir(self._folder.inside)) - self._left_out):
             path = os.path.join(self._folder.inside, name)
-            if not name.endswith(SUFFIX) or path in self._files:
-                continue
+            if is_recorders_name(name) and path not in self._files:
+                self._look_at(path, name)
+
+    def _look_at(self, path: str, name: str) -> None:
+        """Take a file that is new. What cannot be a recorder's, as a folder or a link, is left out."""
+        try:
             file = RecorderFile(path)
-            who = file.who()
-            if who is None:
-                file.close()
-                if not self._is_alive(file):
-                    os.unlink(path)
-                continue
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                raise
+            if error.errno != errno.ENOENT:
+                self._left_out.add(name)
+            return
+        who = file.who()
+        if who is not None:
             self._files[path] = file
             self._number(path, file, who)
+            return
+        file.close()
+        if not self._is_alive(file):
+            self._look_for_room()
+            os.unlink(path)
+
+    def _look_for_room(self) -> None:
+        """Note whether there is room for a stage now that a recorder could not write one."""
+        room = os.statvfs(self._folder.inside)
+        self.disk_full |= room.f_bavail * room.f_frsize < NEEDED_BYTES
+
+    def _tell_left_out(self) -> None:
+        """Name what is in the folder and is no part of the recording."""
+        names = ", ".join(map(one_line, sorted(self._left_out)[:SHOWN]))
+        more = ", …" if len(self._left_out) > SHOWN else ""
+        if names:
+            where = one_line(self._path + PARTS)
+            self.failures.append(
+                f"{where} has files that no recorder made ({names}{more}): they are left out, and stay"
+            )
 
     def _number(self, path: str, file: RecorderFile, who: Recorded) -> None:
         known = (who.pid, who.began)
@@ -285,7 +345,10 @@ class _Collecting:
             else:
                 self._writer.stage(number, packed)
         if is_over:
-            self._lost[number] = self._lost.get(number, 0) + file.lost()
+            lost = file.lost()
+            if lost:
+                self._look_for_room()
+            self._lost[number] = self._lost.get(number, 0) + lost
             del self._files[path]
             with closing(file):
                 if number not in map(self._numbers.__getitem__, self._files):
@@ -311,9 +374,10 @@ class _Collecting:
             if not self._failed:
                 self._settle(status, is_asked)
         except OSError as error:
-            self._fail(f"{one_line(self._path)}: {one_line(error.strerror or error)}")
+            self._fail_writing(error)
         except UsageError as error:
             self._fail(str(error))
+        self._tell_left_out()
         return self._path if self._is_settled else self._inside
 
     def _settle(self, status: int | None, is_asked: bool) -> None:
@@ -339,26 +403,31 @@ class _Collecting:
         """Let the parts go; remove them where nothing is left to be put into the log."""
         self._writer.close()
         if not self._failed:
-            self._folder.remove()
+            self._folder.remove(self._left_out)
         self._folder.close()
 
 
 def _answered(collecting: _Collecting, seconds: float, status: int | None, is_asked: bool = False) -> Traced:
     """Return what was recorded, once all of it is where it belongs."""
     try:
-        found = _traced(collecting.end(status, is_asked), seconds, status, collecting.failures)
+        log = collecting.end(status, is_asked)
+        found = _traced(log, seconds, status, collecting.failures, collecting.disk_full)
         return replace(found, path=collecting.path)
     finally:
         collecting.close()
 
 
-def _traced(path: str, seconds: float, status: int | None, failures: list[str]) -> Traced:
+def _traced(path: str, seconds: float, status: int | None, failures: list[str], disk_full: bool = False) -> Traced:
     log = read_log(path)
     plans = [_native.plan_calls(path, process.frames, room_for_copy()) for process in log.processes]
     processes = [_summed(process, plan) for process, plan in zip(log.processes, plans)]
     calls = sum(process.calls for process in processes)
     lost, size = sum(process.lost for process in processes), os.stat(path).st_size
-    if not calls and not lost:
+    if disk_full:
+        failures.append(
+            "calls are missing in the log, as the disk is full: free some space, or write it elsewhere (-o)"
+        )
+    elif not calls and not lost:
         failures.append(
             "no calls were recorded: a program that is linked statically, is set-uid, or brings its own malloc goes"
             " past the recorder"
@@ -367,8 +436,8 @@ def _traced(path: str, seconds: float, status: int | None, failures: list[str]) 
     failures += [
         f"the calls of process {process.pid} are damaged: those before that are counted" for process in damaged
     ]
-    is_whole = bool(calls) and not damaged and not lost
-    return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, is_whole)
+    is_whole = bool(calls) and not damaged and not lost and not disk_full
+    return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, is_whole, disk_full)
 
 
 def _summed(process: ProcessCalls, plan: _native.ReplayPlan) -> TracedProcess:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from types import TracebackType
 
@@ -92,12 +93,12 @@ class HeldFolder:
         names = os.fsencode(one), os.fsencode(other)
         return bool(rename(self.number, names[0], self.number, names[1], ctypes.c_uint(RENAME_EXCHANGE)) == 0)
 
-    def remove(self, name: str) -> None:
-        """Remove a folder with nothing but files in it, as far as that is possible."""
+    def remove(self, name: str, kept: Collection[str] = ()) -> None:
+        """Remove a folder with nothing but files in it, as far as that is possible, without those that are ``kept``."""
         with suppress(OSError):
             number = _step(self.number, name)
             try:
-                for entry in os.listdir(f"/proc/self/fd/{number}"):
+                for entry in set(os.listdir(f"/proc/self/fd/{number}")).difference(kept):
                     os.unlink(entry, dir_fd=number)
             finally:
                 os.close(number)

@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from gdbheap.errors import UsageError, one_line
@@ -189,9 +189,9 @@ class PrivateFolder:
         self._held.close()
         self._parent.close()
 
-    def remove(self) -> None:
-        """Remove it and its files, as far as that is possible."""
-        self._parent.remove(self._name)
+    def remove(self, kept: Collection[str] = ()) -> None:
+        """Remove it and its files, as far as that is possible; it stays with files that are ``kept``."""
+        self._parent.remove(self._name, kept)
 
 
 @contextmanager

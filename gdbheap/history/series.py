@@ -10,6 +10,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import is_dataclass
 from typing import Any, BinaryIO
 
 from gdbheap.answers.records import SCHEMA, check_target, from_json, to_json
@@ -37,6 +38,8 @@ STANDARD_OUTPUT = "-"
 # An arena takes a hundred bytes of a line, and there are eight for each processor.
 MAX_LINE_BYTES = 8 << 20
 NEWLINE = 10
+# More than any address space has; a picture's numbers have 64 bits.
+MAX_FIGURE = 1 << 62
 PLAIN = (
     "rss", "pss", "anonymous", "file", "shared", "swap", "brk", "minor_faults", "major_faults", "threads", "stopped",
 )  # fmt: skip
@@ -310,12 +313,33 @@ def _add(series: Series, document: dict[str, Any]) -> None:
     if document.get("kind") == SAMPLE:
         sample = document.get(SAMPLE)
         row = sample if isinstance(sample, Sample) else from_json(Sample, document)
+        _check_figures(row)
         series.samples.append(row)
     else:
         row = from_json(Event, {**document, "kind": document.get("event")})
         check_target(row.target or {})
         series.events.append(row)
     _check_time(row.time)
+
+
+def _check_figures(sample: Sample) -> None:
+    """Check the numbers of a sample, and what is computed of them. Raises UsageError."""
+    malloc, pools = sample.malloc, sample.pools
+    sums = (malloc and malloc.system, malloc and malloc.in_use, malloc and malloc.trim, pools and pools.used)
+    for number in (*_integers(sample), *_integers(sums)):
+        if abs(number) > MAX_FIGURE:
+            raise UsageError(f"{number} is more than any process has")
+
+
+def _integers(value: object) -> Iterator[int]:
+    """Yield the integers of a record, or of several."""
+    if isinstance(value, int):
+        yield value
+    elif is_dataclass(value):
+        yield from _integers(vars(value).values())
+    elif isinstance(value, Iterable) and not isinstance(value, str):
+        for one in value:
+            yield from _integers(one)
 
 
 def _check_time(seconds: float) -> None:

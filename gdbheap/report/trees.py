@@ -23,6 +23,9 @@ __all__ = ["contexts_tree", "ledger_tree", "owners_tree", "retained_tree", "samp
 
 FREE = "free"
 OTHERS = "others"
+DEEPER = StackFrame("deeper levels", "", None, USED)
+# Frames of one stack, and of all stacks of a tree: a process that is forged makes chains as long as it likes.
+MOST_LEVELS, LEAST_LEVELS, MOST_FRAMES = 100, 8, 1 << 21
 
 
 def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> list[Weighted]:
@@ -51,14 +54,15 @@ def owners_tree(answer: Owners) -> list[Weighted]:
 
 def retained_tree(answer: DominatorTree) -> list[Weighted]:
     """Each object stands on the one without which it would not be reached; its width is what it retains. How many
-    blocks that are is not known."""
+    blocks that are is not known. What lies deeper than the levels of a tree is one cell."""
     found: list[Weighted] = []
-    ways: dict[int, list[str]] = {}
-    for place, node in enumerate(answer.nodes):
+    ways: list[tuple[StackFrame, ...]] = []
+    most = _levels(len(answer.nodes))
+    for node in answer.nodes:
         # Whoever dominates comes first.
-        ways[place] = [*(ways[node.above] if node.above is not None else ["reached"]), node.name]
+        ways.append(_above(_frames(["reached"]) if node.above is None else ways[node.above], node.name, most))
         if node.own > 0:
-            found.append((_frames(ways[place]), node.own, 0))
+            found.append((ways[-1], node.own, 0))
     if answer.others > 0:
         found.append((_frames(["reached", OTHERS]), answer.others, 0))
     return found
@@ -66,19 +70,35 @@ def retained_tree(answer: DominatorTree) -> list[Weighted]:
 
 def contexts_tree(answer: Contexts) -> list[Weighted]:
     """Each memory context stands on the one that it belongs to, with what it can hand out again as a cell of its own;
-    they add up to what all have."""
-    found: list[Weighted] = []
-    way: list[str] = []
+    they add up to what all have. What lies deeper than the levels of a tree is one cell."""
+    sums: list[tuple[tuple[StackFrame, ...], int, int]] = []
+    ways: list[tuple[StackFrame, ...]] = []
+    most = _levels(len(answer.contexts))
     for row in answer.contexts:
-        way[row.level :] = [row.name]
-        frames = _frames(way)
-        found += [(frames, row.used, 0), ((*frames, StackFrame(FREE, "", None, FREE)), row.free, 0)]
-    return [row for row in found if row[1] > 0]
+        del ways[row.level :]
+        ways.append(_above(ways[-1] if ways else (), row.name, most))
+        before = sums.pop()[1:] if sums and sums[-1][0] is ways[-1] else (0, 0)
+        sums.append((ways[-1], before[0] + row.used, before[1] + row.free))
+    free = StackFrame(FREE, "", None, FREE)
+    rows = (row for way, used, left in sums for row in ((way, used, 0), ((*way, free), left, 0)))
+    return [row for row in rows if row[1] > 0]
 
 
 def sampled_tree(answer: SampledStacks) -> list[Weighted]:
     """The stacks of sampled blocks, without the frames of the allocator that took them."""
     return [(tuple(row.frames[: len(row.frames) - row.own]), row.bytes, row.count) for row in answer.stacks]
+
+
+def _levels(count: int) -> int:
+    """Return how many levels the stacks of a tree with ``count`` cells may have."""
+    return max(LEAST_LEVELS, min(MOST_LEVELS, MOST_FRAMES // max(count, 1)))
+
+
+def _above(below: tuple[StackFrame, ...], name: str, most: int) -> tuple[StackFrame, ...]:
+    """Return the stack of what stands on another; of all that is deeper than ``most`` the same one."""
+    if len(below) > most:
+        return below
+    return (*below, *_frames([name])) if len(below) < most else (*below, DEEPER)
 
 
 def _frames(names: Sequence[str]) -> tuple[StackFrame, ...]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Mount", "device_name", "parse_mounts"]
+__all__ = ["Mount", "at_and_above", "device_name", "parse_mounts"]
 
 _LINE = re.compile(rb"^\d+ \d+ (\d+):(\d+) \S+ (\S+) .*? - (\S+) \S* (\S*)", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
@@ -34,3 +34,12 @@ def parse_mounts(text: bytes) -> Iterator[Mount]:
 def device_name(device: int) -> str:
     """Return a device (``st_dev``) as ``/proc/PID/maps`` has it, such as ``08:01``."""
     return f"{os.major(device):02x}:{os.minor(device):02x}"
+
+
+def at_and_above(point: str) -> Iterator[str]:
+    """Yield the path of a mount point and of each folder above it, without a slash at their ends."""
+    path = point.rstrip("/")
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield ""

@@ -84,6 +84,7 @@ class Preparation:
         self.folder = refusal.open_folder(process)
         self.machine = refusal.check(self.folder)
         self.files = ElfFiles()
+        self.systems = FileSystems(self.folder)
         self._with_symbols: dict[int, SymbolTable] = {}
         self.exe = executable(self.folder)
         self.arguments = command_line(self.folder)
@@ -107,7 +108,7 @@ class Preparation:
 
     def _load(self, mapping: Mapping) -> None:
         wanted = mapping.path == self.exe or os.path.basename(mapping.path).startswith(SYMBOL_FILES)
-        for path in elf_candidates(self.folder, self.exe, mapping):
+        for path in elf_candidates(self.folder, self.systems, self.exe, mapping):
             file = self.files.get(path)
             if file is not None:
                 if wanted and len(self._with_symbols) < MAX_SYMBOL_FILES:
@@ -142,7 +143,7 @@ class Process(Target):
         super().__init__("process", pid=self._folder.pid, proc=self._folder.place)
         self._holder = holder
         self._has_copy = memory_of is not None
-        self._systems = FileSystems(self._folder)
+        self._systems = self._ready.systems
         self._readable: list[Mapping] = []
         self.is_copied = False
         self._standing = list(threads)
@@ -323,7 +324,7 @@ class Process(Target):
             self.partial = True
             self.warnings.append(f"no memory could be read, only mappings and their pages: {self.refusal}")
             return
-        files = MappedFiles(self._folder)
+        files = MappedFiles(self._folder, self._systems)
         self._readable = [one for one in self.mappings if is_readable(one) and self._is_answered(one, files)]
         rows = [row for mapping in self._readable for row in self._rows(mapping, files, missing)]
         stop = self._holder if isinstance(self._holder, Stop) else None
@@ -373,7 +374,7 @@ class Process(Target):
         return own * page, (len(present) - own) * page
 
     def _candidates(self, mapping: Mapping) -> list[str]:
-        return elf_candidates(self._folder, self.exe, mapping)
+        return elf_candidates(self._folder, self._systems, self.exe, mapping)
 
 
 def thread_of(found: Registers | ThreadState, name: str) -> Thread:
@@ -385,16 +386,16 @@ def thread_of(found: Registers | ThreadState, name: str) -> Thread:
 class MappedFiles(HeldFiles):
     """The files behind private mappings, each once."""
 
-    def __init__(self, folder: ProcessFolder) -> None:
+    def __init__(self, folder: ProcessFolder, systems: FileSystems) -> None:
         super().__init__()
-        self._folder = folder
+        self._folder, self._systems = folder, systems
         self._indexes: dict[tuple[str, int, str], int] = {}
 
     def index(self, mapping: Mapping) -> int:
         """Index in ``paths`` of the file behind a mapping; -1 when it cannot be opened."""
         key = (mapping.device, mapping.inode, mapping.path)
         if key not in self._indexes:
-            file = None if self.is_full else mapped_file(self._folder, mapping)
+            file = None if self.is_full else mapped_file(self._folder, self._systems, mapping)
             self._indexes[key] = -1 if file is None else self.add(file)
         return self._indexes[key]
 
@@ -447,13 +448,17 @@ def program_of(folder: ProcessFolder) -> str:
     return program_name(command_line(folder), executable(folder))
 
 
-def elf_candidates(folder: ProcessFolder, exe: str | None, mapping: Mapping) -> list[str]:
-    """Where the ELF file behind a mapping may be found, the path that lasts longest first.
+def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None, mapping: Mapping) -> list[str]:
+    """Where the ELF file behind a mapping may be found, the path that lasts longest first; nowhere if another user
+    answers for it, who may let us wait.
 
     Paths below ``/proc`` end with the process. A deleted file is still behind its mapping.
     """
-    paths = seen_paths(folder, mapping.path.removesuffix(DELETED))
-    if _is_same(mapping.path, mapping):
+    if systems.is_answered(mapping.device) is False:
+        return []
+    name = mapping.path.removesuffix(DELETED)
+    paths = seen_paths(folder, name) if systems.is_reached(name) else []
+    if paths and _is_same(mapping.path, mapping):
         paths.insert(0, mapping.path)
     if mapping.path == exe:
         paths.append(folder.path("exe"))
@@ -470,11 +475,14 @@ def map_file(folder: ProcessFolder, mapping: Mapping) -> str:
     return folder.path(f"map_files/{mapping.start:x}-{mapping.end:x}")
 
 
-def mapped_file(folder: ProcessFolder, mapping: Mapping) -> Descriptor | None:
-    """The very file behind a private mapping, open; None where it is no regular one, or cannot be opened."""
+def mapped_file(folder: ProcessFolder, systems: FileSystems, mapping: Mapping) -> Descriptor | None:
+    """The very file behind a private mapping, open; None where it is no regular one, cannot be opened, or another user
+    answers for it, who may let us wait."""
+    if systems.is_answered(mapping.device) is False:
+        return None
     with suppress(OSError):
         return Descriptor(regular_descriptor(map_file(folder, mapping)))
-    for path in seen_paths(folder, mapping.path):
+    for path in seen_paths(folder, mapping.path) if systems.is_reached(mapping.path) else ():
         with suppress(OSError, ValueError):
             file = Descriptor(regular_descriptor(path))
             if _is_of(os.fstat(file.number), mapping):

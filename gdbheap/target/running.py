@@ -16,6 +16,7 @@ from contextlib import suppress
 from gdbheap._native import Space, Unwinder, Unwound
 from gdbheap.target import procfs, refusal
 from gdbheap.target.elf import ElfFiles, LoadedObject, find_objects
+from gdbheap.target.file_systems import FileSystems
 from gdbheap.target.machine import LOWEST_ADDRESS, Machine
 from gdbheap.target.mappings import Mapping, parse_maps
 from gdbheap.target.process import FROM_FILE, FROM_PROCESS, MappedFiles, MappingRow, elf_candidates, executable
@@ -40,6 +41,7 @@ class Running(Target):
         self.folder = refusal.open_folder(process)
         super().__init__("process", pid=self.folder.pid, proc=self.folder.place, machine=machine)
         self._files = ElfFiles()
+        self._systems = FileSystems(self.folder)
         # One segment, always read from the process; "shared": by /proc/PID/mem, which makes no copies of pages.
         everything = [MappingRow(LOWEST_ADDRESS, machine.user_end, FROM_PROCESS, -1, 0)]
         self.space = Space.for_process(machine, self.folder, everything, None, [], True, None)
@@ -77,11 +79,11 @@ class Running(Target):
         return True
 
     def _candidates(self, mapping: Mapping) -> list[str]:
-        return elf_candidates(self.folder, self.exe, mapping)
+        return elf_candidates(self.folder, self._systems, self.exe, mapping)
 
     def _table_space(self, modules: Sequence[Module]) -> Space:
         """Where the tables are read: from the files, so that no page of theirs is put into the process."""
-        files = MappedFiles(self.folder)
+        files = MappedFiles(self.folder, self._systems)
         rows = [row for module in modules for row in self._table_rows(module, files)]
         return Space.for_process(self.machine, self.folder, _disjoint(rows), None, files.paths, True, None)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from gdbheap.target.mounts import Mount, device_name, parse_mounts
+from gdbheap.target.file_systems import find_answering, is_trusted, mounter_of, own_mounts
+from gdbheap.target.mounts import Mount, at_and_above, device_name, parse_mounts
 from gdbheap.target.procfs import PROC
 
 __all__ = ["TmpfsFile", "find_tmpfs_files"]
@@ -41,38 +42,36 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
     folder = f"{proc}/{place}"
     try:
         with open(f"{folder}/mountinfo", "rb") as stream:
-            mounts = list(parse_mounts(stream.read(TABLE_LIMIT)))
+            text = stream.read(TABLE_LIMIT)
         root = os.open(f"{folder}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return []
+    mounts = list(parse_mounts(text))
+    answering = find_answering(text, own_mounts(), mounter_of(f"{folder}/ns/mnt"))
     search = _Search({mount.point for mount in mounts}, set(mapped))
     try:
-        for mount in _of_tmpfs(mounts):
+        for mount in _of_tmpfs(mounts, answering):
             search.mount(root, mount)
     finally:
         os.close(root)
     return sorted(search.found, key=lambda file: (-file.bytes, file.path))
 
 
-def _of_tmpfs(mounts: list[Mount]) -> list[Mount]:
-    """Return each tmpfs once, whose mount point can be reached without asking a server."""
+def _of_tmpfs(mounts: list[Mount], answering: Mapping[str, int | None]) -> list[Mount]:
+    """Return each tmpfs once, whose mount point can be reached without asking a server. ``answering``: the users who
+    answer, by device."""
     found: dict[int, Mount] = {}
-    served = {mount.point.rstrip("/") for mount in mounts if mount.kind not in LOCAL}
+    served = {
+        mount.point.rstrip("/")
+        for mount in mounts
+        if mount.kind not in LOCAL or not is_trusted(answering.get(device_name(mount.device)))
+    }
     for mount in mounts:
         if len(found) == MAX_MOUNTS:
             break
-        if mount.kind == "tmpfs" and served.isdisjoint(_at_and_above(mount.point)):
+        if mount.kind == "tmpfs" and served.isdisjoint(at_and_above(mount.point)):
             found.setdefault(mount.device, mount)
     return list(found.values())
-
-
-def _at_and_above(point: str) -> Iterator[str]:
-    """Yield the path of a mount point and of each folder above it, without a slash at their ends."""
-    path = point.rstrip("/")
-    while path:
-        yield path
-        path = path.rpartition("/")[0]
-    yield ""
 
 
 class _Search:

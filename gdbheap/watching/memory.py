@@ -22,7 +22,6 @@ PAGE = resource.getpagesize()
 TABLE_BYTES = 1 << 16
 # From this share of its limit on, what could be taken back is looked up: it is the dearest of these reads.
 NEAR_SHARE = 0.5
-OUTSIDE = ".."
 # The kernel takes these back before it kills: file pages, caches. Shared memory is in none of them. Version 1 has what
 # the groups below it use under total_.
 RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")
@@ -155,15 +154,8 @@ class MachineMemory:
 
 
 def groups_of(process: str) -> list[GroupMemory]:
-    """The control groups that a process is in, the nearest first. ``process``: its folder below /proc.
-
-    One of another container is outside of the namespace of groups that we are in: ``/proc/PID/cgroup`` has ``/..``
-    then, and its folder is only to be seen as that container sees it, as the root of what is mounted there."""
-    folders = list(group_folders(process, "memory"))
-    if not any(OUTSIDE in folder.parts for folder in folders):
-        return _with_memory(folders)
-    mounted = Path(f"{PROC}/{process}/root{CGROUPS}")
-    return _with_memory([mounted, mounted / "memory"])
+    """Return the control groups that a process is in, the nearest first. ``process``: its folder below /proc."""
+    return _with_memory(group_folders(process, "memory"))
 
 
 def groups_above(folder: Path) -> list[GroupMemory]:
