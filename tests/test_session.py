@@ -526,6 +526,20 @@ def test_completion_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert words.completions("at ", "loo") == []
 
 
+@pytest.mark.parametrize("evil", ["\x1b]0;EVIL\x07", "\x9b31m", "\nquit", "\u202e", "\udc9b", "a b", "'"])
+@pytest.mark.parametrize("start", ["~/", ""])
+def test_completion_of_names_that_mean_harm(
+    start: str, evil: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No name drives the terminal or ends the line, in a home either."""
+    for name in (f"look{evil}", "look.heap", "look~"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert words.completions("snapshot ", f"{start}loo") == [f"{start}look.heap"]
+    assert words.completions("map ", f"--svg={start}loo") == [f"--svg={start}look.heap"]
+
+
 def test_nouns_of_a_process_on_a_core(core: Path) -> None:
     """What only a live process can answer is refused on a core, in the words of this place."""
     lines = [*LIVE_ONLY, *(f"{noun} malloc" if noun == "catch" else noun for noun in FOLLOWING)]
