@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.programs import GDBHEAP, PATIENCE
-from support.users import NOBODY, copy_packages, installed
+from support.users import NOBODY, copy_packages, installed, let_nobody_write
 from test_docs import script
 
 from gdbheap import environment
@@ -152,6 +152,17 @@ def test_install_in_roots_own_home(places: tuple[Path, Path]) -> None:
     assert (own / ".gdbinit").stat().st_uid == 0
 
 
+def install_from(site: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run ``gdbheap install`` of the package in ``site``."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(site)!r}); from gdbheap.commands.shell.main import main; sys.exit(main())"
+    )
+    variables = {**os.environ, "HOME": str(home), "SUDO_UID": str(NOBODY)}
+    variables.pop("XDG_CONFIG_HOME", None)
+    command = [sys.executable, "-I", "-c", code, "install"]
+    return subprocess.run(command, env=variables, cwd="/", capture_output=True, text=True, timeout=PATIENCE)
+
+
 def test_another_users_package_stays_out_of_roots_gdbinit(places: tuple[Path, Path]) -> None:
     """Root's gdb would run at each start what that user may change, also where sudo names this user."""
     home, victim = places
@@ -160,15 +171,35 @@ def test_another_users_package_stays_out_of_roots_gdbinit(places: tuple[Path, Pa
     copy_packages(site)
     for path in (site, *site.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
-    code = (
-        f"import sys; sys.path.insert(0, {str(site)!r}); from gdbheap.commands.shell.main import main; sys.exit(main())"
-    )
-    variables = {**os.environ, "HOME": str(victim.parent), "SUDO_UID": str(NOBODY)}
-    variables.pop("XDG_CONFIG_HOME", None)
-    command = [sys.executable, "-I", "-c", code, "install"]
-    done = subprocess.run(command, env=variables, cwd="/", capture_output=True, text=True, timeout=PATIENCE)
+    done = install_from(site, victim.parent)
     assert done.returncode == 3 and f"belongs to user {NOBODY}" in done.stderr
     assert list(victim.parent.iterdir()) == [victim]
+
+
+@pytest.mark.in_turn("place", 2)
+@pytest.mark.parametrize("place", ["group", "everybody", "list", "sticky"])
+def test_what_others_may_write_stays_out_of_gdbinit(place: str, places: tuple[Path, Path]) -> None:
+    """Root's gdb runs start.py before anything of the package could look at modes. A sticky folder above is fine."""
+    _, victim = places
+    above = victim.parent.parent / "above"
+    site = above / "site"
+    site.mkdir(parents=True)
+    copy_packages(site)
+    loader = site / "gdbheap" / "loader"
+    above.chmod(0o1777)
+    assert install_from(site, victim.parent).returncode == 0
+    (victim.parent / ".gdbinit").unlink()
+    changed = {"group": loader, "everybody": loader / "start.py", "list": loader / "gdbheap", "sticky": site}[place]
+    if place == "list":
+        let_nobody_write(changed)
+    else:
+        os.chown(changed, 0, NOBODY)
+        changed.chmod({"group": 0o775, "everybody": 0o646, "sticky": 0o1777}[place])
+    done = install_from(site, victim.parent)
+    assert done.returncode == 3 and f"others may change {changed} " in done.stderr
+    assert list(victim.parent.iterdir()) == [victim]
+    changed.chmod(changed.stat().st_mode & ~0o022)
+    assert install_from(site, victim.parent).returncode == 0
 
 
 # What sudo -E leaves in place.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.gdb_side import GDB, documents, executed, gdb, home, needs_gdb, own_lines
 from support.programs import GDBHEAP, PATIENCE, Running, c_program, running
-from support.users import NOBODY, installed
+from support.users import NOBODY, installed, let_nobody_write
 
 pytestmark = needs_gdb
 ROOT = Path(__file__).resolve().parent.parent
@@ -241,19 +241,25 @@ def test_whose_package_it_is(tmp_path: Path, environment: dict[str, str]) -> Non
 
 
 @pytest.mark.in_turn("place", 2)
-@pytest.mark.parametrize("place", ["file", "folder", "above", "group"])
+@pytest.mark.parametrize("place", ["file", "folder", "above", "group", "list", "sticky"])
 def test_what_others_may_write(place: str, tmp_path: Path, environment: dict[str, str]) -> None:
-    """A package is refused that others may change, or in whose place they may put another; a sticky folder is fine."""
+    """A package is refused that others may change, or in whose place they may put another; a sticky folder is fine
+    above it, where nothing is imported from."""
     above = tmp_path / "above"
     loader = package_in(above / "site")
-    chosen = {"file": above / "site" / "gdbheap" / "heap.py", "above": above}.get(place, loader.parent)
+    file = above / "site" / "gdbheap" / "heap.py"
+    chosen = {"file": file, "list": file, "above": above, "sticky": above / "site"}.get(place, loader.parent)
     if place == "group":
         if os.getuid() != 0:
             pytest.skip("needs root to give a folder to a group")
         os.chown(chosen, 0, 12345)
-    chosen.chmod(chosen.stat().st_mode | (0o020 if place == "group" else 0o002))
+    if place == "list":
+        let_nobody_write(chosen)
+    else:
+        added = {"group": 0o020, "sticky": 0o1002}.get(place, 0o002)
+        chosen.chmod(chosen.stat().st_mode | added)
     done = sourced(loader, environment)
-    assert f"may write to {chosen}" in done.stderr and "gdbheap.heap" not in done.stdout
+    assert f"write to {chosen}" in done.stderr and "gdbheap.heap" not in done.stdout
     if place == "above":
         chosen.chmod(0o1777)
         assert "gdbheap.heap" in sourced(loader, environment).stdout

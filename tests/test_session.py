@@ -16,6 +16,7 @@ import select
 import signal
 import stat
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from support import busy
 from support.gdb_side import runs
 from support.nouns import ADDRESSED, FOLLOWING, GRAPHS, LIVE_ONLY, PLAIN, SHELL_ONLY
 from support.programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
+from support.users import NOBODY
 
 from gdbheap.commands.shell import words
 from gdbheap.commands.surface.registry import COMMANDS
@@ -476,6 +478,42 @@ def test_history(core: Path, tmp_path: Path) -> None:
     assert len(kept) == 1000 and kept[-2:] == ["holes --top=4999", "check"]
 
 
+# argv: a history. Reads it, and appends a line to it, with little memory; prints how many lines were read.
+REMEMBERED = """
+import readline, resource, sys
+from gdbheap.commands.shell import lines
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+before = lines._remembered(readline, sys.argv[1])
+readline.add_history("check")
+lines._remember(readline, sys.argv[1], before)
+print(before)
+"""
+
+
+@pytest.mark.parametrize("harm", [None, "sparse", "another's", "in another's folder"])
+def test_histories_that_mean_harm(harm: str | None, tmp_path: Path) -> None:
+    """One that is larger than lines come to, or another user's, is neither read nor written to."""
+    needs_readline()
+    folder = tmp_path / "gdbheap"
+    folder.mkdir()
+    file = folder / "history"
+    file.write_text("holes\n")
+    if harm == "sparse":
+        os.truncate(file, 8 << 30)
+    elif harm is not None:
+        if os.getuid() != 0:
+            pytest.skip("needs root to act as another user")
+        os.chown(file if harm == "another's" else folder, NOBODY, NOBODY)
+    before = file.stat()
+    command = [sys.executable, "-I", "-c", REMEMBERED, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.stdout, done.stderr, done.returncode) == ("0\n" if harm else "1\n", "", 0)
+    if harm is None:
+        assert file.read_text() == "holes\ncheck\n"
+    else:
+        assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
 def test_no_history_without_contents(core: Path, tmp_path: Path) -> None:
     """--no-text leaves no file; nor does a home that cannot be written to stop anything."""
     needs_readline()
@@ -524,6 +562,20 @@ def test_completion_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert words.completions("map ", "--svg=looks/o") == ["--svg=looks/one.heap"]
     assert words.completions("diff ", "/nowhere/x") == []
     assert words.completions("at ", "loo") == []
+
+
+@pytest.mark.parametrize("evil", ["\x1b]0;EVIL\x07", "\x9b31m", "\nquit", "\u202e", "\udc9b", "a b", "'"])
+@pytest.mark.parametrize("start", ["~/", ""])
+def test_completion_of_names_that_mean_harm(
+    start: str, evil: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No name drives the terminal or ends the line, in a home either."""
+    for name in (f"look{evil}", "look.heap", "look~"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert words.completions("snapshot ", f"{start}loo") == [f"{start}look.heap"]
+    assert words.completions("map ", f"--svg={start}loo") == [f"--svg={start}look.heap"]
 
 
 def test_nouns_of_a_process_on_a_core(core: Path) -> None:

@@ -31,6 +31,32 @@ def answer(words):
 main._run = answer
 sys.exit(main.main())
 """
+# argv: signals. The first ends the command; the others come while the line about it is written.
+SEVERAL = """
+import signal, sys
+from gdbheap.commands.shell import main, streams
+first, *others = map(int, sys.argv[1:])
+complain = streams.complain
+def told(message):
+    for number in others:
+        signal.raise_signal(number)
+    return complain(message)
+streams.complain = told
+main._run = lambda words: signal.raise_signal(first)
+main.script()
+"""
+# argv: a signal. Python makes another error of what it raises, as while a class is made (before 3.12).
+WRAPPED = """
+import signal, sys
+from gdbheap.commands.shell import main
+def answer(words):
+    try:
+        signal.raise_signal(int(words[0]))
+    except KeyboardInterrupt as interrupt:
+        raise RuntimeError("Error calling __set_name__") from interrupt
+main._of_any = answer
+main.script()
+"""
 MESSAGES = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM", signal.SIGHUP: "ended by SIGHUP"}
 
 
@@ -42,13 +68,27 @@ def _tell(_number: int, _frame: object) -> NoReturn:
     raise Told
 
 
+@pytest.mark.parametrize("program", [DROPPED, WRAPPED], ids=["drops", "wraps"])
 @pytest.mark.parametrize("sent", MESSAGES)
-def test_where_python_drops_it(sent: signal.Signals) -> None:
-    """It is told again a moment later."""
-    command = [sys.executable, "-I", "-c", DROPPED, str(int(sent))]
+def test_where_python_changes_it(sent: signal.Signals, program: str) -> None:
+    """What is dropped is told again a moment later; what is wrapped is no fault of ours."""
+    command = [sys.executable, "-I", "-c", program, str(int(sent))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [f"gdbheap: {MESSAGES[sent]}; a process that was stopped runs on"]
+
+
+@pytest.mark.parametrize("sent", MESSAGES)
+@pytest.mark.parametrize("second", MESSAGES)
+def test_a_second_while_the_line_is_written(sent: signal.Signals, second: signal.Signals) -> None:
+    """The line is about the first, and nothing else is printed; the same once more ends the process at once."""
+    command = [sys.executable, "-I", "-c", SEVERAL, str(int(sent)), str(int(second))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stderr.splitlines() == [f"gdbheap: {MESSAGES[sent]}; a process that was stopped runs on"]
+    assert done.returncode == 1
+    if sent == second:
+        done = subprocess.run([*command, str(int(second))], capture_output=True, text=True, timeout=PATIENCE)
+        assert (done.stderr, done.returncode) == ("", -second)
 
 
 def test_while_a_copy_is_ended(tmp_path: Path, rng: random.Random) -> None:

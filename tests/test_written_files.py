@@ -20,7 +20,15 @@ from typing import Any
 
 import pytest
 from support.attackers import STRANGER, attacking, needs_root, place, planted
-from support.programs import GDBHEAP, PATIENCE, Running, c_program, plain_environment, running
+from support.programs import (
+    GDBHEAP,
+    PATIENCE,
+    Running,
+    c_program,
+    has_mount_namespaces,
+    plain_environment,
+    running,
+)
 from support.recorded import recorder_environment
 
 from gdbheap import files
@@ -610,3 +618,27 @@ def test_links_of_others_are_not_advised(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="it is a link that belongs to uid 54321: choose another name"):
         files.write_text(str(tmp_path / "a"), "new")
     assert (tmp_path / "a").is_symlink() and not (tmp_path / "victim").exists()
+
+
+# argv: a path of one letter in a folder that cannot be written to. Prints what each check says.
+CHECKED = """
+import sys
+from gdbheap import files
+checks = files.check_writable, lambda path: files.check_folder(path, bool), lambda path: files.check_place(path[:-2])
+for check in checks:
+    try:
+        check(sys.argv[1])
+    except Exception as error:
+        print(error.status, error)
+"""
+
+
+def test_read_only_file_system(tmp_path: Path) -> None:
+    """It is named as such: no right that the user could get would help."""
+    if not has_mount_namespaces():
+        pytest.skip("no mount namespace may be made here")
+    mounted = f'mount -t tmpfs -o ro none {tmp_path} && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", mounted, "sh", sys.executable, "-I", "-c", CHECKED, f"{tmp_path}/a"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    said = f"cannot be written: the file system of {tmp_path} is read-only"
+    assert done.stdout.splitlines() == [f"3 {path} {said}" for path in (f"{tmp_path}/a", f"{tmp_path}/a", tmp_path)]

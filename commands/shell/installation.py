@@ -6,6 +6,7 @@ The line runs gdbheap/loader/start.py by its full path. gdb 11 and later read th
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 from gdbheap.commands.shell.acting import as_user
 from gdbheap.errors import GdbheapError, NotPermitted, UsageError, one_line
 from gdbheap.files import write_bytes
+from gdbheap.files.trust import OWN, SHARED, is_trusted, kind_of_folder
 from gdbheap.loader import FOLDER, START
 
 __all__ = ["gdbinit", "install", "remove"]
@@ -27,6 +29,8 @@ LINE = (
     '"gdbheap: there is no " + file + ": gdbheap install --remove takes out the line of gdbinit that names it\\n", '
     'gdb.STDERR)))({path}, __import__("os"), __import__("sys"))'
 )
+# Where a link leads: only the folders above that need be checked.
+FILE = START.resolve()
 ROOT = 0
 LEAVE = " (the process stands still until you leave gdb)"
 NEW_MODE, LARGEST = 0o644, 1 << 20
@@ -70,7 +74,7 @@ def _install(environment: Mapping[str, str]) -> str:
     new = _without(old)
     if new and not new.endswith("\n"):
         new += "\n"
-    new += f"{MARK}\n{LINE.replace('{path}', ascii(str(START)))}\n"
+    new += f"{MARK}\n{LINE.replace('{path}', ascii(str(FILE)))}\n"
     if new == old:
         return f"{path} already has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap{LEAVE}"
     _write(path, new)
@@ -99,14 +103,36 @@ def _check_home(environment: Mapping[str, str], path: Path) -> None:
 
 
 def _check_installation() -> None:
-    """Raises GdbheapError where gdb could not read what the line names, or somebody else may change it."""
-    if not os.access(START, os.R_OK):
-        raise NotPermitted(f"user {os.geteuid()} may not read {START}: install gdbheap where that user may")
-    for path in (START, *START.parents):
-        owner = path.stat().st_uid
-        if owner not in (ROOT, os.geteuid()):
-            what = "who could change what this user's gdb runs: install gdbheap as this user"
-            raise NotPermitted(f"{path} belongs to user {owner}, {what}")
+    """Raises NotPermitted where gdb could not read what the line names, or others may change what gdb would run."""
+    if not os.access(FILE, os.R_OK):
+        raise NotPermitted(f"user {os.geteuid()} may not read {FILE}: install gdbheap where that user may")
+    package = FILE.parent.parent
+    for path in (package.parent, package, *package.rglob("*")):
+        _check_place(path, (OWN,))
+    # Nothing is imported from those above.
+    for path in package.parent.parents:
+        _check_place(path, (OWN, SHARED))
+
+
+def _check_place(path: Path, allowed: tuple[str, ...]) -> None:
+    """Raises NotPermitted for a file or folder whose kind, as ``kind_of_folder`` says, is not allowed."""
+    try:
+        number = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotPermitted(f"{one_line(path)} cannot be checked: {error.strerror}") from error
+    try:
+        status = os.fstat(number)
+        if kind_of_folder(number, status) in allowed:
+            return
+    finally:
+        os.close(number)
+    if not is_trusted(status.st_uid):
+        what = "who could change what this user's gdb runs: install gdbheap as this user"
+        raise NotPermitted(f"{one_line(path)} belongs to user {status.st_uid}, {what}")
+    is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    advice = "install gdbheap in another folder" if is_sticky else f"chmod go-w {shlex.quote(str(path))}"
+    what = f"others may change {one_line(path)} (mode {stat.S_IMODE(status.st_mode):04o})"
+    raise NotPermitted(f"{what}, and so what this user's gdb runs: {advice}")
 
 
 def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], str]) -> str:

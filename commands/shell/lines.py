@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from gdbheap.files import PRIVATE, make_folder, open_to_append, open_to_read
 __all__ = ["Lines", "history_file", "opened_lines"]
 
 LINE_LIMIT = 64 << 10
-MOST_LINES = 1000
+MOST_LINES, LARGEST = 1000, 1 << 20
 # As in a shell: all other characters belong to words.
 DELIMITERS = " \t\n"
 
@@ -127,12 +128,19 @@ def _ended(word: str) -> str:
 
 
 def _remembered(readline: ModuleType, history: str | None) -> int:
-    """Read the lines of earlier sessions; how many there are."""
+    """Read the lines of earlier sessions, if they are ours; how many there are."""
     readline.set_history_length(MOST_LINES)
-    if history is not None:
+    if history is not None and _is_at_home(history):
         with suppress(OSError, ValueError, UsageError), open_to_read(history) as stream:
-            readline.read_history_file(f"/proc/self/fd/{stream.fileno()}")
+            if _is_read_whole(stream.fileno()):
+                readline.read_history_file(f"/proc/self/fd/{stream.fileno()}")
     return int(readline.get_current_history_length())
+
+
+def _is_read_whole(descriptor: int) -> bool:
+    """Return whether a history is our own file, and small enough: readline reads all of it, also to append to it."""
+    status = os.fstat(descriptor)
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size <= LARGEST
 
 
 def _is_at_home(history: str) -> bool:
@@ -152,7 +160,8 @@ def _remember(readline: ModuleType, history: str | None, before: int) -> None:
         make_folder(os.path.dirname(history))
         descriptor = open_to_append(history, make=True)
         try:
-            os.fchmod(descriptor, PRIVATE)
-            readline.append_history_file(min(new, MOST_LINES), f"/proc/self/fd/{descriptor}")
+            if _is_read_whole(descriptor):
+                os.fchmod(descriptor, PRIVATE)
+                readline.append_history_file(min(new, MOST_LINES), f"/proc/self/fd/{descriptor}")
         finally:
             os.close(descriptor)

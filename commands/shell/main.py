@@ -12,6 +12,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
     from typing import NoReturn
 
 __all__ = ["main", "script"]
@@ -30,11 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run ``gdbheap`` with ``argv`` (default: the process's own arguments) and return the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        try:
-            _listen()
-        except ValueError:
-            pass
-        return _run(words)
+        return _heard(words)
     except Ended as ended:
         return _fail(f"ended by {ended}; a process that was stopped runs on")
     except KeyboardInterrupt:
@@ -52,6 +49,7 @@ def script() -> NoReturn:
     and there is nothing that it would have to end."""
     words = sys.argv[1:]
     status = main(words)
+    _stop_listening()
     if len(words) == 1 and words[0] in QUICK:
         os._exit(status)
     sys.exit(status)
@@ -61,19 +59,50 @@ class Ended(KeyboardInterrupt):
     """A signal that asks a program to end; its name."""
 
 
+def _heard(words: list[str]) -> int:
+    """Run the command while signals raise, which ``_is_over`` finds on the stack."""
+    try:
+        _listen()
+    except ValueError:
+        pass
+    return _run(words)
+
+
 def _listen() -> None:
     """Have signals raise. One that was ignored when this program began stays ignored, as nohup wants it.
 
     Raises ValueError outside of the main thread."""
-    for number in ENDING:
+    for number in (*ENDING, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
     signal.signal(signal.SIGALRM, _tell_again)
     sys.unraisablehook = _keep
 
 
-def _end(number: int, _frame: object) -> None:
-    raise Ended(ENDING[number])
+def _stop_listening() -> None:
+    """Have signals end the process at once: everything is said, and Python's own end would show where one came."""
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    for number in (*ENDING, signal.SIGINT):
+        if signal.getsignal(number) is _end:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Raise what ends the command. While the line about one signal is written another one is ignored, and a third ends
+    the process: nobody may be reading."""
+    if _is_over(frame):
+        signal.signal(number, signal.SIG_DFL)
+    elif number in ENDING:
+        raise Ended(ENDING[number])
+    else:
+        raise KeyboardInterrupt
+
+
+def _is_over(frame: FrameType | None) -> bool:
+    """Return whether the command has ended, and script() has not. ``frame``: where the signal came."""
+    while frame is not None and frame.f_code not in (_heard.__code__, script.__code__):
+        frame = frame.f_back
+    return frame is not None and frame.f_code is script.__code__
 
 
 # What was raised where Python can only drop it: in the callback of a weak reference, such as import's locks have.
@@ -88,8 +117,8 @@ def _keep(unraisable: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(unraisable)
 
 
-def _tell_again(_number: int, _frame: object) -> None:
-    if _dropped:
+def _tell_again(_number: int, frame: FrameType | None) -> None:
+    if _dropped and not _is_over(frame):
         raise _dropped.pop()
 
 

@@ -34,7 +34,7 @@ def complain(message: str, status: int = PARTIAL) -> int:
 
 def fault(error: Exception, words: Sequence[str]) -> tuple[str, int]:
     """What to say of an error that ended a command, and its exit status. ``words``: the command line. Raises the error
-    itself where it is a fault of ours and GDBHEAP_DEBUG is set."""
+    itself where it is a fault of ours and GDBHEAP_DEBUG is set; KeyboardInterrupt where a signal led to it."""
     from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted
     from gdbheap.python.disclosure import is_hidden
 
@@ -42,10 +42,20 @@ def fault(error: Exception, words: Sequence[str]) -> tuple[str, int]:
         return str(error), error.status
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):
         return str(exhausted(error)), PARTIAL
+    if (interrupt := _interrupt_behind(error)) is not None:
+        raise interrupt
     if os.environ.get("GDBHEAP_DEBUG"):
         raise error
     what = type(error).__name__ if is_hidden(words, os.environ) else f"{type(error).__name__}: {error}"
     return f"a fault of gdbheap ({what}); GDBHEAP_DEBUG=1 shows where", PARTIAL
+
+
+def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return what a signal raised, where an error came of it. Python makes another error of whatever is raised while a
+    class gets its names (before 3.12), or in a native function that does not look."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def write(output: str) -> None:

@@ -92,14 +92,15 @@ def _starting(words: list[str], last: str) -> list[str]:
 
 
 def _paths(start: str) -> Iterator[str]:
-    """The paths that begin so. What would need quotes is left out."""
+    """The paths that begin so. What would need quotes, as what drives a terminal does, is left out."""
     folder, name = os.path.split(start)
     try:
         with os.scandir(os.path.expanduser(folder) or ".") as entries:
             found = [_path(folder, entry) for entry, _ in zip(entries, range(MOST_PATHS)) if _is_meant(entry, name)]
     except (OSError, ValueError):
         return
-    yield from sorted(path for path in found if shlex.quote(path) == path or path.startswith("~"))
+    # A home's sign alone would need quotes too.
+    yield from sorted(path for path in found if shlex.quote(rest := path.removeprefix("~")) == rest)
 
 
 def _is_meant(entry: os.DirEntry[Any], name: str) -> bool:

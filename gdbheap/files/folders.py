@@ -48,10 +48,11 @@ class HeldFolder:
         """Whether another user may rename what we put there."""
         return self._kind == SWAPPABLE
 
-    @property
-    def is_writable(self) -> bool:
-        """Whether we may put names into it."""
-        return os.access(".", os.W_OK | os.X_OK, dir_fd=self.number)
+    def check_writable(self) -> None:
+        """Raise PermissionError where we may not put names into it, of EROFS where nobody may."""
+        if not os.access(".", os.W_OK | os.X_OK, dir_fd=self.number):
+            is_read_only = os.fstatvfs(self.number).f_flag & os.ST_RDONLY
+            raise PermissionError(errno.EROFS if is_read_only else errno.EACCES, "it is not writable")
 
     def check(self, path: str) -> None:
         """Raise UsageError where others may plant names; ``path``: the file that is to be written there."""

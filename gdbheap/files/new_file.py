@@ -155,8 +155,8 @@ def check_writable(path: str) -> None:
         folder, name = _held(path)
         with folder:
             status = _checked(path, folder, name)
-            if not (status is not None and is_special(status)) and not folder.is_writable:
-                raise PermissionError
+            if status is None or not is_special(status):
+                folder.check_writable()
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise no_place(path, os.path.dirname(path), error) from None
     except (OSError, ValueError) as error:

@@ -34,8 +34,7 @@ def check_folder(path: str, is_ours: Callable[[str], bool]) -> None:
     above, name = os.path.split(_named(path))
     try:
         with hold(path, above or ".") as parent:
-            if not parent.is_writable:
-                raise PermissionError
+            parent.check_writable()
             _check(path, parent, name, is_ours)
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise no_place(path, above, error) from None
@@ -146,8 +145,7 @@ def check_place(folder: str) -> None:
     into it."""
     try:
         with hold(folder, folder) as held:
-            if not held.is_writable:
-                raise PermissionError
+            held.check_writable()
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise no_place(folder, folder, error) from None
     except (OSError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from gdbheap.errors import GdbheapError, NotPermitted, UsageError, one_line
@@ -26,6 +27,8 @@ def not_written(path: str, error: OSError | ValueError) -> UsageError:
 def no_place(path: str, folder: str, error: OSError) -> GdbheapError:
     """Return the error for a file whose folder is not there, is none, or may not be written to."""
     folder = one_line(folder or ".")
+    if error.errno == errno.EROFS:
+        return NotPermitted(f"{one_line(path)} cannot be written: the file system of {folder} is read-only")
     if isinstance(error, PermissionError):
         return NotPermitted(f"{one_line(path)} cannot be written: user {os.geteuid()} may not write into {folder}")
     if isinstance(error, FileNotFoundError):

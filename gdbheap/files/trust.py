@@ -6,6 +6,7 @@ are taken, with the care that a folder such as /tmp needs.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from functools import cache
@@ -18,6 +19,7 @@ __all__ = ["OWN", "SHARED", "SWAPPABLE", "is_trusted", "kind_of_folder", "why_un
 OWN, SHARED, SWAPPABLE = "own", "shared", "swappable"
 GROUP_OR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 ACCESS_LIST = "system.posix_acl_access"
+NO_LIST = (errno.ENODATA, errno.ENOTSUP)
 
 
 @cache
@@ -73,5 +75,5 @@ def _is_alone(folder: int, status: os.stat_result) -> bool:
         return False
     try:
         return not os.getxattr(f"/proc/self/fd/{folder}", ACCESS_LIST)
-    except OSError:
-        return True
+    except OSError as error:
+        return error.errno in NO_LIST

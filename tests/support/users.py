@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -59,6 +60,25 @@ def installed(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
+
+
+def let_nobody_write(path: Path) -> None:
+    """Let another user write by an access list alone (acl(5)): the mode shows its mask in the group's place. Skips
+    where the file system has none."""
+    everybody, read, write = 0xFFFFFFFF, 4, 6
+    # Owner, a user by number, the owner's group, the mask, all others.
+    entries = (
+        (1, write, everybody),
+        (2, write, NOBODY),
+        (4, read, everybody),
+        (16, write, everybody),
+        (32, read, everybody),
+    )
+    packed = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(path, "system.posix_acl_access", packed)
+    except OSError as error:
+        pytest.skip(f"this file system has no access lists: {error.strerror}")
 
 
 def run_as(nobody: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
