@@ -41,14 +41,20 @@ PARTING_SECONDS = 5.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
 NEAR_DEATH = ("limit", "soon", "pressure", "oom")
 CORE_NOTES_BYTES = 16 << 20
-GDB = (
-    "gdb", "-nx", "-q", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off", "-iex",
-    "set confirm off", "-iex", "set pagination off",
+# Whatever lies below this folder's name is not there, ".." neither.
+NOWHERE = "/dev/null"
+# gdb opens what a target names: its executable, which names a file of symbols, and the libraries of its link map, whose
+# names may be relative. Without the system's name gdb reads no link map and no vDSO while it attaches.
+SETTINGS = (
+    "set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set osabi none",
+    f"set sysroot {NOWHERE}", f"set debug-file-directory {NOWHERE}", "set confirm off", "set pagination off",
 )  # fmt: skip
+GDB = ("gdb", "-nx", "-q", *(word for setting in SETTINGS for word in ("-iex", setting)))
 # gdb reads commands when it has attached, or could not. An error leaves out what is left of a block.
 READY = b"gdbheap: gdb is ready"
 ATTACHED = f"shell echo '{READY.decode()}' >&2\n"
-WRITE = "if 1\ngcore {}\nquit 0\nend\nquit 1\n"
+# The notes of a core are those of the system.
+WRITE = "if 1\nset osabi GNU/Linux\ngcore {}\nquit 0\nend\nquit 1\n"
 
 
 @dataclass(frozen=True)

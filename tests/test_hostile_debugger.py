@@ -1,0 +1,72 @@
+"""``watch --core``: what a target, or another user, does while gdb writes a core of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from support.programs import build
+
+from gdbheap.target.procfs import ProcessFolder
+from gdbheap.watching import actions
+
+pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a program that has printed its first line; it is killed at the end."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def writing(pipe: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a program that waits for a reader of a new pipe, and ends when there is one."""
+    os.mkfifo(pipe)
+    with subprocess.Popen(["sh", "-c", 'exec echo > "$0"', str(pipe)], stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def acting(folder: Path, most: float | None = 60.0) -> actions.Actions:
+    """Return what is to be done: a core in ``folder``, in at most ``most`` seconds."""
+    return actions.Actions(str(folder), False, False, False, True, (), 1.0, most, lambda heap: "")  # type: ignore[arg-type, return-value]
+
+
+def link_to_symbols(built: Path, program: Path) -> None:
+    """Copy an executable; the copy says that its symbols are in a file misnamed.debug beside it."""
+    if shutil.which("objcopy") is None:
+        pytest.skip("there is no objcopy")
+    link = program.with_suffix(".link")
+    # The name, zeros up to a multiple of four bytes, and the checksum of the file.
+    link.write_bytes(b"misnamed.debug\0\0" + b"\1\2\3\4")
+    command = ["objcopy", "--remove-section=.note.gnu.build-id", f"--add-section=.gnu_debuglink={link}"]
+    subprocess.run([*command, str(built), str(program)], check=True)
+
+
+def test_nothing_is_opened_by_a_name_of_the_target(tmp_path: Path) -> None:
+    """gdb opens neither libraries of the link map, absolute, relative or of the "target", nor files of symbols."""
+    program, folder = tmp_path / "misnamed", tmp_path / "out"
+    link_to_symbols(build("misnamed", "-g0", "-Wl,--no-as-needed", "-lm"), program)
+    folder.mkdir()
+    pipes = [tmp_path / "absolute", folder / "relative", tmp_path / "prefixed", tmp_path / "misnamed.debug"]
+    names = [str(pipes[0]), "../relative", f"target:{pipes[2]}"]
+    done = actions.Done()
+    with ExitStack() as stack:
+        writers = [stack.enter_context(writing(pipe)) for pipe in pipes]
+        target = stack.enter_context(started([str(program), *names]))
+        actions._core(acting(folder), ProcessFolder(target.pid), str(folder / "the.core"), done)
+        assert [writer.poll() for writer in writers] == [None] * len(pipes)
+    assert done.errors == [] and list(done.files) == ["core"]
