@@ -70,3 +70,14 @@ def test_nothing_is_opened_by_a_name_of_the_target(tmp_path: Path) -> None:
         actions._core(acting(folder), ProcessFolder(target.pid), str(folder / "the.core"), done)
         assert [writer.poll() for writer in writers] == [None] * len(pipes)
     assert done.errors == [] and list(done.files) == ["core"]
+
+
+def test_memory_of_the_debugger_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a target has gdb read, gdb gets at most half of the memory that is left."""
+    script = f"grep 'Max address space' /proc/self/limits > {tmp_path}/limits"
+    monkeypatch.setattr(actions, "GDB", ("sh", "-c", script))
+    with started([str(build("misnamed"))]) as target:
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())
+    soft = (tmp_path / "limits").read_text().split()[3]
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert soft.isdigit() and int(soft) <= max(total // 2, 512 << 20)

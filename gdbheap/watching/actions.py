@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 import select
 import shutil
 import signal
@@ -29,6 +30,7 @@ from gdbheap.target.core import check_whole
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.process import Preparation, Process, Registers, stopped
 from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder, stat_fields
+from gdbheap.target.room import room_for_copy
 from gdbheap.watching.child import LOST, TOO_LONG, Child, usually
 from gdbheap.watching.triggers import Cause
 
@@ -41,6 +43,8 @@ PARTING_SECONDS = 5.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
 NEAR_DEATH = ("limit", "soon", "pressure", "oom")
 CORE_NOTES_BYTES = 16 << 20
+# gdb needs this much address space for itself.
+GDB_SPACE = 512 << 20
 # Whatever lies below this folder's name is not there, ".." neither.
 NOWHERE = "/dev/null"
 # gdb opens what a target names: its executable, which names a file of symbols, and the libraries of its link map, whose
@@ -217,6 +221,7 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
     """Return None once it is written, else why it is not. gdb is ended when the time is up, and whoever it stopped runs
     on, unless it ``was_stopped`` before. Raises OSError."""
     quiet, deadline = subprocess.DEVNULL, None if seconds is None else time.monotonic() + seconds
+    space = max(GDB_SPACE, room_for_copy())
     with subprocess.Popen(
         [find_program(GDB[0]) or GDB[0], *GDB[1:], "-p", str(folder)],
         stdin=subprocess.PIPE,
@@ -226,7 +231,7 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
         # gdb's own "shell" takes that of the environment, which may be one that lets nobody in.
         env={**os.environ, "SHELL": "/bin/sh"},
         start_new_session=True,
-        preexec_fn=usually,
+        preexec_fn=lambda: _be_modest(space),
     ) as gdb:
         try:
             said = _is_attached(gdb, deadline)
@@ -246,6 +251,15 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
     if not is_held and not folder.is_there():
         return str(refusal.another(folder))
     return one_line(next((line for line in said.splitlines() if str(folder) in line), "gdb failed"), 200)
+
+
+def _be_modest(space: int) -> None:
+    """Limit the address space of this process to ``space`` bytes, and give it the usual priority."""
+    usually()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    least = min([space, *(limit for limit in limits if limit != resource.RLIM_INFINITY)])
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (least, least))
 
 
 def _is_attached(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
