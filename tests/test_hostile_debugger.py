@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.programs import build
+from support.users import NOBODY
 
+from gdbheap.heap import Heap
+from gdbheap.history.snapshot import take
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.watching import actions
+from gdbheap.watching.triggers import Cause
 
-pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
+needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
 
 
 @contextmanager
@@ -56,6 +62,7 @@ def link_to_symbols(built: Path, program: Path) -> None:
     subprocess.run([*command, str(built), str(program)], check=True)
 
 
+@needs_gdb
 def test_nothing_is_opened_by_a_name_of_the_target(tmp_path: Path) -> None:
     """gdb opens neither libraries of the link map, absolute, relative or of the "target", nor files of symbols."""
     program, folder = tmp_path / "misnamed", tmp_path / "out"
@@ -81,3 +88,38 @@ def test_memory_of_the_debugger_is_bounded(tmp_path: Path, monkeypatch: pytest.M
     soft = (tmp_path / "limits").read_text().split()[3]
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert soft.isdigit() and int(soft) <= max(total // 2, 512 << 20)
+
+
+def plant(folder: Path, stems: list[str]) -> None:
+    """Make files of another user under these names, with each ending."""
+    for name in (f"{stem}.{ending}" for stem in stems for ending in ("json", "heap", "core")):
+        with suppress(FileExistsError):
+            os.close(os.open(folder / name, os.O_CREAT | os.O_EXCL))
+            os.chown(folder / name, NOBODY, NOBODY)
+
+
+def test_files_get_names_that_nobody_plants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sticky folder another user makes files of the names that ours could have, also of those that ours show."""
+    if os.getuid() != 0:
+        pytest.skip("needs root to make files of another user")
+    folder = tmp_path / "sticky"
+    folder.mkdir()
+    folder.chmod(0o1777)
+
+    def planting(process: Any) -> Heap:
+        moments = [time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(began + second)) for second in range(60)]
+        plant(folder, [f"misnamed-{target.pid}-{moment}{number}" for moment in moments for number in ("", "-2")])
+        return Heap(process)
+
+    def copying(*arguments: Any) -> Any:
+        plant(folder, [path.stem for path in folder.iterdir()])
+        return take(*arguments)
+
+    monkeypatch.setattr(actions, "Heap", planting)
+    monkeypatch.setattr(actions, "take", copying)
+    wanted = actions.Actions(str(folder), True, False, True, False, (), 1.0, 60.0, lambda heap: ("{}", None))  # type: ignore[arg-type, return-value]
+    began = time.time()
+    with started([str(build("misnamed"))]) as target:
+        done = actions.act(wanted, ProcessFolder(target.pid), "misnamed", Cause("rss", 2, 1))
+    assert done.errors == [] and set(done.files) == {"heap", "snapshot"}
+    assert all(Path(path).stat().st_size and Path(path).parent == folder for path in done.files.values())

@@ -21,7 +21,7 @@ from typing import Any
 from gdbheap.answers.main_holders import MainHolders
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line, reason_of
-from gdbheap.files import PRIVATE, check_place, settle, working_folder, write_text
+from gdbheap.files import PRIVATE, check_place, is_shared, settle, working_folder, write_text
 from gdbheap.heap import Heap
 from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
@@ -118,7 +118,7 @@ def act(
     if actions.snapshot or actions.heap:
         _look_in_child(lambda: _look(actions, folder, base, cause, prepared, standing), done)
     if actions.core:
-        _core(actions, folder, f"{base}.core", done)
+        _core(actions, folder, _path(base, ".core"), done)
     if actions.run:
         _run(actions, _variables(pid, name, cause, now, done), done)
     return done
@@ -133,6 +133,13 @@ def _base(name: str, pid: int, now: float, folder: str) -> str:
         taken = {entry.partition(".")[0] for entry in os.listdir(folder)}
     numbered = (f"{base}-{number}" for number in itertools.count(2))
     return next(found for found in itertools.chain([base], numbered) if found not in taken)
+
+
+def _path(base: str, ending: str) -> str:
+    """Return the path of one file. Where others may plant names it has a part that nobody guesses, also from the names
+    of the other files."""
+    part = f"-{os.urandom(8).hex()}" if is_shared(os.path.dirname(base)) else ""
+    return f"{base}{part}{ending}"
 
 
 def _look_in_child(look: Callable[[], dict[str, Any]], done: Done) -> None:
@@ -169,11 +176,13 @@ def _look(
             holders = None
             if actions.heap:
                 text, holders = actions.document(heap)
-                write_text(f"{base}.json", f"{text}\n", actions.mode)
-                done.files["heap"] = f"{base}.json"
+                path = _path(base, ".json")
+                write_text(path, f"{text}\n", actions.mode)
+                done.files["heap"] = path
             if actions.snapshot:
-                write(f"{base}.heap", take(heap, None, actions.blocks, holders), actions.mode)
-                done.files["snapshot"] = f"{base}.heap"
+                path = _path(base, ".heap")
+                write(path, take(heap, None, actions.blocks, holders), actions.mode)
+                done.files["snapshot"] = path
         done.held, done.partial = process.stopped_seconds, heap.partial
     except (Exception, KeyboardInterrupt) as error:
         done.errors.append(reason_of(error))
