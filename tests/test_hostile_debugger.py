@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.programs import build
+from support.busy import wait_for
+from support.programs import build, tracer
 from support.users import NOBODY
 
 from gdbheap.heap import Heap
@@ -123,3 +125,49 @@ def test_files_get_names_that_nobody_plants(tmp_path: Path, monkeypatch: pytest.
         done = actions.act(wanted, ProcessFolder(target.pid), "misnamed", Cause("rss", 2, 1))
     assert done.errors == [] and set(done.files) == {"heap", "snapshot"}
     assert all(Path(path).stat().st_size and Path(path).parent == folder for path in done.files.values())
+
+
+def state(pid: int) -> str:
+    """Return the letter of a process's state."""
+    return ProcessFolder(pid).status()["State"][0]
+
+
+def ended_by_itself(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -> str:
+    """Write no core; gdb ends by itself."""
+    del commands, deadline
+    return gdb.communicate(b"quit 1\n")[1].decode()
+
+
+def ended_by_time(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -> str:
+    """Find that the time is up, while gdb holds the process."""
+    del commands, deadline
+    raise subprocess.TimeoutExpired(gdb.args, 0)
+
+
+@needs_gdb
+@pytest.mark.parametrize("end", [ended_by_itself, ended_by_time])
+def test_who_is_stopped_meanwhile_stays_stopped(
+    end: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody stops the process while gdb holds it: whatever ends gdb, that stop counts."""
+
+    def stopping(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -> str:
+        assert tracer(target.pid) == gdb.pid
+        target.send_signal(signal.SIGSTOP)
+        return end(gdb, commands, deadline)
+
+    monkeypatch.setattr(actions, "_tell", stopping)
+    with started([str(build("misnamed"))]) as target:
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())
+        wait_for(lambda: state(target.pid) in "TS", "it does not come to rest")
+        assert state(target.pid) == "T" and tracer(target.pid) == 0
+
+
+@needs_gdb
+@pytest.mark.parametrize("end", [ended_by_itself, ended_by_time])
+def test_who_is_not_stopped_runs_on(end: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else stops the process: whatever ends gdb, it runs on."""
+    monkeypatch.setattr(actions, "_tell", end)
+    with started([str(build("misnamed"))]) as target:
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())
+        wait_for(lambda: state(target.pid) == "S", "it does not run on")

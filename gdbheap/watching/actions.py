@@ -41,6 +41,8 @@ LOOK_SECONDS = 900.0
 # gdb lets the process go when it is asked to end; it is given this long for that.
 PARTING_SECONDS = 5.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
+# Each stops a process that does not handle it.
+STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 NEAR_DEATH = ("limit", "soon", "pressure", "oom")
 CORE_NOTES_BYTES = 16 << 20
 # gdb needs this much address space for itself.
@@ -250,11 +252,7 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
             return f"gdb took longer than --max-stop={seconds:g} allows: give it more"
         finally:
             with _uninterrupted():
-                held = _end_gdb(gdb, folder.pid)
-                is_right = held is not None and folder.is_there()
-                _let_run(folder, was_stopped, is_right)
-                if held is not None and not is_right:
-                    _let_run(held, False, True)
+                _end_gdb(gdb, folder, was_stopped)
     if os.path.exists(path) and gdb.returncode == 0:
         return None
     if not is_held and not folder.is_there():
@@ -297,10 +295,22 @@ def _tell(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -
     return gdb.communicate(commands.encode(), left)[1].decode("utf-8", "replace")
 
 
-def _end_gdb(gdb: subprocess.Popen[bytes], number: int) -> ProcessFolder | None:
-    """End gdb; return whom it held at that moment: the number may belong to another process since. gdb stands still
-    while that is looked up, and is killed where it holds nobody yet."""
-    held = None
+def _end_gdb(gdb: subprocess.Popen[bytes], folder: ProcessFolder, was_stopped: bool) -> None:
+    """End gdb, and let run whom it held. One that ends by itself leaves no signal of its own behind: whoever stands
+    then was stopped by somebody else."""
+    if gdb.poll() is not None and gdb.returncode >= 0:
+        return
+    held, is_to_stop = _killed_gdb(gdb, folder.pid)
+    is_right = held is not None and folder.is_there()
+    if held is not None and not is_right:
+        _let_run(held, is_to_stop, True)
+    _let_run(folder, was_stopped or (is_right and is_to_stop), is_right)
+
+
+def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolder | None, bool]:
+    """End gdb; return whom it held at that moment, and whether that one is to stop by somebody's signal: the number may
+    belong to another process since. gdb stands still while that is looked up, and is killed where it holds nobody."""
+    held, is_to_stop = None, False
     with suppress(OSError):
         gdb.send_signal(signal.SIGSTOP)
         own, until = ProcessFolder(gdb.pid), time.monotonic() + PARTING_SECONDS
@@ -308,12 +318,13 @@ def _end_gdb(gdb: subprocess.Popen[bytes], number: int) -> ProcessFolder | None:
             time.sleep(0.001)
         one = ProcessFolder(number)
         held = one if refusal.other_tracer(one) == gdb.pid else None
+        is_to_stop = held is not None and _is_told_to_stop(one)
     if gdb.poll() is None:
         with suppress(OSError):
             os.killpg(gdb.pid, signal.SIGKILL if held is None else signal.SIGTERM)
             os.killpg(gdb.pid, signal.SIGCONT)
     _end(gdb)
-    return held
+    return held, is_to_stop
 
 
 @contextmanager
@@ -348,6 +359,14 @@ def _is_about_to_stop(folder: ProcessFolder) -> bool:
     stop = 1 << signal.SIGSTOP - 1
     statuses = [folder.status(), *map(folder.status, folder.tasks())]
     return any(int(status.get(name, "0"), 16) & stop for status in statuses for name in waiting)
+
+
+def _is_told_to_stop(folder: ProcessFolder) -> bool:
+    """Return whether a signal waits that somebody has sent to the whole process and that stops it: gdb sends its own to
+    threads. Raises OSError."""
+    status = folder.status()
+    waiting, handled, ignored = (int(status.get(name, "0"), 16) for name in ("ShdPnd", "SigCgt", "SigIgn"))
+    return any((waiting & ~(handled | ignored)) >> number - 1 & 1 for number in STOPS)
 
 
 def _let_run(folder: ProcessFolder, was_stopped: bool, was_held: bool = False) -> None:
