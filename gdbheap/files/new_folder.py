@@ -18,6 +18,7 @@ __all__ = [
     "PrivateFolder",
     "check_folder",
     "check_place",
+    "is_shared",
     "make_folder",
     "replacing_folder",
     "temporary_folder",
@@ -40,6 +41,15 @@ def check_folder(path: str, is_ours: Callable[[str], bool]) -> None:
         raise no_place(path, above, error) from None
     except (OSError, ValueError) as error:
         raise not_written(path, error) from None
+
+
+def is_shared(folder: str) -> bool:
+    """Return whether others may plant names in a folder; also where that cannot be found out."""
+    try:
+        with hold(folder, folder) as held:
+            return held.is_shared
+    except (OSError, ValueError, UsageError):
+        return True
 
 
 def _named(path: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 import select
 import shutil
 import signal
@@ -20,7 +21,7 @@ from typing import Any
 from gdbheap.answers.main_holders import MainHolders
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line, reason_of
-from gdbheap.files import PRIVATE, check_place, settle, working_folder, write_text
+from gdbheap.files import PRIVATE, check_place, is_shared, settle, working_folder, write_text
 from gdbheap.heap import Heap
 from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
@@ -29,6 +30,7 @@ from gdbheap.target.core import check_whole
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.process import Preparation, Process, Registers, stopped
 from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder, stat_fields
+from gdbheap.target.room import room_for_copy
 from gdbheap.watching.child import LOST, TOO_LONG, Child, usually
 from gdbheap.watching.triggers import Cause
 
@@ -39,16 +41,26 @@ LOOK_SECONDS = 900.0
 # gdb lets the process go when it is asked to end; it is given this long for that.
 PARTING_SECONDS = 5.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
+# Each stops a process that does not handle it.
+STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 NEAR_DEATH = ("limit", "soon", "pressure", "oom")
 CORE_NOTES_BYTES = 16 << 20
-GDB = (
-    "gdb", "-nx", "-q", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off", "-iex",
-    "set confirm off", "-iex", "set pagination off",
+# gdb needs this much address space for itself.
+GDB_SPACE = 512 << 20
+# Whatever lies below this folder's name is not there, ".." neither.
+NOWHERE = "/dev/null"
+# gdb opens what a target names: its executable, which names a file of symbols, and the libraries of its link map, whose
+# names may be relative. Without the system's name gdb reads no link map and no vDSO while it attaches.
+SETTINGS = (
+    "set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set osabi none",
+    f"set sysroot {NOWHERE}", f"set debug-file-directory {NOWHERE}", "set confirm off", "set pagination off",
 )  # fmt: skip
+GDB = ("gdb", "-nx", "-q", *(word for setting in SETTINGS for word in ("-iex", setting)))
 # gdb reads commands when it has attached, or could not. An error leaves out what is left of a block.
 READY = b"gdbheap: gdb is ready"
 ATTACHED = f"shell echo '{READY.decode()}' >&2\n"
-WRITE = "if 1\ngcore {}\nquit 0\nend\nquit 1\n"
+# The notes of a core are those of the system.
+WRITE = "if 1\nset osabi GNU/Linux\ngcore {}\nquit 0\nend\nquit 1\n"
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,7 @@ def act(
     if actions.snapshot or actions.heap:
         _look_in_child(lambda: _look(actions, folder, base, cause, prepared, standing), done)
     if actions.core:
-        _core(actions, folder, f"{base}.core", done)
+        _core(actions, folder, _path(base, ".core"), done)
     if actions.run:
         _run(actions, _variables(pid, name, cause, now, done), done)
     return done
@@ -123,6 +135,13 @@ def _base(name: str, pid: int, now: float, folder: str) -> str:
         taken = {entry.partition(".")[0] for entry in os.listdir(folder)}
     numbered = (f"{base}-{number}" for number in itertools.count(2))
     return next(found for found in itertools.chain([base], numbered) if found not in taken)
+
+
+def _path(base: str, ending: str) -> str:
+    """Return the path of one file. Where others may plant names it has a part that nobody guesses, also from the names
+    of the other files."""
+    part = f"-{os.urandom(8).hex()}" if is_shared(os.path.dirname(base)) else ""
+    return f"{base}{part}{ending}"
 
 
 def _look_in_child(look: Callable[[], dict[str, Any]], done: Done) -> None:
@@ -159,11 +178,13 @@ def _look(
             holders = None
             if actions.heap:
                 text, holders = actions.document(heap)
-                write_text(f"{base}.json", f"{text}\n", actions.mode)
-                done.files["heap"] = f"{base}.json"
+                path = _path(base, ".json")
+                write_text(path, f"{text}\n", actions.mode)
+                done.files["heap"] = path
             if actions.snapshot:
-                write(f"{base}.heap", take(heap, None, actions.blocks, holders), actions.mode)
-                done.files["snapshot"] = f"{base}.heap"
+                path = _path(base, ".heap")
+                write(path, take(heap, None, actions.blocks, holders), actions.mode)
+                done.files["snapshot"] = path
         done.held, done.partial = process.stopped_seconds, heap.partial
     except (Exception, KeyboardInterrupt) as error:
         done.errors.append(reason_of(error))
@@ -211,6 +232,7 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
     """Return None once it is written, else why it is not. gdb is ended when the time is up, and whoever it stopped runs
     on, unless it ``was_stopped`` before. Raises OSError."""
     quiet, deadline = subprocess.DEVNULL, None if seconds is None else time.monotonic() + seconds
+    space = max(GDB_SPACE, room_for_copy())
     with subprocess.Popen(
         [find_program(GDB[0]) or GDB[0], *GDB[1:], "-p", str(folder)],
         stdin=subprocess.PIPE,
@@ -220,7 +242,7 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
         # gdb's own "shell" takes that of the environment, which may be one that lets nobody in.
         env={**os.environ, "SHELL": "/bin/sh"},
         start_new_session=True,
-        preexec_fn=usually,
+        preexec_fn=lambda: _be_modest(space),
     ) as gdb:
         try:
             said = _is_attached(gdb, deadline)
@@ -230,16 +252,21 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
             return f"gdb took longer than --max-stop={seconds:g} allows: give it more"
         finally:
             with _uninterrupted():
-                held = _end_gdb(gdb, folder.pid)
-                is_right = held is not None and folder.is_there()
-                _let_run(folder, was_stopped, is_right)
-                if held is not None and not is_right:
-                    _let_run(held, False, True)
+                _end_gdb(gdb, folder, was_stopped)
     if os.path.exists(path) and gdb.returncode == 0:
         return None
     if not is_held and not folder.is_there():
         return str(refusal.another(folder))
     return one_line(next((line for line in said.splitlines() if str(folder) in line), "gdb failed"), 200)
+
+
+def _be_modest(space: int) -> None:
+    """Limit the address space of this process to ``space`` bytes, and give it the usual priority."""
+    usually()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    least = min([space, *(limit for limit in limits if limit != resource.RLIM_INFINITY)])
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (least, least))
 
 
 def _is_attached(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
@@ -268,10 +295,22 @@ def _tell(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -
     return gdb.communicate(commands.encode(), left)[1].decode("utf-8", "replace")
 
 
-def _end_gdb(gdb: subprocess.Popen[bytes], number: int) -> ProcessFolder | None:
-    """End gdb; return whom it held at that moment: the number may belong to another process since. gdb stands still
-    while that is looked up, and is killed where it holds nobody yet."""
-    held = None
+def _end_gdb(gdb: subprocess.Popen[bytes], folder: ProcessFolder, was_stopped: bool) -> None:
+    """End gdb, and let run whom it held. One that ends by itself leaves no signal of its own behind: whoever stands
+    then was stopped by somebody else."""
+    if gdb.poll() is not None and gdb.returncode >= 0:
+        return
+    held, is_to_stop = _killed_gdb(gdb, folder.pid)
+    is_right = held is not None and folder.is_there()
+    if held is not None and not is_right:
+        _let_run(held, is_to_stop, True)
+    _let_run(folder, was_stopped or (is_right and is_to_stop), is_right)
+
+
+def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolder | None, bool]:
+    """End gdb; return whom it held at that moment, and whether that one is to stop by somebody's signal: the number may
+    belong to another process since. gdb stands still while that is looked up, and is killed where it holds nobody."""
+    held, is_to_stop = None, False
     with suppress(OSError):
         gdb.send_signal(signal.SIGSTOP)
         own, until = ProcessFolder(gdb.pid), time.monotonic() + PARTING_SECONDS
@@ -279,12 +318,13 @@ def _end_gdb(gdb: subprocess.Popen[bytes], number: int) -> ProcessFolder | None:
             time.sleep(0.001)
         one = ProcessFolder(number)
         held = one if refusal.other_tracer(one) == gdb.pid else None
+        is_to_stop = held is not None and _is_told_to_stop(one)
     if gdb.poll() is None:
         with suppress(OSError):
             os.killpg(gdb.pid, signal.SIGKILL if held is None else signal.SIGTERM)
             os.killpg(gdb.pid, signal.SIGCONT)
     _end(gdb)
-    return held
+    return held, is_to_stop
 
 
 @contextmanager
@@ -319,6 +359,14 @@ def _is_about_to_stop(folder: ProcessFolder) -> bool:
     stop = 1 << signal.SIGSTOP - 1
     statuses = [folder.status(), *map(folder.status, folder.tasks())]
     return any(int(status.get(name, "0"), 16) & stop for status in statuses for name in waiting)
+
+
+def _is_told_to_stop(folder: ProcessFolder) -> bool:
+    """Return whether a signal waits that somebody has sent to the whole process and that stops it: gdb sends its own to
+    threads. Raises OSError."""
+    status = folder.status()
+    waiting, handled, ignored = (int(status.get(name, "0"), 16) for name in ("ShdPnd", "SigCgt", "SigIgn"))
+    return any((waiting & ~(handled | ignored)) >> number - 1 & 1 for number in STOPS)
 
 
 def _let_run(folder: ProcessFolder, was_stopped: bool, was_held: bool = False) -> None:
