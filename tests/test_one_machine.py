@@ -33,6 +33,8 @@ ALLOWED: dict[str, set[object]] = {
     "events.log": {"<4sIQ", "<QQ"},
     "events.recorder": {"<21Q"},
     "tables.batches": {1 << 63, 1 << 64},
+    # Numbers in our documents, of 64 bits with a sign or without.
+    "documents": {1 << 63, 1 << 64},
     # The name of a language.
     **dict.fromkeys(("commands.sql", "commands.surface.registry", "tables.query"), {"sql"}),
     # _Py_DebugOffsets: every member is a uint64_t.
