@@ -6,14 +6,18 @@ need_root_folders() {
     command -v debootstrap >/dev/null || { say "no debootstrap here: apt-get install debootstrap"; exit 2; }
 }
 
-# inside FOLDER COMMAND...: run it there, with nothing of this environment but the certificates.
+# inside FOLDER COMMAND...: run it there, with nothing of this environment but the certificates. What mount_into has made a
+# mount point becomes the root of a mount namespace, as a container's is; any other folder is entered by chroot.
 inside() {
-    local folder=$1
+    local folder=$1 enter=(chroot "$1")
     shift
+    ! mountpoint -q "$folder" || enter=(unshare --mount --propagation slave sh -ec "$PIVOT" sh "$folder")
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 CI=true \
         ${SSL_CERT_FILE:+SSL_CERT_FILE=/certificates.crt PIP_CERT=/certificates.crt CARGO_HTTP_CAINFO=/certificates.crt} \
-        chroot "$folder" "$@" </dev/null
+        "${enter[@]}" "$@" </dev/null
 }
+# The old root is mounted upon the new one, and taken off again.
+PIVOT='cd "$1"; shift; pivot_root . .; umount -l .; cd /; exec "$@"'
 
 # bootstrap SUITE FOLDER [OPTION...]: a minimal Debian.
 bootstrap() {
