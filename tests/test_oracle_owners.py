@@ -52,8 +52,9 @@ def test_as_many_bytes_as_getsizeof_says(kind: str, form: str, rng: random.Rando
         chunks = sum(size > 512 or name == "__main__.Plain" for size in sizes)
         row = found[name]
         assert row["count"] == count, name
-        # A chunk may have 16 bytes more than it needs.
-        assert 0 <= row["buffers"] - least <= 16 * chunks, (name, row, least)
+        # A chunk may have 16 bytes more than it needs. What words in an array's data lead to (np.empty leaves what
+        # was there before) has a figure of its own, and is in no object's size.
+        assert 0 <= row["buffers"] - row["reached"] - least <= 16 * chunks, (name, row, least)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, NUMPY])
