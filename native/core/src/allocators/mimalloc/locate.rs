@@ -31,7 +31,7 @@ impl Header {
             && (1..=MAX_INFO_SLICES).contains(&info)
             && (info + 1..=MAX_SEGMENT_SLICES).contains(&slices)
             // Secure builds keep the last slice as a guard.
-            && (entries == slices.min(ENTRIES) || entries + 1 == slices)
+            && (entries == slices.min(ENTRIES) || entries.checked_add(1) == Some(slices))
             && (kind == 1 || slices == ENTRIES)
             && u64::from(u32_at(&bytes, head.table as usize)) == info
             && u32_at(&bytes, head.table as usize + 4) == 0;
