@@ -21,6 +21,7 @@ from gdbheap.errors import UsageError
 from gdbheap.files import open_regular, open_to_read
 from gdbheap.target import elf as objects
 from gdbheap.target.elf import NAME_LIMIT, SECTION_LIMIT, ElfFile, ElfFiles
+from gdbheap.target.file_systems import FileSystems
 from gdbheap.target.machine import X86_64
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.process import MappedFiles
@@ -217,7 +218,8 @@ def test_a_mapped_file_is_held(tmp_path: Path) -> None:
     path.write_bytes(b"x" * 4096)
     os.link(path, kept)
     with programs.running([sys.executable, "-c", MAPS, str(path)], tmp_path) as target:
-        files, status = MappedFiles(ProcessFolder(target.pid)), path.stat()
+        folder = ProcessFolder(target.pid)
+        files, status = MappedFiles(folder, FileSystems(folder)), path.stat()
         device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
         # No mapping is there, so that only the path leads to the file.
         index = files.index(Mapping(0, 4096, "r--p", 0, device, status.st_ino, str(path)))

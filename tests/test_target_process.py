@@ -344,13 +344,13 @@ def test_a_mapping_is_found_by_its_file(spread: programs.Running) -> None:
     preparation = Preparation(spread.pid)
     with stopped(spread.pid) as process:
         mapping = next(m for m in process.mappings if m.path.endswith("/data"))
-        file = mapped_file(preparation.folder, mapping)
+        file = mapped_file(preparation.folder, preparation.systems, mapping)
         assert file is not None and os.path.samefile(file.number, mapping.path)
         elsewhere = Mapping(0, 4096, "r--p", 0, mapping.device, mapping.inode, mapping.path)
-        by_path = mapped_file(preparation.folder, elsewhere)
+        by_path = mapped_file(preparation.folder, preparation.systems, elsewhere)
         assert by_path is not None and os.path.samefile(by_path.number, mapping.path)
         other = Mapping(0, 4096, "r--p", 0, mapping.device, mapping.inode + 1, mapping.path)
-        assert mapped_file(preparation.folder, other) is None
+        assert mapped_file(preparation.folder, preparation.systems, other) is None
 
 
 def test_nothing_stays_open(tmp_path: Path) -> None:
