@@ -573,7 +573,7 @@ def test_mounts_of_a_namespace(rng: random.Random) -> None:
         mounts += [Mount(count, "/nfs", "nfs4", ""), Mount(count + 1, "/", "overlay", "")]
 
         def look() -> None:
-            assert {mount.point.split("/")[1] for mount in tmpfs._of_tmpfs(mounts)} == {"local"}
+            assert {mount.point.split("/")[1] for mount in tmpfs._of_tmpfs(mounts, {})} == {"local"}
 
         return look
 
