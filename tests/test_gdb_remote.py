@@ -75,10 +75,11 @@ def test_same_answers(kind: str, rng: random.Random, tmp_path: Path) -> None:
             # Through gdbserver nobody says how the program was called.
             apart = {"warnings": [], "container": None, "program": "", "verdict": "", "next": []}
             apart |= {"holders": [], "imported": None}
-            for answer in (ours, theirs):
-                if "findings" in answer:
-                    # So is a holder with a quarter of RSS.
-                    answer["findings"] = [found for found in answer["findings"] if found["id"] != "holder"]
+            if "findings" in ours:
+                # Some are about holders: all that are found from afar are found here, with as many bytes.
+                known = {(found["id"], found["bytes"]) for found in theirs["findings"]}
+                assert known.issuperset((found["id"], found["bytes"]) for found in ours["findings"]), line
+                apart["findings"] = []
             assert {**ours, **apart} == {**theirs, **apart}, line
         if gdb_damages():
             return
