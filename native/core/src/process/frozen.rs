@@ -57,8 +57,6 @@ const MAX_THREADS: u64 = 1 << 20;
 const WAKE: i32 = 50;
 /// How often threads are looked at that had not stopped when the target was let go, in milliseconds.
 const LEFTOVERS: i32 = 5;
-/// Of the pipe to our parent, which may be suspended: all that is written to it fits.
-const PIPE_BYTES: i32 = 1 << 20;
 /// The kernel's first choice where memory runs out (proc_pid_oom_score_adj(5)).
 const FIRST_TO_GO: &str = "1000";
 const LET_GO: u8 = b'r';
@@ -76,8 +74,6 @@ fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: F
     // SAFETY: no argument. Signals to our process group and hang-ups of the terminal are not for the guardian.
     unsafe { libc::setsid() };
     raise_priority();
-    // SAFETY: numbers only.
-    unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
     let program = program_of(process);
     let mut tracer = Tracer::new(process, limit);
     let made = copy(&mut tracer);
@@ -92,16 +88,16 @@ fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: F
     if made.is_ok() {
         // The parent may be suspended, or end: the target is let go all the same.
         let deadline = limit.zip(tracer.since()).map(|(limit, since)| since + limit);
-        heard = ears.send(&mut to, &mut letter, deadline);
+        heard = ears.send(&mut to, &mut letter, deadline, None);
         if heard == Heard::Word {
             heard = ears.listen(deadline, None);
         }
     }
     let (first, expired) = (tracer.release(), heard == Heard::Nothing);
-    let is_heard = ears.send(&mut to, &mut letter, None) == Heard::Word;
+    let is_heard = ears.send(&mut to, &mut letter, None, Some(&mut tracer)) == Heard::Word;
     let Ok(made) = made else { return };
-    let stood = [first.as_nanos() as u64, u64::from(expired)];
-    if is_heard && ears.send(&mut to, &mut Letter::new(&stood), None) == Heard::Word {
+    let mut stood = Letter::new(&[first.as_nanos() as u64, u64::from(expired)]);
+    if is_heard && ears.send(&mut to, &mut stood, None, Some(&mut tracer)) == Heard::Word {
         // Where the target ends, what it had open must be closed: the copy goes with it.
         ears.listen(None, Some(&mut tracer));
     }
@@ -109,7 +105,7 @@ fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: F
     let reaped = reap(&mut tracer, made.inner, program);
     let answer = [u64::from(reaped.is_some()), reaped.unwrap_or_default().as_nanos() as u64];
     if is_heard {
-        ears.send(&mut to, &mut Letter::new(&answer), None);
+        ears.send(&mut to, &mut Letter::new(&answer), None, Some(&mut tracer));
     }
 }
 
@@ -236,20 +232,23 @@ struct Ears {
 
 impl Ears {
     /// Sends a letter: `Word` once it is whole, `Nothing` where time is up, `End` where nobody reads it or the target is gone.
-    fn send(&mut self, to: &mut File, letter: &mut Letter, deadline: Option<Instant>) -> Heard {
+    fn send(
+        &self,
+        to: &mut File,
+        letter: &mut Letter,
+        deadline: Option<Instant>,
+        mut tracer: Option<&mut Tracer>,
+    ) -> Heard {
         while letter.rest < letter.bytes.len() {
             match to.write(&letter.bytes[letter.rest..]) {
                 Ok(sent) => letter.rest += sent,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let target = self.target.as_ref().map_or(-1, |target| target.as_raw_fd());
-                    let mut entries = [entry(to.as_raw_fd(), libc::POLLOUT), entry(target, libc::POLLIN)];
-                    // SAFETY: two entries, ours; one with descriptor -1 is left out.
-                    unsafe { libc::poll(entries.as_mut_ptr(), 2, milliseconds(deadline)) };
-                    if entries[1].revents != 0 {
+                    let (_, has_ended) = self.wait(entry(to.as_raw_fd(), libc::POLLOUT), deadline, &mut tracer);
+                    if has_ended {
                         return Heard::End;
                     }
-                    if deadline.is_some_and(|at| Instant::now() >= at) {
+                    if is_past(deadline) {
                         return Heard::Nothing;
                     }
                 }
@@ -259,15 +258,10 @@ impl Ears {
         Heard::Word
     }
 
-    /// Waits for a word. Threads that stopped too late are let go meanwhile.
+    /// Waits for a word.
     fn listen(&mut self, deadline: Option<Instant>, mut tracer: Option<&mut Tracer>) -> Heard {
         loop {
-            let mut wait = milliseconds(deadline);
-            if let Some(tracer) = tracer.as_deref_mut().filter(|tracer| !tracer.threads.is_empty()) {
-                tracer.let_rest_go();
-                wait = LEFTOVERS;
-            }
-            let (is_word, has_ended) = self.wait(wait);
+            let (is_word, has_ended) = self.wait(entry(self.from.as_raw_fd(), libc::POLLIN), deadline, &mut tracer);
             if is_word {
                 let mut byte = [0];
                 return if self.from.read_exact(&mut byte).is_ok() && byte[0] == LET_GO {
@@ -279,15 +273,22 @@ impl Ears {
             if has_ended {
                 return Heard::End;
             }
-            if deadline.is_some_and(|at| Instant::now() >= at) {
+            if is_past(deadline) {
                 return Heard::Nothing;
             }
         }
     }
 
-    fn wait(&self, wait: i32) -> (bool, bool) {
+    /// Waits for what a descriptor is to be ready for, or the target's end, or the deadline; returns whether it is, and whether
+    /// the target has ended. Threads that stopped too late are let go meanwhile.
+    fn wait(&self, one: libc::pollfd, deadline: Option<Instant>, tracer: &mut Option<&mut Tracer>) -> (bool, bool) {
+        let mut wait = milliseconds(deadline);
+        if let Some(tracer) = tracer.as_deref_mut().filter(|tracer| !tracer.threads.is_empty()) {
+            tracer.let_rest_go();
+            wait = LEFTOVERS;
+        }
         let target = self.target.as_ref().map_or(-1, |target| target.as_raw_fd());
-        let mut entries = [entry(self.from.as_raw_fd(), libc::POLLIN), entry(target, libc::POLLIN)];
+        let mut entries = [one, entry(target, libc::POLLIN)];
         // SAFETY: two entries, ours; one with descriptor -1 is left out.
         unsafe { libc::poll(entries.as_mut_ptr(), 2, wait) };
         (entries[0].revents != 0, entries[1].revents != 0)
@@ -296,6 +297,10 @@ impl Ears {
 
 fn entry(fd: i32, events: i16) -> libc::pollfd {
     libc::pollfd { fd, events, revents: 0 }
+}
+
+fn is_past(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|at| Instant::now() >= at)
 }
 
 /// What poll(2) waits at most; up to the next whole one, as less than one is none.
