@@ -55,9 +55,7 @@ pub(crate) fn waiting(
     let mut finder = Caches { watcher, space, anonymous, sizes, known: HashMap::new() };
     found.caches = finder.all(data)?;
     for cache in &found.caches {
-        if let Some(bytes) = finder.known.get(cache).and_then(Option::as_deref) {
-            add_cache(*cache, bytes, sizes.len(), &mut found.chains);
-        }
+        add_cache(*cache, &finder.known[cache], sizes.len(), &mut found.chains);
     }
     Ok(found)
 }
@@ -105,8 +103,8 @@ struct Caches<'a> {
     space: &'a Space,
     anonymous: &'a [(u64, u64)],
     sizes: &'a [u64],
-    /// What was read at an address: the bytes of a cache where one is.
-    known: HashMap<u64, Option<Vec<u8>>>,
+    /// The bytes of the caches that were read, by their addresses.
+    known: HashMap<u64, Vec<u8>>,
 }
 
 impl Caches<'_> {
@@ -130,7 +128,7 @@ impl Caches<'_> {
             return Ok(best);
         }
         // A single one has no links; of those that are gone nothing is left.
-        first.retain(|at| self.known[at].as_deref().is_some_and(|bytes| lengths(bytes, self.sizes.len()) > 0));
+        first.retain(|at| lengths(&self.known[at], self.sizes.len()) > 0);
         Ok(first)
     }
 
@@ -158,10 +156,9 @@ impl Caches<'_> {
         }
         if !self.known.contains_key(&at) {
             self.watcher.check()?;
-            let bytes = read_cache(self.space, at, self.sizes);
-            self.known.insert(at, bytes);
+            self.known.extend(read_cache(self.space, at, self.sizes).map(|bytes| (at, bytes)));
         }
-        Ok(self.known[&at].as_deref())
+        Ok(self.known.get(&at).map(Vec::as_slice))
     }
 }
 
