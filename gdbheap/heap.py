@@ -493,8 +493,8 @@ class Heap:
     def draws_for_owners(self) -> bool:
         """Whether a table of all types is worth the graph, which finds the owners of the blocks of C code."""
         stores = self.census().stores
-        used, unowned = (sum(row.bytes for row in rows) for rows in zip(*((s.used, s.unclassified) for s in stores)))
-        return sum(store.used.count for store in stores) <= MANY_BLOCKS or unowned >= LEAST_SHARE * used
+        count, used = sum(store.used.count for store in stores), sum(store.used.bytes for store in stores)
+        return count <= MANY_BLOCKS or sum(store.unclassified.bytes for store in stores) >= LEAST_SHARE * used
 
     def _census_with_owners(self) -> _native.Census:
         if not self.draws_for_owners:
@@ -504,10 +504,11 @@ class Heap:
     def owners_of(self, blocks: Sequence[int], draws: bool = True) -> dict[int, Owner | None]:
         """Return the owner of each block that is no object (user addresses). ``draws``: whether the graph may be drawn
         for those that no field names. Raises NotAPython, or Unsupported."""
-        found = self.objects.owners_of(blocks, self.classifying)
-        if draws and None in found.values():
-            found = self.objects.owners_of(blocks, self.classifying, self._object_references_or_none())
-        return found
+        if not draws or "references" not in self._parts:
+            found = self.objects.owners_of(blocks, self.classifying)
+            if not draws or None not in found.values():
+                return found
+        return self.objects.owners_of(blocks, self.classifying, self._object_references_or_none())
 
     def _object_references_or_none(self) -> References | None:
         try:

@@ -40,8 +40,8 @@ Answering = Callable[[AnyCommand, Subject, list[str], Opener], Result]
 
 
 class Talk:
-    """What ``gdbheap shell`` runs. ``options`` are those that began the session, and hold for each of its commands,
-    which ``answering`` answers."""
+    """The session of ``gdbheap shell``. ``answering`` answers each command; the ``options`` that began the session hold
+    for all of them."""
 
     def __init__(self, kept: Kept, options: Common, answering: Answering) -> None:
         self._kept = kept

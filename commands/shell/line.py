@@ -95,12 +95,12 @@ class Line:
 
     @property
     def usual(self) -> str:
-        """What is typed before the argument."""
+        """Return the words that are typed before the argument."""
         return f"{self.called} {self.words[0]}" if self.names_target else self.called
 
     @property
     def help(self) -> str:
-        """What is typed for help."""
+        """Return the words that are typed for help."""
         return help_call(self.called)
 
 

@@ -56,7 +56,7 @@ class Described:
 
 
 def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool = True) -> dict[int, Described]:
-    """What each used block (user address, size) is, by user address. ``draws`` as for ``Heap.owners_of``."""
+    """Return what each used block (user address, size) is, by user address. ``draws`` as for ``Heap.owners_of``."""
     found = _structures(heap)
     objects = heap.objects_or_none
     unknown = [block for block in dict.fromkeys(blocks) if block[0] not in found]
