@@ -271,7 +271,7 @@ def test_bad_target(tmp_path: Path) -> None:
     assert gdbheap("shell").returncode == 2
 
 
-def test_any_bytes(core: Path, rng: random.Random) -> None:
+def test_any_bytes(core: Path, tmp_path: Path, rng: random.Random) -> None:
     """Lines of random bytes and of random words: each is answered or refused in a line, and none ends the session."""
     vocabulary = [
         *words.OFFERED,
@@ -293,9 +293,10 @@ def test_any_bytes(core: Path, rng: random.Random) -> None:
     kept = [line for line in typed if not line.strip().startswith((b"quit", b"exit"))]
     command = [str(GDBHEAP), "shell", str(core)]
     environment = {**os.environ, "GDBHEAP_DEBUG": "1"}
-    done = subprocess.run(
-        command, input=b"\n".join(kept) + b"\nsizes --json\n", capture_output=True, env=environment, timeout=PATIENCE
-    )
+    lines = b"\n".join(kept) + b"\nsizes --json\n"
+    # "snapshot stats" writes a file of that name.
+    ends = {"cwd": tmp_path, "env": environment, "timeout": PATIENCE}
+    done = subprocess.run(command, input=lines, capture_output=True, **ends)
     assert b"Traceback" not in done.stderr, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1])["command"] == "heap sizes"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import random
 import resource
@@ -34,6 +35,8 @@ for _ in range(rounds):
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 """
+# Where blocked.c counts its calls of epoll_wait.
+EPOLL_TURNS = 16
 EMPTY = "import time\nwhile True: time.sleep(0.01)\n"
 
 
@@ -48,6 +51,25 @@ def test_no_call_is_cut_short(tmp_path: Path, rng: random.Random) -> None:
             time.sleep(rng.uniform(0, 0.003))
         target.unharmed()
         assert mended > 150, "the calls that need mending were not met"
+
+
+def test_limits_go_on_whoever_stops(tmp_path: Path, rng: random.Random) -> None:
+    """Stops by one process after the other, and by one that was there before: no wait ends early, and all end."""
+    with busy.started("blocked", tmp_path) as target:
+        turns, began = target.words()[EPOLL_TURNS], time.monotonic()
+        for _ in range(60):
+            for _ in range(rng.randrange(3)):
+                Stop(target.pid).release()
+            child = os.fork()
+            if child == 0:
+                Stop(target.pid).release()
+                os._exit(0)
+            os.waitpid(child, 0)
+            time.sleep(rng.uniform(0, 0.08))
+        target.unharmed()
+        # Each lasts 100 ms; half of that allows for a busy machine. Waits that began anew at each stop would hardly end.
+        whole = (time.monotonic() - began) / 0.1
+        assert target.words()[EPOLL_TURNS] - turns > whole / 2
 
 
 def test_no_signal_dies_with_the_tracer(tmp_path: Path, rng: random.Random) -> None:

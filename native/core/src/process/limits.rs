@@ -1,53 +1,74 @@
 //! Waits with a time limit that a stop has ended and that start again: the limit goes on where it was.
 //!
-//! Nobody tells how long a wait had taken when it was met for the first time; from then on the time is known. A wait is the
-//! same one if the half of the register that the kernel does not look at has the mark that was put there.
+//! Nobody tells how long a wait had taken when it was met for the first time. From then on its end stands in the half of
+//! the register that the kernel does not look at: whoever stops the thread next finds it there, another process too.
 
 use crate::process::registers::{NO_CALL, ORIG_RAX, R10, RAX, RDI, RDX, RIP, RSI, RSP};
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 /// epoll_wait and epoll_pwait: their limit is an `int` of milliseconds in r10, and there is none if it is negative.
 const EPOLL: [u64; 2] = [232, 281];
-const MOST: usize = 1 << 16;
-const MARK: u64 = 0x6764_6270 << 32;
+/// The mark: when the wait ends, in milliseconds of the clock, as far as they go into so many bits, below a check of them
+/// and of the place, which is never 0: programs leave zeros there.
+const END_BITS: u32 = 24;
+const ENDS: u64 = 1 << END_BITS;
+/// Longer limits start again from the beginning.
+const LONGEST: u64 = ENDS / 4;
 
-struct Wait {
-    place: [u64; 6],
-    end: Instant,
+/// CLOCK_MONOTONIC, which all processes share, in milliseconds.
+pub(crate) fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills in the structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
-
-static WAITS: Mutex<Option<HashMap<i32, Wait>>> = Mutex::new(None);
 
 /// Puts into the registers of a wait that is about to start again what is left of its limit. True if nothing is left: then
 /// they are those of a wait that has ended by itself.
-pub(crate) fn go_on(tid: i32, registers: &mut [u64], now: Instant) -> bool {
+pub(crate) fn go_on(registers: &mut [u64], now: u64) -> bool {
     let limit = registers[R10] as i32;
-    if !EPOLL.contains(&registers[ORIG_RAX]) || limit <= 0 {
+    if !EPOLL.contains(&registers[ORIG_RAX]) || limit <= 0 || limit as u64 > LONGEST {
         return false;
     }
-    let mut guard = WAITS.lock().unwrap_or_else(PoisonError::into_inner);
-    let waits = guard.get_or_insert_default();
-    let places = |registers: &[u64]| [RIP, RSP, RDI, RSI, RDX, R10].map(|at| registers[at]);
-    let known = waits.remove(&tid).filter(|wait| wait.place == places(registers));
-    let end = known.map_or(now + Duration::from_millis(limit as u64), |wait| wait.end);
-    let left = end.saturating_duration_since(now).as_millis() as u64;
+    let limit = limit as u64;
+    let end = known_end(registers, now, limit);
+    // This millisecond has begun: one more, as no wait may end early.
+    let left = end.map_or(limit, |end| end - now);
     if left == 0 {
         (registers[RAX], registers[ORIG_RAX]) = (0, NO_CALL);
         return true;
     }
-    registers[R10] = MARK | left;
-    if waits.len() >= MOST {
-        waits.clear();
-    }
-    waits.insert(tid, Wait { place: places(registers), end });
+    let end = end.unwrap_or(now + 1 + limit) % ENDS;
+    registers[R10] = (check(registers, end) << END_BITS | end) << 32 | left;
     false
+}
+
+/// When a wait that has a mark ends. It started again with `limit` when it got the mark; one whose end has gone by ends now.
+fn known_end(registers: &[u64], now: u64, limit: u64) -> Option<u64> {
+    let mark = registers[R10] >> 32;
+    let end = mark % ENDS;
+    if mark >> END_BITS != check(registers, end) {
+        return None;
+    }
+    let ahead = (end + ENDS - now % ENDS) % ENDS;
+    if ahead <= limit + 1 {
+        return Some(now + ahead);
+    }
+    // No thread of a busy machine is a quarter of the clock's round late.
+    (ENDS - ahead <= LONGEST).then_some(now)
+}
+
+fn check(registers: &[u64], end: u64) -> u64 {
+    let places = [RIP, RSP, RDI, RSI, RDX].map(|at| registers[at]);
+    let mixed =
+        places.iter().fold(end + 1, |sum, word| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
+    1 + mixed % 255
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOW: u64 = 5 * ENDS - 2000;
 
     fn waiting(limit: i32, number: u64) -> Vec<u64> {
         let mut registers = vec![7; 27];
@@ -61,33 +82,55 @@ mod tests {
 
     #[test]
     fn the_limit_goes_on() {
-        let (start, mut registers) = (Instant::now(), waiting(3000, 232));
-        assert!(!go_on(-1, &mut registers, start) && limit(&registers) == 3000);
-        for second in 1..3 {
-            assert!(!go_on(-1, &mut registers, start + Duration::from_secs(second)));
-            assert_eq!(limit(&registers), 3000 - 1000 * second as i32);
+        let mut registers = waiting(3000, 232);
+        assert!(!go_on(&mut registers, NOW) && limit(&registers) == 3000);
+        for second in 1..4 {
+            assert!(!go_on(&mut registers, NOW + 1000 * second));
+            assert_eq!(limit(&registers), 3001 - 1000 * second as i32);
         }
-        assert!(go_on(-1, &mut registers, start + Duration::from_secs(3)));
+        assert!(go_on(&mut registers, NOW + 3001));
         assert_eq!((registers[RAX], registers[ORIG_RAX]), (0, NO_CALL));
     }
 
     #[test]
+    fn one_that_is_late_is_over() {
+        for late in [3001, 3002, 60_000, LONGEST] {
+            let mut registers = waiting(3000, 232);
+            go_on(&mut registers, NOW);
+            assert!(go_on(&mut registers, NOW + late), "{late}");
+        }
+    }
+
+    #[test]
     fn a_new_wait_has_its_own() {
-        let (start, mut registers) = (Instant::now(), waiting(3000, 281));
-        go_on(-2, &mut registers, start);
+        let mut registers = waiting(3000, 281);
+        go_on(&mut registers, NOW);
         let mut again = waiting(3000, 281);
-        assert!(!go_on(-2, &mut again, start + Duration::from_secs(9)) && limit(&again) == 3000);
-        let mut elsewhere = again.clone();
-        elsewhere[RSP] += 8;
-        assert!(!go_on(-2, &mut elsewhere, start + Duration::from_secs(10)) && limit(&elsewhere) == 3000);
+        assert!(!go_on(&mut again, NOW + 9000) && limit(&again) == 3000);
+        // What a wait elsewhere has left in the register is taken for a mark once in 255 times.
+        let new = |other: u64| {
+            let mut elsewhere = again.clone();
+            elsewhere[RSP] += 8 * other;
+            !go_on(&mut elsewhere, NOW + 10_000) && limit(&elsewhere) == 3000
+        };
+        assert!((1..256).filter(|other| new(*other)).count() >= 250);
+    }
+
+    #[test]
+    fn what_is_no_mark_changes_nothing() {
+        for half in [1, 0x7fff, 0x5555, 0xffff_ffff, NOW % ENDS + 1] {
+            let mut registers = waiting(3000, 232);
+            registers[R10] |= half << 32;
+            assert!(!go_on(&mut registers, NOW) && limit(&registers) == 3000, "{half:#x}");
+        }
     }
 
     #[test]
     fn no_limit_stays_none() {
-        for (value, number) in [(-1, 232), (0, 232), (3000, 7)] {
+        for (value, number) in [(-1, 232), (0, 232), (3000, 7), (LONGEST as i32 + 1, 232)] {
             let mut registers = waiting(value, number);
-            assert!(!go_on(-3, &mut registers, Instant::now()) && limit(&registers) == value);
-            assert_eq!(registers[ORIG_RAX], number);
+            let before = registers.clone();
+            assert!(!go_on(&mut registers, NOW) && registers == before);
         }
     }
 }

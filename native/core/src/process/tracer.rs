@@ -397,7 +397,7 @@ pub(crate) fn restart_interrupted(tid: i32) -> bool {
     if !is_ended || !STARTED_AGAIN.contains(&registers[ORIG_RAX]) {
         return false;
     }
-    if !limits::go_on(tid, &mut registers, Instant::now()) {
+    if !limits::go_on(&mut registers, limits::now()) {
         registers[RAX] = -ERESTARTNOHAND as u64;
     }
     registers::write(tid, &registers).is_ok()
