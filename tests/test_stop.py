@@ -67,7 +67,7 @@ def test_limits_go_on_whoever_stops(tmp_path: Path, rng: random.Random) -> None:
             os.waitpid(child, 0)
             time.sleep(rng.uniform(0, 0.08))
         target.unharmed()
-        # Each lasts 100 ms; half of that allows for a busy machine. Waits that began anew at each stop would hardly end.
+        # Each lasts 100 ms; half of that allows for a busy machine. Waits that began anew at each stop hardly ended.
         whole = (time.monotonic() - began) / 0.1
         assert target.words()[EPOLL_TURNS] - turns > whole / 2
 
