@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.installed import python_with
 from support.programs import KERNEL_CORE, PROCESS, SOURCES, ask, c_program, running
 
 ALL = "--top=all"
@@ -49,6 +50,18 @@ def test_ended_threads_hold_nothing(form: str, rng: random.Random, tmp_path: Pat
     assert addresses(answer, False) == lost
     (line,) = [line for line in first["ledger"] if line["id"] == "ended-stacks"]
     assert line["virtual"] >= max(line["resident"], 1)
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+def test_numbers_hold_nothing(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Where only an array of numbers has a block's address it is doubtful; one of structures leads to its blocks."""
+    arguments = [str(rng.getrandbits(30)), str(rng.randrange(20, 300)), str(tmp_path / "table")]
+    with running([python_with("numpy"), str(SOURCES / "numbered.py"), *arguments], tmp_path) as target:
+        answer = ask("unreachable", target.as_form(form), ALL)
+    table = [line.split() for line in (tmp_path / "table").read_text().splitlines()]
+    numbers, structs = ({~int(at) for kind, at in table if kind == wanted} for wanted in ("number", "struct"))
+    assert numbers <= addresses(answer, True)
+    assert not structs & (addresses(answer, True) | addresses(answer, False))
 
 
 def addresses(answer: dict[str, Any], by_stray: bool) -> set[int]:

@@ -281,7 +281,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
 
     /// Whatever a block of unknown contents leads to.
     fn anything(&mut self, bytes: Bytes<'_>) {
-        self.words(bytes, u64::MAX, bytes.size().saturating_sub(WORD));
+        self.words(bytes, u64::MAX, (bytes.size().saturating_sub(WORD), DOUBTFUL));
     }
 
     /// The same of a block of C code, whose last word is noted: it may lie beyond what was asked for.
@@ -290,7 +290,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
             self.syntax.push(id);
         }
         let last = bytes.size().saturating_sub(WORD);
-        self.words(bytes, last, u64::MAX);
+        self.words(bytes, last, (u64::MAX, DOUBTFUL));
         let Some(word) = self.field(bytes, last).filter(|_| bytes.size() >= WORD) else { return };
         let (low, high) = self.bounds;
         let may_lead = |word: u64| (low..high).contains(&word);
@@ -303,11 +303,11 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Words that may be references up to `to`, those from `doubtful` on left over from before.
-    fn words(&mut self, bytes: Bytes<'_>, to: u64, doubtful: u64) {
+    /// Words that may be references up to `to`; those from `from` on are as good as `strength` says.
+    fn words(&mut self, bytes: Bytes<'_>, to: u64, (from, strength): (u64, u32)) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
-                let strength = if at + index as u64 * 8 >= doubtful { DOUBTFUL } else { LIKELY };
+                let strength = if at + index as u64 * 8 >= from { strength } else { LIKELY };
                 drawer.word(u64_at(word, 0), strength);
             }
         });
@@ -339,7 +339,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
                     self.reference_at(bytes, block.right, EXACT);
                 }
             }
-            shapes::STATE => self.words(bytes, number, u64::MAX),
+            shapes::STATE => self.words(bytes, number, (u64::MAX, DOUBTFUL)),
+            shapes::NUMBERS => self.words(bytes, u64::MAX, (0, STRAY)),
             _ => self.anything(bytes),
         }
     }

@@ -11,7 +11,7 @@ use crate::by_address::ByAddress;
 use crate::bytes::word_at;
 use crate::error::Cancelled;
 use crate::memory::space::Space;
-use crate::python::claims::{claimed_pointer, PlacedClaim};
+use crate::python::claims::{array_kind, claimed_pointer, is_of_numbers, PlacedClaim, STRIDES};
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::types::Types;
 use crate::work::Control;
@@ -130,8 +130,11 @@ impl<'a> Marker<'a> {
             _ if claim.count_at >= 0 => field(claim.count_at),
             _ => Some(0),
         };
+        let kind = || array_kind(self.space, self.types.layout, address.wrapping_add(pre));
+        let is_of_numbers = claim.extent.rule == STRIDES && kind().is_some_and(is_of_numbers);
+        let contents = if is_of_numbers { shapes::NUMBERS } else { claim.contents };
         // Where the owner does not say how much of it there is, any word of the buffer may be a reference.
-        let mark = number.map_or(shapes::mark(shapes::ANYTHING, 0), |number| shapes::mark(claim.contents, number));
+        let mark = number.map_or(shapes::mark(shapes::ANYTHING, 0), |number| shapes::mark(contents, number));
         self.note(pointer, mark, claim.follow == CLAIM);
     }
 

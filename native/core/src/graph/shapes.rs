@@ -86,7 +86,8 @@ pub struct GraphLayout {
 
 /// What a buffer holds: no references; as many as its owner says; a dict's keys; values after a prefix; values after
 /// a header; values alone; a set's table; a table of hash, key and value; a deque's items; the items of Python 2's deque; a
-/// module's state, of which the mark says the bytes. Any other number (the caller uses 10): whatever looks like references.
+/// module's state, of which the mark says the bytes; numbers, which prove nothing where they look like references. Any other
+/// number (the caller uses 10): whatever looks like references.
 pub(crate) const LEAF: u32 = 1;
 pub(crate) const ITEMS: u32 = 2;
 pub(crate) const KEYS: u32 = 3;
@@ -101,6 +102,7 @@ pub(crate) const OLD_DEQUE: u32 = 11;
 /// Items after their capacity.
 pub(crate) const COUNTED: u32 = 12;
 pub(crate) const STATE: u32 = 13;
+pub(crate) const NUMBERS: u32 = 14;
 
 /// The contents of a block and a number that belongs to them, in one word; 0: the block is unclaimed.
 pub(crate) fn mark(contents: u32, number: u64) -> u32 {

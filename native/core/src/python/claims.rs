@@ -3,7 +3,13 @@
 use crate::bytes::{u32_at, u64_at};
 use crate::machine::LOWEST;
 use crate::memory::space::Space;
-use crate::python::layout::{Claim, Extent};
+use crate::python::layout::{Claim, Extent, TypeLayout};
+
+/// numpy's rule for the extent of an array's items: as many dimensions as the 32 bits at `at` say; at `unit` they lie, at
+/// `more` their strides.
+pub(crate) const STRIDES: u8 = 5;
+/// PyArrayObject_fields: descr.
+const DESCR: u64 = 56;
 
 /// A claim with its offsets counted from the start of the block.
 #[derive(Clone, Copy)]
@@ -45,4 +51,16 @@ pub(crate) fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, 
         None => return None,
     };
     Some(pointer).filter(|pointer| *pointer >= LOWEST)
+}
+
+/// PyArray_Descr.kind, a letter, of numpy's array at `object`: the byte after the head and a pointer.
+pub(crate) fn array_kind(space: &Space, layout: &TypeLayout, object: u64) -> Option<u8> {
+    let mut byte = [0];
+    let descr = space.word(object.wrapping_add(DESCR)).ok()?;
+    space.exact(descr.wrapping_add(layout.head() + 8), &mut byte).ok().map(|()| byte[0])
+}
+
+/// Whether the items of this kind are numbers, times or characters, whatever they look like.
+pub(crate) fn is_of_numbers(kind: u8) -> bool {
+    b"biufcmMSU".contains(&kind)
 }

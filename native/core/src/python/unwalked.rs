@@ -13,7 +13,7 @@ use crate::by_address::Addresses;
 use crate::bytes::{range_at, u64_at};
 use crate::error::{Cancelled, Result};
 use crate::memory::space::Space;
-use crate::python::claims::{claimed_pointer, PlacedClaim};
+use crate::python::claims::{array_kind, claimed_pointer, PlacedClaim, STRIDES};
 use crate::python::dict_keys::TableHead;
 use crate::python::layout::{Extent, TypeLayout};
 use crate::python::sizing::{asked_bytes, Measure, Sizing};
@@ -29,8 +29,6 @@ const KEYS: u8 = 2;
 const TEXT: u8 = 3;
 /// As many items as the word at `at` says, of the size that the description at `unit` has at `more` (array.array).
 const ITEMS: u8 = 4;
-/// numpy's: as many dimensions as the 32 bits at `at` say; at `unit` they lie, at `more` their strides.
-const STRIDES: u8 = 5;
 /// An object of variable size: `more` bytes and one for each that its `ob_size`, at `unit`, says.
 const VARIABLE: u8 = 6;
 /// The values of a split dict, whose keys lie at `at`.
@@ -119,7 +117,8 @@ impl Look<'_> {
             let before = if claim.extent.rule == PREFIXED { self.prefix(at) } else { 0 };
             let start = at.saturating_sub(before).saturating_sub(self.layout.hook).max(low);
             let Some(end) = at.checked_add(length).filter(|end| length > 0 && *end <= high) else { continue };
-            let follow = claim.contents > LEAF && (claim.extent.rule != STRIDES || self.holds_objects(address, kind));
+            let holds_objects = || array_kind(self.space, self.layout, address + kind.pre) == Some(b'O');
+            let follow = claim.contents > LEAF && (claim.extent.rule != STRIDES || holds_objects());
             let last = if claim.last_at == usize::MAX { 0 } else { u64_at(head, claim.last_at) };
             let chain = u64::try_from(claim.follow).ok().map(|link| Chain { at, size: length, link, last });
             found.push(Buffer { start, end, follow, chain });
@@ -192,18 +191,9 @@ impl Look<'_> {
         self.space.fill(pointer.wrapping_sub(1), &mut byte);
         byte[0].into()
     }
-
-    /// Whether the items of numpy's array are objects: PyArray_Descr has the kind after its head and a pointer.
-    fn holds_objects(&self, address: u64, kind: &Kind) -> bool {
-        let descr = self.space.word((address + kind.pre).wrapping_add(DESCR)).ok();
-        let word = descr.and_then(|descr| self.half(descr.wrapping_add(self.layout.head() + 8)));
-        word.is_some_and(|word| word as u8 == b'O')
-    }
 }
 
 const LEAF: u32 = 1;
-/// PyArrayObject_fields: descr.
-const DESCR: u64 = 56;
 
 /// What one worker gathers from the blocks that are walked.
 struct Gatherer<'a> {
