@@ -1,7 +1,7 @@
 //! The file of a process, or of a thread's lane: a header, two slots of which one is the current stage, and the stages that are
 //! full.
 
-use crate::log::is_by_time;
+use crate::order::is_by_time;
 use crate::state::Own as Owned;
 use core::ffi::{c_int, c_void};
 use core::ptr::{copy_nonoverlapping, null_mut};

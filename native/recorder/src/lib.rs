@@ -6,10 +6,14 @@
 
 mod file;
 mod hooks;
+mod identity;
+mod lock;
 mod log;
+mod order;
 mod python;
 mod real;
 mod stacks;
+mod stage;
 mod state;
 mod system;
 mod turn;

@@ -5,7 +5,9 @@
 //! allocator itself (PYTHONMALLOC, -X dev) takes them out again, and is not seen; neither is one that is loaded later.
 
 use crate::log;
+use crate::order::ticks;
 use crate::real::{typed, Address};
+use crate::stage::lose;
 use crate::turn::{self, Turn};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, CStr};
@@ -79,8 +81,8 @@ unsafe fn behind(context: Address) -> Option<&'static Allocator> {
 #[inline(always)]
 fn write(event: Event) {
     match turn::take() {
-        Turn::Own(own) => log::write(&own, event, log::ticks()),
-        _ => log::lose(),
+        Turn::Own(own) => log::write(&own, event, ticks()),
+        _ => lose(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! All that changes while calls are recorded: in memory that a forked child finds empty, so that it begins a file of its own.
 
-use crate::stacks::Stacks;
 use crate::system;
 use core::cell::UnsafeCell;
+use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use gdbheap_calls::Last;
@@ -59,7 +59,8 @@ pub(crate) struct Own {
     pub(crate) mean: u64,
     pub(crate) countdown: u64,
     pub(crate) random: u64,
-    pub(crate) stacks: *mut Stacks,
+    /// What `stacks` keeps between two of them.
+    pub(crate) stacks: *mut c_void,
     /// The threads whose calls are written here, and how many can be.
     threads: *mut Thread,
     count: usize,

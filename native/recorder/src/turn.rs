@@ -1,17 +1,26 @@
-//! Whose turn it is: one call at a time is made and written down, so that the log has the order in which they were made.
+//! Whose turn it is: one call at a time is made and written down, so that the log has the order in which they were made. And
+//! where turns begin and end: with a process's first call, in a forked child, with a thread.
 
-use crate::real;
+use crate::identity::describe;
+use crate::lock::{take_alone, wait, Own};
+use crate::order::{self, is_by_time, ticks};
+use crate::real::{self, typed};
+use crate::stage::{arm, settle, state_of_thread, watch_ends};
 use crate::state::{self, Process, State, NEW, OFF, RECORDING};
-use crate::{log, system};
-use core::sync::atomic::{compiler_fence, Ordering};
+use crate::{file, log, stacks, system};
+use core::ffi::c_void;
+use core::sync::atomic::{compiler_fence, AtomicU64, Ordering};
+use gdbheap_calls::header::{self, word};
+use gdbheap_calls::{Event, STAGE};
 
-/// How long a thread pauses before it looks again whether the lock is free.
-const PAUSES: [u32; 8] = [1, 1, 2, 2, 3, 3, 4, 4];
-/// So many turns of others while one waited mean that the lock is hardly ever free: taking it in turn would cost each call
-/// more than the call itself, as all that is written moves from one processor to the other. One thread sleeps, and the other
-/// goes on for a while.
-const MANY_TURNS: u64 = 4;
-const BURST: u64 = 3000;
+const MAX_ENDS: usize = 4;
+
+/// Who this process is to a child that it forks, and the number of the fork.
+static PID: AtomicU64 = AtomicU64::new(0);
+static BEGAN: AtomicU64 = AtomicU64::new(0);
+static FORKS: AtomicU64 = AtomicU64::new(0);
+/// In a forked child, until it has begun its file: the number of the fork that made it. 0 for one that was made otherwise.
+static FORKED: AtomicU64 = AtomicU64::new(0);
 
 /// What is to become of a call.
 pub(crate) enum Turn {
@@ -23,18 +32,11 @@ pub(crate) enum Turn {
     Off,
 }
 
-/// The lock, until this goes.
-pub(crate) struct Own {
-    pub(crate) state: &'static State,
-    pub(crate) me: u64,
-    is_alone: bool,
-}
-
 #[inline(always)]
 pub(crate) fn take() -> Turn {
     let Some(process) = state::process() else { return first() };
     let me = system::thread_pointer();
-    if log::is_by_time() {
+    if is_by_time() {
         return take_lane(process, me);
     }
     let state = process.state();
@@ -49,18 +51,6 @@ pub(crate) fn take() -> Turn {
     begun(Own { state, me, is_alone })
 }
 
-/// The lock of a state that no other thread uses; false where this thread has it.
-#[inline(always)]
-fn take_alone(state: &State, me: u64) -> bool {
-    if system::get(&state.lock) == me {
-        return false;
-    }
-    system::set(&state.lock, me);
-    // A signal handler may come between any two instructions.
-    compiler_fence(Ordering::SeqCst);
-    true
-}
-
 /// Nobody waits for anybody: what each thread does is written down by itself, with the time.
 fn take_lane(process: &'static Process, me: u64) -> Turn {
     match process.lane_of(me) {
@@ -73,7 +63,7 @@ fn take_lane(process: &'static Process, me: u64) -> Turn {
 #[inline(always)]
 fn begun(own: Own) -> Turn {
     if system::get(&own.state.mode) == RECORDING {
-        log::settle(&own);
+        settle(&own);
         // What a handler did between the end of the last call and the lock.
         log::write_waiting(&own);
         return Turn::Own(own);
@@ -91,7 +81,8 @@ fn nested(state: &'static State) -> Turn {
 /// The first call of a program.
 #[cold]
 fn first() -> Turn {
-    log::learn();
+    order::learn();
+    file::learn_folder();
     match state::make() {
         Some(_) => take(),
         None => Turn::Off,
@@ -101,7 +92,7 @@ fn first() -> Turn {
 /// The first call of a process, or of a thread in its lane, which has the lock.
 #[cold]
 fn begin(own: Own) -> Turn {
-    if system::get(&own.state.mode) == NEW && !log::begin(&own) {
+    if system::get(&own.state.mode) == NEW && !begin_file(&own) {
         system::set(&own.state.mode, OFF);
     }
     match system::get(&own.state.mode) {
@@ -110,64 +101,104 @@ fn begin(own: Own) -> Turn {
     }
 }
 
-/// Waits for the lock; false where this thread has it.
+/// Begins this process's file, or that of a thread's lane.
 #[cold]
-fn wait(state: &State, me: u64) -> bool {
-    if system::get(&state.lock) == me {
+fn begin_file(own: &Own) -> bool {
+    let _kept = system::KeptErrno::new();
+    let Some(process) = state::process().filter(|_| file::has_folder()) else { return false };
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    if !is_by_time() {
+        state::give_threads(process, owned);
+    }
+    let pid = system::process_id();
+    owned.began = system::nanoseconds(libc::CLOCK_REALTIME);
+    let is_first = process.began.compare_exchange(0, owned.began, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if is_first {
+        // Of the process that this one was forked from, if there is one.
+        let before = [PID.load(Ordering::Relaxed), BEGAN.load(Ordering::Relaxed), FORKED.swap(0, Ordering::Relaxed)];
+        for (place, value) in process.parent.iter().zip(before) {
+            system::set(place, if before[0] == 0 { 0 } else { value });
+        }
+        PID.store(pid.into(), Ordering::Relaxed);
+        BEGAN.store(owned.began, Ordering::Relaxed);
+    }
+    owned.pid = pid;
+    // Two lanes may begin in the same nanosecond.
+    for _ in 0..100 {
+        owned.descriptor = file::open(owned, libc::O_CREAT | libc::O_EXCL);
+        // SAFETY: each thread has one.
+        if owned.descriptor >= 0 || unsafe { *libc::__errno_location() } != libc::EEXIST {
+            break;
+        }
+        owned.began += 1;
+    }
+    if owned.descriptor < 0 {
         return false;
     }
-    loop {
-        let before = system::get(&state.turns);
-        for pauses in PAUSES {
-            (0..pauses).for_each(|_| core::hint::spin_loop());
-            if system::get(&state.lock) == 0
-                && state.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
-                return true;
-            }
-        }
-        let is_crowded = system::get(&state.turns).wrapping_sub(before) >= MANY_TURNS;
-        sleep(state, if is_crowded { BURST } else { 0 });
+    let Some(found) = file::map(owned.descriptor, 0, header::SIZE) else { return false };
+    owned.header = found as *mut u64;
+    owned.used = STAGE;
+    let words = [
+        (word::VERSION, header::VERSION),
+        (word::STAGE, STAGE as u64),
+        (word::PID, pid.into()),
+        (word::BEGAN, owned.began),
+        (word::PARENT_PID, system::get(&process.parent[0])),
+        (word::PARENT_BEGAN, system::get(&process.parent[1])),
+        (word::FORK, system::get(&process.parent[2])),
+        (word::LANE_OF, if is_by_time() { system::get(&process.began) } else { 0 }),
+        (word::STACKS, stacks::begin(owned)),
+    ];
+    for (place, value) in words {
+        // SAFETY: within the header.
+        unsafe { owned.header.add(place).write_volatile(value) };
     }
+    describe(owned.header as *mut u8);
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: as above. Whoever reads this finds the rest.
+    unsafe { owned.header.add(word::MAGIC).write_volatile(header::MAGIC) };
+    watch_ends(at_end);
+    system::set(&own.state.mode, RECORDING);
+    true
 }
 
-/// Until somebody who has let go of the lock so many times wakes this thread, or for a moment: whoever lets go of it may not
-/// have seen yet that somebody sleeps, or make no more calls.
-fn sleep(state: &State, turns: u64) {
-    if state.sleepers.fetch_add(1, Ordering::SeqCst) == 0 {
-        system::set(&state.wake_in, turns);
+/// Called in each round of destructors; the last one is late enough: what other destructors free comes before.
+extern "C" fn at_end(round: *mut c_void) {
+    if (round as usize) < MAX_ENDS {
+        return arm(round as usize + 1);
     }
-    let owner = state.lock.load(Ordering::SeqCst);
-    if owner != 0 {
-        system::wait(&state.lock, owner);
+    let Turn::Own(own) = take() else { return };
+    log::write(&own, Event::End, ticks());
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    if let Some(thread) = owned.thread_of(own.me) {
+        thread.has_ended = true;
     }
-    state.sleepers.fetch_sub(1, Ordering::SeqCst);
+    owned.thread = 0;
 }
 
-/// Somebody sleeps.
-#[cold]
-fn wake(state: &State) {
-    match system::get(&state.wake_in) {
-        0 => {
-            system::set(&state.wake_in, BURST);
-            system::wake(&state.lock);
-        }
-        left => system::set(&state.wake_in, left - 1),
+/// Forks, and lets the child know of which file it is the continuation.
+pub(crate) fn fork() -> Option<libc::pid_t> {
+    let function = real::FORK.get()?;
+    let number = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
+    if let Turn::Own(own) = take() {
+        log::write(&own, Event::Fork { number }, ticks());
     }
+    // SAFETY: it is libc's fork.
+    let pid = unsafe { typed::<real::fork>(function)() };
+    if pid == 0 {
+        forked(number);
+    }
+    Some(pid)
 }
 
-impl Drop for Own {
-    #[inline(always)]
-    fn drop(&mut self) {
-        let state = self.state;
-        if self.is_alone {
-            compiler_fence(Ordering::SeqCst);
-            return system::set(&state.lock, 0);
-        }
-        system::set(&state.turns, system::get(&state.turns).wrapping_add(1));
-        state.lock.store(0, Ordering::Release);
-        if system::get(&state.sleepers) != 0 {
-            wake(state);
-        }
-    }
+/// In the child. What is to be done in one (pthread_atfork) may have begun its file already.
+fn forked(number: u64) {
+    FORKED.store(number, Ordering::Relaxed);
+    let Some(process) = state::process().filter(|process| system::get(&process.began) != 0) else { return };
+    system::set(&process.parent[2], FORKED.swap(0, Ordering::Relaxed));
+    let Some(state) = state_of_thread(process).filter(|state| system::get(&state.mode) == RECORDING) else { return };
+    // SAFETY: the child has one thread, and the header's address does not change.
+    unsafe { (*state.own().word_at(word::FORK)).store(number, Ordering::Relaxed) };
 }

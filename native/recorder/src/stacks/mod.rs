@@ -11,10 +11,11 @@ mod python;
 mod settings;
 mod unwind;
 
-use crate::log;
+use crate::lock::Own;
+use crate::stage::{room, written};
 use crate::state::Own as Owned;
 use crate::system::KeptErrno;
-use crate::turn::Own;
+use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
 use gdbheap_calls::other;
 use gdbheap_calls::part::{flag, Part};
@@ -124,10 +125,10 @@ fn take(own: &Own) {
     owned.countdown = distance(owned);
     if owned.stacks.is_null() {
         let Some(found) = modules::new_memory(core::mem::size_of::<Stacks>(), libc::MADV_WIPEONFORK) else { return };
-        owned.stacks = found as *mut Stacks;
+        owned.stacks = found as *mut c_void;
     }
     // SAFETY: our own memory, of the process, for who has the lock.
-    let stacks = unsafe { &mut *owned.stacks };
+    let stacks = unsafe { &mut *(owned.stacks as *mut Stacks) };
     stacks.windows.begin(owned.pid);
     let registers = Registers::here();
     let mut frame = Frame::new(registers);
@@ -202,16 +203,16 @@ impl Stacks {
             if is_known {
                 continue;
             }
-            let Some(room) = log::room(own, MAX_CODE) else { return };
+            let Some(room) = room(own, MAX_CODE) else { return };
             if let Some(found) = self.python.new_code(&mut self.windows, frame.code, room, other::CODE) {
-                log::written(own, found);
+                written(own, found);
             }
         }
     }
 
     #[inline(never)]
     fn write(&mut self, own: &Own, cut: bool, walked: &Walked) {
-        let Some(room) = log::room(own, MAX_STACK) else { return };
+        let Some(room) = room(own, MAX_STACK) else { return };
         // SAFETY: `own` has the lock.
         let owned = unsafe { own.state.own() };
         let thread = owned.thread_of(own.me).map_or(0, |thread| thread.number);
@@ -239,7 +240,7 @@ impl Stacks {
             last = frame.code;
         }
         if let Some(found) = part.finish(other::STACK) {
-            log::written(own, found);
+            written(own, found);
             core::mem::swap(&mut self.now, &mut self.before);
         }
     }
@@ -255,7 +256,7 @@ fn differ<'a, T: PartialEq>(now: &'a [T], before: &[T], part: &mut Part) -> &'a 
 }
 
 fn write_loaded(own: &Own, module: &Module) {
-    let Some(room) = log::room(own, MAX_LOADED) else { return };
+    let Some(room) = room(own, MAX_LOADED) else { return };
     let mut part = Part::new(room);
     part.number(module.start);
     part.number(module.end);
@@ -263,6 +264,6 @@ fn write_loaded(own: &Own, module: &Module) {
     part.bytes(module.build_id());
     part.bytes(module.path());
     if let Some(found) = part.finish(other::LOADED) {
-        log::written(own, found);
+        written(own, found);
     }
 }

@@ -1,0 +1,204 @@
+//! The stage that is current: room in it, events put into it, and what is said of the time, of threads and of blocks between them.
+
+use crate::file;
+use crate::lock::Own;
+use crate::order::is_by_time;
+use crate::real::{self, typed};
+use crate::state::{self, Own as Owned, Process, State, Thread, OFF};
+use crate::system;
+use core::ffi::c_void;
+use core::sync::atomic::{compiler_fence, AtomicI32, Ordering};
+use gdbheap_calls::header::word;
+use gdbheap_calls::{encode, usual_size, Event, MAX_EVENT, STAGE};
+
+/// How many events come between two of time.
+const TIME_EVERY: u32 = 256;
+/// What a call may take: what is said of its thread, of the time, of its block, and itself, and the end of the stage.
+const ROOM: usize = 6 * MAX_EVENT + 1;
+
+/// The key whose destructor tells of a thread's end; below 0 without one.
+static KEY: AtomicI32 = AtomicI32::new(-1);
+
+/// Room for an event of `part`'s, with room behind it for a call. None where nothing can be written any more.
+#[allow(clippy::mut_from_ref)]
+pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
+    if !has_room(own, size) {
+        return None;
+    }
+    // SAFETY: `own` has the lock; the stage is mapped, and has room.
+    Some(unsafe {
+        let owned = own.state.own();
+        core::slice::from_raw_parts_mut(owned.stage.add(owned.used), size)
+    })
+}
+
+/// What was put into `room` counts from now on: its first byte comes last.
+pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
+    // SAFETY: within the room, and behind it is room for a call.
+    unsafe {
+        let owned = own.state.own();
+        owned.stage.add(owned.used + used).write(0);
+        compiler_fence(Ordering::SeqCst);
+        owned.stage.add(owned.used).write_volatile(first);
+        owned.used += used;
+    }
+}
+
+/// Says what can be used of the block that was given last, where that is not what most have.
+#[inline(always)]
+pub(crate) fn settle(own: &Own) {
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    if owned.given != 0 {
+        let found = unusual(owned.given, owned.given_size);
+        if found.is_some() || owned.settled != 0 {
+            write_unusual(own, found);
+        }
+        owned.given = 0;
+    }
+}
+
+/// What a handler read before it made a call of its own, which may have freed the block, is as good or better.
+#[cold]
+fn write_unusual(own: &Own, found: Option<u64>) {
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    compiler_fence(Ordering::SeqCst);
+    let found = match owned.settled {
+        0 => found,
+        settled => (settled != usual_size(owned.given_size)).then_some(settled),
+    };
+    (owned.given, owned.settled) = (0, 0);
+    if let Some(size) = found {
+        append(own, Event::Usable { size });
+    }
+}
+
+/// What can be used of a block of that size, where it is not what most have.
+#[inline(always)]
+pub(crate) fn unusual(block: u64, size: u64) -> Option<u64> {
+    if block == 0 {
+        return None;
+    }
+    Some(usable(block)).filter(|found| *found != 0 && *found != usual_size(size))
+}
+
+#[inline(always)]
+pub(crate) fn usable(block: u64) -> u64 {
+    match real::USABLE.get() {
+        // SAFETY: a block that is in use.
+        Some(function) => unsafe { typed::<real::malloc_usable_size>(function)(block as real::Address) as u64 },
+        None => 0,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn append(own: &Own, event: Event) {
+    if has_room(own, 0) {
+        // SAFETY: `own` has the lock, and nobody holds another reference.
+        let owned = unsafe { own.state.own() };
+        owned.events += 1;
+        put(owned, event);
+    }
+}
+
+/// Whether a call can be written down: there is room for all that belongs to it, and `more`, and it is known whose it is.
+#[inline(always)]
+pub(crate) fn has_room(own: &Own, more: usize) -> bool {
+    // SAFETY: `own` has the lock, and nobody holds another reference.
+    let owned = unsafe { own.state.own() };
+    let is_ready = owned.used + ROOM + more <= STAGE && owned.thread == own.me && owned.events < TIME_EVERY;
+    is_ready || prepare(own, owned, more)
+}
+
+#[inline(always)]
+pub(crate) fn put(owned: &mut Owned, event: Event) {
+    // SAFETY: the stage is mapped, and has room (`append`).
+    let room = unsafe { &mut *(owned.stage.add(owned.used) as *mut [u8; MAX_EVENT]) };
+    let (first, used) = encode(event, &mut owned.last, room);
+    // The rest before the first byte: what is killed here leaves whole events.
+    // SAFETY: as above. What follows is of a stage that was here before.
+    unsafe { owned.stage.add(owned.used + used).write(0) };
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: as above.
+    unsafe { owned.stage.add(owned.used).write_volatile(first) };
+    owned.used += used;
+}
+
+/// Room, the time, and whose calls follow. False where nothing can be written any more.
+#[cold]
+fn prepare(own: &Own, owned: &mut Owned, more: usize) -> bool {
+    let _kept = system::KeptErrno::new();
+    if owned.used + ROOM + more > STAGE && !file::next_stage(owned) {
+        system::set(&own.state.mode, OFF);
+        lose();
+        return false;
+    }
+    if owned.events >= TIME_EVERY || owned.used == 0 {
+        owned.events = 0;
+        put(owned, Event::Time { nanoseconds: system::nanoseconds(libc::CLOCK_MONOTONIC) });
+    }
+    if owned.thread != own.me {
+        switch(own.me, owned);
+    }
+    true
+}
+
+fn switch(me: u64, owned: &mut Owned) {
+    owned.thread = me;
+    if owned.thread_of(me).is_none() {
+        owned.forget_ended();
+    }
+    let (Some(process), Some(thread)) = (state::process(), owned.thread_of(me)) else { return };
+    // A new thread may have the memory of one that has ended; the kernel is asked for as little as that takes.
+    if thread.pointer == me && (!thread.has_ended || thread.tid == system::thread_id()) {
+        let number = thread.number;
+        return put(owned, Event::Switch { thread: number });
+    }
+    let tid = system::thread_id();
+    let number = process.numbers.fetch_add(1, Ordering::Relaxed) as u32 + 1;
+    *thread = Thread { pointer: me, number, tid, has_ended: false };
+    put(owned, Event::Thread { thread: number, tid });
+    arm(1);
+}
+
+/// Has `at_end` called when this thread ends.
+pub(crate) fn arm(round: usize) {
+    let key = KEY.load(Ordering::Relaxed);
+    if key >= 0 {
+        // SAFETY: the key was made by `watch_ends`. A call that this makes is a nested one.
+        unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, round as *const c_void) };
+    }
+}
+
+/// A call that cannot be written down. Nothing where there is no file to say so in.
+#[cold]
+pub(crate) fn lose() {
+    let Some(state) = state::process().and_then(state_of_thread) else { return };
+    // SAFETY: only the header's address is read, which is written once; it stays mapped.
+    unsafe {
+        let owned = state.own();
+        if !owned.header.is_null() {
+            (*owned.word_at(word::LOST)).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Where the calls of this thread are written; it is only looked at.
+pub(crate) fn state_of_thread(process: &'static Process) -> Option<&'static State> {
+    match is_by_time() {
+        true => process.lane_of(system::thread_pointer()),
+        false => Some(process.state()),
+    }
+}
+
+/// Has `at_end` called in each round of destructors of each thread that ends from now on, with the round's number.
+pub(crate) fn watch_ends(at_end: extern "C" fn(*mut c_void)) {
+    if KEY.load(Ordering::Relaxed) < 0 {
+        let mut key: libc::pthread_key_t = 0;
+        // SAFETY: the destructor outlives all threads: this library is never unloaded.
+        if unsafe { libc::pthread_key_create(&mut key, Some(at_end)) } == 0 {
+            KEY.store(key as i32, Ordering::Relaxed);
+        }
+    }
+}
