@@ -1,0 +1,91 @@
+"""CONTRIBUTING.md's recipes, followed to the letter in a scratch copy."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from support.programs import PATIENCE, c_program, running
+
+import gdbheap
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "CONTRIBUTING.md"
+STEP = re.compile(r"^\d\. \*\*.*?(?=^\d\. \*\*|\Z)", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"`([\w/]+\.py)`")
+BLOCK = re.compile(r"^   ```python\n(.*?)^   ```$", re.MULTILINE | re.DOTALL)
+LIST = "commands/surface/registry.py"
+FIRST_OF_LIST = '    "arenas": "arenas",\n'
+
+
+def steps(title: str) -> list[tuple[str, str]]:
+    """Return (file, code) of each step of the section that has code."""
+    section = PAGE.read_text(encoding="utf-8").split(f"## {title}\n")[1].split("\n## ")[0]
+    found = []
+    for step in STEP.findall(section):
+        if code := BLOCK.search(step):
+            (name,) = FILE.findall(step.split("\n   ```")[0])[:1]
+            found.append((name, textwrap.dedent(code[1])))
+    return found
+
+
+class Copy:
+    """A checkout, and the package that is built from it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkout, self.site = folder / "checkout", folder / "site"
+        names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
+        for name in (os.fsdecode(name) for name in names if name):
+            if (ROOT / name).is_file():
+                (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, self.checkout / name)
+
+    def build(self) -> None:
+        """Put the Python of the checkout beside what was built of Rust."""
+        package = self.site / "gdbheap"
+        shutil.copytree(self.checkout / "gdbheap", package)
+        shutil.copytree(self.checkout / "commands", package / "commands")
+        for built in Path(gdbheap.__file__).parent.glob("_*"):
+            if built.is_file() and not (package / built.name).exists():
+                shutil.copy(built, package / built.name)
+
+    def run(self, *words: str) -> str:
+        """Run the checkout's Python with words, in it; return what it prints."""
+        environment = {**os.environ, "PYTHONPATH": str(self.site)}
+        options = {"cwd": self.checkout, "env": environment, "timeout": PATIENCE}
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, **options)
+        assert done.returncode == 0, (words, done.stdout[-3000:], done.stderr[-3000:])
+        return done.stdout
+
+
+def test_a_command(tmp_path: Path) -> None:
+    """The new command answers, is in every help, passes the tests that go through all commands, and ruff."""
+    copy = Copy(tmp_path)
+    files = steps("How to add a command")
+    assert [name for name, _ in files][-1] == LIST and len(files) == 4
+    for name, code in files[:-1]:
+        assert not (copy.checkout / name).exists()
+        (copy.checkout / name).write_text(code, encoding="utf-8")
+    registry = copy.checkout / LIST
+    text = registry.read_text(encoding="utf-8")
+    assert FIRST_OF_LIST in text
+    registry.write_text(text.replace(FIRST_OF_LIST, f"{FIRST_OF_LIST}    {files[-1][1]}"), encoding="utf-8")
+    copy.build()
+    for script in ("command_docs.py", "shell_pages.py"):
+        copy.run(f"scripts/{script}", "--write")
+    for page in ("README.md", "docs/commands.md", "gdbheap/loader/help.txt", "packaging/man/gdbheap.1"):
+        assert "oldest" in (copy.checkout / page).read_text(encoding="utf-8"), page
+    with running(c_program("ended", 1, 3, 5, tmp_path / "table"), tmp_path) as target:
+        script = "packaging/script/gdbheap"
+        answer = json.loads(copy.run(script, "oldest", str(target.pid), "--json"))
+        shown = copy.run(script, "oldest", str(target.pid), "--threads")
+    assert answer["arenas"][0]["index"] == 0 and "in use" in shown
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_shell_pages.py", "tests/test_commands.py")
+    for tool in (["ruff", "check", "-q"], ["ruff", "format", "--check", "-q"]):
+        copy.run("-m", *tool, *(name for name, _ in files))
