@@ -328,6 +328,23 @@ int main(void)
 """
 
 
+@pytest.mark.parametrize("words", [["stats"], ["trim", "--yes"]])
+def test_calls_beside_another_process(words: list[str], tmp_path: Path) -> None:
+    """No function is called in memory that somebody uses whom no stop of its threads stops."""
+    with compiled(SHARER, tmp_path) as path, started(path) as target:
+        assert target.stderr is not None
+        sharer = int(target.stderr.readline())
+        try:
+            done = programs.gdbheap(words[0], str(target.pid), *words[1:])
+            assert done.returncode != 0 and "CLONE_VM" in done.stderr and len(done.stderr.splitlines()) == 1, done
+        finally:
+            os.kill(sharer, signal.SIGKILL)
+        busy.wait_for(lambda: not Path(f"/proc/{sharer}").exists(), "it is not collected")
+        done = programs.gdbheap(words[0], str(target.pid), *words[1:])
+        assert done.returncode == 0, done.stderr
+        assert runs(target.pid)
+
+
 @pytest.mark.parametrize("noun", ["catch", "growth"])
 def test_code_that_another_process_runs(noun: str, tmp_path: Path) -> None:
     """Its code is not changed while somebody whom no stop of its threads stops may be in the middle of it."""

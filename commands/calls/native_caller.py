@@ -131,6 +131,8 @@ class NativeCaller:
             raise NoTarget(f"process {self._target.pid} has ended") from None
         if left:
             raise self._purpose.refusal(f"thread {min(left)} does not stand still")
+        if _native.has_sharer(self._folder.pid):
+            raise self._purpose.refusal("a process that is no thread of it has the same memory (CLONE_VM), and runs on")
 
     def _find_restorer(self) -> int:
         for start, code in self._code(self._libc.loaded.path):

@@ -313,6 +313,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         oldmalloc::find_bins,
         process::process_accounts,
         process::filesystem_of,
+        process::has_sharer,
         process::look_at_thread,
         process::call_in_thread,
         pymalloc::read_pools,

@@ -327,6 +327,12 @@ pub fn filesystem_of(descriptor: i32) -> PyResult<u32> {
     process::filesystem(descriptor).map_err(os_error)
 }
 
+/// Whether a process that is no thread of `pid` has the same memory (clone(2), CLONE_VM). False where that cannot be told.
+#[pyfunction]
+pub fn has_sharer(py: Python<'_>, pid: i32) -> bool {
+    py.detach(|| process::has_sharer(pid))
+}
+
 /// What decides whether a call may be made in a thread that this thread's debugger holds. Raises OSError.
 #[pyfunction]
 pub fn look_at_thread(tid: i32) -> PyResult<ThreadLook> {

@@ -305,7 +305,8 @@ fn is_past(deadline: Option<Instant>) -> bool {
 
 /// What poll(2) waits at most; up to the next whole one, as less than one is none.
 fn milliseconds(deadline: Option<Instant>) -> i32 {
-    deadline.map_or(-1, |at| at.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000) as i32)
+    let left = |at: Instant| at.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
+    deadline.map_or(-1, |at| left(at).min(i32::MAX as u128) as i32)
 }
 
 fn is_readable(file: &File) -> bool {

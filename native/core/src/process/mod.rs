@@ -38,6 +38,7 @@ pub use frozen::Frozen;
 pub use guard::restore_left;
 pub use launch::Start;
 pub use program_memory::ProgramMemory;
+pub use sharers::has_sharer;
 pub use stop::{Stop, Thread};
 pub use telling::{Finish, Hit};
 pub use tracepoint::{tracepoint, Traced, Tracepoint};

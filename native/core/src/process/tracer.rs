@@ -143,7 +143,7 @@ impl Tracer {
         self.since = Some(Instant::now());
         // Each round may find threads that the ones not yet stopped have started since.
         loop {
-            let fresh = self.seize_new()?;
+            let fresh = self.seize_new(cancelled)?;
             if !self.await_stops(cancelled)? && !last {
                 return Ok(false);
             }
@@ -170,17 +170,27 @@ impl Tracer {
         stat::field(&self.stat(tid), stat::STATE).as_deref() == Some("D")
     }
 
-    /// Seizes and interrupts the threads that are not ours yet; says how many there were.
-    fn seize_new(&mut self) -> Result<usize, Error> {
+    /// Seizes and interrupts the threads that are not ours yet; says how many there were. Of very many that takes long, too.
+    fn seize_new(&mut self, cancelled: &AtomicBool) -> Result<usize, Failure> {
         let mut fresh = 0;
         for tid in self.tasks()? {
             if !self.threads.contains_key(&tid) && self.seize(tid)? {
                 self.threads.insert(tid, Thread::default());
                 let _ = ptrace::interrupt(tid);
                 fresh += 1;
+                self.go_on_waiting(tid, self.since.map_or(Duration::ZERO, |since| since.elapsed()), cancelled)?;
             }
         }
         Ok(fresh)
+    }
+
+    /// An error where a thread was waited for too long, or is to be waited for no more.
+    fn go_on_waiting(&self, tid: i32, waited: Duration, cancelled: &AtomicBool) -> Result<(), Failure> {
+        match waited > self.patience {
+            true => Err(Failure::Timeout(tid)),
+            false if cancelled.load(Ordering::Relaxed) => Err(Failure::Cancelled),
+            false => Ok(()),
+        }
     }
 
     /// Whether the thread is ours now; false if it has ended meanwhile. An ending thread may answer EPERM.
@@ -254,12 +264,7 @@ impl Tracer {
             if began.elapsed() > STUCK && running.iter().all(|tid| self.sleeps_uninterruptibly(*tid)) {
                 return Ok(false);
             }
-            if began.elapsed() > self.patience {
-                return Err(Failure::Timeout(*first));
-            }
-            if cancelled.load(Ordering::Relaxed) {
-                return Err(Failure::Cancelled);
-            }
+            self.go_on_waiting(*first, began.elapsed(), cancelled)?;
             if began.elapsed() > QUICK {
                 std::thread::sleep(NAP);
             } else {
