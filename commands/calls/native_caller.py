@@ -220,6 +220,8 @@ class NativeCaller:
             return "has its system calls dispatched to a handler (prctl PR_SET_SYSCALL_USER_DISPATCH)"
         if look.entering:
             return "stands at the entry into a system call"
+        if not look.restartable:
+            return "sleeps in a system call of which the kernel alone knows how it goes on"
         if look.sequence and not _waits(look):
             return "is inside a restartable sequence (rseq)"
         filtered = self._filtered(thread.tid)

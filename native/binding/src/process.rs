@@ -92,6 +92,7 @@ answers! {
         dispatched: bool,
         sequence: u64,
         entering: bool,
+        restartable: bool,
         vector_size: usize,
     }
 }

@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 /// How long a thread may take to stop where it must: one that sleeps uninterruptibly is left to finish by itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// For how long a stop is waited for without sleep.
+const AWAKE: Duration = Duration::from_micros(200);
+
 /// How the thread became a tracee: it decides how it can be stopped again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
@@ -101,6 +104,8 @@ pub struct Look {
     pub sequence: u64,
     /// It stands between the entry into a system call and the exit, as `catch syscall` leaves it.
     pub entering: bool,
+    /// Whether the system call that it waits in, if any, could be made anew.
+    pub restartable: bool,
     /// Bytes of the kernel's vector state.
     pub vector_size: usize,
 }
@@ -118,13 +123,18 @@ pub fn look(_: i32) -> Result<Look, Error> {
     Err(Error::from_raw_os_error(libc::ENOSYS))
 }
 
-/// Waits until the thread stops or `is_over`, in ever longer steps.
+/// Waits until the thread stops or `is_over`, in ever longer steps. A function may make tens of thousands of system calls,
+/// with two stops each: to sleep at each of them would take many times as long as the calls.
 fn await_stop(tid: i32, is_over: impl Fn() -> bool) -> Waited {
-    let mut pause = Duration::from_micros(5);
+    let (began, mut pause) = (Instant::now(), Duration::from_micros(5));
     loop {
         let waited = ptrace::wait(tid, false);
         if waited != Waited::Running || is_over() {
             return waited;
+        }
+        if began.elapsed() < AWAKE {
+            std::thread::yield_now();
+            continue;
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(1));
@@ -134,7 +144,7 @@ fn await_stop(tid: i32, is_over: impl Fn() -> bool) -> Waited {
 #[cfg(target_arch = "x86_64")]
 mod machine {
     use super::*;
-    use crate::bytes::words;
+    use crate::bytes::{u32_at, words};
     use crate::process::ptrace::send;
     use crate::process::registers::{
         self, CS, EFLAGS, NO_CALL, ORIG_RAX, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP, SS,
@@ -164,6 +174,11 @@ mod machine {
     /// The kernel's own codes for "restart this system call" (include/linux/errno.h), as rax has them.
     const RESTARTS: [i64; 4] = [-512, -513, -514, RESTART_BLOCK];
     const RESTART_BLOCK: i64 = -516;
+    const SYS_RESTART_SYSCALL: u64 = 219;
+    /// poll, nanosleep, futex, clock_nanosleep: the calls that go on where they were.
+    const RESUMED: [u64; 4] = [7, 35, 202, 230];
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    const CODE_BEFORE: usize = 32;
     /// Signals that an instruction raises: blocked, they would make the kernel reset their handler.
     const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
     const MAX_TEXT: usize = 4 << 20;
@@ -175,6 +190,8 @@ mod machine {
     /// All of a thread that a call changes.
     struct Saved {
         registers: Vec<u64>,
+        /// Those with which it goes on where the kernel restarts no system call any more.
+        anew: Vec<u64>,
         vector: Vec<u8>,
         mask: u64,
     }
@@ -218,11 +235,13 @@ mod machine {
         let shadow_stack = ptrace::register_set(tid, ptrace::NT_X86_SHSTK, 8).is_ok();
         let dispatched = ptrace::is_dispatched(tid);
         let entering = ptrace::configuration::<11>(tid, GET_SYSCALL_INFO, 88).is_some_and(|info| info[0] & 0xff == 1);
+        let memory = ProgramMemory::of_thread(tid)?;
         let sequence = match ptrace::rseq_address(tid) {
-            Some(area) if area != 0 => word_at(&ProgramMemory::of_thread(tid)?, area.wrapping_add(8))?,
+            Some(area) if area != 0 => word_at(&memory, area.wrapping_add(8))?,
             _ => 0,
         };
-        Ok(Look { registers, shadow_stack, dispatched, sequence, entering, vector_size })
+        let restartable = !is_resumed(&registers) || number_of(&memory, registers[RIP]).is_some();
+        Ok(Look { registers, shadow_stack, dispatched, sequence, entering, restartable, vector_size })
     }
 
     /// Makes the calls. An error means that nothing was changed, or that the thread went away.
@@ -274,7 +293,8 @@ mod machine {
             if vector.len() < SMALLEST_VECTOR {
                 return Err(Error::from_raw_os_error(libc::ENODATA));
             }
-            let saved = Saved { registers, vector, mask };
+            let anew = made_anew(&registers, || number_of(memory, registers[RIP]));
+            let saved = Saved { registers, anew, vector, mask };
             if style == Style::Seized {
                 // Without it a stop at a system call would become a SIGTRAP that kills the process, should we die in
                 // it. gdb always sets it, and the other.
@@ -323,7 +343,7 @@ mod machine {
         fn put_context(&self, bytes: &mut [u8], vector_at: u64) {
             put(bytes, 0, FRAME_FLAGS);
             put(bytes, 24, u64::MAX);
-            let registers = restarted(&self.saved.registers);
+            let registers = &self.saved.anew;
             for (place, index) in CONTEXT.iter().enumerate() {
                 put(bytes, 40 + 8 * place as u64, registers[*index]);
             }
@@ -588,21 +608,39 @@ mod machine {
             }
             // rt_sigreturn makes it forget that, too.
             let forgotten = (self.forgotten || self.returning) && self.saved.registers[RAX] as i64 == RESTART_BLOCK;
-            let registers = if forgotten { restarted(&self.saved.registers) } else { self.saved.registers.clone() };
-            registers::write(self.tid, &registers)
+            registers::write(self.tid, if forgotten { &self.saved.anew } else { &self.saved.registers })
         }
     }
 
     /// The registers from which a thread goes on that gets no restart of its system call from the kernel any more.
     ///
     /// rt_sigreturn ends each restart; so the frame has the registers with which the call is made anew.
-    fn restarted(saved: &[u64]) -> Vec<u64> {
+    fn made_anew(saved: &[u64], number: impl FnOnce() -> Option<u64>) -> Vec<u64> {
         let mut registers = saved.to_vec();
         if saved[ORIG_RAX] as i64 >= 0 && RESTARTS.contains(&(saved[RAX] as i64)) {
-            registers[RAX] = saved[ORIG_RAX];
+            let resumed = if is_resumed(saved) { number() } else { None };
+            registers[RAX] = resumed.unwrap_or(saved[ORIG_RAX]);
             registers[RIP] = saved[RIP].wrapping_sub(2);
         }
         registers
+    }
+
+    /// Whether the thread waits in restart_syscall(2), as it does once it was stopped in a call with a time limit: the kernel
+    /// alone knows what that goes on with, and forgets it at rt_sigreturn.
+    fn is_resumed(registers: &[u64]) -> bool {
+        registers[ORIG_RAX] == SYS_RESTART_SYSCALL && registers[RAX] as i64 == RESTART_BLOCK
+    }
+
+    /// The number of the call that was made by the `syscall` before `counter`: what the code just before it has loaded into rax.
+    fn number_of(memory: &ProgramMemory, counter: u64) -> Option<u64> {
+        let mut code = [0u8; CODE_BEFORE];
+        memory.read(counter.wrapping_sub(CODE_BEFORE as u64), &mut code).ok()?;
+        let before = code.strip_suffix(&SYSCALL)?;
+        // mov $number, %eax; not %r8d to %r15d, which has a prefix.
+        let loads =
+            |place: &usize| before[*place] == 0xb8 && (*place == 0 || !(0x40..0x50).contains(&before[place - 1]));
+        let number = |place: usize| u64::from(u32_at(before, place + 1));
+        (0..before.len() - 4).rev().filter(loads).map(number).find(|number| RESUMED.contains(number))
     }
 
     /// The vector state in the form of a signal frame (arch/x86/include/uapi/asm/sigcontext.h).

@@ -320,7 +320,9 @@ impl<'a> ChunkWalker<'a> {
             at += GRAIN;
             if self.header(at).is_none() {
                 let Some(backed) = self.space.next_backed(at) else { break };
-                at += (backed - at).next_multiple_of(GRAIN);
+                // What is there, and cannot be read all the same, is passed by whole pages.
+                let page = self.space.machine.page.bytes();
+                at = if backed == at { (at / page + 1) * page } else { at + (backed - at).next_multiple_of(GRAIN) };
             }
         }
         Ok(None)
