@@ -17,6 +17,7 @@ import pytest
 from support import busy, programs
 
 from gdbheap._native import Stop
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.target.process import stopped
@@ -25,6 +26,7 @@ from gdbheap.target.process import stopped
 KILLED = """
 import os, random, signal, sys, time
 from gdbheap._native import Stop
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 pid, rounds, rng = int(sys.argv[1]), int(sys.argv[2]), random.Random(sys.argv[3])
 for _ in range(rounds):
     child = os.fork()
@@ -188,6 +190,25 @@ def test_time_is_kept(tmp_path: Path) -> None:
         assert process.cut_short is not None and heap.partial and heap.damage == []
         assert "let go after" in heap.warnings[-1] and "--max-stop" in heap.warnings[-1]
         target.unharmed()
+
+
+# 64 MiB of chunks; 16 bytes at a time they were four million tries.
+MANY_CHUNKS = "held = [bytes(600) for _ in range(100_000)]; print('ready', flush=True); input()"
+
+
+def test_a_walk_that_is_too_late(tmp_path: Path) -> None:
+    """Once the process was let go, each of its pages is tried a few times, not each place where a chunk may begin."""
+    with programs.running([sys.executable, "-c", MANY_CHUNKS], tmp_path) as target:
+        found = 0
+        with contextlib.suppress(GdbheapError), stopped(target.pid, limit=2) as process:
+            heap, stop = Heap(process), process.tracer
+            allocator = heap.allocator(GlibcAllocator)
+            assert stop is not None and allocator.malloc.arenas
+            busy.wait_for(lambda: stop.expired, "it stands for ever")
+            with contextlib.suppress(GdbheapError):
+                _ = allocator.bins
+            found = stop.missed
+        assert 0 < found < 4 * (64 << 20) // 4096
 
 
 def test_too_short_a_time(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from support import busy
 from support.gdb_side import runs
 from support.programs import Running, ask, c_program, gdbheap, running
 
+from gdbheap._native import Stop
 from gdbheap.commands.calls.inferior_call import TRIM, find_libc
 from gdbheap.commands.calls.native_caller import NativeCaller
 from gdbheap.errors import CallEnded, GdbheapError
@@ -27,6 +28,7 @@ LIMIT = 0.3
 # In struct user_regs_struct; -ERESTART_RESTARTBLOCK.
 RAX, ORIG_RAX, RIP = 10, 15, 16
 RESTART_BLOCK = (1 << 64) - 516
+RESTART_SYSCALL = 219
 
 
 @dataclass
@@ -106,6 +108,28 @@ def test_left(style: str, target: Running) -> None:
         assert words["word"] == 4
     busy.wait_for(lambda: words["word"] == 5, "the program has not finished it")
     assert goes_on(target.pid, words)
+
+
+@STYLES
+@pytest.mark.parametrize("kind", ["nanosleep", "poll", "futex"])
+def test_left_in_a_wait_that_was_stopped_before(kind: str, style: str, tmp_path: Path) -> None:
+    """The kernel does not say any more which call the thread waits in; it makes that call anew all the same."""
+    with running(c_program("undone", kind), tmp_path) as target:
+        for _ in range(1000):
+            Stop(target.pid).release()
+            with caller_of(target.pid, style) as (caller, process):
+                look = caller._tracer.look(caller.tid)
+                if look.registers[ORIG_RAX] == RESTART_SYSCALL and look.registers[RAX] == RESTART_BLOCK:
+                    own = places(process, "sleep_a_while", "word", "slept", "cut_short")
+                    words = Words(target.pid, own)
+                    assert look.restartable
+                    with pytest.raises(CallEnded, match="finishes it by itself"):
+                        caller.call_to_end(own["sleep_a_while"])
+                    break
+        else:
+            pytest.fail("it was never stopped twice in a wait")
+        busy.wait_for(lambda: words["word"] == 5, "the program has not finished it")
+        assert goes_on(target.pid, words)
 
 
 @STYLES

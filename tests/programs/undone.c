@@ -1,10 +1,13 @@
-/* undone
+/* undone [KIND]
  *
  * Functions that others call in it, and that do not end in time; the threads sleep, and the second one checks that its
- * sleep lasts as long as it was asked for.
+ * sleep lasts as long as it was asked for. KIND: it sleeps in "nanosleep" (so it does without), "poll" or "futex".
  */
 #include "target.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <semaphore.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -45,18 +48,32 @@ void fail(void)
     *(volatile char *)8 = 0;
 }
 
-static void *sleeping(void *unused)
+static int sleep_once(char kind)
 {
-    struct timespec time = {0, 50000000};
-    for (;; slept++)
-        cut_short += nanosleep(&time, NULL) != 0;
-    return unused;
+    static sem_t semaphore;
+    struct timespec time = {0, 50000000}, end;
+    if (kind == 'p')
+        return poll(NULL, 0, 50);
+    if (kind == 'n')
+        return nanosleep(&time, NULL);
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_nsec += 50000000;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    return sem_timedwait(&semaphore, &end) != -1 || errno != ETIMEDOUT;
 }
 
-int main(void)
+static void *sleeping(void *kind)
+{
+    for (;; slept++)
+        cut_short += sleep_once(*(char *)kind) != 0;
+    return NULL;
+}
+
+int main(int argc, char **argv)
 {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, sleeping, NULL))
+    if (pthread_create(&thread, NULL, sleeping, argc > 1 ? argv[1] : "nanosleep"))
         return 2;
     for (;;)
         pause();
