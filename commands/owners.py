@@ -77,9 +77,9 @@ COMMAND = Command(
     offsets of the words that lead from block to block. In JSON blocks are owners; holders are rows: {path, kind,
     what, blocks, bytes, resident, share, expression, parts, array, absent, at_least}. path is a Python expression or
     words, expression the same where it is Python, else null; array is {what, shape, dtype, bytes, columns} of a
-    variable that is a DataFrame, a table or an array, else null. absent, of all rows, is what is not resident of large
-    blocks, which the program never wrote to or the kernel swapped out; resident is what is left, and share that part of
-    RSS.
+    variable that is a DataFrame, a table or an array, else null. In rows of every kind, absent is how many
+    bytes of large blocks are not resident, because the program never wrote to them or the kernel swapped them out;
+    resident is bytes without these, and share is resident as a part of RSS.
 
     --by=array is a row for each DataFrame, Series and Index of pandas and polars, pyarrow Table, RecordBatch,
     ChunkedArray and Array, numpy array, and torch tensor, with the columns below it: bytes as memory_usage(),

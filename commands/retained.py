@@ -45,14 +45,14 @@ COMMAND = Command(
     noun="retained",
     question="Which objects would free the most if they went?",
     text="""What an object retains is its own block and all blocks that nothing else reaches: what would be free
-    without it. An object is folded only into one that has a row: into the object that keeps it, where both are of one
-    type, as in a linked list, where both retain the same to a hundredth, or where it retains only itself. Modules and
-    their dicts have no rows, so nothing is folded into them; --by=module lists them. A file that was loaded as several
+    without it. An object has no row of its own if the object that keeps it alive has one and both are of one type, as
+    in a linked list, or both retain the same to a hundredth, or the inner one retains nothing but itself. Modules and
+    their dicts have no rows, so what they hold has; --by=module lists them. A file that was loaded as several
     modules has a row, and so have the data of a library. "At most" (in JSON: at_most) counts blocks of C code that the
-    object owns and that others may hold as well, which holders names; retained is what goes for certain. The path is
-    the first in its row that source code can write: Python where there is an expression, else words; in JSON these are
-    path, which may be null, and chain. same is a list of {address, type, path, chain}: the objects below it that retain
-    the same, outermost first.
+    object owns and that others may hold as well, which holders names; retained is what goes for certain. Where objects
+    of a row retain the same, the row has the path of the outermost one that source code can write: a Python expression
+    if there is one, else words; in JSON these are path, which may be null, and chain. same is a list of {address, type,
+    path, chain}: the objects below it that retain the same, outermost first.
 
     Shares of RSS leave out what is not resident of large blocks (in JSON: absent); a share is unknown where more than
     RSS is left.
@@ -65,8 +65,9 @@ COMMAND = Command(
     of 'heap owners'.
 
     By type it is what would be free if all objects of the type went, with what several of them hold together; by
-    module, if the module and its dict did. A word that may be left over counts for an object only where nothing better
-    reaches it. For a block of C code every word counts that lies in use; words on stacks never do.
+    module, if the module and its dict did. A word that an earlier use of its memory may have left (on a stack, in a
+    block of C code) counts as a reference to a Python object only where no certain reference leads there. To a block of
+    C code, every word in memory in use counts as a reference, and none on a stack does.
 
     Of a program without Python the objects are its blocks, and by global or thread it is what would be free without
     what that global, or the stack and the data of that thread, hold. With an ADDRESS the rows are what would be free
