@@ -8,6 +8,7 @@ from gdbheap.answers.findings.holder import Holder, MainHolder
 from gdbheap.python.homes import ONE_FILE
 from gdbheap.report.findings.words import Words
 from gdbheap.report.main_holders import described
+from gdbheap.report.numbers import size_text
 
 # The remedy for each type of object.
 REMEDIES = {
@@ -40,9 +41,22 @@ OF_WAYS = {
     ".__traceback__": "keep the text of an exception, or exception.with_traceback(None): a traceback keeps the frames "
     "of all functions that were running, with their variables",
 }
+# Steps of a way: an item of a set, and a field of an object written in C.
+AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d+")
 ON_STACK = re.compile(r"^stack of thread \d+")
+# The remedy by the kind of tasks and suspended functions that lead to most of it.
+WAITING = "limit how many {} run at once, or give what they wait for a timeout; 'heap tasks' shows where they wait"
+STOPPED = "{}: each keeps its variables; 'heap tasks' shows where they stopped"
+OF_TASKS = {
+    "task": WAITING.format("tasks"),
+    "greenlet": WAITING.format("greenlets"),
+    "coroutine": STOPPED.format("await or close() coroutines that nobody runs"),
+    "generator": STOPPED.format("exhaust or close() generators that are not finished"),
+    "async_generator": STOPPED.format("exhaust or aclose() asynchronous generators that are not finished"),
+}
 NO_NAMES = "names of local variables are not read: the source tells which one it is"
 LIMIT = "if this is more than the program needs, set a limit on it or drop what is no longer used"
+SHARED = "if this is more than the program needs, drop what is no longer used from all that hold it"
 FORKED = (
     "this process was forked from {0}, and using an object that both have copies its page: see how much was copied so, "
     "and what helps, before you set a limit or drop anything"
@@ -54,19 +68,34 @@ SAME = {"small-views": "the views above"}
 def _text(figures: Holder) -> str:
     holder = figures.holder
     what = described(holder)
-    way = f"; its largest block is at {holder.way.lstrip()}" if holder.way else ""
+    way = f"; its largest block is at {_readable(holder.way)}" if holder.way else ""
     least = "at least so much is " if holder.at_least else ""
-    return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}"
+    return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}{_others(holder)}"
+
+
+def _readable(way: str) -> str:
+    """Return a way without the steps that only C code has names for."""
+    return " ".join(OF_C.sub("", AS_ITEM.sub("[…]", way)).split())
+
+
+def _others(holder: MainHolder) -> str:
+    """Say who else holds the same, and what goes without one and without all of them."""
+    if not holder.is_shared or holder.retained is None:
+        return ""
+    named = f"{', '.join(holder.also)} {'hold' if len(holder.also) > 1 else 'holds'}" if holder.also else "others hold"
+    whole = f", dropping all of them {size_text(holder.together)}" if holder.together is not None else ""
+    return f"; {named} it too: dropping this one alone frees {size_text(holder.retained)}{whole}"
 
 
 def _advice(figures: Holder) -> str:
     same = SAME.get(figures.same or "")
     if same is not None:
         return f"this is the same memory as that of {same}, and has the same remedy"
-    remedy = _remedy(figures.holder)
+    remedy = _remedy(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
     if remedy is None and figures.parent is not None:
         return FORKED.format(figures.parent)
-    return remedy or (f"{LIMIT}; {NO_NAMES}" if ON_STACK.search(figures.holder.path) else LIMIT)
+    limit = SHARED if figures.holder.is_shared else LIMIT
+    return remedy or (f"{limit}; {NO_NAMES}" if ON_STACK.search(figures.holder.path) else limit)
 
 
 def _remedy(holder: MainHolder) -> str | None:
