@@ -86,10 +86,9 @@ def _shared(heap: Heap, row: MainHolder, members: set[int]) -> MainHolder:
 
 def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
     graph, paths = heap.references.graph, heap.paths
-    found = graph.also_held(members, 0)
+    found = graph.also_held(members, MAX_OTHERS)
     if holds_alone(found.retained, row.bytes):
         return _Others(found.retained)
-    found = graph.also_held(members, MAX_OTHERS)
     ways = [_way_of(paths, other.id, other.target) for other in found.others]
     names = [source_path(way.name) for way in ways]
     # A word of C code may be part of what the holder has.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gdbheap.report.numbers import count_text, counted, size_text
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.findings.holder import MainHolder
     from gdbheap.answers.shared_out import Part
 
-__all__ = ["described", "object_text", "parts_of", "render", "whole_text"]
+__all__ = ["described", "object_text", "others_of", "parts_of", "readable", "render", "whole_text"]
 
 COLUMNS = (Column("in use"), SHARE, Column("held by", True), Column("what it is", True))
 WELL_KNOWN = ("functools", "collections", "__main__")
@@ -22,6 +23,8 @@ SHORT = {"_lru_cache_wrapper": "lru_cache"}
 KINDS = {"async_generator": "asynchronous generator"}
 # Columns of a terminal that has no room for whole descriptions.
 NARROW = 100
+# Steps of a way: an item of a set, and a field of an object written in C.
+AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d+")
 # The most kinds of blocks that a row names.
 MAX_PARTS = 2
 
@@ -65,7 +68,7 @@ def _shared(row: MainHolder) -> str:
     """Say who else holds what a holder has, and what goes without it alone; nothing where it holds that alone."""
     if not row.is_shared or row.retained is None:
         return ""
-    others = f"also held by {', '.join(row.also)}" if row.also else "others hold it too"
+    others = f"also held by {others_of(row)}" if row.also else "others hold it too"
     return f"{others}; alone it frees {size_text(row.retained)}"
 
 
@@ -94,3 +97,13 @@ def parts_of(parts: list[Part]) -> str:
     return ", ".join(
         f"{count_text(part.count)} x {part.what.replace('__main__.', '', 1)}" for part in parts[:MAX_PARTS]
     )
+
+
+def others_of(row: MainHolder) -> str:
+    """Return the names of the others that hold what a holder has."""
+    return ", ".join(map(readable, row.also))
+
+
+def readable(way: str) -> str:
+    """Return a way in words without the steps that only C code has names for."""
+    return " ".join(OF_C.sub("", AS_ITEM.sub("[…]", way)).split())

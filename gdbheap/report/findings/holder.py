@@ -7,7 +7,7 @@ import re
 from gdbheap.answers.findings.holder import Holder, MainHolder
 from gdbheap.python.homes import ONE_FILE
 from gdbheap.report.findings.words import Words
-from gdbheap.report.main_holders import described
+from gdbheap.report.main_holders import described, others_of, readable
 from gdbheap.report.numbers import size_text
 
 # The remedy for each type of object.
@@ -41,8 +41,6 @@ OF_WAYS = {
     ".__traceback__": "keep the text of an exception, or exception.with_traceback(None): a traceback keeps the frames "
     "of all functions that were running, with their variables",
 }
-# Steps of a way: an item of a set, and a field of an object written in C.
-AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d+")
 ON_STACK = re.compile(r"^stack of thread \d+")
 # The remedy by the kind of tasks and suspended functions that lead to most of it.
 WAITING = "limit how many {} run at once, or give what they wait for a timeout; 'heap tasks' shows where they wait"
@@ -68,23 +66,18 @@ SAME = {"small-views": "the views above"}
 def _text(figures: Holder) -> str:
     holder = figures.holder
     what = described(holder)
-    way = f"; its largest block is at {_readable(holder.way)}" if holder.way else ""
+    way = f"; its largest block is at {readable(holder.way)}" if holder.way else ""
     least = "at least so much is " if holder.at_least else ""
     return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}{_others(holder)}"
-
-
-def _readable(way: str) -> str:
-    """Return a way without the steps that only C code has names for."""
-    return " ".join(OF_C.sub("", AS_ITEM.sub("[…]", way)).split())
 
 
 def _others(holder: MainHolder) -> str:
     """Say who else holds the same, and what goes without one and without all of them."""
     if not holder.is_shared or holder.retained is None:
         return ""
-    named = f"{', '.join(holder.also)} {'hold' if len(holder.also) > 1 else 'holds'}" if holder.also else "others hold"
+    named = f"also held by {others_of(holder)}" if holder.also else "others hold it too"
     whole = f", dropping all of them {size_text(holder.together)}" if holder.together is not None else ""
-    return f"; {named} it too: dropping this one alone frees {size_text(holder.retained)}{whole}"
+    return f"; {named}: dropping this one alone frees {size_text(holder.retained)}{whole}"
 
 
 def _advice(figures: Holder) -> str:
