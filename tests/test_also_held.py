@@ -36,6 +36,17 @@ TASKS = (
     "    sys.stdin.readline()\n"
     "asyncio.run(main())\n"
 )
+# The cache has two thirds, and the attributes of the two instances above it a sixth each.
+NESTED = (
+    "import sys\n"
+    "class Part: pass\n"
+    "app, store = Part(), Part()\n"
+    "for part in (app, store):\n"
+    "    for n in range(300): setattr(part, f'field{{n}}', bytes({small}))\n"
+    "app.store, store.cache = store, [bytes({large}) for _ in range(6000)]\n"
+    "del store, part\n"
+    "sys.stdin.readline()\n"
+)
 GENERATORS = (
     "import sys\n"
     "def lines(n):\n"
@@ -84,6 +95,15 @@ def test_who_holds_alone(rng: random.Random, tmp_path: Path) -> None:
     assert not any(" why " in line for line in found["commands"])
 
 
+def test_part_of_a_row_is_not_shared(rng: random.Random, tmp_path: Path) -> None:
+    """A row that is named after the largest part of what it has says of no other that it holds the rest."""
+    small, large = rng.randrange(18_000, 20_000), rng.randrange(4_300, 4_600)
+    with running([sys.executable, "-c", NESTED.format(small=small, large=large)], tmp_path) as target:
+        holder, found = first_holder(target.pid)
+    assert holder["path"] == "app.store.cache" and 100 * holder["retained"] < 80 * holder["bytes"]
+    assert holder["alone"] and "alone frees" not in found["text"] and holder["also"] == []
+
+
 def test_globals_that_share_a_list(rng: random.Random, tmp_path: Path) -> None:
     """A table of places in a list frees nothing alone: the list's head leads to all of its nodes."""
     count = rng.randrange(80_000, 120_000)
@@ -114,4 +134,5 @@ def test_generators_that_are_not_finished(rng: random.Random, tmp_path: Path) ->
         holder, found = first_holder(target.pid)
     assert holder["path"] == "cursors" and (holder["tasks"], holder["task_kind"]) == (count, "generator")
     assert "local variable page in lines()" in found["text"] and f"{count} generators" in found["text"]
-    assert found["commands"] == [f"gdbheap tasks {target.pid}"] and "close()" in found["advice"]
+    assert found["commands"] == [f"gdbheap {noun} {target.pid}" for noun in ("tasks", "retained")]
+    assert "close()" in found["advice"]

@@ -69,6 +69,7 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
             "variable",
             4096,
             retained=KIB,
+            alone=False,
             also=["app.gate"],
             together=MIB,
             tasks=9,

@@ -30,10 +30,11 @@ SUSPENDED = (TASK, GREENLET, *GENERATORS)
 
 @dataclass(frozen=True)
 class _Others:
-    """What would be free without a holder alone; the names of the others that hold the rest; and what would be free
-    without all of them, None where that is not known."""
+    """What would be free without a holder alone, and whether that is most; else the names of the others that hold the
+    rest, and what would be free without all of them, None where that is not known."""
 
     retained: int
+    alone: bool = True
     names: list[str] = field(default_factory=list)
     together: int | None = None
 
@@ -81,13 +82,15 @@ def _is_named(path: str, root: BlockRoot) -> bool:
 
 def _shared(heap: Heap, row: MainHolder, members: set[int]) -> MainHolder:
     others = _others(heap, row, members)
-    return replace(row, retained=others.retained, also=others.names, together=others.together)
+    return replace(row, retained=others.retained, alone=others.alone, also=others.names, together=others.together)
 
 
 def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
     graph, paths = heap.references.graph, heap.paths
     found = graph.also_held(members, MAX_OTHERS)
-    if holds_alone(found.retained, row.bytes):
+    # Its name may be that of the largest part of what the row has.
+    held = min(found.bytes, row.bytes)
+    if holds_alone(found.retained, held):
         return _Others(found.retained)
     ways = [_way_of(paths, other.id, other.target) for other in found.others]
     names = [source_path(way.name) for way in ways]
@@ -95,8 +98,8 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
     names += [source_path(name) for name in _aliases(paths, found.aliases) if NO_NAME not in name]
     others = [name for name in dict.fromkeys(names) if name != row.path]
     together = graph.also_held(members | {way.node for way in ways}, 0).retained if ways else 0
-    is_all = all(way.is_holder for way in ways) and holds_alone(together, row.bytes)
-    return _Others(found.retained, others[:MAX_OTHERS], together if is_all else None)
+    is_all = all(way.is_holder for way in ways) and holds_alone(together, held)
+    return _Others(found.retained, False, others[:MAX_OTHERS], together if is_all else None)
 
 
 def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterable[str]:

@@ -44,7 +44,7 @@ def render(rows: list[MainHolder], style: Style) -> str:
 
 def _briefly(row: MainHolder) -> str:
     """Say what a holder is, or what most of its bytes are, where a line has room for one of them."""
-    alone = f"alone frees {size_text(row.retained)}" if row.is_shared and row.retained is not None else ""
+    alone = f"alone frees {size_text(row.retained)}" if not row.alone and row.retained is not None else ""
     return "; ".join(filter(None, [_object(row) or parts_of(row.parts[:1]), _tasks(row), alone]))
 
 
@@ -66,7 +66,7 @@ def _tasks(row: MainHolder) -> str:
 
 def _shared(row: MainHolder) -> str:
     """Say who else holds what a holder has, and what goes without it alone; nothing where it holds that alone."""
-    if not row.is_shared or row.retained is None:
+    if row.alone or row.retained is None:
         return ""
     others = f"also held by {others_of(row)}" if row.also else "others hold it too"
     return f"{others}; alone it frees {size_text(row.retained)}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gdbheap.answers.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
 from gdbheap.answers.shared_out import Part
+from gdbheap.python.coroutines import TASK
 
 __all__ = ["RUNTIME", "Holder", "MainHolder", "found_of", "holds_alone"]
 
@@ -30,8 +31,9 @@ class MainHolder:
     ``resident`` of these, None where that is not known; ``share``: of RSS, of resident bytes. ``at_least``: not all
     references could be read, and the bytes are those that this holder alone is proven to have. ``limit``: of an
     lru_cache its maxsize, -1 where it has none; None for other objects. ``retained``: what would be free without the
-    object, or the global, alone, None where that is not known; ``also``: who else holds what would not, where that is
-    much; ``together``: what would be free without all of them, None where that is not most of ``bytes`` or not known.
+    object, or the global, alone, None where that is not known; ``alone``: whether that is most of what it leads to,
+    or not known; ``also``: who else holds the rest, if not; ``together``: what would be free without all of them, None
+    where that is not most or not known.
     ``tasks``: how many tasks lead to most of what it has, or suspended functions of the kind ``task_kind``."""
 
     bytes: int
@@ -51,13 +53,9 @@ class MainHolder:
     retained: int | None = None
     also: list[str] = field(default_factory=list)
     together: int | None = None
+    alone: bool = True
     tasks: int = 0
     task_kind: str | None = None
-
-    @property
-    def is_shared(self) -> bool:
-        """Return whether others are known to hold much of the same."""
-        return self.retained is not None and not holds_alone(self.retained, self.bytes)
 
 
 def holds_alone(freed: int, held: int) -> bool:
@@ -107,7 +105,7 @@ def _looking_into(evidence: Evidence, holder: MainHolder) -> list[str]:
     if evidence.parent is not None:
         return [f"gdbheap {evidence.parent} --children"]
     if holder.tasks:
-        return evidence.line("tasks")
+        return evidence.line("tasks") + ([] if holder.task_kind == TASK else evidence.line("retained"))
     if holder.largest_block is not None:
         return evidence.line("why", f"{holder.largest_block:#x}")
     # What keeps the holder itself alive is on the page.

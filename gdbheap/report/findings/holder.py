@@ -73,7 +73,7 @@ def _text(figures: Holder) -> str:
 
 def _others(holder: MainHolder) -> str:
     """Say who else holds the same, and what goes without one and without all of them."""
-    if not holder.is_shared or holder.retained is None:
+    if holder.alone or holder.retained is None:
         return ""
     named = f"also held by {others_of(holder)}" if holder.also else "others hold it too"
     whole = f", dropping all of them {size_text(holder.together)}" if holder.together is not None else ""
@@ -87,7 +87,7 @@ def _advice(figures: Holder) -> str:
     remedy = _remedy(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
     if remedy is None and figures.parent is not None:
         return FORKED.format(figures.parent)
-    limit = SHARED if figures.holder.is_shared else LIMIT
+    limit = LIMIT if figures.holder.alone else SHARED
     return remedy or (f"{limit}; {NO_NAMES}" if ON_STACK.search(figures.holder.path) else limit)
 
 
