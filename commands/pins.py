@@ -82,8 +82,9 @@ COMMAND = Command(
 
     In JSON each pin also has blocks (how many), members (address, size, what, path; at most 1,000) and path; size is
     the bytes of all its blocks. sums is a list of {allocator, groups, blocks, bytes, would_free, described} over all
-    that match, kinds a list of {what, allocator, blocks, bytes, groups, alone, would_free, path}: alone counts the
-    groups that have nothing else, and would_free is what those would free. resident_known is false where would_free
+    that match, kinds a list of {what, allocator, blocks, bytes, groups, alone, would_free, path, holder}: alone counts
+    the groups that have nothing else, would_free is what those would free, and holder is what reaches most of the
+    blocks whose contents are unknown, else null. resident_known is false where would_free
     counts pages that may be absent.""",
     example="heap pins --top=20",
     needs=TARGET,

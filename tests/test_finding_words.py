@@ -59,6 +59,22 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
     ("Holder", "holder"): [
         MainHolder(MIB, MIB, 0.5, "app.cache", "dict", 9, "variable", 4096, [], [Part("str", 9, MIB)], "[1] .x .y"),
         MainHolder(MIB, None, None, "data of libx.so", None, None, "library"),
+        MainHolder(
+            MIB,
+            MIB,
+            0.5,
+            "app.running",
+            "set",
+            9,
+            "variable",
+            4096,
+            retained=KIB,
+            alone=False,
+            also=["app.gate"],
+            together=MIB,
+            tasks=9,
+            task_kind="task",
+        ),
     ],
     ("GrowingBuffers", "what"): [None, Described(BlockKind("items", "list"), 4096)],
 }

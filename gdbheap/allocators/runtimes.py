@@ -17,9 +17,14 @@ from gdbheap.errors import one_line
 from gdbheap.layout.tables import table
 from gdbheap.target.elf import LoadedObject, notes_in
 from gdbheap.target.mappings import KERNELS, Mapping
+from gdbheap.target.procfs import PROC
+from gdbheap.target.sockets import listening
 from gdbheap.target.target import AT_ENTRY, Target
 
 NAME_LIMIT = 64
+PID, LISTENER = "{pid}", "{listener}"
+# Of Go's net/http/pprof, in its documentation.
+USUAL_PORT = 6060
 ANONYMOUS, SHARED, MMAPPED, ALLOCATOR, HELD = KINDS = ("anonymous", "shared", "mmapped", "allocator", "held")
 
 
@@ -77,11 +82,22 @@ class Runtime:
         plain = mapping.path == "" and mapping.anonymous and mapping.private
         return self.kind.memory == ANONYMOUS and self.alone and plain
 
-    def commands(self, pid: int | None) -> list[str]:
-        """Lines to paste that ask it; those that need a process's id only where there is one."""
+    def commands(self, target: Target) -> list[str]:
+        """Return lines to paste that ask it; those that need a process, or an address at which it listens, only where
+        there is one."""
+        pid = target.pid if target.kind == "process" else None
         asked = self.kind.commands if self.kind.is_asked(self.program) else ()
-        lines = [line for line in asked if pid is not None or "{pid}" not in line]
-        return [line.replace("{pid}", str(pid)) for line in lines]
+        lines = [line.replace(PID, str(pid)) for line in asked if pid is not None or PID not in line]
+        place = _listener(target) if any(LISTENER in line for line in lines) else None
+        return [line.replace(LISTENER, place or "") for line in lines if place is not None or LISTENER not in line]
+
+
+def _listener(target: Target) -> str | None:
+    """Return where a process of this machine listens, at the usual port if it does so there."""
+    if target.proc is None:
+        return None
+    places = sorted(listening(f"{PROC}/{target.proc}"), key=lambda place: place[1] != USUAL_PORT)
+    return f"{places[0][0]}:{places[0][1]}" if places else None
 
 
 def title(name: str, named: bool) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from gdbheap.answers.also_held import with_others
 from gdbheap.answers.findings import Evidence, Finding
 from gdbheap.answers.findings.holder import RUNTIME, MainHolder, found_of
 from gdbheap.answers.first_holders import FirstHolders, first_holders, length_at, limit_of
@@ -72,10 +73,20 @@ def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), 
     # Where nobody knows what is resident, shares are of what is in use.
     rss = heap.target.rss.bytes or sum(row.bytes for row in every or rows)
     rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
+    rows = _shared(heap, rows) if every is not None else rows
     rest = first.not_examined or whole.not_examined
     code = _imported([row for row in every or [] if row.kind in IMPORTED and row not in rows], heap)
     code = code if code is not None and _is_much(code, rss) else None
     return MainHolders(rows, found_of(evidence, rows, found), not_looked, rest, whole.next, every, code)
+
+
+def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
+    """Return the rows with who else holds what they have, as far as that is known."""
+    try:
+        return with_others(heap, rows)
+    except GdbheapError as error:
+        heap.note(f"who else holds it is not known: {error}")
+        return rows
 
 
 def seconds_for(blocks: int) -> int:

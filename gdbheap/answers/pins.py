@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gdbheap._native import PinTotals
 from gdbheap.allocators.allocator import Allocator, PinRow
 from gdbheap.allocators.allocator import Member as MemberRow
-from gdbheap.answers.describing import CACHED, BlockKind, Described, describe_blocks
-from gdbheap.answers.ways import alike, ways
+from gdbheap.answers.describing import CACHED, UNKNOWN, BlockKind, Described, describe_blocks
+from gdbheap.answers.source_paths import source_path
+from gdbheap.answers.ways import alike, in_a_line, ways
+from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 
 MAX_GROUPS = 100_000
@@ -23,6 +26,8 @@ MAX_BLOCKS = 400_000
 MAX_MEMBERS = 1000
 MAX_KINDS_NAMED = 3
 MAX_PATHS_PER_GROUP = 20
+# So many blocks of a kind are asked who holds them, in a graph of so many blocks, which takes half a second.
+MAX_ASKED, MAX_GRAPH_BLOCKS = 32, 1_000_000
 FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
 
 
@@ -58,7 +63,8 @@ class Pin:
 class Kind:
     """Blocks that are the same thing, over all groups that were looked into: how many, their bytes, in how many
     groups; of these how many hold nothing else (``alone``), and what those would free. ``path``: the way to most of
-    those that were asked about."""
+    those that were asked about. ``holder``: of blocks whose contents are unknown, the global, or the way, that reaches
+    most of those that were looked at; None where there is no such one, or no graph was drawn."""
 
     what: str
     allocator: str
@@ -68,6 +74,7 @@ class Kind:
     alone: int
     would_free: int
     path: str | None = None
+    holder: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,35 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
     found = [_pin(owner.name, row, blocks) for (owner, row), blocks in zip(rows, named)]
     described = Counter(owner.name for (owner, _), blocks in zip(rows, named) for _ in blocks)
     sums = [_sums(of, group.totals, described[of.name]) for of, group in parts]
-    return Pins(found, sums, _kinds(zip(found, named)), minimum, heap.target.pages is not None)
+    kinds = _with_holders(heap, _kinds(zip(found, named)), [block for blocks in named for block in blocks])
+    return Pins(found, sums, kinds, minimum, heap.target.pages is not None)
+
+
+def _with_holders(heap: Heap, kinds: list[Kind], members: Sequence[Member]) -> list[Kind]:
+    """Return the kinds, those of unknown contents with their holders, where a graph is drawn in little time."""
+    if heap.target.remote or heap.used_blocks > MAX_GRAPH_BLOCKS:
+        return kinds
+    unknown: dict[str, list[int]] = {}
+    for member in members:
+        if member.kind.role == UNKNOWN:
+            unknown.setdefault(member.kind.text(), []).append(member.address)
+    with suppress(GdbheapError):
+        found = {what: _holder(heap, addresses) for what, addresses in unknown.items()}
+        return [replace(row, holder=found.get(row.what)) for row in kinds]
+    return kinds
+
+
+def _holder(heap: Heap, addresses: Sequence[int]) -> str | None:
+    """Return what reaches at least half of some of the blocks, spread over all of them; None for nothing."""
+    graph, paths = heap.references.graph, heap.paths
+    some = addresses[:: max(1, len(addresses) // MAX_ASKED)]
+    numbers = [number for address in some if (number := graph.find(address)) is not None]
+    chains = [chain for number in numbers if len(chain := graph.chain(number)) > 1]
+    # Only Python's paths tell one holder from another below a root.
+    ways = [paths.path(chain if heap.is_python else chain[:2]) for chain in chains]
+    counts = Counter(alike(source_path(in_a_line(way))) for way in ways)
+    most, count = counts.most_common(1)[0] if counts else ("", 0)
+    return most if most and 2 * count >= len(some) else None
 
 
 def keeps(heap: Heap) -> int | None:

@@ -185,8 +185,8 @@ def _only(types: set[str] | None) -> str | None:
 
 
 def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, tuple[str, int]]:
-    """Return how each variable leads from its node in ``ends`` to its largest block, in words, and where that is, if
-    that takes more than MIN_STEPS."""
+    """Return how each variable leads from its node in ``ends`` to its largest block beside its own, in words, and where
+    that is, if that takes more than MIN_STEPS."""
     graph, found = paths.references.graph, dict[Home, tuple[str, int]]()
     seen: set[Home] = set()
     for row in graph.largest(0, LOOKED_AT).rows:
@@ -194,12 +194,15 @@ def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int
         home = next((homes[node] for node in reversed(chain) if node in homes), None)
         if home is None or home in seen or home not in ends:
             continue
-        seen.add(home)
         if ends[home] in chain:
             above = len(paths.path(chain[: chain.index(ends[home]) + 1]).steps)
             edges = [step.edge for step in paths.path(chain).steps][above:]
+            if not edges:
+                # Its own table.
+                continue
             if len(edges) > MIN_STEPS:
                 found[home] = " ".join(through_blocks(edges)), paths.references.node(row.id).address
+        seen.add(home)
     return found
 
 

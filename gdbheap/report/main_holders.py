@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import count_text, counted
+from gdbheap.report.numbers import count_text, counted, size_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, table
 from gdbheap.report.unfinished import at_least
@@ -13,13 +14,17 @@ if TYPE_CHECKING:
     from gdbheap.answers.findings.holder import MainHolder
     from gdbheap.answers.shared_out import Part
 
-__all__ = ["described", "object_text", "parts_of", "render"]
+__all__ = ["described", "object_text", "others_of", "parts_of", "readable", "render", "whole_text"]
 
 COLUMNS = (Column("in use"), SHARE, Column("held by", True), Column("what it is", True))
 WELL_KNOWN = ("functools", "collections", "__main__")
 SHORT = {"_lru_cache_wrapper": "lru_cache"}
+# Kinds of tasks and suspended functions as people call them, where Python's name is another.
+KINDS = {"async_generator": "asynchronous generator"}
 # Columns of a terminal that has no room for whole descriptions.
 NARROW = 100
+# Steps of a way: an item of a set, and a field of an object written in C.
+AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d+")
 # The most kinds of blocks that a row names.
 MAX_PARTS = 2
 
@@ -29,7 +34,7 @@ def render(rows: list[MainHolder], style: Style) -> str:
     if not rows:
         return ""
     is_narrow = style.width is not None and style.width <= NARROW
-    text = _briefly if is_narrow else described
+    text = _briefly if is_narrow else whole_text
     cells = [
         [at_least(style.size(row.bytes), row.at_least), style.share_of_resident(row.resident), row.path, text(row)]
         for row in rows
@@ -39,12 +44,32 @@ def render(rows: list[MainHolder], style: Style) -> str:
 
 def _briefly(row: MainHolder) -> str:
     """Say what a holder is, or what most of its bytes are, where a line has room for one of them."""
-    return _object(row) or parts_of(row.parts[:1])
+    alone = f"alone frees {size_text(row.retained)}" if not row.alone and row.retained is not None else ""
+    return "; ".join(filter(None, [_object(row) or parts_of(row.parts[:1]), _tasks(row), alone]))
+
+
+def whole_text(row: MainHolder) -> str:
+    """Say what a holder is, what most of its bytes are, and who else holds them."""
+    return "; ".join(filter(None, [described(row), _shared(row)]))
 
 
 def described(row: MainHolder) -> str:
     """Say what a holder is, and what most of its bytes are."""
-    return "; ".join(filter(None, [_object(row), parts_of(row.parts)]))
+    return "; ".join(filter(None, [_object(row), _tasks(row), parts_of(row.parts)]))
+
+
+def _tasks(row: MainHolder) -> str:
+    """Say how many tasks, or suspended functions, lead to most of what a holder has; nothing where none do."""
+    kind = row.task_kind or "task"
+    return counted(row.tasks, KINDS.get(kind, kind)) if row.tasks else ""
+
+
+def _shared(row: MainHolder) -> str:
+    """Say who else holds what a holder has, and what goes without it alone; nothing where it holds that alone."""
+    if row.alone or row.retained is None:
+        return ""
+    others = f"also held by {others_of(row)}" if row.also else "others hold it too"
+    return f"{others}; alone it frees {size_text(row.retained)}"
 
 
 def _object(row: MainHolder) -> str:
@@ -72,3 +97,13 @@ def parts_of(parts: list[Part]) -> str:
     return ", ".join(
         f"{count_text(part.count)} x {part.what.replace('__main__.', '', 1)}" for part in parts[:MAX_PARTS]
     )
+
+
+def others_of(row: MainHolder) -> str:
+    """Return the names of the others that hold what a holder has."""
+    return ", ".join(map(readable, row.also))
+
+
+def readable(way: str) -> str:
+    """Return a way in words without the steps that only C code has names for."""
+    return " ".join(OF_C.sub("", AS_ITEM.sub("[…]", way)).split())

@@ -77,7 +77,7 @@ def _kinds(kinds: list[Kind], paths: bool, style: Style) -> str:
     rows = [
         [
             count_text(row.blocks), style.size(row.bytes), count_text(row.groups), count_text(row.alone),
-            style.size(row.would_free), style.share(row.would_free), row.allocator, row.what,
+            style.size(row.would_free), style.share(row.would_free), row.allocator, _what(row),
             *[row.path or "-"] * paths,
         ]
         for row in kinds[:KINDS]
@@ -85,11 +85,15 @@ def _kinds(kinds: list[Kind], paths: bool, style: Style) -> str:
     return table((*KIND_COLUMNS, *[MAX_FROM] * paths), rows, style) if rows else ""
 
 
+def _what(row: Kind) -> str:
+    return row.what if row.holder is None else f"{row.what}, held by {row.holder}"
+
+
 def _sentence(row: Sums, answer: Pins, style: Style) -> str:
     units, blocks = counted(row.groups, *row.units), counted(row.blocks, "block")
     text = f"{row.allocator}: {units} kept by {blocks} of {style.bytes(row.bytes)}"
     most = next((kind for kind in _by_blocks(answer.kinds) if kind.allocator == row.allocator), None)
-    of_which = "" if most is None else f", of which {counted(most.blocks, 'is', 'are')} {most.what}"
+    of_which = "" if most is None else f", of which {counted(most.blocks, 'is', 'are')} {_what(most)}"
     partly = "" if row.described == row.blocks else f" (the {row.described:,} that keep the most were looked into)"
     unsure = "" if answer.resident_known else " at most, as it is not known what is resident"
     freed = f"{style.bytes(row.would_free)}{style.of_rss(row.would_free)}"

@@ -49,6 +49,14 @@ def started_as(target: Target) -> str:
     return ""
 
 
+def executed_file(target: Target) -> str:
+    """Return the path by which the program was executed, AT_EXECFN: of a script the script's; "" where that is not
+    known."""
+    with suppress(Fault):
+        return target.space.cstring(target.auxv.get(AT_EXECFN, 0), MAX_NAME).decode("utf-8", "replace")
+    return ""
+
+
 def _first_argument(target: Target) -> int:
     """Return the address of the first argument's text, 0 where it is not found: argc arguments, then a null."""
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)

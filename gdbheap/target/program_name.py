@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 
-__all__ = ["program_name"]
+__all__ = ["command_words", "program_name"]
 
 INTERPRETERS = re.compile(r"(python|pypy|ruby|perl|php|node|nodejs|bash|sh|java)[0-9.]*(-dbg|m|d)?\Z")
 # Options of interpreters whose next word is their value, and those that say what is run in the place of a script.
@@ -29,6 +29,18 @@ def program_name(arguments: Sequence[str], exe: str | None) -> str:
     with_value = OF_PYTHON if name.startswith(PYTHON) else OF_OTHERS
     script = _script(arguments[1:], with_value) if INTERPRETERS.match(name) else ""
     return (f"{name} {script}" if script.startswith("-") else script or name)[:LONGEST]
+
+
+def command_words(arguments: Sequence[str], exe: str | None, executed: str = "") -> list[str]:
+    """Return the words that start the program again: none where it wrote others over its command line, or where they
+    cannot be read. The first is its file ``exe``, or a link to it by which it was ``executed`` or called: a virtual
+    environment's says more."""
+    first = arguments[0] if arguments else ""
+    is_title = ": " in first or len(arguments) == 1 and " " in first and first != exe
+    if not first or exe is None or is_title or "\ufffd" in "".join(arguments):
+        return []
+    links = [path for path in (executed, first) if path.startswith("/") and os.path.realpath(path) == exe]
+    return [links[0] if links else exe, *arguments[1:]]
 
 
 def _titled(title: str, exe: str | None) -> str:

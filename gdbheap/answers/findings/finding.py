@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -25,6 +27,9 @@ from gdbheap.graph.blocks import BlockReferences
 from gdbheap.heap import Heap
 from gdbheap.python.census import Estimate, Objects
 from gdbheap.python.references import NOT_REACHED, References
+from gdbheap.target.environment import executed_file
+from gdbheap.target.procfs import PROC
+from gdbheap.target.program_name import command_words
 from gdbheap.target.ranges import Ranges, subtract
 
 # The graph is drawn for at most this many blocks, more where a finding is likely: a quarter of a second, or half.
@@ -32,6 +37,8 @@ MAX_GRAPH_BLOCKS, MAX_LIKELY_GRAPH_BLOCKS = 250_000, 2_000_000
 MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
 # By what factor a sample of Python's objects may be too low.
 SAMPLE_CAUTION = 2
+# Nobody copies a longer line.
+MAX_LINE = 1000
 UNLISTED = {"unlisted": True}
 """The metadata of an integer that only the words need, and that JSON's figures do not have."""
 
@@ -146,12 +153,14 @@ class Evidence:
         return next((runtime.kind.id for runtime in self.heap.runtimes if runtime.kind.id in ids), "")
 
     def measuring(self) -> list[str]:
-        """Return the commands that measure what other settings and allocators would give, of a process; its arguments
-        are for the user to add."""
+        """Return the commands that measure what other settings and allocators would give, of a process that can be
+        started again as it was."""
         target = self.heap.target
-        if target.remote or target.kind != "process" or target.exe is None:
+        if target.remote or target.kind != "process" or not self.heap.disclosure.contents:
             return []
-        return [f"gdbheap trace -o calls.log -- {shlex.quote(target.exe)}", "gdbheap replay calls.log --what-if"]
+        words = command_words(target.arguments, target.exe, executed_file(target))
+        line = f"gdbheap trace -o calls.log -- {shlex.join(words)}{_where(target.proc, words)}"
+        return [line, "gdbheap replay calls.log --what-if"] if words and len(line) <= MAX_LINE else []
 
     @cached_property
     def unused_arenas(self) -> set[int]:
@@ -305,6 +314,17 @@ class Evidence:
     def kept(self) -> Ranges:
         """Ranges that the kernel takes nothing back from."""
         return self.heap.target.kept
+
+
+def _where(proc: str | None, words: Sequence[str]) -> str:
+    """Return a comment that names the folder in which a process of this machine runs, where one of the words is a file
+    there and not here."""
+    with suppress(OSError):
+        folder = os.readlink(f"{PROC}/{proc}/cwd")
+        relative = [word for word in words[1:] if word and not word.startswith(("/", "-"))]
+        if folder != os.getcwd() and any(os.path.exists(f"{folder}/{word}") for word in relative):
+            return f"  # in {shlex.quote(folder)}"
+    return ""
 
 
 Rule = Callable[[Evidence], "Sequence[Finding | Claim]"]

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from gdbheap.answers.findings.finding import MAX_GRAPH_BLOCKS, MIN_FINDING_BYTES, Claim, Evidence, Figures, Finding
 from gdbheap.answers.ways import ways
 
+# In KiB: what 'heap holes' lists unless told otherwise, and smaller minima.
+HOLE_SIZES = (1024, 256, 64, 16, 4)
+
 
 @dataclass(frozen=True)
 class FreeChunks(Figures):
@@ -36,10 +39,20 @@ def find(evidence: Evidence) -> list[Claim]:
     unused = [given[index] for index in sorted(evidence.unused_arenas) if given[index]]
     chunks, above = sum(arena.chunks for arena in trim.arenas), _above_largest(evidence)
     figures = FreeChunks(chunks, given[0], sum(threads), len(threads), sum(unused), len(unused), above)
-    commands = evidence.line("trim", "--yes", calls=True) + evidence.line("holes")
+    commands = evidence.line("trim", "--yes", calls=True) + _holes(evidence)
     commands += evidence.measuring() if len(threads) > 1 else []
     finding = Finding("free-chunks", sum(given), figures, commands)
     return [Claim(finding, evidence.between_tops, has_remedy=True)]
+
+
+def _holes(evidence: Evidence) -> list[str]:
+    """Return the line that lists the largest holes, with a minimum where all are smaller than what it lists
+    without; no line where none has a page."""
+    found = (size for size in HOLE_SIZES if evidence.glibc is not None and evidence.glibc.holes(size << 10))
+    size = next(found, None)
+    if size is None:
+        return []
+    return evidence.line("holes", *([f"--min={size}K"] if size < HOLE_SIZES[0] else []))
 
 
 def _above_largest(evidence: Evidence) -> str:

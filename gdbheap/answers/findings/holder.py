@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 
 from gdbheap.answers.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
 from gdbheap.answers.shared_out import Part
+from gdbheap.python.coroutines import TASK
 
-__all__ = ["RUNTIME", "Holder", "MainHolder", "found_of"]
+__all__ = ["RUNTIME", "Holder", "MainHolder", "found_of", "holds_alone"]
 
 MIN_PERCENT = 25
 # Findings that say more of a holder's bytes than that it has them, if they are about most of these.
 SPECIFIC, MOST_PERCENT = ("small-views",), 80
 RUNTIME = "runtime"
+# A holder that frees less than this share of its bytes does not hold them alone.
+ALONE_PERCENT = 80
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,11 @@ class MainHolder:
     ``way``: how it leads to its largest block, in words, and ``largest_block`` where that is. ``bytes`` of its blocks,
     ``resident`` of these, None where that is not known; ``share``: of RSS, of resident bytes. ``at_least``: not all
     references could be read, and the bytes are those that this holder alone is proven to have. ``limit``: of an
-    lru_cache its maxsize, -1 where it has none; None for other objects."""
+    lru_cache its maxsize, -1 where it has none; None for other objects. ``retained``: what would be free without the
+    object, or the global, alone, None where that is not known; ``alone``: whether that is most of what it leads to,
+    or not known; ``also``: who else holds the rest, if not; ``together``: what would be free without all of them, None
+    where that is not most or not known.
+    ``tasks``: how many tasks lead to most of what it has, or suspended functions of the kind ``task_kind``."""
 
     bytes: int
     resident: int | None
@@ -43,6 +50,17 @@ class MainHolder:
     at_least: bool = False
     limit: int | None = None
     largest_block: int | None = None
+    retained: int | None = None
+    also: list[str] = field(default_factory=list)
+    together: int | None = None
+    alone: bool = True
+    tasks: int = 0
+    task_kind: str | None = None
+
+
+def holds_alone(freed: int, held: int) -> bool:
+    """Return whether a holder that frees so much of what it has holds that alone."""
+    return 100 * freed >= ALONE_PERCENT * held
 
 
 @dataclass(frozen=True)
@@ -82,11 +100,13 @@ def _is_most(part: int, whole: int) -> bool:
 
 
 def _looking_into(evidence: Evidence, holder: MainHolder) -> list[str]:
-    """Return the line that says more of what it holds than the row does: beside the parent, of its largest block, or by
-    type."""
+    """Return the line that says more of what it holds than the row does: about the parent and its children, where tasks
+    wait, the largest block, or what retains the most."""
     if evidence.parent is not None:
         return [f"gdbheap {evidence.parent} --children"]
-    address = holder.address if holder.largest_block is None else holder.largest_block
-    if address is not None:
-        return evidence.line("why", f"{address:#x}")
+    if holder.tasks:
+        return evidence.line("tasks") + ([] if holder.task_kind == TASK else evidence.line("retained"))
+    if holder.largest_block is not None:
+        return evidence.line("why", f"{holder.largest_block:#x}")
+    # What keeps the holder itself alive is on the page.
     return evidence.line("retained") if evidence.heap.is_python else evidence.line("chunks", "--by=type")

@@ -81,7 +81,7 @@ def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
     pid = target.pid if target.kind == "process" else None
     may = [runtime for runtime in evidence.heap.runtimes if runtime.kind.memory == ANONYMOUS]
     if may:
-        return [runtime.kind.name for runtime in may], [line for runtime in may for line in runtime.commands(pid)]
+        return [runtime.kind.name for runtime in may], [line for runtime in may for line in runtime.commands(target)]
     return [], [] if pid is None else [f"strace -f -k -e trace=mmap,mremap,munmap -p {pid}"]
 
 

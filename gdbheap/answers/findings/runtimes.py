@@ -44,8 +44,7 @@ def find(evidence: Evidence) -> list[Claim]:
 def _finding(heap: Heap, runtime: Runtime, size: int) -> Finding:
     kind, other = runtime.kind, other_allocator(heap)
     figures = RuntimeMemory(kind.id, runtime.path, runtime.evidence, runtime.named, other.kind.name if other else None)
-    pid = heap.target.pid if heap.target.kind == "process" else None
-    return Finding(f"runtime-{kind.id}", size, figures, runtime.commands(pid), kind.environment)
+    return Finding(f"runtime-{kind.id}", size, figures, runtime.commands(heap.target), kind.environment)
 
 
 def _memory(evidence: Evidence, runtime: Runtime) -> tuple[int, Callable[[], Ranges]]:

@@ -7,7 +7,8 @@ import re
 from gdbheap.answers.findings.holder import Holder, MainHolder
 from gdbheap.python.homes import ONE_FILE
 from gdbheap.report.findings.words import Words
-from gdbheap.report.main_holders import described
+from gdbheap.report.main_holders import described, others_of, readable
+from gdbheap.report.numbers import size_text
 
 # The remedy for each type of object.
 REMEDIES = {
@@ -41,8 +42,19 @@ OF_WAYS = {
     "of all functions that were running, with their variables",
 }
 ON_STACK = re.compile(r"^stack of thread \d+")
+# The remedy by the kind of tasks and suspended functions that lead to most of it.
+WAITING = "limit how many {} run at once, or give what they wait for a timeout; 'heap tasks' shows where they wait"
+STOPPED = "{}: each keeps its variables; 'heap tasks' shows where they stopped"
+OF_TASKS = {
+    "task": WAITING.format("tasks"),
+    "greenlet": WAITING.format("greenlets"),
+    "coroutine": STOPPED.format("await or close() coroutines that nobody runs"),
+    "generator": STOPPED.format("exhaust or close() generators that are not finished"),
+    "async_generator": STOPPED.format("exhaust or aclose() asynchronous generators that are not finished"),
+}
 NO_NAMES = "names of local variables are not read: the source tells which one it is"
 LIMIT = "if this is more than the program needs, set a limit on it or drop what is no longer used"
+SHARED = "if this is more than the program needs, drop what is no longer used from all that hold it"
 FORKED = (
     "this process was forked from {0}, and using an object that both have copies its page: see how much was copied so, "
     "and what helps, before you set a limit or drop anything"
@@ -54,19 +66,29 @@ SAME = {"small-views": "the views above"}
 def _text(figures: Holder) -> str:
     holder = figures.holder
     what = described(holder)
-    way = f"; its largest block is at {holder.way.lstrip()}" if holder.way else ""
+    way = f"; its largest block is at {readable(holder.way)}" if holder.way else ""
     least = "at least so much is " if holder.at_least else ""
-    return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}"
+    return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}{_others(holder)}"
+
+
+def _others(holder: MainHolder) -> str:
+    """Say who else holds the same, and what goes without one and without all of them."""
+    if holder.alone or holder.retained is None:
+        return ""
+    named = f"also held by {others_of(holder)}" if holder.also else "others hold it too"
+    whole = f", dropping all of them {size_text(holder.together)}" if holder.together is not None else ""
+    return f"; {named}: dropping this one alone frees {size_text(holder.retained)}{whole}"
 
 
 def _advice(figures: Holder) -> str:
     same = SAME.get(figures.same or "")
     if same is not None:
         return f"this is the same memory as that of {same}, and has the same remedy"
-    remedy = _remedy(figures.holder)
+    remedy = _remedy(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
     if remedy is None and figures.parent is not None:
         return FORKED.format(figures.parent)
-    return remedy or (f"{LIMIT}; {NO_NAMES}" if ON_STACK.search(figures.holder.path) else LIMIT)
+    limit = LIMIT if figures.holder.alone else SHARED
+    return remedy or (f"{limit}; {NO_NAMES}" if ON_STACK.search(figures.holder.path) else limit)
 
 
 def _remedy(holder: MainHolder) -> str | None:

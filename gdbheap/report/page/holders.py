@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gdbheap.report.composition import MEMORY, composition
 from gdbheap.report.flame import flame_part
 from gdbheap.report.holder_tree import holder_tree
-from gdbheap.report.main_holders import described
+from gdbheap.report.main_holders import whole_text
 from gdbheap.report.numbers import count_text
 from gdbheap.report.page.html import SHARE, SIZE, Column, Section, paragraph, refused, table
 
@@ -32,7 +32,7 @@ def holders_section(found: Overview, most: int) -> Section:
         return refused(ID, TITLE, "nothing is known of this memory")
     rss = ledger.rss.bytes or 0
     rows = [
-        (row.path, row.bytes, None if row.resident is None else (row.resident, rss), described(row))
+        (row.path, row.bytes, None if row.resident is None else (row.resident, rss), whole_text(row))
         for row in ledger.holders
     ]
     body = table("holders-table", "The largest holders of what is in use", COLUMNS, rows, most)

@@ -106,6 +106,13 @@ answers! {
     /// Blocks of C code that an owner has, what would be free without each of them, added up, and the largest of them.
     struct SharedBlocks of graph::SharedBlocks { owner: u32, bytes: u64, examples: Vec<u32> }
 
+    /// A node that leads to what a holder has, the first node there, and the bytes that are reached so.
+    struct Other of graph::Other { id: u32, target: u32, bytes: u64 }
+
+    /// What some nodes hold, how much of it would be free without them, who else leads to the rest, and who refers to one
+    /// of the nodes beside the one before it on its chain: (referrer, node).
+    struct AlsoHeld { bytes: u64, retained: u64, others: Vec<Other>, aliases: Vec<(u32, u32)> }
+
     /// A node right below a labelled one, with what hangs on it, and the way down to where the bytes part.
     struct Branch of graph::Branch { id: u32, bytes: u64, way: Vec<u32> }
 
@@ -268,6 +275,13 @@ pub fn find_kept(
     let found = watched(py, progress, find)?;
     let nodes = found.nodes.into_iter().map(KeptNode::from).collect();
     Ok(Kept { nodes, looked: found.looked, is_done: found.is_done })
+}
+
+impl From<graph::AlsoHeld> for AlsoHeld {
+    fn from(found: graph::AlsoHeld) -> AlsoHeld {
+        let graph::AlsoHeld { bytes, retained, others, aliases } = found;
+        AlsoHeld { bytes, retained, others: all(others), aliases }
+    }
 }
 
 impl From<graph::KeptNode> for KeptNode {
@@ -547,6 +561,12 @@ impl Graph {
         top: usize,
     ) -> PyResult<Vec<SharedBlocks>> {
         Ok(all(watched(py, None, |watcher| self.0.shared_blocks(watcher, &without, least, top))?))
+    }
+
+    /// What would be free without all of `members`, and at most `most` others who lead to the rest of what they hold, the
+    /// most first.
+    fn also_held(&self, py: Python<'_>, members: HashSet<u32>, most: usize) -> PyResult<AlsoHeld> {
+        Ok(watched(py, None, |watcher| self.0.also_held(watcher, &members, most))?.into())
     }
 
     /// The blocks that retain most. One of the same type, or size, as the block that keeps it, that retains as much, or only

@@ -97,6 +97,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         graph::Labelled,
         graph::Several,
         graph::SharedBlocks,
+        graph::Other,
+        graph::AlsoHeld,
         graph::Branch,
         graph::Targets,
         graph::KeptPart,

@@ -135,7 +135,7 @@ impl Graph {
 }
 
 /// Adds what each node has to the one above it, from the leaves of a tree on.
-fn add_up(sums: &mut [u64], above: impl Fn(u32) -> u32) {
+pub(super) fn add_up(sums: &mut [u64], above: impl Fn(u32) -> u32) {
     const DONE: u32 = u32::MAX;
     let mut below = vec![0u32; sums.len()];
     for node in 0..sums.len() as u32 {

@@ -1,0 +1,51 @@
+"""Where a process listens for TCP connections, as /proc says (proc_pid_net(5))."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from contextlib import suppress
+
+__all__ = ["listening"]
+
+LISTEN = "0A"
+# Fields of a line of net/tcp: the local address, the state, and the socket's inode.
+LOCAL, STATE, INODE = 1, 3, 9
+TABLE_BYTES, MAX_DESCRIPTORS = 4 << 20, 100_000
+TABLES = {"tcp": socket.AF_INET, "tcp6": socket.AF_INET6}
+# An address that stands for all of the machine's own.
+ANY = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}
+
+
+def listening(folder: str) -> list[tuple[str, int]]:
+    """Return the addresses and ports at which the process of a folder of /proc listens, the lowest port first; none
+    where the kernel does not say."""
+    own = _inodes(f"{folder}/fd")
+    found = set()
+    for name, family in TABLES.items() if own else ():
+        with suppress(OSError, ValueError), open(f"{folder}/net/{name}", "rb") as stream:
+            for line in stream.read(TABLE_BYTES).decode("ascii", "replace").splitlines()[1:]:
+                words = line.split()
+                if len(words) > INODE and words[STATE] == LISTEN and words[INODE] in own:
+                    found.add(_place(words[LOCAL], family))
+    return sorted(found, key=lambda place: (place[1], place[0]))
+
+
+def _inodes(folder: str) -> set[str]:
+    """Return the inodes of the sockets that are open."""
+    found = set()
+    with suppress(OSError):
+        for name in os.listdir(folder)[:MAX_DESCRIPTORS]:
+            with suppress(OSError):
+                kind, _, inode = os.readlink(f"{folder}/{name}").partition(":[")
+                found |= {inode.rstrip("]")} if kind == "socket" else set()
+    return found
+
+
+def _place(text: str, family: int) -> tuple[str, int]:
+    """Return the address and the port; the kernel writes the words of the address in the machine's order."""
+    address, port = text.split(":")
+    words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
+    name = socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))
+    return ANY.get(name, f"[{name}]" if ":" in name else name), int(port, 16)

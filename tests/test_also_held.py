@@ -1,0 +1,138 @@
+"""Holders that others share their bytes with: what goes without one alone, who else holds it, and what piles up."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from support.programs import ask, c_program, gdbheap, running
+
+MIB = 1 << 20
+REST = "print(flush=True); sys.stdin.readline()"
+# The items are in a list, in a dict and in another list; an instance has the first list, too.
+ROWS = (
+    "import sys\n"
+    "class Service:\n"
+    "    def __init__(self, rows): self.rows = rows\n"
+    "rows = [[bytes({size})] for n in range({count})]\n"
+    "by_number, recent, service = dict(enumerate(rows)), list(rows), Service(rows)\n"
+    "print(sys.getsizeof(rows), file=sys.stderr, flush=True); sys.stdin.readline()\n"
+)
+# Tasks that wait for two others; a set has them, and the semaphore's queue leads to them.
+TASKS = (
+    "import asyncio, sys\n"
+    "async def handle(gate, n):\n"
+    "    payload = bytearray({size})\n"
+    "    async with gate: await asyncio.sleep(100_000)\n"
+    "    return payload\n"
+    "async def main():\n"
+    "    gate, running = asyncio.Semaphore(2), set()\n"
+    "    for n in range({count}):\n"
+    "        task = asyncio.create_task(handle(gate, n)); running.add(task)\n"
+    "        task.add_done_callback(running.discard)\n"
+    "    await asyncio.sleep(0)\n"
+    "    sys.stdin.readline()\n"
+    "asyncio.run(main())\n"
+)
+# The cache has two thirds, and the attributes of the two instances above it a sixth each.
+NESTED = (
+    "import sys\n"
+    "class Part: pass\n"
+    "app, store = Part(), Part()\n"
+    "for part in (app, store):\n"
+    "    for n in range(300): setattr(part, f'field{{n}}', bytes({small}))\n"
+    "app.store, store.cache = store, [bytes({large}) for _ in range(6000)]\n"
+    "del store, part\n"
+    "sys.stdin.readline()\n"
+)
+GENERATORS = (
+    "import sys\n"
+    "def lines(n):\n"
+    "    page = [(n, i) for i in range({size})]\n"
+    "    for line in page: yield line\n"
+    "class Cursor:\n"
+    "    def __init__(self, n): self.lines = lines(n); self.first = next(self.lines)\n"
+    "cursors = {{n: Cursor(n) for n in range({count})}}\n"
+    "sys.stdin.readline()\n"
+)
+
+
+def first_holder(pid: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the first holder of the page and the finding about it."""
+    answer = ask("", str(pid))
+    (found,) = [row for row in answer["findings"] if row["id"] == "holder"]
+    return answer["holders"][0], found
+
+
+def test_others_hold_the_same(rng: random.Random, tmp_path: Path) -> None:
+    """A list whose items others have as well frees its own table alone, and the others are named: a dict, another list,
+    and the instance that refers to the list itself. Without all of them the items go."""
+    count, size = rng.randrange(5000, 8000), rng.randrange(2000, 4000)
+    with running([sys.executable, "-c", ROWS.format(count=count, size=size)], tmp_path) as target:
+        (holder, found), page = first_holder(target.pid), gdbheap(str(target.pid)).stdout
+        table = int((target.directory / "stderr").read_text())
+    assert holder["bytes"] >= count * size
+    assert {holder["path"], *holder["also"]} >= {"rows", "by_number", "recent"}
+    assert holder["path"] != "rows" or "service.rows" in holder["also"]
+    # A list has room for an eighth more, a dict its table and its keys; each is far below one item in ten.
+    assert holder["retained"] <= max(2 * table, 200 * count) and 10 * holder["retained"] < holder["bytes"]
+    assert holder["together"] >= count * size
+    assert "alone frees" in found["text"] and "from all that hold it" in found["advice"]
+    assert "also held by" in page and "set a limit" not in found["advice"]
+
+
+def test_who_holds_alone(rng: random.Random, tmp_path: Path) -> None:
+    """Nobody else is named of a list that alone leads to its items."""
+    count = rng.randrange(3000, 5000)
+    code = f"import sys; kept = [bytes(4000) for _ in range({count})]; {REST}"
+    with running([sys.executable, "-c", code], tmp_path) as target:
+        holder, found = first_holder(target.pid)
+    assert holder["path"] == "kept" and holder["also"] == [] and holder["retained"] >= count * 4000
+    assert "alone frees" not in found["text"] and "set a limit" in found["advice"]
+    # What keeps it alive is its name.
+    assert not any(" why " in line for line in found["commands"])
+
+
+def test_part_of_a_row_is_not_shared(rng: random.Random, tmp_path: Path) -> None:
+    """A row that is named after the largest part of what it has says of no other that it holds the rest."""
+    small, large = rng.randrange(18_000, 20_000), rng.randrange(4_300, 4_600)
+    with running([sys.executable, "-c", NESTED.format(small=small, large=large)], tmp_path) as target:
+        holder, found = first_holder(target.pid)
+    assert holder["path"] == "app.store.cache" and 100 * holder["retained"] < 80 * holder["bytes"]
+    assert holder["alone"] and "alone frees" not in found["text"] and holder["also"] == []
+
+
+def test_globals_that_share_a_list(rng: random.Random, tmp_path: Path) -> None:
+    """A table of places in a list frees nothing alone: the list's head leads to all of its nodes."""
+    count = rng.randrange(80_000, 120_000)
+    with running(c_program("linked", count, count // 900, 0), tmp_path) as target:
+        holder, found = first_holder(target.pid)
+    names = [holder["path"].partition(" of ")[0], *(name.partition(" of ")[0] for name in holder["also"])]
+    assert sorted(names[:2]) == ["head", "places"] and 10 * holder["retained"] < holder["bytes"]
+    assert holder["together"] >= count * 80 and "alone frees" in found["text"]
+
+
+def test_tasks_pile_up(rng: random.Random, tmp_path: Path) -> None:
+    """Tasks that lead to most of what a set has are counted in its row, the semaphore's queue is named beside it, and
+    the command shows where they wait."""
+    count, size = rng.randrange(400, 600), 40_000
+    with running([sys.executable, "-c", TASKS.format(count=count, size=size)], tmp_path) as target:
+        holder, found = first_holder(target.pid)
+        rows = ask("tasks", str(target.pid))["rows"]
+    assert (holder["tasks"], holder["task_kind"]) == (count, "task") and f"{count} tasks" in found["text"]
+    assert found["commands"] == [f"gdbheap tasks {target.pid}"]
+    assert any("_waiters" in name for name in holder["also"]) or "_waiters" in holder["path"]
+    assert max(row["count"] for row in rows) >= count - 2 and "how many tasks run at once" in found["advice"]
+
+
+def test_generators_that_are_not_finished(rng: random.Random, tmp_path: Path) -> None:
+    """Generators are counted in the row of the dict that leads to them, and the variable of their frames is named."""
+    count = rng.randrange(200, 300)
+    with running([sys.executable, "-c", GENERATORS.format(count=count, size=800)], tmp_path) as target:
+        holder, found = first_holder(target.pid)
+    assert holder["path"] == "cursors" and (holder["tasks"], holder["task_kind"]) == (count, "generator")
+    assert "local variable page in lines()" in found["text"] and f"{count} generators" in found["text"]
+    assert found["commands"] == [f"gdbheap {noun} {target.pid}" for noun in ("tasks", "retained")]
+    assert "close()" in found["advice"]

@@ -1,0 +1,122 @@
+"""Commands that the first page offers: each can be pasted as it is, and answers."""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.library import heap_of
+from support.programs import ask, c_program, gdbheap, running
+
+from gdbheap.allocators.runtimes import Runtime, kinds
+from gdbheap.answers.findings import Evidence
+from gdbheap.answers.findings.finding import MAX_LINE
+from gdbheap.target.program_name import command_words
+from gdbheap.target.sockets import listening
+
+ODD = ["a b", "it's", "$HOME;x", "--", "", 'the "last"']
+WAITS = "import sys; sys.stdin.readline()"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exe", "words"),
+    [
+        (["./p", "a b", "it's"], "/srv/p", ["/srv/p", "a b", "it's"]),
+        (["/srv/p"], "/srv/p", ["/srv/p"]),
+        (["-bash"], "/usr/bin/bash", ["/usr/bin/bash"]),
+        (["nginx: worker process"], "/usr/sbin/nginx", []),
+        (["/usr/bin/redis-server *:6379"], "/usr/bin/redis-check-rdb", []),
+        (["p", "caf\ufffd"], "/srv/p", []),
+        (["p"], None, []),
+        ([], "/srv/p", []),
+    ],
+)
+def test_words_that_start_a_program(arguments: list[str], exe: str | None, words: list[str]) -> None:
+    """They are the program's file and its own arguments; a title that it wrote over them starts nothing."""
+    assert command_words(arguments, exe) == words
+
+
+def test_link_by_which_it_was_executed(tmp_path: Path) -> None:
+    """A virtual environment's link to an interpreter stays: its file alone would lose the packages. Another link, such
+    as a script, is no program's."""
+    link, other = tmp_path / "python", tmp_path / "other"
+    link.symlink_to(sys.executable)
+    other.symlink_to(tmp_path)
+    exe = os.path.realpath(sys.executable)
+    assert command_words(["python", "x.py"], exe, str(link)) == [str(link), "x.py"]
+    assert command_words([str(link), "x.py"], exe, str(other)) == [str(link), "x.py"]
+    assert command_words(["python", "x.py"], exe, str(other)) == [exe, "x.py"]
+
+
+def test_traced_as_it_was_started(tmp_path: Path) -> None:
+    """A shell splits the line into the arguments that the program had, whatever is in them. A line that is too long to
+    copy is not offered."""
+    shell = shutil.which("sh")
+    assert shell is not None
+    for more, is_offered in ((ODD, True), (["x" * MAX_LINE], False)):
+        command = [sys.executable, "-c", WAITS, *more]
+        with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
+            lines = Evidence(heap, {}).measuring()
+            heap.disclosure.contents = False
+            assert Evidence(heap, {}).measuring() == []
+        assert bool(lines) == is_offered
+        if is_offered:
+            script = f"gdbheap() {{ printf '%s\\0' \"$@\"; }}\n{lines[0]}"
+            words = subprocess.run([shell, "-c", script], check=True, capture_output=True, text=True).stdout.split("\0")
+            assert words[:4] == ["trace", "-o", "calls.log", "--"] and words[5:-1] == ["-c", WAITS, *more]
+            assert os.path.realpath(words[4]) == os.path.realpath(sys.executable) and "#" not in lines[0]
+
+
+def test_folder_of_a_script(tmp_path: Path) -> None:
+    """A comment names the folder in which the program runs, where its script is."""
+    code = "import os, sys; os.chdir(sys.argv[1]); sys.stdin.readline()"
+    (tmp_path / "app.py").touch()
+    with running([sys.executable, "-c", code, str(tmp_path), "app.py"], tmp_path) as target:
+        with heap_of(str(target.pid)) as heap:
+            assert Evidence(heap, {}).measuring()[0].endswith(f" app.py  # in {shlex.quote(str(tmp_path))}")
+
+
+def target_of(pid: int) -> Any:
+    """Return what a runtime's commands ask of a target."""
+    return SimpleNamespace(kind="process", pid=pid, proc=str(pid))
+
+
+def test_profile_only_where_it_listens(tmp_path: Path) -> None:
+    """Go's profile is asked at an address at which the program listens, and not of a program that listens nowhere."""
+    go = Runtime(next(kind for kind in kinds() if kind.id == "go"), "", "")
+    with running([sys.executable, "-c", WAITS], tmp_path) as target:
+        assert listening(f"/proc/{target.pid}") == [] and go.commands(target_of(target.pid)) == []
+    with socket.socket() as bound, socket.socket() as server:
+        bound.bind(("127.0.0.1", 0))
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        place = server.getsockname()
+        found = listening(f"/proc/{os.getpid()}")
+        assert place in found and bound.getsockname() not in found
+        lines = go.commands(target_of(os.getpid()))
+    assert len(lines) == 1 and lines[0].endswith("# where it serves net/http/pprof")
+    assert any(f"http://{host}:{port}/" in lines[0] for host, port in found)
+    assert Runtime(go.kind, "", "").commands(SimpleNamespace(kind="core", pid=1, proc=None)) == []  # type: ignore[arg-type]
+
+
+def test_holes_that_are_listed(rng: random.Random, tmp_path: Path) -> None:
+    """The line has a minimum where no hole has a megabyte, and lists some then. The blocks that keep pages are named by
+    the global that leads to them."""
+    count, size = rng.randrange(1500, 2500), rng.randrange(17 << 10, 40 << 10)
+    with running(c_program("linked", count, 0, size), tmp_path) as target:
+        (found,) = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "free-chunks"]
+        (line,) = [line for line in found["commands"] if " holes " in line]
+        listed = gdbheap(*shlex.split(line)[1:]).stdout
+        pins = ask("pins", str(target.pid), "--allocator=glibc")
+    assert "--min=16K" in line and f"{count:,} holes" in listed.replace(f"{count - 1:,}", f"{count:,}")
+    kind = max(pins["kinds"], key=lambda row: row["blocks"])
+    assert kind["what"].startswith("unknown") and kind["holder"].startswith("head of ")
