@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from gdbheap.answers.alike_holders import fold_alike
 from gdbheap.answers.findings import Evidence, Finding
-from gdbheap.answers.findings.holder import RUNTIME, MainHolder, found_of
+from gdbheap.answers.findings.holder import FILE, MAPPED, RUNTIME, SHARED, WRITTEN, MainHolder, found_of
 from gdbheap.answers.first_holders import FirstHolders, first_holders, length_at, limit_of
+from gdbheap.answers.outside import outside_holders
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.partition import main_runtime, other_allocator, total
 from gdbheap.answers.shared_out import NOBODY
@@ -24,6 +26,7 @@ BUDGET = 3.0
 # About what a core does: 15.7 million blocks of Python took 4.7 s, 9 million of C 4.3 s, both measured on one machine.
 BLOCKS_A_SECOND = 2_500_000
 MOST, MIN_PERCENT = 5, 5
+MAPPABLE = (FILE, MAPPED, SHARED, WRITTEN)
 IMPORTED = (PACKAGE, STANDARD, INTERPRETER_ITSELF)
 OTHER_CODE = "the interpreter, its library and other packages"
 # These rows have no holder that a program could release. A stack of a program without Python is one.
@@ -48,11 +51,17 @@ class MainHolders:
     imported: MainHolder | None = None
 
 
-def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), budget: float = BUDGET) -> MainHolders:
-    """Find them, beside the findings that were ``found``, by the graph of references, which is drawn where that takes
-    about ``budget`` seconds at most, or all details are wanted, and by what the mappings tell of runtimes. Of more
-    blocks of Python those are found that reference counts prove in that time."""
-    rows = list(_runtimes(heap, evidence))
+def main_holders(
+    heap: Heap,
+    evidence: Evidence,
+    found: Sequence[Finding] = (),
+    budget: float = BUDGET,
+    outside: Sequence[MainHolder] = (),
+) -> MainHolders:
+    """Find them, with those ``outside`` of the allocators, beside the findings that were ``found``: by the graph of
+    references, which is drawn where that takes about ``budget`` seconds at most, or all details are wanted, and by what
+    the mappings tell of runtimes. Of more blocks of Python those are found that reference counts prove in that time."""
+    rows = [*_runtimes(heap, evidence), *outside]
     not_looked, whole, every, first = None, Owners([], 0, 0), None, FirstHolders()
     always = evidence.detail or budget == math.inf
     try:
@@ -61,9 +70,10 @@ def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), 
             not_looked = count if count > budget * BLOCKS_A_SECOND and not always else None
             if not_looked is None:
                 whole = owners(heap, None, None)
+                rows = [*_runtimes(heap, evidence), *_not_owned(heap, evidence, outside)]
                 every = [*rows, *_of_graph(heap, whole)]
                 unnamed = (*NOT_NAMED, THREAD) if heap.is_python else NOT_NAMED
-                rows = [row for row in every if row.kind not in unnamed]
+                rows = fold_alike([row for row in every if row.kind not in unnamed])
             elif heap.is_python:
                 first = first_holders(heap, budget)
                 rows += first.rows
@@ -71,11 +81,24 @@ def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), 
         heap.note(f"holders are not known: {error}")
     # Where nobody knows what is resident, shares are of what is in use.
     rss = heap.target.rss.bytes or sum(row.bytes for row in every or rows)
-    rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
+    rows = sorted((row for row in rows if _is_much(row, rss)), key=_rank)[:MOST]
     rest = first.not_examined or whole.not_examined
     code = _imported([row for row in every or [] if row.kind in IMPORTED and row not in rows], heap)
     code = code if code is not None and _is_much(code, rss) else None
     return MainHolders(rows, found_of(evidence, rows, found), not_looked, rest, whole.next, every, code)
+
+
+def _not_owned(heap: Heap, evidence: Evidence, outside: Sequence[MainHolder]) -> Sequence[MainHolder]:
+    """Return them without the mapped memory that objects in the heap own: it is in these objects' rows."""
+    if not heap.is_python or not any(row.kind in MAPPABLE for row in outside):
+        return outside
+    owned = [(one.address, one.end) for one in heap.mapped]
+    return outside_holders(evidence, owned) if owned else outside
+
+
+def _rank(row: MainHolder) -> tuple[int, int, str]:
+    """Return what the rows are in the order of, ascending: what is resident decides."""
+    return -(row.bytes if row.resident is None else row.resident), -row.bytes, row.path
 
 
 def seconds_for(blocks: int) -> int:

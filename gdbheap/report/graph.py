@@ -246,7 +246,18 @@ def _together(group: Sequence[Head], style: Style) -> list[str]:
 
 
 def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
-    """A row a block, a row a group, or a row an array."""
+    """A row a block, a row a group, or a row an array; then what the list leaves out."""
+    return join(_owners(answer, style, by_array), _left_outside(answer, style))
+
+
+def _left_outside(answer: Owners, style: Style) -> str:
+    if not answer.outside:
+        return ""
+    size = f"{style.bytes(answer.outside)}{style.resident_of_rss(answer.outside)}"
+    return style.filled(f"Not in this list: {size} that no allocator handed out; {answer.outside_most} has the most.")
+
+
+def _owners(answer: Owners, style: Style, by_array: bool) -> str:
     if answer.arrays:
         return render_arrays(answer.arrays, answer.count, answer.bytes, answer.absent, style)
     if answer.not_examined:
