@@ -35,7 +35,8 @@ def text_or_id(finding: Finding) -> str:
 def _item(finding: Finding, style: Style) -> str:
     size = f"{style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
     worth = f'<strong data-finding="{safe(finding.id)}" data-v="{finding.bytes}">{safe(size)}</strong>'
-    return f"<li><p>{worth}{doubt_of(finding)}: {safe(as_typed(text_or_id(finding), IN_SHELL), 4000)}.</p>\n{_advice(finding)}</li>\n"
+    text = safe(as_typed(text_or_id(finding), IN_SHELL), 4000)
+    return f"<li><p>{worth}{doubt_of(finding)}: {text}.</p>\n{_advice(finding)}</li>\n"
 
 
 def _advice(finding: Finding) -> str:
