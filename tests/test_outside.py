@@ -80,3 +80,11 @@ def test_owners_say_what_they_leave_out(rng: random.Random, tmp_path: Path) -> N
     assert answer["outside"] == pytest.approx(mebibytes * MIB, rel=0.02)
     assert answer["outside_most"].startswith("table, a static variable")
     assert f"Not in this list: {mebibytes}." in text
+
+
+def test_frame_of_a_saved_register(rng: random.Random, tmp_path: Path) -> None:
+    """A variable in a register that the C library's functions saved is its own function's."""
+    with running(started("register", rng.randrange(8, 64), tmp_path), tmp_path) as target:
+        page = ask("", str(target.pid))
+    path = page["holders"][0]["path"]
+    assert ", in the frame of keep_in_register" in path, path

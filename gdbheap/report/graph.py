@@ -108,8 +108,10 @@ def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
 def held_at(row: Kept) -> str:
     """Return the way to an object and on to the innermost one that retains the same, or the holders of several."""
     way, inner = row.path or row.chain or "", row.innermost
-    if row.at_most is not None and row.holders:
-        return f"{way}, shared with {' and '.join(row.holders)}"
+    # What lies in the object itself is no other holder.
+    others = [name for name in row.holders if not (way and name.startswith((f"{way}[", f"{way}.")))]
+    if row.at_most is not None and others:
+        return f"{way}, shared with {' and '.join(others)}"
     if row.same:
         return f"{way}: all in {_rest(row, inner)}"
     is_named = row.address is not None or row.count == 1 or row.type == "module"

@@ -3,8 +3,9 @@
  * MIB mebibytes that malloc did not hand out, all written to; each line of standard input lets it go on.
  * "static": a variable of the program; "file": a private mapping of FILE; "deep": the first thread's stack, by
  * recursion; "break": memory of sbrk(); "storage": a thread-local variable of as many threads as it takes; "threads":
- * blocks of malloc that the stacks of 16 threads hold; "locked": blocks of malloc that were freed while all memory is
- * locked, of which munlockall() and malloc_trim() give some back on the first line.
+ * blocks of malloc that the stacks of 16 threads hold; "register": a block that a function has in a register while the
+ * C library waits for a line; "locked": blocks of malloc that were freed while all memory is locked, of which
+ * munlockall() and malloc_trim() give some back on the first line.
  */
 #include "target.h"
 #include <sys/resource.h>
@@ -87,6 +88,14 @@ static void free_locked(void)
     malloc_trim(0);
 }
 
+static __attribute__((noinline)) int keep_in_register(void)
+{
+    char *kept = malloc(size);
+    memset(kept, 1, size);
+    int line = getchar();
+    return kept[line & 63];
+}
+
 static void map_file(const char *path)
 {
     int file = open(path, O_RDWR | O_CREAT, 0600);
@@ -117,6 +126,8 @@ int main(int argc, char **argv)
         start(use_storage, (unsigned)(size / COPY));
     else if (strcmp(mode, "threads") == 0)
         start(keep_blocks, MANY);
+    else if (strcmp(mode, "register") == 0)
+        return keep_in_register();
     else if (strcmp(mode, "locked") == 0)
         free_locked();
     else if (strcmp(mode, "deep") == 0) {
