@@ -176,7 +176,7 @@ def ledger_and_holders(
     trim = evidence.trim.predicted if evidence.trim else None
     found = findings(evidence)
     outside = outside_holders(evidence)
-    told = replace(told, outside=sum(row.bytes for row in outside if row.kind in IN_USE)) if told else None
+    told = replace(told, outside=sum(row.resident or 0 for row in outside if row.kind in IN_USE)) if told else None
     held = main_holders(heap, evidence, found, budget, outside) if budget else MainHolders()
     found = sorted([*found, *held.findings], key=lambda finding: finding.rank)
     answer = Ledger(

@@ -38,9 +38,9 @@ class MainHolders:
     """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the finding about the first one, if it
     is worth one. ``not_looked``: blocks in use, where there are too many of them to follow all references; else None.
     ``not_examined``: bytes in use that nothing is proven to hold because not all references were read; ``finishing``:
-    the command lines that would examine them, where time was not what it took. ``every``: all holders, with those that
-    no program could release; None where not all references were followed. ``imported``: the interpreter, its library
-    and the packages that have no row, where these have MIN_PERCENT of RSS together."""
+    the command lines that would examine them, where time was not what it took. ``every``: all holders of blocks, with
+    those that no program could release; None where not all references were followed. ``imported``: the interpreter, its
+    library and the packages that have no row, where these have MIN_PERCENT of RSS together."""
 
     rows: list[MainHolder] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -70,17 +70,17 @@ def main_holders(
             not_looked = count if count > budget * BLOCKS_A_SECOND and not always else None
             if not_looked is None:
                 whole = owners(heap, None, None)
-                rows = [*_runtimes(heap, evidence), *_not_owned(heap, evidence, outside)]
-                every = [*rows, *_of_graph(heap, whole)]
+                every = [*_runtimes(heap, evidence), *_of_graph(heap, whole)]
                 unnamed = (*NOT_NAMED, THREAD) if heap.is_python else NOT_NAMED
                 rows = fold_alike([row for row in every if row.kind not in unnamed])
+                rows += _not_owned(heap, evidence, outside)
             elif heap.is_python:
                 first = first_holders(heap, budget)
                 rows += first.rows
     except GdbheapError as error:
         heap.note(f"holders are not known: {error}")
     # Where nobody knows what is resident, shares are of what is in use.
-    rss = heap.target.rss.bytes or sum(row.bytes for row in every or rows)
+    rss = heap.target.rss.bytes or sum(row.bytes for row in ([*every, *outside] if every else rows))
     rows = sorted((row for row in rows if _is_much(row, rss)), key=_rank)[:MOST]
     rest = first.not_examined or whole.not_examined
     code = _imported([row for row in every or [] if row.kind in IMPORTED and row not in rows], heap)

@@ -3,6 +3,7 @@ other mappings, each as a holder of resident bytes."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ MIN_PERCENT_OF_CODE = 25
 # What only this process has and uses: the verdict counts it as in use.
 IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
 OF_STORAGE = ("stacks", "other.break", REST)
+NUMBERED = re.compile(r"\.\d+$")
 BROKEN = "memory that brk() gave and malloc does not have"
 OWN = "memory that the program or a library mapped itself"
 
@@ -62,11 +64,14 @@ class _Place:
 
 
 def outside_holders(evidence: Evidence, owned: Ranges = []) -> list[MainHolder]:  # noqa: B006  # never changed
-    """Return the holders that have MIN_PERCENT of RSS and MIN_FINDING_BYTES or more, the largest first; none where
-    residency is not known. ``owned``: mapped memory that objects in the heap own."""
-    if evidence.heap.target.pages is None or evidence.heap.target.refusal is not None:
+    """Return the holders that have MIN_PERCENT of RSS and MIN_FINDING_BYTES or more, the largest first; static data
+    alone, with all of its bytes, where residency is not known. ``owned``: mapped memory that objects in the heap
+    own."""
+    if evidence.heap.target.refusal is not None:
         return []
-    rows = [_row(evidence, place) for place in _Places(evidence, owned).find()]
+    is_known = evidence.heap.target.pages is not None
+    places = [place for place in _Places(evidence, owned).find() if is_known or place.kind == STATIC]
+    rows = [_row(evidence, place) for place in places]
     return sorted((row for row in rows if _is_much(evidence, row)), key=lambda row: (-row.bytes, row.path))
 
 
@@ -76,13 +81,20 @@ def _is_much(evidence: Evidence, row: MainHolder) -> bool:
 
 
 def _row(evidence: Evidence, place: _Place) -> MainHolder:
-    size = evidence.resident_of(place.ranges) if place.written is None else place.written
+    size = _size(evidence, place.ranges) if place.written is None else place.written
     if place.kind in (MAPPED, LIBRARY_MEMORY):
         size -= sum(evidence.lazily_freed(*pair) for pair in place.ranges)
     rss = evidence.heap.target.rss.bytes
     share = round(min(size / rss, 1), 4) if rss else None
-    address = max(place.ranges, key=lambda pair: evidence.resident_of([pair]), default=(0, 0))[0] or None
-    return MainHolder(size, size, share, place.name, place.what, place.count, place.kind, outside=address)
+    address = max(place.ranges, key=lambda pair: _size(evidence, [pair]), default=(0, 0))[0] or None
+    resident = None if evidence.heap.target.pages is None else size
+    return MainHolder(size, resident, share, place.name, place.what, place.count, place.kind, outside=address)
+
+
+def _size(evidence: Evidence, ranges: Ranges) -> int:
+    """Return the resident bytes in those ranges; all where residency is not known."""
+    is_known = evidence.heap.target.pages is not None
+    return evidence.resident_of(ranges) if is_known else sum(end - start for start, end in ranges)
 
 
 class _Places:
@@ -112,7 +124,7 @@ class _Places:
         return subtract(self._of(owner), self._storage)
 
     def _is_large(self, ranges: Ranges) -> bool:
-        size = self._evidence.resident_of(ranges)
+        size = _size(self._evidence, ranges)
         return size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT * self._evidence.rss
 
     def _of_files(self) -> Iterator[_Place]:
@@ -144,6 +156,8 @@ class _Places:
         for symbol, parts in _variables(loaded, ranges):
             if self._is_large(parts):
                 named += parts
+                # gcc numbers the variables of functions.
+                symbol = NUMBERED.sub("", symbol)
                 yield _Place(f"{readable(symbol)}, a static variable of {name}", STATIC, parts)
         yield _Place(f"static data of {name}", STATIC, subtract(ranges, joined(sorted(named))))
 

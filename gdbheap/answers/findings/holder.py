@@ -62,7 +62,7 @@ class MainHolder:
     at_least: bool = False
     limit: int | None = None
     largest_block: int | None = None
-    outside: int | None = field(default=None, metadata=UNLISTED)
+    outside: int | None = None
 
 
 @dataclass(frozen=True)
