@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gdbheap.answers.alike_holders import fold_alike
 from gdbheap.answers.findings import Evidence, Finding
-from gdbheap.answers.findings.holder import FILE, MAPPED, RUNTIME, SHARED, WRITTEN, MainHolder, found_of
+from gdbheap.answers.findings.holder import CODE, FILE, MAPPED, RUNTIME, SHARED, WRITTEN, MainHolder, found_of
 from gdbheap.answers.first_holders import FirstHolders, first_holders, length_at, limit_of
 from gdbheap.answers.outside import outside_holders
 from gdbheap.answers.owners import Owners, owners
@@ -96,9 +96,10 @@ def _not_owned(heap: Heap, evidence: Evidence, outside: Sequence[MainHolder]) ->
     return outside_holders(evidence, owned) if owned else outside
 
 
-def _rank(row: MainHolder) -> tuple[int, int, str]:
-    """Return what the rows are in the order of, ascending: what is resident decides."""
-    return -(row.bytes if row.resident is None else row.resident), -row.bytes, row.path
+def _rank(row: MainHolder) -> tuple[bool, int, int, str]:
+    """Return what the rows are in the order of, ascending: what is resident decides; code, which the kernel drops when
+    it must, comes last."""
+    return row.kind == CODE, -(row.bytes if row.resident is None else row.resident), -row.bytes, row.path
 
 
 def seconds_for(blocks: int) -> int:

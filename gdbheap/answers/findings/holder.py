@@ -100,8 +100,9 @@ def _is_worth(row: MainHolder, rss: int) -> bool:
 
 
 def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
-    """Whether another finding is about the same object, or the same kind of memory."""
-    if any(one.id.startswith(COVERED.get(row.kind, ())) for one in others):
+    """Whether other findings are about the same object, or about half of such memory or more."""
+    size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(row.kind, ())))
+    if size and 2 * size >= (row.resident or 0):
         return True
     return row.address is not None and any(getattr(one.figures, "address", None) == row.address for one in others)
 
