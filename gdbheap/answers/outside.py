@@ -46,6 +46,7 @@ MIN_PERCENT_OF_CODE = 25
 # What only this process has and uses: the verdict counts it as in use.
 IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
 OF_STORAGE = ("stacks", "other.break", REST)
+IN_STACKS = "deep recursion or large local variables"
 NUMBERED = re.compile(r"\.\d+$")
 BROKEN = "memory that brk() gave and malloc does not have"
 OWN = "memory that the program or a library mapped itself"
@@ -59,7 +60,6 @@ class _Place:
     kind: str
     ranges: Ranges = field(default_factory=list)
     what: str | None = None
-    count: int | None = None
     written: int | None = None
 
 
@@ -88,7 +88,7 @@ def _row(evidence: Evidence, place: _Place) -> MainHolder:
     share = round(min(size / rss, 1), 4) if rss else None
     address = max(place.ranges, key=lambda pair: _size(evidence, [pair]), default=(0, 0))[0] or None
     resident = None if evidence.heap.target.pages is None else size
-    return MainHolder(size, resident, share, place.name, place.what, place.count, place.kind, outside=address)
+    return MainHolder(size, resident, share, place.name, place.what, None, place.kind, outside=address)
 
 
 def _size(evidence: Evidence, ranges: Ranges) -> int:
@@ -193,14 +193,14 @@ class _Places:
         if sizes and 2 * sizes[0][0] >= sum(size for size, _stack, _parts in sizes):
             yield self._of_thread(*sizes.pop(0)[1:])
         others = sorted(pair for _size, _stack, parts in sizes for pair in parts)
-        yield _Place("stacks of other threads", STACK, others, "stack", len(sizes))
+        yield _Place(f"stacks of {len(sizes):,} threads", STACK, others, IN_STACKS)
         yield from self._of_storage()
 
     def _of_thread(self, stack: Stack, ranges: Ranges) -> _Place:
         thread = next((one for one in self._target.threads if one.tid == stack.tid), None)
         is_main = stack.tid == self._target.pid
         name = f"stack of thread {_title(stack.tid, thread)}{', the main thread' if is_main else ''}"
-        return _Place(name, STACK, ranges, "deep recursion or large local variables")
+        return _Place(name, STACK, ranges, IN_STACKS)
 
     def _of_storage(self) -> Iterator[_Place]:
         parts = [intersect(self._of(owner), self._storage) for owner in OF_STORAGE]
