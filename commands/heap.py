@@ -164,8 +164,10 @@ COMMAND = Command(
     question="Where did the memory go, who holds it, and what should I do?",
     text="""First the verdict: the program, what is resident, how much of it is in use, and how much the program has
     freed and the allocators keep. Then who holds what is in use, as far as references tell: variables, packages,
-    globals, threads and runtimes that have a twentieth of RSS or more, at most five, each with its bytes (those that
-    are in use, resident or not), its share of RSS and what it is. All references are followed where that takes about 3
+    globals, threads and runtimes that have a twentieth of RSS or more, at most five, each with its bytes, their share
+    of RSS and what it is; beside them what no allocator handed out, from 4 MiB on: static variables, stacks,
+    thread-local data, mapped files, shared memory and other mappings. The code of programs and libraries has a row
+    from a quarter of RSS on. All references are followed where that takes about 3
     seconds of CPU time at most (7,500,000 blocks in use), or what --budget says, or with --detail; --quick does not
     look for holders. Of a Python program with more blocks, the objects that modules and frames lead to are followed for
     that time, and a holder has "at least" the bytes that reference counts prove it to keep; the rest is one line, "not
@@ -183,10 +185,11 @@ COMMAND = Command(
     from RSS down: by allocator, arena and state, and what is in use by the types of objects.
 
     In JSON verdict is the first sentence; holders are a list of {bytes, resident, share, path, what, count, kind,
-    address, shape, parts, way, largest_block, at_least, retained, alone, also, together, tasks, task_kind}: what is
-    the type of the object that path leads to, count its length, parts the kinds of its blocks, way the steps from there
-    to its largest block, largest_block the address of that, at_least whether bytes are those that are proven, because
-    not all references were read; retained is what would be free without the object, or the global, alone (null: not
+    address, shape, parts, way, largest_block, at_least, outside, retained, alone, also, together, tasks, task_kind}:
+    what is the type of the object that path leads to, count its length, parts the kinds of its blocks, way the steps
+    from there to its largest block, largest_block the address of that, at_least whether bytes are those that are
+    proven, because not all references were read, outside the address of the largest part of memory that no allocator
+    handed out, null for blocks; retained is what would be free without the object, or the global, alone (null: not
     known), alone whether that is most of what it leads to, also names others that hold the rest, together is what would
     be free without all of them, and tasks counts the tasks, or what task_kind says, that lead to most of it; next are
     lines to paste; not_looked is the number of blocks in use where these are too many to follow all references, else
@@ -206,15 +209,17 @@ COMMAND = Command(
     as in heap trim. summary adds up all allocators that are walked: used and free are the bytes of their blocks in
     use and of their free blocks and tops, headers included; used_resident and free_resident are the resident parts
     of both; whole is how much of free_resident is in pages that nobody holds; returnable is how much of it
-    malloc_trim(0) would give back (null without glibc's malloc); kept is a list of {id, bytes, why}, the reasons
-    why the rest of free_resident stays: glibc.fragments (free chunks on pages that chunks in use share),
-    glibc.tcache, glibc.locked (by mlock), glibc.hugetlb (pages of hugetlbfs), glibc.top, or an allocator's free
-    blocks; allocators are the ledger's lines that this is about; unknown is {id, name, bytes, own}, the line of the
-    memory that is not walked, of an allocator or a runtime (own: it is certainly its own) or other memory, and null
-    if there is next to none. findings are a list of {id, bytes, text, advice, figures, commands, environment,
-    within, doubtful}: bytes is what the advice is worth, figures are the numbers that it rests on, commands are
-    lines to paste, environment has the settings that the advice names, within is the id of another finding that may
-    have some of the same bytes; doubtful ones, which may be intended, come last.""",
+    malloc_trim(0) would give back (null without glibc's malloc); kept is a list of {id, bytes, why}, the reasons why
+    the rest of free_resident stays: glibc.fragments (free chunks on pages that chunks in use share), glibc.tcache,
+    glibc.locked (by mlock), glibc.hugetlb (pages of hugetlbfs), glibc.top, or an allocator's free blocks; allocators
+    are the ledger's lines that this is about; outside are the resident bytes of static data, stacks, thread-local
+    data, written pages of files and memory of brk() that have a row among the holders; unknown is {id, name, bytes,
+    own}, the line of the memory that is not walked, of an allocator or a runtime (own: it is certainly its own) or
+    other memory, and null if there is next to none. findings are a list of {id, bytes, text, advice, figures,
+    commands, environment, within, doubtful}: bytes is what the advice is worth, figures are the numbers that it
+    rests on, commands are lines to paste, environment has the settings that the advice names, within is the id of
+    another finding that may have some of the same bytes, doubtful whether the memory may be intended, which the text
+    says, too.""",
     example="heap --sort=virtual",
     needs=TARGET,
     options=Options,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gdbheap.answers import owners
+from gdbheap.answers.findings import Evidence
+from gdbheap.answers.outside import outside_holders
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, one_of, valued
@@ -14,6 +17,9 @@ from gdbheap.report.graph import render_owners
 from gdbheap.report.numbers import parse_size
 
 __all__ = ["COMMAND"]
+
+# What the list leaves out is worth a line from this share of RSS on.
+MIN_PERCENT_OUTSIDE = 10
 
 
 @dataclass
@@ -42,7 +48,17 @@ def _answer(heap: Heap, options: Options) -> owners.Owners:
         from gdbheap.report.trees import owners_tree
 
         draw(options, owners_tree(found), "Who holds what is in use")
-    return found
+    return replace(found, **_outside(heap)) if options.by == owners.HOLDER else found
+
+
+def _outside(heap: Heap) -> dict[str, Any]:
+    """Return what the list leaves out because no allocator handed it out, if that is much."""
+    owned = [(one.address, one.end) for one in heap.mapped] if heap.is_python else []
+    rows = outside_holders(Evidence(heap, {}), owned)
+    size = sum(row.bytes for row in rows)
+    if 100 * size < MIN_PERCENT_OUTSIDE * (heap.target.rss.bytes or 0) or not rows:
+        return {}
+    return {"outside": size, "outside_most": rows[0].path}
 
 
 def _render(shown: Shown[owners.Owners, Options]) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gdbheap._native import Branch, Grouped
+from gdbheap.allocators.runtimes import Runtime
 from gdbheap.answers.absent import absent_by
+from gdbheap.answers.partition import main_runtime
 from gdbheap.answers.shared_out import NAMES, NOBODY
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BlockPaths, group_name
@@ -18,8 +20,10 @@ from gdbheap.target.ranges import Ranges
 
 __all__ = ["CONTEXT", "JAVA", "RootShare", "by_root"]
 
-CONTEXT, JAVA = "context", "java heap"
+CONTEXT, JAVA, RUNTIME_HEAP = "context", "java heap", "runtime heap"
 IN_JAVA = "objects in the Java heap (Deflater, Inflater, direct ByteBuffer and the like)"
+# What objects of a runtime keep in malloc, by the runtime's id.
+OF_RUNTIMES = {"v8": "objects in the V8 (JavaScript) heap (Buffer, ArrayBuffer and the like)"}
 # A branch below a thread or a mapping has its own row from this share of the bytes in use and this size on.
 OWN_ROW_SHARE, OWN_ROW_BYTES = 50, 64 << 10
 MAX_BRANCHES = 1000
@@ -72,10 +76,10 @@ class _Holders:
         self._labels: dict[tuple[str, str], int] = {}
         # The largest branch of each row that has a type: its bytes and the type.
         self._typed: dict[int, tuple[int, str]] = {}
-        java = java_heap(heap.target)
+        java, runtime = java_heap(heap.target), main_runtime(heap)
         for number, root in enumerate(self._references.roots, self._references.first_root):
             if isinstance(root, BlockRoot):
-                self.seeds[number] = self._label(*_row_of(root, java))
+                self.seeds[number] = self._label(*_row_of(root, java, heap, runtime))
         self._of_contexts(heap.contexts_or_none or [])
         graph = self._references.graph
         least = max(OWN_ROW_BYTES, graph.largest(0, 0).bytes // OWN_ROW_SHARE)
@@ -106,7 +110,7 @@ class _Holders:
         what = _of_most([self._paths.type_name(node) for node in nodes if node.type])
         if label < 0 or self.rows[label].kind == CONTEXT:
             return
-        if self.rows[label].kind in (GLOBAL, JAVA):
+        if self.rows[label].kind in (GLOBAL, JAVA, RUNTIME_HEAP):
             if what is not None:
                 self._typed[label] = max(self._typed.get(label, (0, "")), (branch.bytes, what))
             return
@@ -140,11 +144,14 @@ def _of_most(types: list[str]) -> str | None:
     return own[-1] if own else types[0] if types else None
 
 
-def _row_of(root: BlockRoot, java: Ranges) -> tuple[str, str]:
+def _row_of(root: BlockRoot, java: Ranges, heap: Heap, runtime: Runtime | None) -> tuple[str, str]:
     """Return the name and the kind of the row of a root."""
     start = root.ranges[0][0] if root.ranges else 0
     if root.kind == MEMORY and any(low <= start < high for low, high in java):
         return IN_JAVA, JAVA
+    mapping = heap.target.mappings.find(start) if runtime is not None and root.kind == MEMORY else None
+    if runtime is not None and mapping is not None and runtime.owns(mapping):
+        return OF_RUNTIMES.get(runtime.kind.id, f"objects of {runtime.kind.name}"), RUNTIME_HEAP
     return root.name, root.kind
 
 

@@ -6,7 +6,7 @@ Each line also says what it has in whole pages (see ``partition``): of free memo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gdbheap.allocators.allocator import State
 from gdbheap.allocators.finding import OF_C_LIBRARIES
@@ -17,6 +17,7 @@ from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.holder_change import Since
 from gdbheap.answers.main_holders import MainHolders, main_holders
 from gdbheap.answers.next_lines import next_lines
+from gdbheap.answers.outside import IN_USE, outside_holders
 from gdbheap.answers.partition import (
     ENDED_STACKS,
     MISSING,
@@ -174,7 +175,9 @@ def ledger_and_holders(
     shown = [line for line in lines if line.virtual or not line.parent]
     trim = evidence.trim.predicted if evidence.trim else None
     found = findings(evidence)
-    held = main_holders(heap, evidence, found, budget) if budget else MainHolders()
+    outside = outside_holders(evidence)
+    told = replace(told, outside=sum(row.resident or 0 for row in outside if row.kind in IN_USE)) if told else None
+    held = main_holders(heap, evidence, found, budget, outside) if budget else MainHolders()
     found = sorted([*found, *held.findings], key=lambda finding: finding.rank)
     answer = Ledger(
         rss,

@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from gdbheap.answers.alike_holders import fold_alike
 from gdbheap.answers.also_held import with_others
 from gdbheap.answers.findings import Evidence, Finding
-from gdbheap.answers.findings.holder import RUNTIME, MainHolder, found_of
+from gdbheap.answers.findings.holder import CODE, FILE, MAPPED, RUNTIME, SHARED, WRITTEN, MainHolder, found_of
 from gdbheap.answers.first_holders import FirstHolders, first_holders, length_at, limit_of
+from gdbheap.answers.outside import outside_holders
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.partition import main_runtime, other_allocator, total
 from gdbheap.answers.shared_out import NOBODY
@@ -25,6 +27,7 @@ BUDGET = 3.0
 # About what a core does: 15.7 million blocks of Python took 4.7 s, 9 million of C 4.3 s, both measured on one machine.
 BLOCKS_A_SECOND = 2_500_000
 MOST, MIN_PERCENT = 5, 5
+MAPPABLE = (FILE, MAPPED, SHARED, WRITTEN)
 IMPORTED = (PACKAGE, STANDARD, INTERPRETER_ITSELF)
 OTHER_CODE = "the interpreter, its library and other packages"
 # These rows have no holder that a program could release. A stack of a program without Python is one.
@@ -36,9 +39,9 @@ class MainHolders:
     """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the finding about the first one, if it
     is worth one. ``not_looked``: blocks in use, where there are too many of them to follow all references; else None.
     ``not_examined``: bytes in use that nothing is proven to hold because not all references were read; ``finishing``:
-    the command lines that would examine them, where time was not what it took. ``every``: all holders, with those that
-    no program could release; None where not all references were followed. ``imported``: the interpreter, its library
-    and the packages that have no row, where these have MIN_PERCENT of RSS together."""
+    the command lines that would examine them, where time was not what it took. ``every``: all holders of blocks, with
+    those that no program could release; None where not all references were followed. ``imported``: the interpreter, its
+    library and the packages that have no row, where these have MIN_PERCENT of RSS together."""
 
     rows: list[MainHolder] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -49,11 +52,17 @@ class MainHolders:
     imported: MainHolder | None = None
 
 
-def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), budget: float = BUDGET) -> MainHolders:
-    """Find them, beside the findings that were ``found``, by the graph of references, which is drawn where that takes
-    about ``budget`` seconds at most, or all details are wanted, and by what the mappings tell of runtimes. Of more
-    blocks of Python those are found that reference counts prove in that time."""
-    rows = list(_runtimes(heap, evidence))
+def main_holders(
+    heap: Heap,
+    evidence: Evidence,
+    found: Sequence[Finding] = (),
+    budget: float = BUDGET,
+    outside: Sequence[MainHolder] = (),
+) -> MainHolders:
+    """Find them, with those ``outside`` of the allocators, beside the findings that were ``found``: by the graph of
+    references, which is drawn where that takes about ``budget`` seconds at most, or all details are wanted, and by what
+    the mappings tell of runtimes. Of more blocks of Python those are found that reference counts prove in that time."""
+    rows = [*_runtimes(heap, evidence), *outside]
     not_looked, whole, every, first = None, Owners([], 0, 0), None, FirstHolders()
     always = evidence.detail or budget == math.inf
     try:
@@ -62,17 +71,18 @@ def main_holders(heap: Heap, evidence: Evidence, found: Sequence[Finding] = (), 
             not_looked = count if count > budget * BLOCKS_A_SECOND and not always else None
             if not_looked is None:
                 whole = owners(heap, None, None)
-                every = [*rows, *_of_graph(heap, whole)]
+                every = [*_runtimes(heap, evidence), *_of_graph(heap, whole)]
                 unnamed = (*NOT_NAMED, THREAD) if heap.is_python else NOT_NAMED
-                rows = [row for row in every if row.kind not in unnamed]
+                rows = fold_alike([row for row in every if row.kind not in unnamed])
+                rows += _not_owned(heap, evidence, outside)
             elif heap.is_python:
                 first = first_holders(heap, budget)
                 rows += first.rows
     except GdbheapError as error:
         heap.note(f"holders are not known: {error}")
     # Where nobody knows what is resident, shares are of what is in use.
-    rss = heap.target.rss.bytes or sum(row.bytes for row in every or rows)
-    rows = sorted((row for row in rows if _is_much(row, rss)), key=lambda row: (-row.bytes, row.path))[:MOST]
+    rss = heap.target.rss.bytes or sum(row.bytes for row in ([*every, *outside] if every else rows))
+    rows = sorted((row for row in rows if _is_much(row, rss)), key=_rank)[:MOST]
     rows = _shared(heap, rows) if every is not None else rows
     rest = first.not_examined or whole.not_examined
     code = _imported([row for row in every or [] if row.kind in IMPORTED and row not in rows], heap)
@@ -87,6 +97,20 @@ def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
     except GdbheapError as error:
         heap.note(f"who else holds it is not known: {error}")
         return rows
+
+
+def _not_owned(heap: Heap, evidence: Evidence, outside: Sequence[MainHolder]) -> Sequence[MainHolder]:
+    """Return them without the mapped memory that objects in the heap own: it is in these objects' rows."""
+    if not heap.is_python or not any(row.kind in MAPPABLE for row in outside):
+        return outside
+    owned = [(one.address, one.end) for one in heap.mapped]
+    return outside_holders(evidence, owned) if owned else outside
+
+
+def _rank(row: MainHolder) -> tuple[bool, int, int, str]:
+    """Return what the rows are in the order of, ascending: what is resident decides; code, which the kernel drops when
+    it must, comes last."""
+    return row.kind == CODE, -(row.bytes if row.resident is None else row.resident), -row.bytes, row.path
 
 
 def seconds_for(blocks: int) -> int:

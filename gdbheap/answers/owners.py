@@ -84,7 +84,8 @@ class Owners:
     of them twice, wherever these lie. At most one of the lists has rows. ``absent``: of the bytes of groups, or of
     arrays, those that are not resident; ``shared``: those of shared mappings. ``not_examined``: bytes in use beside
     those, which nothing is proven to hold because not all references could be read; ``next``: the command lines that
-    would examine them."""
+    would examine them. ``outside``: resident bytes that no allocator handed out and that are in no row, where that is a
+    tenth of RSS or more; ``outside_most``: what has most of them."""
 
     keys: ClassVar[dict[str, str]] = {"groups": "rows"}
     owners: list[Held]
@@ -96,6 +97,8 @@ class Owners:
     shared: int = 0
     not_examined: int = 0
     next: list[str] = field(default_factory=list)
+    outside: int = 0
+    outside_most: str = ""
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:

@@ -120,6 +120,16 @@ def huge_ranges(heap: Heap, parts: Sequence[str]) -> Ranges:
     return sweep.kept
 
 
+def other_pieces(heap: Heap) -> list[tuple[int, int, str]]:
+    """Return (start, end, owner) of what lies in no allocator's blocks, ascending; nothing where no memory can be
+    read."""
+    if heap.target.refusal is not None:
+        return []
+    layout = _Layout(heap)
+    layout.build()
+    return [(start, end, owner) for start, end, owner in layout.pieces if isinstance(owner, str)]
+
+
 class _Sweep:
     """The pieces of a layout, swept over by the native side."""
 

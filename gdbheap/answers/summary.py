@@ -38,6 +38,7 @@ class Summary:
     """In bytes: ``used`` of blocks in use and ``free`` of free ones and tops, headers included; of both the resident
     part, None where residency is not known; ``whole``: of what is free and resident, the pages that nobody holds.
 
+    ``outside``: resident bytes in use that no allocator handed out (see ``outside``).
     ``returnable``: what malloc_trim(0) would give back; None without such a call. ``kept``: the rest of
     ``free_resident``, largest first. ``allocators``: ids of the ledger's lines that this was summed from; ``unknown``
     is what no walk looked into.
@@ -52,6 +53,7 @@ class Summary:
     allocators: list[str]
     unknown: Unknown | None
     whole: int | None = None
+    outside: int = 0
 
 
 def summary(heap: Heap, evidence: Evidence) -> Summary:

@@ -10,6 +10,7 @@ from gdbheap import _native
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.graph.nodes import Node, Nodes
 from gdbheap.graph.roots import DATA, GLOBAL, STACK, BlockRoot, thread_variables
+from gdbheap.target.code import LIBCS
 from gdbheap.target.frames import Frame, frames_of
 
 STEPS_AT_EACH_END = 100
@@ -117,8 +118,20 @@ class BlockPaths:
             return f"{root.part}{_offset(place - start)} of {root.owner.rsplit('/', 1)[-1]}"
         if root.thread is not None and root.part == DATA:
             return self._of_thread(root, place - root.thread.thread_pointer)
-        frame = next((frame for frame in self._frames_of(root) if frame.start <= place < frame.end), None)
-        return root.name if frame is None else f"{root.name}, in the frame of {frame.function}"
+        frames = [frame for frame in self._frames_of(root) if place < frame.end]
+        if not frames or place < frames[0].start:
+            return root.name
+        return f"{root.name}, in the frame of {self._function(frames)}"
+
+    def _function(self, frames: Sequence[Frame]) -> str:
+        """Name the function of the first frame that is not the C library's, whose functions save registers of their
+        callers in their own frames."""
+        own = next((frame for frame in frames if not self._is_of_libc(frame)), frames[0])
+        return own.function if own is frames[0] else f"{own.function} or below"
+
+    def _is_of_libc(self, frame: Frame) -> bool:
+        loaded = self.references.target.object_of(frame.counter)
+        return loaded is not None and loaded.path.rsplit("/", 1)[-1].startswith(LIBCS)
 
     def _of_thread(self, root: BlockRoot, distance: int) -> str:
         """The thread-local variable at that distance from the thread pointer."""

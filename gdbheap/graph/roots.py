@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 
 from gdbheap import _native
 from gdbheap.graph.nodes import Root
@@ -32,6 +32,7 @@ __all__ = [
     "aligned",
     "block_roots",
     "linked",
+    "program_storage",
     "tables",
     "thread_data",
     "thread_variables",
@@ -162,6 +163,16 @@ def thread_variables(target: Target) -> list[tuple[int, int, str]]:
     first = -part.address % align
     start = -(_up(part.memory_size - first, align) + first)
     return [(start + offset, size, readable(name)) for offset, size, name in program.thread_local()]
+
+
+def program_storage(target: Target) -> Ranges:
+    """Return where the thread-local data of the program lies, a range for each thread, ascending and disjoint."""
+    program = target.object_of(target.auxv.get(AT_ENTRY, 0))
+    parts = [part for part in program.segments if part.type == PT_TLS] if program is not None else []
+    size = sum(_up(part.memory_size, max(part.align, 1)) for part in parts)
+    found = sorted(target.machine.storage.data(thread.thread_pointer, size) for thread in target.threads)
+    ends = accumulate((end for _start, end in found), max, initial=0)
+    return [(max(start, last), end) for (start, end), last in zip(found, ends) if max(start, last) < end]
 
 
 def _up(size: int, align: int) -> int:

@@ -108,8 +108,10 @@ def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
 def held_at(row: Kept) -> str:
     """Return the way to an object and on to the innermost one that retains the same, or the holders of several."""
     way, inner = row.path or row.chain or "", row.innermost
-    if row.at_most is not None and row.holders:
-        return f"{way}, shared with {' and '.join(row.holders)}"
+    # What lies in the object itself is no other holder.
+    others = [name for name in row.holders if not (way and name.startswith((f"{way}[", f"{way}.")))]
+    if row.at_most is not None and others:
+        return f"{way}, shared with {' and '.join(others)}"
     if row.same:
         return f"{way}: all in {_rest(row, inner)}"
     is_named = row.address is not None or row.count == 1 or row.type == "module"
@@ -246,7 +248,18 @@ def _together(group: Sequence[Head], style: Style) -> list[str]:
 
 
 def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
-    """A row a block, a row a group, or a row an array."""
+    """A row a block, a row a group, or a row an array; then what the list leaves out."""
+    return join(_owners(answer, style, by_array), _left_outside(answer, style))
+
+
+def _left_outside(answer: Owners, style: Style) -> str:
+    if not answer.outside:
+        return ""
+    size = f"{style.bytes(answer.outside)}{style.resident_of_rss(answer.outside)}"
+    return style.filled(f"Not in this list: {size} that no allocator handed out; {answer.outside_most} has the most.")
+
+
+def _owners(answer: Owners, style: Style, by_array: bool) -> str:
     if answer.arrays:
         return render_arrays(answer.arrays, answer.count, answer.bytes, answer.absent, style)
     if answer.not_examined:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["described", "object_text", "others_of", "parts_of", "readable", "render", "whole_text"]
 
-COLUMNS = (Column("in use"), SHARE, Column("held by", True), Column("what it is", True))
+COLUMNS = SHARE, Column("held by", True), Column("what it is", True)
 WELL_KNOWN = ("functools", "collections", "__main__")
 SHORT = {"_lru_cache_wrapper": "lru_cache"}
 # Kinds of tasks and suspended functions as people call them, where Python's name is another.
@@ -35,11 +35,14 @@ def render(rows: list[MainHolder], style: Style) -> str:
         return ""
     is_narrow = style.width is not None and style.width <= NARROW
     text = _briefly if is_narrow else whole_text
+    # The share is that of the same bytes.
+    is_resident = all(row.resident is not None for row in rows)
     cells = [
-        [at_least(style.size(row.bytes), row.at_least), style.share_of_resident(row.resident), row.path, text(row)]
+        [at_least(style.size(row.resident if is_resident else row.bytes), row.at_least),
+         style.share_of_resident(row.resident), row.path, text(row)]
         for row in rows
-    ]
-    return table(COLUMNS, cells, style)
+    ]  # fmt: skip
+    return table((Column("resident" if is_resident else "in use"), *COLUMNS), cells, style)
 
 
 def _briefly(row: MainHolder) -> str:

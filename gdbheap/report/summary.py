@@ -32,7 +32,8 @@ def _books(answer: Summary, names: dict[str, str], style: Style) -> str:
         return ""
     used, free = style.bytes(answer.used), style.bytes(answer.free)
     where = listed([names.get(name, name) for name in answer.allocators])
-    start = f"In {where}, {used} is in use" if answer.unknown is not None else f"{used} is in use by the program"
+    is_part = answer.unknown is not None or answer.outside > 0
+    start = f"In {where}, {used} is in use" if is_part else f"{used} is in use by the program"
     if answer.free_resident is None or answer.used_resident is None:
         return f"{start} and {free} is free; how much of it is resident is not known."
     there = style.bytes(answer.used_resident)

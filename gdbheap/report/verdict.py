@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.findings.holder import FILE, SHARED
 from gdbheap.report.numbers import listed
 from gdbheap.report.style import Style
 
@@ -14,6 +15,10 @@ __all__ = ["plain_verdict", "program_text", "verdict"]
 
 # Free memory below this share of RSS is not worth a word; allocators with less of it are not named.
 MIN_PERCENT, MIN_PERCENT_OF_FREE = 2, 10
+# Memory that is not in use by this process alone is worth a clause from this share of RSS on.
+MIN_PERCENT_OF_OTHERS = 25
+SHAREABLE = {SHARED: "shared", FILE: "file"}
+WHERE = {SHARED: "of shared memory", FILE: "in pages of mapped files"}
 PLAIN = "._-+"
 
 
@@ -53,15 +58,27 @@ def _resident(answer: Ledger, style: Style) -> str:
 
 def _uses(answer: Ledger, style: Style) -> str:
     found = answer.summary
-    if found is None or not found.used + found.free:
+    if found is None or not found.used + found.free + found.outside:
         return ""
-    used = found.used if found.used_resident is None else found.used_resident
+    used = (found.used if found.used_resident is None else found.used_resident) + found.outside
     share = f" ({style.share_of_resident(used)} %)" if style.rss and found.used_resident is not None else ""
     said = f"{style.bytes(used)}{share} in use{_free(answer, style)}."
     unknown = found.unknown
     if unknown is not None and unknown.bytes and _is_much(unknown.bytes, answer):
         whose = f"of {unknown.name}, not looked into" if unknown.name else "in mappings that no known allocator has"
         said += f" {style.bytes(unknown.bytes)} {whose}."
+    return said + _of_others(answer, style)
+
+
+def _of_others(answer: Ledger, style: Style) -> str:
+    """Name what has a quarter of RSS or more and may be another process's, too, or the kernel's cache."""
+    unknown = answer.summary.unknown if answer.summary is not None else None
+    said = ""
+    for kind, place in SHAREABLE.items():
+        size = sum(row.resident or 0 for row in answer.holders if row.kind == kind)
+        is_said = unknown is not None and unknown.id == place
+        if answer.rss.bytes and 100 * size >= MIN_PERCENT_OF_OTHERS * answer.rss.bytes and not is_said:
+            said += f" {style.bytes(size)} {WHERE[kind]}."
     return said
 
 

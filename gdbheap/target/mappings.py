@@ -31,6 +31,7 @@ _HEADER = rb"([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][ps]) ([0-9a-f]+) ([0-9a-f]+:[
 _MAPS_LINE = re.compile(rb"^" + _HEADER + rb"$", re.MULTILINE)
 _SMAPS_LINE = re.compile(rb"^(?:" + _HEADER + rb"|(Rss|Swap|(?:Private|Shared)_Hugetlb):\s+(\d+) kB)$", re.MULTILINE)
 _FLAGS_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |VmFlags:(.*)$)", re.MULTILINE)
+_WRITTEN_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |Anonymous:\s+(\d+) kB$)", re.MULTILINE)
 _LAZY_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |LazyFree:\s+(\d+) kB$)", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
@@ -173,8 +174,18 @@ def parse_locked(text: bytes) -> Ranges:
 
 def parse_lazy(text: bytes) -> list[tuple[int, int, int]]:
     """Return (start, end, bytes given back by MADV_FREE) of the mappings of ``/proc/PID/smaps`` that have some."""
+    return _sizes(_LAZY_LINE, text)
+
+
+def parse_written(text: bytes) -> list[tuple[int, int, int]]:
+    """Return (start, end, bytes in pages of no file) of the mappings of ``/proc/PID/smaps`` that have some: of a
+    private mapping of a file these are the pages that the process wrote to."""
+    return _sizes(_WRITTEN_LINE, text)
+
+
+def _sizes(line: re.Pattern[bytes], text: bytes) -> list[tuple[int, int, int]]:
     found, place = [], (0, 0)
-    for match in _LAZY_LINE.finditer(text):
+    for match in line.finditer(text):
         if match[1] is not None:
             place = (int(match[1], 16), int(match[2], 16))
         elif size := int(match[3]) * KIB:

@@ -24,7 +24,7 @@ from gdbheap.target.elf import ElfFiles, SymbolTable, find_objects
 from gdbheap.target.file_systems import FileSystems
 from gdbheap.target.held_files import HeldFiles
 from gdbheap.target.identity import identify
-from gdbheap.target.mappings import Mapping, parse_lazy, parse_locked, parse_maps, parse_smaps
+from gdbheap.target.mappings import Mapping, parse_lazy, parse_locked, parse_maps, parse_smaps, parse_written
 from gdbheap.target.mounts import device_name
 from gdbheap.target.procfs import Named, ProcessFolder
 from gdbheap.target.program_name import program_name
@@ -268,6 +268,12 @@ class Process(Target):
             with suppress(OSError):
                 return parse_lazy(self._folder.read("smaps", procfs.TABLE_LIMIT))
         return []
+
+    @cached_property
+    def written(self) -> list[tuple[int, int, int]] | None:
+        with suppress(OSError):
+            return parse_written(self._folder.read("smaps", procfs.TABLE_LIMIT))
+        return None
 
     def _read_smaps(self) -> None:
         """Each mapping's own figures. The kernel walks all pages for them, 35 ms for each GiB, so only when needed."""

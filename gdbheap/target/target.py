@@ -194,6 +194,11 @@ class Target:
         """Return (start, end, bytes given back by MADV_FREE) of mappings that have some; none where nobody knows."""
         return []
 
+    @property
+    def written(self) -> list[tuple[int, int, int]] | None:
+        """Return (start, end, bytes in pages of no file) of mappings that have some; None where nobody knows."""
+        return None
+
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
         """Of the whole resident pages in [start, end): bytes that this process alone maps, and bytes that others map
         too (after fork()); None where nobody knows."""

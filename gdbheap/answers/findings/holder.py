@@ -17,6 +17,24 @@ SPECIFIC, MOST_PERCENT = ("small-views",), 80
 RUNTIME = "runtime"
 # A holder that frees less than this share of its bytes does not hold them alone.
 ALONE_PERCENT = 80
+# The kinds of holders whose memory no allocator handed out (answers/outside).
+STATIC, STACK, STORAGE, WRITTEN, FILE, CODE = (
+    "static data", "stack", "thread-local data", "written pages", "file", "code",
+)  # fmt: skip
+SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED = (
+    "shared memory", "break", "mapped memory", "library memory", "ended stacks",
+)  # fmt: skip
+# The beginnings of the ids of findings that are about such memory: it has no second one.
+COVERED = {
+    STACK: ("stacks",),
+    SHARED: ("shared-memory", "runtime-"),
+    FILE: ("mapped-files", "shared-memory"),
+    MAPPED: ("mapped-memory", "runtime-", "other-", "sparse-huge-pages"),
+    LIBRARY_MEMORY: ("other-held", "runtime-", "mapped-memory"),
+}
+OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED)
+# Nothing frees them, or they say what a finding of their own says.
+NO_FINDING = (RUNTIME, CODE)
 
 
 @dataclass(frozen=True)
@@ -30,11 +48,11 @@ class MainHolder:
     ``way``: how it leads to its largest block, in words, and ``largest_block`` where that is. ``bytes`` of its blocks,
     ``resident`` of these, None where that is not known; ``share``: of RSS, of resident bytes. ``at_least``: not all
     references could be read, and the bytes are those that this holder alone is proven to have. ``limit``: of an
-    lru_cache its maxsize, -1 where it has none; None for other objects. ``retained``: what would be free without the
-    object, or the global, alone, None where that is not known; ``alone``: whether that is most of what it leads to,
-    or not known; ``also``: who else holds the rest, if not; ``together``: what would be free without all of them, None
-    where that is not most or not known.
-    ``tasks``: how many tasks lead to most of what it has, or suspended functions of the kind ``task_kind``."""
+    lru_cache its maxsize, -1 where it has none; None for other objects. ``outside``: where the most of memory lies that
+    no allocator handed out, None of blocks. ``retained``: what would be free without the object, or the global, alone,
+    None where that is not known; ``alone``: whether that is most of what it leads to, or not known; ``also``: who else
+    holds the rest, if not; ``together``: what would be free without all of them, None where that is not most or not
+    known. ``tasks``: how many tasks lead to most of what it has, or suspended functions of the kind ``task_kind``."""
 
     bytes: int
     resident: int | None
@@ -50,6 +68,7 @@ class MainHolder:
     at_least: bool = False
     limit: int | None = None
     largest_block: int | None = None
+    outside: int | None = None
     retained: int | None = None
     also: list[str] = field(default_factory=list)
     together: int | None = None
@@ -77,22 +96,32 @@ class Holder(Figures):
 
 
 def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:
-    """Return the finding about the first of ``rows``, the largest ones, if it has at least MIN_PERCENT of RSS and none
-    of the ``others`` is about the same object. It may be intended."""
+    """Return the finding about the first of ``rows``, the largest ones, that has at least MIN_PERCENT of RSS and that
+    none of the ``others`` is about. It may be intended."""
     rss = evidence.heap.target.rss.bytes
-    first = rows[0] if rows else None
-    # A runtime has a finding of its own.
-    if first is None or first.kind == RUNTIME or rss is None or first.resident is None:
+    if rss is None:
         return []
-    if first.resident < MIN_FINDING_BYTES or 100 * first.resident < MIN_PERCENT * rss:
-        return []
-    if first.address is not None and any(getattr(one.figures, "address", None) == first.address for one in others):
+    first = next((row for row in rows if _is_worth(row, rss) and not _is_covered(row, others)), None)
+    if first is None or first.resident is None:
         return []
     same = next((one for one in others if one.id in SPECIFIC and _is_most(one.bytes, first.resident)), None)
     figures = Holder(first, first.count, None if same is None else same.id, evidence.parent)
     # The more specific one stands first, as the certain one of two that are equal.
     size = first.resident if same is None else min(first.resident, same.bytes)
     return [Finding("holder", size, figures, _looking_into(evidence, first), doubtful=True)]
+
+
+def _is_worth(row: MainHolder, rss: int) -> bool:
+    size = row.resident or 0
+    return row.kind not in NO_FINDING and size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT * rss
+
+
+def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
+    """Whether other findings are about the same object, or about half of such memory or more."""
+    size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(row.kind, ())))
+    if size and 2 * size >= (row.resident or 0):
+        return True
+    return row.address is not None and any(getattr(one.figures, "address", None) == row.address for one in others)
 
 
 def _is_most(part: int, whole: int) -> bool:
@@ -104,6 +133,8 @@ def _looking_into(evidence: Evidence, holder: MainHolder) -> list[str]:
     wait, the largest block, or what retains the most."""
     if evidence.parent is not None:
         return [f"gdbheap {evidence.parent} --children"]
+    if holder.kind in OUTSIDE:
+        return [] if holder.outside is None else evidence.line("at", f"{holder.outside:#x}")
     if holder.tasks:
         return evidence.line("tasks") + ([] if holder.task_kind == TASK else evidence.line("retained"))
     if holder.largest_block is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gdbheap.answers.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
-from gdbheap.target.ranges import holds
+from gdbheap.graph.roots import program_storage
+from gdbheap.target.ranges import holds, subtract, within
 
 MIN_THREADS = 8
 
@@ -22,7 +23,7 @@ class Stacks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """The resident pages of all stacks but the first thread's."""
+    """The resident pages of all stacks but the first thread's, without the program's thread-local data there."""
     heap = evidence.heap
     pages, main = heap.target.pages, heap.target.main_stack
     if pages is None or heap.target.refusal is not None:
@@ -31,11 +32,13 @@ def find(evidence: Evidence) -> list[Claim]:
     # One that lies in a block of malloc is that block's memory.
     ranges = heap.stack_ranges
     stacks = [stack for stack in others if holds(ranges, stack.start)]
-    sizes = [pages.count(stack.start, stack.end).resident for stack in stacks]
+    storage = program_storage(heap.target)
+    parts = [subtract([(stack.start, stack.end)], within(storage, stack.start, stack.end)) for stack in stacks]
+    sizes = [evidence.resident_of(ranges) for ranges in parts]
     if len(stacks) < MIN_THREADS or not evidence.worth(sum(sizes)):
         return []
     names = {thread.tid: thread.name for thread in heap.target.threads}
     most, stack = max(zip(sizes, stacks), key=lambda pair: pair[0])
     figures = Stacks(len(stacks), most, stack.tid, names.get(stack.tid) or "")
     finding = Finding("stacks", sum(sizes), figures)
-    return [Claim(finding, lambda: [(stack.start, stack.end) for stack in stacks])]
+    return [Claim(finding, lambda: [pair for ranges in parts for pair in ranges])]

@@ -24,6 +24,7 @@ from gdbheap.report.findings import (
     jemalloc_unused,
     large_chunks,
     leak_like,
+    locked,
     lost_blocks,
     lost_references,
     main_top,
@@ -49,7 +50,7 @@ __all__ = ["WORDS", "advice_of", "advice_or_none", "keys_of", "text_of", "text_o
 
 FILES = (
     after_fork, cached, capacity, contexts, cycles, equal_strings, fragmented, free_chunks, free_lists, growing,
-    growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, lost_blocks,
+    growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, locked, lost_blocks,
     lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator, other_held, pinned_pages,
     pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
 )  # fmt: skip

@@ -27,8 +27,8 @@ def _text(figures: FreeChunks) -> str:
         where += f"; no thread uses {whose} any more ({size_text(figures.unused)})"
     above = f"; the way to the block above the largest: {figures.pinned_by}" if figures.pinned_by else ""
     return (
-        f"{counted(figures.chunks, 'free chunk')} between used ones hold whole resident pages, which free() does not "
-        f"give back: {where}{above}"
+        f"free() left {counted(figures.chunks, 'free chunk')} between used ones, and their whole pages stay resident: "
+        f"{where}{above}"
     )
 
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import re
 
-from gdbheap.answers.findings.holder import Holder, MainHolder
+from gdbheap.answers.findings.holder import (
+    BREAK,
+    ENDED,
+    FILE,
+    OUTSIDE,
+    STACK,
+    STATIC,
+    STORAGE,
+    WRITTEN,
+    Holder,
+    MainHolder,
+)  # fmt: skip
 from gdbheap.python.homes import ONE_FILE
 from gdbheap.report.findings.words import Words
 from gdbheap.report.main_holders import described, others_of, readable
@@ -25,6 +36,8 @@ OF_NAMES = {
     "lxml.etree._ParserDictionaryContext": "give elements and attributes few names, with what varies in their values: "
     "libxml2 keeps every name until the process ends; parse foreign documents in processes that end soon",
     "matplotlib._pylab_helpers.Gcf.figs": "call plt.close(figure) when a figure is done",
+    "objects in the V8 (JavaScript) heap": "drop the references to the Buffers: process.memoryUsage() says what "
+    "arrayBuffers have, and a heap snapshot which objects refer to them",
     "objects in the Java heap": "call end() or close() when an object is done; a full collection frees what nothing "
     "refers to",
 }
@@ -32,6 +45,16 @@ OF_NAMES = {
 OF_PARTS = {
     "prometheus_client.": "use labels with few values, such as a route and not a path",
     "ssl.SSLContext": REMEDIES["ssl.SSLContext"],
+}
+# The remedy by the kind of memory that no allocator handed out.
+OF_KINDS = {
+    STATIC: "it is there as long as the program or library is loaded: make it smaller, or allocate it when needed",
+    STACK: "bound the recursion, or allocate large variables: a stack's pages stay until its thread ends",
+    STORAGE: "have fewer threads, or allocate it in the threads that need it: each thread has a copy of its own",
+    WRITTEN: "munmap() the mapping when it is no longer used: the process has a copy of each page that it wrote to",
+    BREAK: "whoever called sbrk() or brk() can give it back by that, and malloc cannot",
+    FILE: "munmap() or madvise(MADV_DONTNEED) takes them out of this RSS; the kernel drops clean pages when it must",
+    ENDED: "they are reused by new threads; have fewer threads that come and go at the same time",
 }
 OF_MODULES = "import the file once, or delete the modules from sys.modules"
 
@@ -68,6 +91,8 @@ def _text(figures: Holder) -> str:
     what = described(holder)
     way = f"; its largest block is at {readable(holder.way)}" if holder.way else ""
     least = "at least so much is " if holder.at_least else ""
+    if holder.kind in OUTSIDE:
+        return f"{holder.path}{f' ({what})' if what else ''}; no allocator handed it out"
     return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}{_others(holder)}"
 
 
@@ -95,6 +120,7 @@ def _remedy(holder: MainHolder) -> str | None:
     """Return what helps against a holder of a known kind; None for others."""
     most = holder.parts[0].what if holder.parts else ""
     known = [REMEDIES[holder.what]] if holder.what in REMEDIES else []
+    known += [OF_KINDS[holder.kind]] if holder.kind in OF_KINDS else []
     known += [OF_MODULES] if holder.kind == ONE_FILE else []
     named = holder.path.split(": ")
     known += [text for name, text in OF_NAMES.items() if any(part.startswith(name) for part in named)]

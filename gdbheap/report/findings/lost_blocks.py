@@ -8,10 +8,11 @@ from gdbheap.report.numbers import counted, size_text
 
 
 def _text(figures: LostBlocks) -> str:
-    heads = counted(figures.heads, "of them leads", "of them lead")
+    leads = counted(figures.heads, "of them leads", "of them lead")
+    heads = f"{leads} to the others; " if figures.heads < figures.blocks else ""
     return (
         f"nothing in the program points to {counted(figures.blocks, 'block')} any more, so that it cannot free them; "
-        f"{heads} to the others; blocks of one size hold {size_text(figures.largest)}"
+        f"{heads}blocks of one size hold {size_text(figures.largest)}"
     )
 
 

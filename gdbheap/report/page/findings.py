@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.report.findings import advice_or_none, text_or_none
-from gdbheap.report.ledger import FIRST, advice_sentence, commands_of, no_findings
+from gdbheap.report.ledger import FIRST, advice_sentence, commands_of, doubt_of, no_findings
 from gdbheap.report.page.html import Section, paragraph, safe
 from gdbheap.report.style import Style
 from gdbheap.text import IN_SHELL, as_typed
@@ -34,8 +34,9 @@ def text_or_id(finding: Finding) -> str:
 
 def _item(finding: Finding, style: Style) -> str:
     size = f"{style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
-    text = f'<p><strong data-finding="{safe(finding.id)}" data-v="{finding.bytes}">{safe(size)}</strong>: '
-    return f"<li>{text}{safe(as_typed(text_or_id(finding), IN_SHELL), 4000)}.</p>\n{_advice(finding)}</li>\n"
+    worth = f'<strong data-finding="{safe(finding.id)}" data-v="{finding.bytes}">{safe(size)}</strong>'
+    text = safe(as_typed(text_or_id(finding), IN_SHELL), 4000)
+    return f"<li><p>{worth}{doubt_of(finding)}: {text}.</p>\n{_advice(finding)}</li>\n"
 
 
 def _advice(finding: Finding) -> str:

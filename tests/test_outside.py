@@ -1,0 +1,105 @@
+"""Memory that no allocator handed out is on the first page: named, counted as in use, and a finding."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import kernel
+from support.programs import Running, ask, c_program, gdbheap, running
+
+MIB = 1 << 20
+NAMES = {
+    "static": r"table, a static variable of outside",
+    "file": r"written pages of .*/mapped \(private mapping\)",
+    "deep": r"stack of thread PID \(.*\), the main thread",
+    "break": r"memory that brk\(\) gave and malloc does not have",
+    "storage": r"thread-local data of \d+ threads",
+    "threads": r"stacks of 16 threads.*",
+}
+# What each thread, and the program, has besides: its stack, libraries' pages.
+BESIDES = 2 * MIB
+
+
+def started(mode: str, mebibytes: int, folder: Path) -> list[str]:
+    """Return the command of outside.c."""
+    return c_program("outside", mode, mebibytes, folder / "mapped")
+
+
+def in_use(page: dict[str, Any]) -> float:
+    """Return the percentage of RSS that the verdict says is in use."""
+    found = re.search(r"\(([\d.]+) %\) in use", page["verdict"])
+    assert found, page["verdict"]
+    return float(found[1])
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("mode", NAMES)
+def test_named_and_in_use(mode: str, rng: random.Random, tmp_path: Path) -> None:
+    """The first holder is what has the memory, with its resident bytes, and so is the finding; the verdict's share in
+    use is at least theirs."""
+    mebibytes = rng.randrange(24, 64)
+    with running(started(mode, mebibytes, tmp_path), tmp_path) as target:
+        page = ask("", str(target.pid))
+    first, size = page["holders"][0], mebibytes * MIB
+    assert re.fullmatch(NAMES[mode].replace("PID", str(target.pid)), first["path"]), page["holders"]
+    assert size * 0.99 <= first["resident"] <= size + BESIDES
+    assert first["share"] == pytest.approx(first["resident"] / page["rss"]["bytes"], abs=1e-3)
+    assert in_use(page) >= 100 * first["share"] - 0.1
+    (found,) = [row for row in page["findings"] if row["id"] == "holder"]
+    assert found["bytes"] == first["resident"] and first["path"] in found["text"]
+
+
+def unlocked(target: Running) -> int:
+    """Have the program unlock and trim; return by how much RssAnon shrank."""
+    before = kernel.anonymous(target.pid)
+    target.go_on()
+    return before - kernel.anonymous(target.pid)
+
+
+def test_free_and_locked(rng: random.Random, tmp_path: Path) -> None:
+    """What mlock() keeps of free memory is a finding of as many bytes as munlockall() and malloc_trim() give back."""
+    with running(started("locked", rng.randrange(16, 64), tmp_path), tmp_path) as target:
+        if not kernel.in_rollup(target.pid, "Locked"):
+            pytest.skip("memory cannot be locked here")
+        page = ask("", str(target.pid))
+        actual = unlocked(target)
+    (found,) = [row for row in page["findings"] if row["id"] == "locked"]
+    assert "munlock" in found["advice"]
+    assert abs(found["bytes"] - actual) <= MIB
+
+
+def test_owners_say_what_they_leave_out(rng: random.Random, tmp_path: Path) -> None:
+    """The list of the heap's holders says in a line how much lies outside of the heap, and what has most of it."""
+    mebibytes = rng.randrange(24, 64)
+    with running(started("static", mebibytes, tmp_path), tmp_path) as target:
+        answer, text = ask("owners", str(target.pid)), gdbheap("owners", str(target.pid)).stdout
+    assert answer["outside"] == pytest.approx(mebibytes * MIB, rel=0.02)
+    assert answer["outside_most"].startswith("table, a static variable")
+    assert f"Not in this list: {mebibytes}." in text
+
+
+def test_frame_of_a_saved_register(rng: random.Random, tmp_path: Path) -> None:
+    """A variable in a register that the C library's functions saved is its own function's."""
+    with running(started("register", rng.randrange(8, 64), tmp_path), tmp_path) as target:
+        page = ask("", str(target.pid))
+    path = page["holders"][0]["path"]
+    assert ", in the frame of keep_in_register" in path, path
+
+
+def test_buffers_of_node(rng: random.Random, tmp_path: Path) -> None:
+    """Buffers, which malloc has, are one holder: what objects of V8 keep, however many mappings these lie in."""
+    node = shutil.which("node") or pytest.skip("no node on the path")
+    count = rng.randrange(60, 120)
+    script = f"b=[];for(i=0;i<{count};i++)b.push(Buffer.alloc(1<<20,1));require('fs').readSync(0,Buffer.alloc(1))"
+    with running([node, "-e", script], tmp_path) as target:
+        page = ask("", str(target.pid))
+    first = page["holders"][0]
+    assert first["path"].startswith("objects in the V8 (JavaScript) heap") and first["kind"] == "runtime heap"
+    # Some may be held by words of other memory.
+    assert 0.9 * count * MIB <= first["resident"] <= (count + 8) * MIB
+    assert [row["bytes"] for row in page["findings"] if row["id"] == "holder"] == [first["resident"]]
