@@ -12,7 +12,7 @@ from gdbheap.allocators.allocator import State
 from gdbheap.allocators.finding import OF_C_LIBRARIES
 from gdbheap.answers.aborted import Abort
 from gdbheap.answers.container import MOST_FILES, Container, container
-from gdbheap.answers.findings import Evidence, Finding, findings
+from gdbheap.answers.findings import Evidence, Finding, findings, placed
 from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.holder_change import Since
 from gdbheap.answers.main_holders import MainHolders, main_holders
@@ -177,7 +177,7 @@ def ledger_and_holders(
     trim = evidence.trim.predicted if evidence.trim else None
     found = findings(evidence)
     held = main_holders(heap, evidence, found, budget) if budget else MainHolders()
-    found = sorted([*found, *held.findings], key=lambda finding: finding.rank)
+    found = sorted(placed([*found, *held.findings]), key=lambda finding: finding.rank)
     answer = Ledger(
         rss,
         shown,
