@@ -37,8 +37,9 @@ COMMAND = Command(
     question="What is held twice? (Python)",
     text="""Python's strings, bytes, numbers, and tuples of these, that several objects in the heaps hold: a row for
     each value, with how many copies there are, and what one of them would save: the blocks of all copies but the
-    largest. Objects of subclasses are left out, and so are values in static data of the interpreter. Values are
-    compared by a hash of their contents, of 128 bits.
+    largest. Objects of subclasses are left out, and so are values in static data of the interpreter. Objects of
+    two interpreters with arenas of their own are no copies: they cannot share one. Values are compared by a hash of
+    their contents, of 128 bits.
 
     With --holders there are, for each value that is listed, the types of those that refer to the most of its copies;
     containers by what holds them, as in "dict of app.Session".

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gdbheap.answers import ledger
 from gdbheap.answers.aborted import Abort, abort_of
-from gdbheap.answers.findings import Finding
+from gdbheap.answers.findings import Finding, placed
 from gdbheap.answers.holder_change import Since
 from gdbheap.answers.main_holders import BUDGET, MainHolders
 from gdbheap.commands.surface.declaration import Command, Shown
@@ -61,7 +61,7 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
     if options.draws:
         _draw(heap, options)
     since, grown = _growth(heap, options, held)
-    findings = [*whole.findings, *grown]
+    findings = placed([*whole.findings, *grown])
     findings.sort(key=lambda finding: finding.rank)
     return dataclasses.replace(
         whole,

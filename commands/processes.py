@@ -57,8 +57,8 @@ COMMAND = Command(
     the sum of PSS is what they have together. Then each is stopped for itself and its private pages are compared with
     those of its parent, or of a sibling, if both come from one exec: which pages are no longer shared since the fork,
     and by what they were written (docs/processes.md). What gc.freeze() before the fork would save is said with a
-    number, and so are pages that are equal in several workers and that none of their parents has: those preloading
-    would save. One that ends meanwhile or cannot be read has a note.
+    number, and so are pages of strings, bytes and numbers that are equal in several workers and that none of their
+    parents has: those preloading would save. One that ends meanwhile or cannot be read has a note.
 
     In JSON, processes are a list of {pid, parent, program, rss, pss, uss, swap, heap {in_use, free, trim, kept,
     finding {id, bytes}}, beside, written, note, verdict, holders}, total {processes, rss, pss, uss, shared, swap};

@@ -2842,6 +2842,14 @@ def written_pages(
     ranges: Sequence[Range],
     progress: Report | None = None,
 ) -> WrittenPages: ...
+def value_marks(
+    heaps: Heaps,
+    layout: TypeLayout,
+    types: set[int],
+    path: str,
+    ranges: Sequence[Range],
+    progress: Report | None = None,
+) -> bytes: ...
 def page_marks(space: Space, path: str, ranges: Sequence[Range], shared: bool) -> bytes: ...
 def mimalloc_forms() -> list[MimallocForm]: ...
 def read_mimalloc(space: Space, roots: Sequence[tuple[str, bool, Sequence[int]]]) -> Mimalloc: ...
@@ -2899,6 +2907,7 @@ def equal_values(
     values: Values,
     types: set[int],
     without: set[int],
+    apart: Sequence[tuple[int, int, int]],
     least: int,
     by_bytes: bool,
     slices: int,
@@ -2911,6 +2920,7 @@ def equal_objects(
     values: Values,
     types: set[int],
     without: set[int],
+    apart: Sequence[tuple[int, int, int]],
     hashes: set[int],
     most: int,
     progress: Report | None = None,

@@ -31,9 +31,11 @@ from gdbheap.python.traces import Traces
 from gdbheap.structures.kinds import Libraries, Structures, find_libraries
 from gdbheap.structures.postgresql import Context, find_contexts
 from gdbheap.target.ended import EndedStack, find_ended
+from gdbheap.target.mappings import Mapping
 from gdbheap.target.ranges import Ranges, containing, joined, subtract, within
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
+from gdbheap.target.tmpfs import memory_devices
 from gdbheap.target.unseen import about
 
 Progress = Callable[[str, int, int], object]
@@ -428,6 +430,12 @@ class Heap:
     def _find_mapped(self) -> list[Mapped]:
         looking = self.labelled("looking for owners of mapped memory")
         return find_mapped(self.target, self.objects.heaps, self._mappable, looking)
+
+    def is_shared_memory(self, mapping: Mapping) -> bool:
+        """Return whether a mapping is shared and no file on a disk is behind it."""
+        place = self.target.proc
+        devices = () if place is None else self._part("devices of memory", lambda: memory_devices(place))
+        return mapping.is_shared_memory(devices)
 
     @property
     def _mappable(self) -> Ranges:

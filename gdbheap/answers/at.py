@@ -253,7 +253,7 @@ def _whose_mapping(heap: Heap, mapping: Mapping, address: int) -> str:
     if mapping.is_kernels:
         return f"the kernel's {mapping.path.strip('[]')}"
     if not mapping.private:
-        return "shared memory"
+        return "shared memory" if heap.is_shared_memory(mapping) else "mapped file"
     other = heap.other_allocator if heap.target.refusal is None else None
     if other is not None and other.owns(mapping):
         return other.title

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
+from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 from gdbheap.python.paths import ObjectPaths
@@ -93,9 +94,10 @@ class ByValue:
 
 
 class _Looking:
-    """What the native passes are told of one target."""
+    """What the native passes are told of one target. ``apart``: whether objects of two interpreters never count as
+    equal, where their arenas tell them apart."""
 
-    def __init__(self, heap: Heap, pattern: str | None) -> None:
+    def __init__(self, heap: Heap, pattern: str | None, apart: bool = False) -> None:
         objects, census = heap.objects, heap.census()
         self._heap = heap
         self._objects = objects
@@ -107,6 +109,7 @@ class _Looking:
             if name in KINDS and name not in SINGLES and (pattern is None or fnmatchcase(name, pattern))
         }
         self.without = set(census.contested)
+        self.apart = _of_interpreters(heap) if apart else []
         count = sum(row.live.count for row in census.rows if row.address in self.types)
         self._slices = max(1, -(-count // VALUES_AT_ONCE))
         self.names = {number: name for name, number in KINDS.items()}
@@ -115,14 +118,14 @@ class _Looking:
         """Values that ``least`` objects have."""
         most = min(MAX_VALUES, top or MAX_VALUES)
         return _native.equal_values(
-            self._objects.heaps, self._objects.layout, self.values, self.types, self.without, least, by_bytes,
-            self._slices, most, self._heap.labelled("comparing values"),
+            self._objects.heaps, self._objects.layout, self.values, self.types, self.without, self.apart, least,
+            by_bytes, self._slices, most, self._heap.labelled("comparing values"),
         )  # fmt: skip
 
     def objects_of(self, rows: Sequence[_native.Equal]) -> dict[int, list[int]]:
         """The addresses of the objects with these values, by the values' hashes."""
         found = _native.equal_objects(
-            self._objects.heaps, self._objects.layout, self.values, self.types, self.without,
+            self._objects.heaps, self._objects.layout, self.values, self.types, self.without, self.apart,
             {row.hash for row in rows}, MAX_OBJECTS, self._heap.labelled("looking for copies"),
         )  # fmt: skip
         groups: dict[int, list[int]] = defaultdict(list)
@@ -135,6 +138,17 @@ class _Looking:
         return self._objects.repr.text(address, TEXTS)
 
 
+def _of_interpreters(heap: Heap) -> list[tuple[int, int, int]]:
+    """Return (start, end, number) of the arenas of subinterpreters with arenas of their own, ascending."""
+    found = heap.find_allocator(PymallocAllocator)
+    python = None if found is None else found.pymalloc
+    size = None if python is None else python.arena_size
+    if python is None or size is None:
+        return []
+    arenas = ((arena.address, number) for number, state in enumerate(python.states) for arena in state.arenas)
+    return sorted((address, address + size, number) for address, number in arenas if number)
+
+
 def _singles(heap: Heap) -> dict[int, str]:
     """The types of None, True and False, which may have no object in a heap."""
     objects = heap.objects
@@ -144,8 +158,9 @@ def _singles(heap: Heap) -> dict[int, str]:
 
 def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: bool = False) -> Duplicates:
     """Equal objects of exactly the types str, bytes, int, float, complex, and tuple of such, whose names match
-    ``pattern`` (None: all). Raises NotAPython, or Unsupported."""
-    looking = _Looking(heap, pattern)
+    ``pattern`` (None: all). Objects of two interpreters are not equal: they cannot share one. Raises NotAPython, or
+    Unsupported."""
+    looking = _Looking(heap, pattern, apart=True)
     found = looking.equal(2, False, top)
     held = _held_by(heap, looking.objects_of(found.rows)) if with_holders else {}
     rows = [

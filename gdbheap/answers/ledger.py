@@ -12,7 +12,7 @@ from gdbheap.allocators.allocator import State
 from gdbheap.allocators.finding import OF_C_LIBRARIES
 from gdbheap.answers.aborted import Abort
 from gdbheap.answers.container import MOST_FILES, Container, container
-from gdbheap.answers.findings import Evidence, Finding, findings
+from gdbheap.answers.findings import Evidence, Finding, findings, placed
 from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.holder_change import Since
 from gdbheap.answers.main_holders import MainHolders, main_holders
@@ -22,6 +22,7 @@ from gdbheap.answers.partition import (
     ENDED_STACKS,
     MISSING,
     REST,
+    SHARED_FILES,
     Sum,
     Sums,
     line_states,
@@ -55,6 +56,7 @@ DETAILS = {
     "file.text": "code of files",
     "file.data": "data of files that may be written, .bss",
     "file.readonly": "data of files that is only read",
+    SHARED_FILES: "files that are mapped shared: page cache",
     "other.break": "other users' part of the break",
     "other.kernel": "the kernel's vdso and its data",
     REST: "the rest",
@@ -178,7 +180,7 @@ def ledger_and_holders(
     outside = outside_holders(evidence)
     told = replace(told, outside=sum(row.resident or 0 for row in outside if row.kind in IN_USE)) if told else None
     held = main_holders(heap, evidence, found, budget, outside) if budget else MainHolders()
-    found = sorted([*found, *held.findings], key=lambda finding: finding.rank)
+    found = sorted(placed([*found, *held.findings]), key=lambda finding: finding.rank)
     answer = Ledger(
         rss,
         shown,

@@ -28,16 +28,19 @@ REST = "other.rest"
 """Other memory that nothing more is known of."""
 ENDED_STACKS = "ended-stacks"
 """Stacks that no thread has any more: the C library keeps them for threads to come."""
+SHARED, SHARED_FILES = "shared", "file.shared"
+"""Shared memory, and files on a disk that are mapped so that writes reach them."""
 OTHERS = (
     REST,
     "other.break",
     "other.kernel",
     "other.allocator",
     "other.runtime",
-    "shared",
+    SHARED,
     "stacks",
     ENDED_STACKS,
     "file.readonly",
+    SHARED_FILES,
     "file.data",
     "file.text",
 )
@@ -253,8 +256,21 @@ class _Layout:
         other, runtime = other_allocator(self._heap), main_runtime(self._heap)
         for start, end in subtract(whole, taken):
             mapping = mappings[bisect_right(starts, start) - 1]
-            self.pieces.append((start, end, _owner_of(mapping, other, runtime)))
+            self.pieces.append((start, end, self._owner_of(mapping, other, runtime)))
         self.pieces.sort(key=lambda piece: piece[:2])
+
+    def _owner_of(self, mapping: Mapping, other: OtherAllocator | None, runtime: Runtime | None) -> str:
+        if not mapping.private:
+            return SHARED if self._heap.is_shared_memory(mapping) else SHARED_FILES
+        if not mapping.anonymous:
+            return "file.text" if mapping.executable else "file.data" if mapping.writable else "file.readonly"
+        if other is not None and other.owns(mapping):
+            return "other.allocator"
+        if runtime is not None and runtime.owns(mapping):
+            return "other.runtime"
+        if mapping.is_kernels:
+            return "other.kernel"
+        return "other.break" if mapping.path == BREAK else REST
 
 
 def _mapped_parts(pieces: list[tuple[int, int, Owner]], mapped: Ranges) -> Iterator[tuple[int, int, Owner]]:
@@ -271,17 +287,3 @@ def _mapped_parts(pieces: list[tuple[int, int, Owner]], mapped: Ranges) -> Itera
             if first < last:
                 yield first, last, owner
             at += 1
-
-
-def _owner_of(mapping: Mapping, other: OtherAllocator | None, runtime: Runtime | None) -> str:
-    if not mapping.private:
-        return "shared"
-    if not mapping.anonymous:
-        return "file.text" if mapping.executable else "file.data" if mapping.writable else "file.readonly"
-    if other is not None and other.owns(mapping):
-        return "other.allocator"
-    if runtime is not None and runtime.owns(mapping):
-        return "other.runtime"
-    if mapping.is_kernels:
-        return "other.kernel"
-    return "other.break" if mapping.path == BREAK else "other.rest"

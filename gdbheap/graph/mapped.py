@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.errors import Fault
-from gdbheap.target.mappings import Mapping
+from gdbheap.target.mappings import MEMORY_FILES, Mapping
 from gdbheap.target.ranges import Ranges
 from gdbheap.target.target import Target
 
@@ -17,8 +17,6 @@ __all__ = ["Mapped", "find_mapped", "mapped_files"]
 
 # Smaller mappings are left out; below so much together, and this part of RSS, nobody looks for owners.
 MIN_BYTES, MIN_TOGETHER, MIN_OF_RSS = 64 << 10, 1 << 20, 100
-# A core does not say which mappings are shared: the files of shared memory are, others may be.
-ALWAYS_SHARED = ("/dev/zero", "/dev/shm/", "/memfd:", "/SYSV")
 Progress = Callable[[int, int], object]
 
 
@@ -116,5 +114,6 @@ def _named(target: Target, address: int, end: int, block: int) -> Mapped:
     mapping = target.mappings.find(address)
     if mapping is None or mapping.anonymous and mapping.private:
         return Mapped(address, end, block, "", False)
-    is_told = not mapping.private or not mapping.inode and mapping.path.startswith(ALWAYS_SHARED)
+    # A core does not say which mappings are shared: the files of shared memory are, others may be.
+    is_told = not mapping.private or not mapping.inode and mapping.path.startswith(MEMORY_FILES)
     return Mapped(address, end, block, mapping.name, is_told)

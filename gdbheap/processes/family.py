@@ -20,7 +20,16 @@ from gdbheap.errors import GdbheapError, NoTarget, reason_of
 from gdbheap.heap import Heap
 from gdbheap.processes import accounts
 from gdbheap.processes.heap_use import HeapUse, heap_use, use_of
-from gdbheap.processes.written import TypeCounts, Written, compare, is_fork, page_marks, total_types, total_written
+from gdbheap.processes.written import (
+    TypeCounts,
+    Written,
+    compare,
+    is_fork,
+    page_marks,
+    total_types,
+    total_written,
+    value_marks,
+)
 from gdbheap.target import holding, procfs, refusal
 from gdbheap.target.process import Process, program_of, stopped
 from gdbheap.target.procfs import Named, ProcessFolder
@@ -79,8 +88,8 @@ class Sums:
 class Advice:
     """What would be saved by something that is done before the fork, in bytes over all processes. ``id``: "freeze"
     (gc.freeze()), or "preload" (to load before the fork what each worker loads for itself). ``saves``: what is
-    promised, no more than ``at_most``, which is an estimate; of preloading it is ``at_least``, which is certain. Of
-    ``workers`` processes."""
+    promised, no more than ``at_most``, which is an estimate; of preloading it is ``at_least``, as long as nobody uses
+    the objects. Of ``workers`` processes."""
 
     id: str
     saves: int
@@ -114,7 +123,7 @@ class Family:
 @dataclass
 class _Looks:
     """What was found out of the ``held`` processes one by one: types whose counts were written; by worker the marks of
-    its pages and the bytes of its objects by type, and both of the parents."""
+    its pages of values and the bytes of its objects by type, and both of the parents."""
 
     held: dict[int, ProcessFolder]
     verdict_of: Verdict | None = None
@@ -268,7 +277,7 @@ def _compared(found: Member, heap: Heap, pid: int, other: Heap, looks: _Looks) -
     written, types = compare(heap, other)
     looks.types += types
     if pid == found.parent:
-        looks.marks[found.pid], looks.objects[found.pid] = page_marks(here), _by_type(heap)
+        looks.marks[found.pid], looks.objects[found.pid] = _marks(heap), _by_type(heap)
         looks.parent_of[found.pid] = pid
         if pid not in looks.parents:
             looks.parents[pid] = page_marks(there, shared=True), _by_type(other)
@@ -284,8 +293,9 @@ def _freeze(compared: Sequence[Member]) -> Advice:
 
 def _preload(looks: _Looks) -> Advice:
     """What several workers have and their parent has not: one copy would do. As many bytes of objects of each type as
-    all workers have beyond the parent; certain are pages that are equal, byte for byte. Nothing where these are more:
-    then the workers have no more than the parent, and have written the same to what they had from it."""
+    all workers have beyond the parent; proven are pages of values that are equal, byte for byte: what is mutable may be
+    equal by chance. Nothing where these are more: then the workers have no more than the parent, and have written the
+    same to what they had from it."""
     least = most = workers = 0
     for parent, (marks, objects) in looks.parents.items():
         forked = [pid for pid, other in looks.parent_of.items() if other == parent]
@@ -295,6 +305,14 @@ def _preload(looks: _Looks) -> Advice:
         most += sum(max(0, size - objects[kind]) for kind, size in common.items()) * (len(forked) - 1)
         workers += len(forked) if len(forked) > 1 else 0
     return Advice(PRELOAD, least, workers, at_most=most if most > least else 0, at_least=least)
+
+
+def _marks(heap: Heap) -> set[bytes]:
+    """The marks of pages of values; none without Python's objects."""
+    try:
+        return value_marks(heap)
+    except GdbheapError:
+        return set()
 
 
 def _by_type(heap: Heap) -> Counter[str]:

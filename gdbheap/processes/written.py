@@ -20,9 +20,11 @@ from gdbheap.target.procfs import exclusive_pages
 from gdbheap.target.ranges import Ranges, intersect, joined, subtract
 from gdbheap.target.target import AT_RANDOM
 
-__all__ = ["TypeCounts", "Written", "compare", "is_fork", "page_marks", "total_types", "total_written"]
+__all__ = ["TypeCounts", "Written", "compare", "is_fork", "page_marks", "total_types", "total_written", "value_marks"]
 
 MARK = 16
+# The types of values that never change and that the collector does not track, by the modules that name them.
+VALUES = {"str", "unicode", "bytes", "int", "long", "float", "complex"}
 # From so many on the program has called gc.freeze(): then the collector has left alone what there was.
 MANY_FROZEN = 5000
 
@@ -186,4 +188,20 @@ def page_marks(process: Process, shared: bool = False) -> set[bytes]:
     """Marks of the pages of private memory that a process has alone, with ``shared`` of all that it has; equal for
     equal ones; zeros have none."""
     marks = _native.page_marks(process.space, process.folder.path("pagemap"), private_ranges(process), shared)
+    return _parted(marks)
+
+
+def value_marks(heap: Heap) -> set[bytes]:
+    """Return the marks of those pages that a process has alone on which only objects of VALUES lie; without such
+    objects none. Raises GdbheapError."""
+    process, objects = heap.target, heap.objects
+    assert isinstance(process, Process)
+    names = {row.address: objects.names.name(row.address) for row in heap.census().rows}
+    types = {address for address, name in names.items() if name in VALUES}
+    path, progress = process.folder.path("pagemap"), heap.labelled("comparing pages")
+    ranges = private_ranges(process)
+    return _parted(_native.value_marks(objects.heaps, objects.layout, types, path, ranges, progress))
+
+
+def _parted(marks: bytes) -> set[bytes]:
     return {marks[place : place + MARK] for place in range(0, len(marks), MARK)}

@@ -29,7 +29,7 @@ MIN_PERCENT = 1
 COUNTS = (
     "Reading un-shared {}: each use of an object changes its reference count, which lies in the object. Arrays have "
     "one count for all their numbers: keep large tables that workers only read in array.array, numpy, Arrow or an "
-    "mmap. gc.freeze() does not help: it stops the collector, not reference counts."
+    "mmap. gc.freeze() does not help with these: it stops the collector, not reference counts."
 )
 # By what pages were written, as in the answer's record.
 KINDS = {
@@ -152,10 +152,24 @@ def advice_sentence(row: Advice, style: Style) -> str:
             f"{counted(row.workers, 'process', 'processes')} these pages were written by the collector alone. What "
             "reference counts unshare stays: immortal objects alone are spared (Python 3.12 and later)."
         )
+    return " ".join(filter(None, [_at_most(row, style), _at_least(row, style)]))
+
+
+def _at_most(row: Advice, style: Style) -> str:
     return (
-        f"Preloading what {counted(row.workers, 'worker')} load for themselves is certain to save "
-        f"{style.bytes(row.saves)}: pages that are equal, byte for byte, in several of them. The upper bound is "
-        f"{style.bytes(row.at_most)}: so much is in objects, type by type, that all of them have beyond their parent."
+        f"Preloading what {counted(row.workers, 'worker')} load for themselves saves at most "
+        f"{style.bytes(row.at_most)}: so much is in objects, type by type, that all of them have beyond their parent, "
+        "equal in number and not certainly in content."
+    )
+
+
+def _at_least(row: Advice, style: Style) -> str:
+    """Say what is proven, where there is something."""
+    if 100 * row.saves < MIN_PERCENT * (row.at_most or 0):
+        return ""
+    return (
+        f"It saves at least {style.bytes(row.saves)} until these objects are used, which copies their pages: there "
+        "several workers have the same immutable objects, byte for byte."
     )
 
 

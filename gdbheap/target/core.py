@@ -32,7 +32,7 @@ from gdbheap.target.held_files import HeldFiles
 from gdbheap.target.image import Segment
 from gdbheap.target.link_map import mapped_files, program_path
 from gdbheap.target.machine import READ_TITLES, Machine, machine_of
-from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.mappings import MEMORY_FILES, Mapping, Mappings
 from gdbheap.target.notes import CoreNotes, MappedFile, read_notes
 from gdbheap.target.ranges import holds
 from gdbheap.target.room import room_for_copy
@@ -47,7 +47,6 @@ NOTES_LIMIT, NOTES_SHARE = 512 << 20, 8
 NOTES = "notes (threads, names of files)"
 EXTENT_LIMIT = 1 << 22
 DAMAGE_LIMIT = 100
-SHARED_PATHS = ("/dev/zero (deleted)", "/SYSV", "/memfd:", "/dev/shm/")
 ELF_TYPES = {1: "an object file", 2: "a program", 3: "a program or shared library"}
 
 
@@ -418,7 +417,7 @@ def join(machine: Machine, parts: list[Part], files: list[MappedFile], vdso: int
         file = files[index] if index >= 0 and part.start < files[index].end else None
         path = "[vdso]" if part.start == vdso else file.path if file else ""
         offset = file.offset + part.start - file.start if file else 0
-        shared = "s" if path.startswith(SHARED_PATHS) else "p"
+        shared = "s" if path.startswith(MEMORY_FILES) else "p"
         yield Mapping(part.start, part.end, part.perms[:3] + shared, offset, "00:00", 0, path)
     yield from _left_out_files(machine, parts, files)
 

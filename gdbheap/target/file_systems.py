@@ -14,7 +14,7 @@ from contextlib import suppress
 from gdbheap.target.mounts import Mount, at_and_above, device_name, parse_mounts
 from gdbheap.target.procfs import PROC, ProcessFolder
 
-__all__ = ["FileSystems", "find_answering", "is_trusted", "mounter_of", "own_mounts"]
+__all__ = ["FileSystems", "device_of_memory", "find_answering", "is_trusted", "mounter_of", "own_mounts"]
 
 FUSE, USER = "fuse", "user_id="
 OVERLAY = "overlay"
@@ -38,7 +38,7 @@ class FileSystems:
         self._mounts: Map[str, int | None] | None = None
         self._mounter: int | None = None
         self._served: set[str] = set()
-        self._memory = _device_of_memory()
+        self._memory = device_of_memory()
 
     def is_answered(self, device: str) -> bool | None:
         """Return whether the kernel itself, root or our own user answers reads of a device ("08:01"); False where
@@ -165,7 +165,7 @@ def _user(options: str) -> int:
     return int(users[0]) if len(users) == 1 and users[0].isdigit() else NOBODY
 
 
-def _device_of_memory() -> str:
+def device_of_memory() -> str:
     """Return the device of files that are memory alone: memfd, System V's, shared anonymous memory."""
     number = os.memfd_create("gdbheap", os.MFD_CLOEXEC)
     try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +24,8 @@ from gdbheap.target.ranges import Ranges, joined
 KIB = 1024
 BREAK = "[heap]"
 HUGE_PAGES = "/anon_hugepage (deleted)"
+# Files that are memory alone, by what the kernel calls them.
+MEMORY_FILES = ("/dev/zero (deleted)", "/SYSV", "/memfd:", "/dev/shm/", "/[aio]")
 # [vvar_vclock] too, since Linux 6.13.
 KERNELS = ("[vdso]", "[vvar", "[vsyscall]", "[uprobes]")
 
@@ -90,6 +92,12 @@ class Mapping:
         """No file behind it: no inode, and no path (System V memory may have inode 0 but has a path); or huge pages
         that were mapped without a file (MAP_HUGETLB)."""
         return (self.inode == 0 and not self.path.startswith("/")) or self.path == HUGE_PAGES
+
+    def is_shared_memory(self, devices: Collection[str] = ()) -> bool:
+        """Return whether it is shared and no file on a disk is behind it. ``devices``: those of file systems that are
+        memory alone."""
+        is_memory = not self.path.startswith("/") or self.path.startswith(MEMORY_FILES) or self.device in devices
+        return not self.private and (self.anonymous or is_memory)
 
     @property
     def untouched(self) -> bool:

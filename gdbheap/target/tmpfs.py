@@ -13,16 +13,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from gdbheap.target.file_systems import find_answering, is_trusted, mounter_of, own_mounts
+from gdbheap.target.file_systems import device_of_memory, find_answering, is_trusted, mounter_of, own_mounts
 from gdbheap.target.mounts import Mount, at_and_above, device_name, parse_mounts
 from gdbheap.target.procfs import PROC
 
-__all__ = ["TmpfsFile", "find_tmpfs_files"]
+__all__ = ["TmpfsFile", "find_tmpfs_files", "memory_devices"]
 
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 HELD = os.O_PATH | FOLDER
 # The kernel alone looks up a name on these: a server of FUSE or NFS may never answer.
 LOCAL = {"tmpfs", "devtmpfs", "ramfs", "rootfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "squashfs"}
+# Nothing of these is on a disk.
+MEMORY = {"tmpfs", "devtmpfs", "ramfs", "hugetlbfs"}
 MAX_MOUNTS, MAX_DEPTH, MAX_ENTRIES = 32, 8, 10_000
 MIN_BYTES, TABLE_LIMIT = 1 << 20, 1 << 20
 
@@ -34,6 +36,16 @@ class TmpfsFile:
     path: str
     size: int
     bytes: int
+
+
+def memory_devices(place: str, proc: str = PROC) -> frozenset[str]:
+    """Return the devices, as ``maps`` has them, of file systems that are memory alone and that a process sees.
+    ``place``: its folder below /proc."""
+    text = b""
+    with suppress(OSError), open(f"{proc}/{place}/mountinfo", "rb") as stream:
+        text = stream.read(TABLE_LIMIT)
+    found = {device_name(mount.device) for mount in parse_mounts(text) if mount.kind in MEMORY}
+    return frozenset({device_of_memory(), *found})
 
 
 def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = PROC) -> list[TmpfsFile]:

@@ -42,10 +42,10 @@ from gdbheap.answers.findings import (
     thread_tops,
 )
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding, Rule
-from gdbheap.answers.findings.settlement import settle
+from gdbheap.answers.findings.settlement import placed, settle
 from gdbheap.errors import GdbheapError
 
-__all__ = ["RULES", "Evidence", "Finding", "findings"]
+__all__ = ["RULES", "Evidence", "Finding", "findings", "placed"]
 
 RULES: tuple[Rule, ...] = (
     free_chunks.find,

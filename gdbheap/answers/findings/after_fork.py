@@ -9,11 +9,13 @@ from gdbheap.answers.findings.finding import Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class AfterFork(Figures):
-    """The ``anonymous`` bytes of RSS, and of these the process's proportional share (``pss``)."""
+    """The ``anonymous`` bytes of RSS, and of these the process's proportional share (``pss``). ``python``: whether
+    Python's objects are among them."""
 
     ids = ("after-fork",)
     anonymous: int
     pss: int
+    python: bool = False
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -22,6 +24,8 @@ def find(evidence: Evidence) -> list[Finding]:
     if rss.anonymous is None or rss.proportional is None:
         return []
     shared = rss.anonymous - rss.proportional
+    heap = evidence.heap
+    is_python = heap.target.refusal is None and heap.is_python
     if not evidence.worth(shared):
         return []
-    return [Finding("after-fork", shared, AfterFork(rss.anonymous, rss.proportional))]
+    return [Finding("after-fork", shared, AfterFork(rss.anonymous, rss.proportional, is_python))]

@@ -54,7 +54,7 @@ def _memory(evidence: Evidence, runtime: Runtime) -> tuple[int, Callable[[], Ran
         size = evidence.resident("other.runtime") if runtime == main_runtime(heap) else 0
         return size, lambda: _unowned(heap, runtime)
     if kind == SHARED:
-        shared = [(mapping.start, mapping.end) for mapping in heap.target.mappings if not mapping.private]
+        shared = [(mapping.start, mapping.end) for mapping in heap.target.mappings if heap.is_shared_memory(mapping)]
         return evidence.resident("shared"), lambda: shared
     if kind == MMAPPED:
         # Other findings are about what is free in malloc.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -22,11 +22,20 @@ ORDER = (
 # be among the few blocks that keep pages and arenas. malloc_trim(0) does not give these pages back, so that no other
 # finding counts them.
 PINNED = ("pymalloc-arenas", "musl-mappings", "pinned-pages")
+# What somebody holds may be what one variable has of it.
+HOLDER = "holder"
 MAY_LIE_IN = {
-    "slack": ("leak-like", "cycles", *PINNED), "free-lists": PINNED, "cycles": PINNED, "leak-like": PINNED,
-    "capacity": ("lost-blocks", *PINNED),
-    "small-views": ("leak-like", "cycles"),
+    "slack": (HOLDER, "leak-like", "cycles", *PINNED), "free-lists": PINNED, "cycles": PINNED,
+    "leak-like": (HOLDER, *PINNED),
+    "capacity": (HOLDER, "lost-blocks", *PINNED),
+    "small-views": (HOLDER, "leak-like", "cycles"),
+    "equal-strings": (HOLDER, "leak-like", "slack", "cycles"),
+    "sparse-huge-pages": (HOLDER, "leak-like", "capacity", "lost-blocks", "slack"),
+    **dict.fromkeys(("other-held", "mapped-memory", "shared-memory", "mapped-files", "postgresql-context"), (HOLDER,)),
+    "stacks": (HOLDER,),
 }  # fmt: skip
+# These say when bytes came, or by whom else they are counted, whatever other findings say of them.
+OF_ALL = ("growing", "after-fork")
 
 
 class _Settled:
@@ -54,9 +63,24 @@ def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding
     for each in sorted(found, key=_rank):
         claim = each if isinstance(each, Claim) else Claim(each, list)
         _add(evidence, kept, claim)
-    findings = [row.finding for row in kept]
-    names = {finding.id for finding in findings}
-    return sorted((_finished(finding, names) for finding in findings), key=lambda finding: finding.rank)
+    finished = [_finished(row.finding) for row in kept]
+    return sorted(placed(finished), key=lambda finding: finding.rank)
+
+
+def placed(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings in their order, each with those in whose bytes some of its own may lie."""
+    names = [finding.id for finding in findings]
+    found = [_others(finding.id, names) for finding in findings]
+    return [
+        replace(finding, within=others[0] if others else None, also_within=others[1:])
+        for finding, others in zip(findings, found)
+    ]
+
+
+def _others(name: str, names: Sequence[str]) -> list[str]:
+    if name in OF_ALL:
+        return [other for other in dict.fromkeys(names) if other not in OF_ALL]
+    return [other for other in MAY_LIE_IN.get(name, ()) if other in names]
 
 
 def _rank(each: Finding | Claim) -> int:
@@ -121,8 +145,6 @@ def _give_remedy(other: _Settled, claim: Claim) -> None:
         other.finding = replace(finding, alternatives=[*finding.alternatives, gone], commands=commands)
 
 
-def _finished(finding: Finding, names: set[str]) -> Finding:
-    """With its settings as lines to paste, and with the findings in whose bytes some of its own may lie."""
-    others = [name for name in MAY_LIE_IN.get(finding.id, ()) if name in names]
-    commands = [*finding.commands, *lines_to_paste(finding.environment)]
-    return replace(finding, commands=commands, within=others[0] if others else None, also_within=others[1:])
+def _finished(finding: Finding) -> Finding:
+    """With its settings as lines to paste."""
+    return replace(finding, commands=[*finding.commands, *lines_to_paste(finding.environment)])

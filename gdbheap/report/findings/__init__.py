@@ -44,7 +44,7 @@ from gdbheap.report.findings import (
     thread_tops,
 )
 from gdbheap.report.findings.words import Words
-from gdbheap.report.numbers import size_text
+from gdbheap.report.numbers import listed, size_text
 
 __all__ = ["WORDS", "advice_of", "advice_or_none", "keys_of", "text_of", "text_or_none", "words_of"]
 
@@ -54,6 +54,7 @@ FILES = (
     lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator, other_held, pinned_pages,
     pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
 )  # fmt: skip
+HOLDER, HELD = "holder", "what the largest holder has"
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 
 
@@ -122,4 +123,6 @@ def _within(finding: Finding) -> list[str]:
     if finding.within is None:
         return []
     names = [finding.within, *finding.also_within]
-    return [f"some of it may be what {' and '.join(names)} {'is' if len(names) == 1 else 'are'} about"]
+    told = [name for name in names if name != HOLDER]
+    about = [f"what {listed(told)} {'is' if len(told) == 1 else 'are'} about"] if told else []
+    return [f"some of it may be {' or '.join([HELD] * (HOLDER in names) + about)}"]

@@ -6,9 +6,10 @@ from gdbheap.answers.findings.after_fork import AfterFork
 from gdbheap.report.findings.words import Words
 from gdbheap.report.numbers import size_text
 
-ADVICE = (
-    "add up PSS, not RSS. What is shared stays so until one of them writes to the page: in Python, gc.freeze() "
-    "before fork() keeps the collector from writing to all objects"
+ADVICE = "add up PSS, not RSS. What is shared stays so until one of them writes to the page"
+IN_PYTHON = (
+    ". In Python each use of an object writes to its reference count, and the collector writes beside objects: "
+    "gc.freeze() before fork() stops the collector alone. '--children' says which of the two copied pages"
 )
 
 
@@ -19,4 +20,8 @@ def _text(figures: AfterFork) -> str:
     )
 
 
-WORDS = Words(AfterFork, _text, lambda figures: ADVICE)
+def _advice(figures: AfterFork) -> str:
+    return ADVICE + IN_PYTHON * figures.python
+
+
+WORDS = Words(AfterFork, _text, _advice)

@@ -9,7 +9,7 @@ from gdbheap.report.numbers import counted, size_text
 TEXTS = {
     MAPPED_MEMORY: "private memory that a program or library mapped itself, beside every malloc",
     SHARED_MEMORY: "shared memory, which is in the RSS of every process that maps it",
-    MAPPED_FILES: "pages of mapped files that are only read: the kernel's page cache, which it takes back when it must",
+    MAPPED_FILES: "pages of mapped files: the kernel's page cache, which it takes back when it must",
 }
 ADVICE = {
     MAPPED_MEMORY: "there is no advice that is sure to free it: malloc has no part in it, and one moment does not tell "
@@ -18,6 +18,8 @@ ADVICE = {
     "name is gone (shm_unlink, ipcrm)",
     MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) takes them out of this RSS",
 }
+WRITTEN = ", once changes are on the disk"
+REPEATED = "; RSS counts {} more, for pages that are mapped at several places"
 LAZY = "; {} more was given back by madvise(MADV_FREE)"
 SHOWN_FILES = 4
 TRACED = "; the command shows which code maps more memory, while it happens"
@@ -25,8 +27,10 @@ TRACED = "; the command shows which code maps more memory, while it happens"
 
 def _text(figures: Mapped) -> str:
     most = f"the most, {size_text(figures.resident)}, at {figures.address:#x} ({figures.name})"
+    text = TEXTS[figures.kind] + WRITTEN * figures.written
+    repeated = REPEATED.format(size_text(figures.repeated)) if figures.repeated else ""
     lazy = LAZY.format(size_text(figures.lazily_freed)) if figures.lazily_freed else ""
-    return f"{TEXTS[figures.kind]}; {most}{lazy}{_left(figures)}"
+    return f"{text}; {most}{repeated}{lazy}{_left(figures)}"
 
 
 def _left(figures: Mapped) -> str:

@@ -280,6 +280,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         memory_use::read_once,
         memory_use::written_pages,
         memory_use::page_marks,
+        memory_use::value_marks,
         memory_use::zero_pages,
         jemalloc::jemalloc_forms,
         jemalloc::find_trees,

@@ -12,7 +12,7 @@ use gdbheap_core::python::TypeLayout;
 use gdbheap_core::Machine;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 answers! {
     /// What an owner has, all in bytes: all of it; of that what is resident, swapped, mapped to the kernel's zero page, and
@@ -237,6 +237,28 @@ pub fn written_pages(
         memory_use::written(watcher, &fork, sharing(watcher, path, &ranges, page)?)
     };
     Ok(watched(py, progress, look)?.into())
+}
+
+/// The same marks of the pages that a process has alone and on which only objects of the types at these addresses lie, of
+/// all blocks in use. Raises OSError, KeyboardInterrupt.
+#[pyfunction]
+#[pyo3(signature = (heaps, layout, types, path, ranges, progress=None))]
+pub fn value_marks(
+    py: Python<'_>,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
+    types: HashSet<u64>,
+    path: &str,
+    ranges: Vec<Range>,
+    progress: Option<Report>,
+) -> PyResult<Py<PyBytes>> {
+    let (lent, space, page) = (heaps.0.lend(), &heaps.0.space, heaps.0.space.page());
+    let marks = watched(py, progress, |watcher| {
+        let own = sharing(watcher, path, &ranges, page)?.own;
+        let alike = memory_use::pages_of_types(watcher, lent, &layout.0, &types, &own)?;
+        memory_use::page_marks(watcher, space, &alike, page)
+    })?;
+    Ok(PyBytes::new(py, &marks).unbind())
 }
 
 /// Marks of 16 bytes of the pages in `ranges` that a process has alone, by its `pagemap` file, with `shared` of all that it

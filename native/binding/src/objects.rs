@@ -346,9 +346,10 @@ pub fn count_traces(
 }
 
 /// Values that `least` objects or more of the types at `types` have, the `top` of them; `slices`: in how many passes, each
-/// with as large a part of the distinct values in memory. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// with as large a part of the distinct values in memory. `apart`: (start, end, number) of memory whose objects are equal only to
+/// those of the same number. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (heaps, layout, values, types, without, least, by_bytes, slices, top, progress=None))]
+#[pyo3(signature = (heaps, layout, values, types, without, apart, least, by_bytes, slices, top, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn equal_values(
     py: Python<'_>,
@@ -357,6 +358,7 @@ pub fn equal_values(
     values: Given<Values>,
     types: HashSet<u64>,
     without: HashSet<u64>,
+    apart: Vec<(u64, u64, u64)>,
     least: u64,
     by_bytes: bool,
     slices: u64,
@@ -364,7 +366,7 @@ pub fn equal_values(
     progress: Option<Report>,
 ) -> PyResult<EqualValues> {
     let heaps = heaps.0.lend();
-    let wanted = WantedValues { types, without };
+    let wanted = WantedValues { types, without, apart };
     let find = |watcher: &dyn gdbheap_core::Watcher| {
         python::equal_values(watcher, heaps, &layout.0, &values.0, &wanted, least, by_bytes, slices, top)
     };
@@ -375,7 +377,7 @@ pub fn equal_values(
 /// The objects of the types at `types` whose values have these hashes, by address, at most `most`. Raises
 /// KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (heaps, layout, values, types, without, hashes, most, progress=None))]
+#[pyo3(signature = (heaps, layout, values, types, without, apart, hashes, most, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn equal_objects(
     py: Python<'_>,
@@ -384,12 +386,13 @@ pub fn equal_objects(
     values: Given<Values>,
     types: HashSet<u64>,
     without: HashSet<u64>,
+    apart: Vec<(u64, u64, u64)>,
     hashes: HashSet<u128>,
     most: usize,
     progress: Option<Report>,
 ) -> PyResult<Vec<EqualObject>> {
     let heaps = heaps.0.lend();
-    let wanted = WantedValues { types, without };
+    let wanted = WantedValues { types, without, apart };
     let find = |watcher: &dyn gdbheap_core::Watcher| {
         python::equal_objects(watcher, heaps, &layout.0, &values.0, &wanted, &hashes, most)
     };

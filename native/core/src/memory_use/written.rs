@@ -372,6 +372,62 @@ fn marked(
     Ok(rows.into_iter().flatten())
 }
 
+/// Marks the pages that used blocks touch: those with objects of some types, and those with anything else.
+struct Alike<'a> {
+    types: Types<'a>,
+    of: &'a HashSet<u64>,
+    pages: &'a [u64],
+    page: PageSize,
+    held: &'a [AtomicBool],
+    mixed: &'a [AtomicBool],
+}
+
+impl Alike<'_> {
+    fn mark(&self, block: Block, marks: &[AtomicBool]) {
+        let start = self.page.number(block.address) * self.page.bytes();
+        let first = self.pages.partition_point(|page| *page < start);
+        let touched = self.pages[first..].iter().take_while(|page| **page < block.address + block.size);
+        touched.zip(&marks[first..]).for_each(|(_, mark)| mark.store(true, Relaxed));
+    }
+}
+
+impl Visitor for Alike<'_> {
+    const ALL: bool = true;
+
+    fn block(&mut self, block: Block, head: &[u8]) -> bool {
+        let found = self.types.object_in(head, block.size);
+        let is_of = |number: u32| self.of.contains(&self.types.kinds[number as usize].address);
+        let marks = if found.is_some_and(|(number, _)| is_of(number)) { self.held } else { self.mixed };
+        self.mark(block, marks);
+        found.is_some()
+    }
+
+    fn plain_block(&mut self, block: Block, _head: &[u8]) {
+        self.mark(block, self.mixed);
+    }
+}
+
+/// Those of `pages`, ascending, on which objects of the types at these addresses lie and no other block in use does.
+pub fn pages_of_types(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    layout: &TypeLayout,
+    of: &HashSet<u64>,
+    pages: &[u64],
+) -> Result<Vec<u64>> {
+    let (held, mixed) = (many(pages.len()), many(pages.len()));
+    let page = heaps.space.page();
+    let Jobs { jobs, total } = heaps.jobs();
+    let init = || {
+        let types = Types::new(heaps, layout);
+        (Walk::new(heaps), Alike { types, of, pages, page, held: &held, mixed: &mixed })
+    };
+    let work = |(walk, alike): &mut (Walk<'_>, Alike<'_>), job: &_, control: &Control| walk.run(job, control, alike);
+    heaps.space.task(watcher, Some(total)).run(&jobs, init, work)?;
+    let is_alike = |place: &usize| held[*place].load(Relaxed) && !mixed[*place].load(Relaxed);
+    Ok((0..pages.len()).filter(is_alike).map(|place| pages[place]).collect())
+}
+
 /// Two numbers that are equal for pages with equal bytes, 16 bytes a page; pages of zeros are left out.
 pub fn page_marks(watcher: &dyn Watcher, space: &Space, pages: &[u64], page: PageSize) -> Result<Vec<u8>> {
     let task = space.task(watcher, None);

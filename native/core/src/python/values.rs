@@ -429,8 +429,7 @@ impl<'a> Reader<'a> {
 struct Finder<'a, S> {
     types: Types<'a>,
     reader: Reader<'a>,
-    without: &'a HashSet<u64>,
-    wanted: &'a HashSet<u64>,
+    wanted: &'a WantedValues,
     sink: S,
 }
 
@@ -455,16 +454,16 @@ impl<S: Sink> Finder<'_, S> {
         let Block { address, size, end, .. } = block;
         let Some((number, true)) = self.types.object_in(head, size) else { return false };
         let kind = &self.types.kinds[number as usize];
-        let value = self.reader.kinds.get(&kind.address).filter(|_| self.wanted.contains(&kind.address));
+        let value = self.reader.kinds.get(&kind.address).filter(|_| self.wanted.types.contains(&kind.address));
         let Some(value) = value.copied().filter(|value| *value != SINGLE) else { return true };
-        if self.without.contains(&address) {
+        if self.wanted.without.contains(&address) {
             return true;
         }
         let pre = self.types.layout.outer_hook(head) as u64 + kind.pre;
         let head = head.get(pre as usize..).unwrap_or_default();
         let found = Found { address: address + pre, kind: value, head, end: Some(end) };
         if let Ok(Hashed { hash, .. }) = self.reader.hash(&found, MAX_DEPTH, control) {
-            self.sink.take(&found, hash, size);
+            self.sink.take(&found, hash ^ u128::from(self.wanted.number(address)), size);
         }
         true
     }
@@ -502,10 +501,20 @@ impl Sink for Collector<'_> {
     }
 }
 
-/// Which objects are looked at: the types, and without blocks that only look like objects, by user address.
+/// Which objects are looked at: the types, and without blocks that only look like objects, by user address. `apart`: memory
+/// (start, end, number) whose objects count as equal only to those of the same number, ascending; 0 is all other memory.
 pub struct WantedValues {
     pub types: HashSet<u64>,
     pub without: HashSet<u64>,
+    pub apart: Vec<(u64, u64, u64)>,
+}
+
+impl WantedValues {
+    fn number(&self, address: u64) -> u64 {
+        let after = self.apart.partition_point(|(start, ..)| *start <= address);
+        let found = after.checked_sub(1).map(|place| self.apart[place]).filter(|(_, end, _)| address < *end);
+        found.map_or(0, |(.., number)| number)
+    }
 }
 
 fn walk<'a, S: Sink + Send>(
@@ -519,7 +528,7 @@ fn walk<'a, S: Sink + Send>(
     let Jobs { jobs, total } = heaps.jobs();
     let init = || {
         let (types, reader) = (Types::new(heaps, layout), Reader::new(heaps, layout, values, total));
-        let finder = Finder { types, reader, without: &wanted.without, wanted: &wanted.types, sink: sink() };
+        let finder = Finder { types, reader, wanted, sink: sink() };
         (Walk::new(heaps), finder)
     };
     let work = |(walk, finder): &mut (Walk<'_>, Finder<'_, S>), job: &Job, control: &Control| {

@@ -1,0 +1,57 @@
+"""Equal values that nobody can share: those of two interpreters, and those of two workers that may change them."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from support.kernel import rollup
+from support.programs import ask, gdbheap, python_program, release_program, running, since
+
+COUNT = 20_000
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("release", since("3.12"))
+def test_copies_within_an_interpreter(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Interpreters with pools of their own have the same values; only what one of them has twice counts as copies."""
+    command = release_program(release, "values_of_interpreters", rng.getrandbits(30), COUNT)
+    with running(command, tmp_path) as target:
+        twice = int(target.stderr.split()[-1])
+        rows = ask("duplicates", str(target.pid), "--type=str", "--top=all")["duplicates"]
+        page = ask("", str(target.pid))
+    copied = [row for row in rows if "repeated value" in (row["text"] or "")]
+    assert len(copied) == twice and {row["count"] for row in copied} <= {2}
+    assert "equal-strings" not in {row["id"] for row in page["findings"]}
+
+
+def test_what_workers_may_change_is_not_promised(rng: random.Random, tmp_path: Path) -> None:
+    """Two workers have made the same strings and the same byte arrays: preloading is proven to save one copy of the
+    strings alone. The page and the answer about the family say the same of gc.freeze()."""
+    with running(python_program("stripped", "equal_workers", rng.getrandbits(30)), tmp_path) as target:
+        strings, arrays = json.loads(target.stderr.splitlines()[-1])
+        answer = json.loads(gdbheap(str(target.pid), "--children", "--json").stdout)
+        text = gdbheap(str(target.pid), "--children").stdout
+    (advice,) = [row for row in answer["advice"] if row["id"] == "preload"]
+    # Of pymalloc's blocks a tenth may be rounding and pools' headers; a page may have other objects too.
+    assert 0.8 * strings <= advice["saves"] == advice["at_least"] <= 1.25 * strings
+    assert advice["at_most"] >= 0.8 * (strings + arrays)
+    assert "is certain" not in text and "saves at least" in text
+
+
+def test_findings_about_the_same_bytes(rng: random.Random, tmp_path: Path) -> None:
+    """A table of equal strings that is shared with a worker has three findings, of more bytes than there are: each but
+    one says in whose bytes its own may be. gc.freeze() is said to stop the collector alone."""
+    with running(python_program("stripped", "forked_table", rng.getrandbits(30)), tmp_path) as target:
+        findings = ask("", str(target.pid))["findings"]
+        resident, _swapped = rollup(target.pid)
+    found = {row["id"]: row for row in findings}
+    assert {"after-fork", "equal-strings", "holder"} <= found.keys()
+    assert sum(row["bytes"] for row in findings) > resident
+    assert sum(row["bytes"] for row in findings if row["within"] is None) <= resident
+    assert found["equal-strings"]["within"] == "holder" and "largest holder" in found["equal-strings"]["text"]
+    assert found["after-fork"]["within"] and "some of it may be" in found["after-fork"]["text"]
+    advice = found["after-fork"]["advice"]
+    assert "reference count" in advice and "stops the collector alone" in advice
