@@ -403,7 +403,7 @@ class Heap:
                 self.interpreter.threads,
                 draw,
                 [(one.address, one.end) for one in self.mapped],
-                self._lacks_memory(),
+                self._lacks_memory() or self.interpreter.threads.is_cut,
             ),
         )
         return self._told(found)
