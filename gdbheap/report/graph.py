@@ -221,8 +221,9 @@ def _told_of_lost(answer: Unreachable, style: Style) -> str:
     if answer.lacking:
         return f"Nothing leads to {blocks}{heads}."
     return (
-        f"Nothing leads to {blocks}{heads}: the program cannot free them any more. 'heap catch malloc --size=N' stops "
-        "at the next call that asks for such a block; 'gdbheap trace --stacks=1' records who makes them."
+        f"No word leads to {blocks}{heads}: the program cannot free them unless it computes their addresses, from "
+        "tagged, compressed or hidden pointers. 'heap catch malloc --size=N' stops at the next call that asks for such "
+        "a block; 'gdbheap trace --stacks=1' records who makes them."
     )
 
 

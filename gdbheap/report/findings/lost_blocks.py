@@ -10,7 +10,8 @@ from gdbheap.report.numbers import counted, size_text
 def _text(figures: LostBlocks) -> str:
     heads = counted(figures.heads, "of them leads", "of them lead")
     return (
-        f"nothing in the program points to {counted(figures.blocks, 'block')} any more, so that it cannot free them; "
+        f"no word in the program's memory holds the address of {counted(figures.blocks, 'block')}; it cannot free them "
+        "unless it computes their addresses (from tagged, compressed or hidden pointers); "
         f"{heads} to the others; blocks of one size hold {size_text(figures.largest)}"
     )
 
