@@ -13,7 +13,7 @@ from gdbheap.target.mappings import Mapping
 from gdbheap.target.ranges import Ranges
 from gdbheap.target.target import Target
 
-__all__ = ["Mapped", "find_mapped", "mapped_files"]
+__all__ = ["Mapped", "find_mapped", "mapped_files", "shared_ranges"]
 
 # Smaller mappings are left out; below so much together, and this part of RSS, nobody looks for owners.
 MIN_BYTES, MIN_TOGETHER, MIN_OF_RSS = 64 << 10, 1 << 20, 100
@@ -55,6 +55,19 @@ def mapped_files(target: Target) -> Ranges:
             found.append((mapping.start, mapping.end))
         last = mapping
     return found
+
+
+def shared_ranges(target: Target) -> Ranges:
+    """Return the shared memory of no file on a disk that the program may write, ascending."""
+    return [
+        (mapping.start, mapping.end)
+        for mapping in target.mappings
+        if mapping.writable and mapping.readable and not mapping.is_kernels and _is_shared(mapping)
+    ]
+
+
+def _is_shared(mapping: Mapping) -> bool:
+    return mapping.path.startswith(ALWAYS_SHARED) or mapping.anonymous and not mapping.private
 
 
 def _follows(before: Mapping, mapping: Mapping) -> bool:

@@ -88,14 +88,16 @@ def block_roots(
     stacks: Sequence[tuple[Stack, Ranges]],
     loose: Ranges,
     others: Ranges,
-    heaps: Ranges,
+    taken: tuple[Ranges, Ranges],
     kept: Ranges,
 ) -> list[Root]:
     """``stacks`` with what is in use of each; ``loose``: of stacks that are nobody's; ``others``: memory that is not
-    walked; ``heaps``: where blocks lie; ``kept``: what of ended threads' data the C library still uses."""
+    walked; ``taken``: where blocks lie, and the allocators' own records; ``kept``: what of ended threads' data the C
+    library still uses."""
+    heaps, books = taken
     bounds = (min(heaps)[0], max(end for _start, end in heaps)) if heaps else (0, 0)
     own = sorted(thread_data(target, tls_size(target)))
-    given = given_data(target, heaps)
+    given = given_data(target, sorted(heaps + books))
     program, title = target.object_of(target.auxv.get(AT_ENTRY, 0)), started_as(target)
     found: list[Root] = []
     budget = _Budget()

@@ -175,15 +175,21 @@ impl<'a, S: Sink> Drawer<'a, S> {
     #[inline(always)]
     fn word(&mut self, pointer: u64, strength: u32) -> bool {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
+            if strength != EXACT {
+                self.tagged(pointer);
+            }
             return false;
         }
         let Some(found) = self.rows.find(&self.source.blocks, pointer) else { return false };
         let inside = pointer.wrapping_sub(found.address);
-        let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
-        // An allocator's own pointers are to headers, and part of a header belongs to the block before.
+        // The last word of a block lies in the next one's header, to which the lists of free blocks lead.
         if inside > 0 && strength != EXACT && self.source.blocks.heaps.is_header(pointer) {
+            if pointer > found.address {
+                self.rows.lead(found, STRAY);
+            }
             return false;
         }
+        let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
         let begins = begins || strength != EXACT && self.begins_inside(pointer) || self.is_in_slab(pointer);
         match (begins, strength) {
             (true, _) => self.rows.lead(found, strength),
@@ -191,6 +197,16 @@ impl<'a, S: Sink> Drawer<'a, S> {
             (false, _) => self.rows.lead(found, STRAY),
         }
         begins
+    }
+
+    /// A stray reference where a word without its tag is the address of a block.
+    #[inline(always)]
+    fn tagged(&mut self, word: u64) {
+        if let Some(pointer) = strays::untagged(word).filter(|at| (self.bounds.0..self.bounds.1).contains(at)) {
+            if let Some(found) = self.rows.find(&self.source.blocks, pointer).filter(|found| found.address == pointer) {
+                self.rows.lead(found, STRAY);
+            }
+        }
     }
 
     /// Whether something of C's begins in the middle of a block.

@@ -14,6 +14,8 @@ pub(crate) const LOW: u64 = 1 << 32;
 /// Sizes, limits and short floats are multiples of it, the addresses of blocks seldom.
 pub(crate) const ROUND: u64 = 4 << 10;
 const WORD: u64 = 8;
+/// Addresses of programs have no more bits.
+const TAG_SHIFT: u32 = 48;
 /// Words looked at on each side.
 const NEIGHBOURS: usize = 4;
 /// Among so many of them, a round number is taken for a pointer too.
@@ -47,6 +49,15 @@ enum Beside {
     Pointers,
     Numbers,
     Neither,
+}
+
+/// The address in a word whose upper 16 bits a program uses for something else: a NaN in which values are boxed, a tag, a
+/// counter. None for a plain address or number, and for text.
+#[inline(always)]
+pub(crate) fn untagged(word: u64) -> Option<u64> {
+    let tag = word >> TAG_SHIFT;
+    let is_text = || [tag & 0xFF, tag >> 8].iter().all(|byte| (0x20..0x7F).contains(byte));
+    (tag != 0 && word % WORD == 0 && !is_text()).then_some(word & ((1 << TAG_SHIFT) - 1))
 }
 
 /// Whether something begins at `pointer`, inside a block: after a header that says how large it is, as SQLite's blocks
