@@ -473,11 +473,13 @@ class Heap:
         _live, loose = self.live_stacks()
         kept = [stack.kept for stack in self.ended_stacks]
         own = self._heap_ranges(), self._books()
-        others = sorted([*self.unwalked_ranges(), *shared_ranges(self.target)])
+        shared, is_whole = shared_ranges(self.target)
+        others = sorted([*self.unwalked_ranges(), *shared])
         roots = block_roots(self.target, provided, loose, others, own, kept)
         draw = self.labelled("following references")
         kinds = self.known_kinds
-        return BlockReferences(self.target, self.walked.stores, roots, kinds, draw, self._lacks_memory())
+        is_partial = self._lacks_memory() or not is_whole
+        return BlockReferences(self.target, self.walked.stores, roots, kinds, draw, is_partial)
 
     def _heap_ranges(self) -> Ranges:
         """Where blocks lie, ascending."""

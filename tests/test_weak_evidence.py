@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,19 @@ def test_what_some_word_leads_to_is_not_lost(way: str, form: str, rng: random.Ra
     assert lost <= certain | doubtful
     # Links of chunks that were free lie at most in the thousand blocks between them, two in each.
     assert len(lost & certain) > len(lost) / 10
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+def test_lists_through_last_members_beside_python(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Blocks of C code in such a list are doubtful at most, and those that are in none are lost."""
+    arguments = [str(rng.getrandbits(30)), str(rng.randrange(200, 900)), str(tmp_path / "table")]
+    with running([sys.executable, str(SOURCES / "last_members.py"), *arguments], tmp_path) as target:
+        answer = ask("unreachable", target.as_form(form), ALL)
+    table = [line.split() for line in (tmp_path / "table").read_text().splitlines()]
+    kept, lost = ({int(at) for kind, at in table if kind == wanted} for wanted in ("kept", "lost"))
+    assert not kept & addresses(answer, False)
+    # A block of an interpreter's may have any of their addresses left over.
+    assert len(lost & addresses(answer, False)) > len(lost) / 2
 
 
 def test_last_bases_are_references(rng: random.Random, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ __all__ = ["Mapped", "find_mapped", "mapped_files", "shared_ranges"]
 MIN_BYTES, MIN_TOGETHER, MIN_OF_RSS = 64 << 10, 1 << 20, 100
 # A core does not say which mappings are shared: the files of shared memory are, others may be.
 ALWAYS_SHARED = ("/dev/zero", "/dev/shm/", "/memfd:", "/SYSV")
+# So much resident shared memory is searched for pointers, in a second or less.
+MAX_SHARED = 1 << 30
 Progress = Callable[[int, int], object]
 
 
@@ -57,17 +59,21 @@ def mapped_files(target: Target) -> Ranges:
     return found
 
 
-def shared_ranges(target: Target) -> Ranges:
-    """Return the shared memory of no file on a disk that the program may write, ascending."""
-    return [
-        (mapping.start, mapping.end)
-        for mapping in target.mappings
-        if mapping.writable and mapping.readable and not mapping.is_kernels and _is_shared(mapping)
-    ]
+def shared_ranges(target: Target) -> tuple[Ranges, bool]:
+    """Return the shared memory of no file on a disk that the program may write, ascending, the smallest mappings where
+    these are large together, and whether it is all of it."""
+    pages, left, found = target.pages, MAX_SHARED, []
+    every = [one for one in target.mappings if one.writable and one.readable and _is_shared(one)]
+    for mapping in sorted(every, key=lambda one: one.size):
+        left -= mapping.size if pages is None else pages.count(mapping.start, mapping.end).resident
+        if left >= 0:
+            found.append((mapping.start, mapping.end))
+    return sorted(found), left >= 0
 
 
 def _is_shared(mapping: Mapping) -> bool:
-    return mapping.path.startswith(ALWAYS_SHARED) or mapping.anonymous and not mapping.private
+    is_shared = mapping.path.startswith(ALWAYS_SHARED) or mapping.anonymous and not mapping.private
+    return is_shared and not mapping.is_kernels
 
 
 def _follows(before: Mapping, mapping: Mapping) -> bool:

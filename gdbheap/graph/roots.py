@@ -173,6 +173,8 @@ def _up(size: int, align: int) -> int:
 def _other(target: Target, start: int, end: int) -> BlockRoot:
     mapping = target.mappings.find(start)
     name = (mapping.name if mapping is not None else "") or "anonymous memory"
+    # The kernel's name for shared memory without a file.
+    name = "shared memory" if name.startswith("/dev/zero") else name
     return BlockRoot(f"{name} at {start:#x}", BY_STATIC, [], aligned(target, [(start, end)]), MEMORY, "", name)
 
 

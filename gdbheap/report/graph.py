@@ -33,7 +33,10 @@ CLOSINGS = (Column("cycles"), Column("bytes"), Column("closed by", True))
 GROUP_NAMES = {
     "cycles": "cycle", "lost_references": "lost reference", "lost_blocks": "lost block", "doubtful": "doubtful",
 }  # fmt: skip
-WEAKLY = {True: "Only words on stacks or into the middle of a block", False: "Only words into the middle"}
+WEAKLY = {
+    True: "Only words on stacks, into the middle of a block or with a tag",
+    False: "Only words into the middle or with a tag",
+}
 HEADS = (
     Column("heads"), Column("each"), Column("retained"), SHARE, Column("blocks"), Column("first at"),
     Column("type", True), Column("", True),

@@ -8,11 +8,12 @@ from gdbheap.report.numbers import counted, size_text
 
 
 def _text(figures: LostBlocks) -> str:
-    heads = counted(figures.heads, "of them leads", "of them lead")
+    heads = f"{counted(figures.heads, 'of them leads', 'of them lead')} to the others; "
     return (
-        f"no word in the program's memory holds the address of {counted(figures.blocks, 'block')}; it cannot free them "
-        "unless it computes their addresses (from tagged, compressed or hidden pointers); "
-        f"{heads} to the others; blocks of one size hold {size_text(figures.largest)}"
+        f"no word in memory leads to {counted(figures.blocks, 'block')}: the program cannot free them unless it "
+        "computes their addresses (tagged, compressed or hidden pointers); "
+        f"{heads if figures.heads < figures.blocks else ''}"
+        f"blocks of one size hold {size_text(figures.largest)}"
     )
 
 

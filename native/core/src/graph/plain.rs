@@ -126,7 +126,7 @@ fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<
     let space = drawer.blocks.heaps.space;
     drawer.rows.begin(drawer.blocks.ids.first_root);
     for root in roots {
-        root.pointers.iter().for_each(|pointer| _ = drawer.word(0, *pointer, EXACT, NO_BLOCK));
+        root.pointers.iter().for_each(|pointer| _ = drawer.word(|| 0, *pointer, EXACT, NO_BLOCK));
         for range in &root.ranges {
             in_pieces(control, space, *range, |start, end| drawer.words(start, end, NO_BLOCK))?;
         }
@@ -190,6 +190,7 @@ struct Drawer<'a> {
     blocks: Blocks<'a>,
     tables: &'a Tables,
     bounds: (u64, u64),
+    spans: Vec<(u64, u64)>,
     reader: Reader<'a>,
     scratch: Vec<u8>,
     rows: Written,
@@ -203,9 +204,9 @@ struct Drawer<'a> {
 
 impl<'a> Drawer<'a> {
     fn new(blocks: Blocks<'a>, tables: &'a Tables, kinds: &'a [u32]) -> Drawer<'a> {
-        let (reader, bounds) = (Reader::new(blocks.heaps.space), blocks.bounds());
+        let (reader, bounds, spans) = (Reader::new(blocks.heaps.space), blocks.bounds(), blocks.heaps.spans());
         let (scratch, rows, padding, ends, block) = Default::default();
-        Drawer { blocks, tables, bounds, reader, scratch, rows, kinds, padding, ends, block }
+        Drawer { blocks, tables, bounds, spans, reader, scratch, rows, kinds, padding, ends, block }
     }
 
     fn begin(&mut self, job: &crate::allocators::walk::Job) {
@@ -219,9 +220,12 @@ impl<'a> Drawer<'a> {
 
     /// An edge of the node `own` where the word at `at` leads into another block; whether something begins there.
     #[inline(always)]
-    fn word(&mut self, at: u64, pointer: u64, strength: u32, own: u32) -> bool {
-        if !self.may_lead(pointer) {
+    fn word(&mut self, at: impl FnOnce() -> u64, pointer: u64, strength: u32, own: u32) -> bool {
+        if strays::has_tag(pointer) {
             self.tagged(pointer, own);
+            return false;
+        }
+        if !self.may_lead(pointer) {
             return false;
         }
         match self.blocks.find_start(pointer) {
@@ -233,7 +237,7 @@ impl<'a> Drawer<'a> {
     /// A stray edge where a word without its tag is the address of another block.
     #[inline(always)]
     fn tagged(&mut self, word: u64, own: u32) {
-        if let Some(pointer) = strays::untagged(word).filter(|pointer| self.may_lead(*pointer)) {
+        if let Some(pointer) = strays::untagged(word, &self.spans) {
             match self.blocks.find_start(pointer) {
                 Some(found) if found.id != own && found.address == pointer => self.rows.edge(found.id, STRAY),
                 _ => (),
@@ -241,7 +245,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    fn edge(&mut self, at: u64, pointer: u64, found: Found, strength: u32, own: u32) -> bool {
+    fn edge(&mut self, at: impl FnOnce() -> u64, pointer: u64, found: Found, strength: u32, own: u32) -> bool {
         if pointer == found.address {
             self.rows.edge(found.id, strength);
             return true;
@@ -259,7 +263,7 @@ impl<'a> Drawer<'a> {
             false => DOUBTFUL,
         };
         if strength == STRAY {
-            self.ends.add(own, self.block.1, at - self.block.0);
+            self.ends.add(own, self.block.1, at() - self.block.0);
         }
         self.rows.edge(found.id, strength);
         begins
@@ -273,6 +277,8 @@ impl<'a> Drawer<'a> {
             return false;
         }
         let room = block.end - pointer;
+        // An interface after plain members; elsewhere any two words may look like an object.
+        let is_last = room == WORD;
         match inside {
             // Behind the number of elements of an array with destructors (Itanium C++ ABI, 2.7).
             WORD if reader.any_word(block.address).is_some_and(|count| is_multiple(count, room)) => true,
@@ -280,7 +286,7 @@ impl<'a> Drawer<'a> {
             _ => {
                 keeps_start(reader, block, pointer)
                     || strays::begins_inside(|at| reader.any_word(at), block, pointer)
-                    || tables.is_object(reader, pointer) && tables.is_object(reader, block.address)
+                    || tables.is_object(reader, pointer) && (is_last || tables.is_object(reader, block.address))
             }
         }
     }
@@ -299,13 +305,14 @@ impl<'a> Drawer<'a> {
 
     #[inline(always)]
     fn piece(&mut self, at: u64, piece: &[u8], own: u32) {
-        let words = piece.chunks_exact(WORD as usize);
+        let (words, start) = (piece.chunks_exact(WORD as usize), piece.as_ptr() as usize);
         let mut later = words.clone().skip(SOON).map(|word| u64_at(word, 0));
-        for (word, at) in words.zip((at..).step_by(WORD as usize)) {
+        for word in words {
             if let Some(pointer) = later.next().filter(|pointer| self.may_lead(*pointer)) {
                 self.blocks.fetch(pointer);
             }
-            self.word(at, u64_at(word, 0), EXACT, own);
+            let behind = || (word.as_ptr() as usize - start) as u64;
+            self.word(|| at + behind(), u64_at(word, 0), EXACT, own);
         }
     }
 
@@ -314,7 +321,7 @@ impl<'a> Drawer<'a> {
     fn last_word(&mut self, Block { address, size, end, .. }: Block, last: u64, head: &[u8], own: u32) -> u32 {
         let known = word_at(head, (last - address) as usize);
         let word = known.or_else(|| if last + WORD <= end { self.reader.any_word(last) } else { None }).unwrap_or(0);
-        let (is_reference, tables) = (self.word(last, word, LIKELY, own), self.tables);
+        let (is_reference, tables) = (self.word(|| last, word, LIKELY, own), self.tables);
         let kind = self.kinds.get(own as usize).copied().unwrap_or(0);
         let group = padding::group(kind, size, padding::look(head, |word| self.may_lead(word)));
         let is_plain = || word == 0 || holds(&tables.data, word) || holds(&tables.code, word);
