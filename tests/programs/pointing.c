@@ -6,7 +6,7 @@
      memfd     in a file in memory
      far       in shared memory of which nearly nothing was touched
      boxed     in one block, in the bits that a NaN leaves free
-     counted   in one block, each with a number in the upper bits
+     counted   in one block, each with a small number in the upper bits
    Between them lie blocks that were freed, and used again without being written in half of the runs. */
 #include "target.h"
 
@@ -62,7 +62,7 @@ int main(int argc, char **words)
             if (!strcmp(way, "boxed"))
                 address |= (uint64_t)0x7ffc << 48;
             if (!strcmp(way, "counted"))
-                address |= (place % 0x1fff + 1) << 48;
+                address |= (place % 0xff + 1) << 48;
             if (is_list)
                 *last = (uint64_t)(uintptr_t)root, root = last;
             else
