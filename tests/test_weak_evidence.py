@@ -78,7 +78,7 @@ CERTAIN = ("shared", "memfd", "far")
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 @pytest.mark.parametrize("way", ["list", "table", "boxed", "counted", *CERTAIN])
-@pytest.mark.cases(5)
+@pytest.mark.cases(3)
 def test_what_some_word_leads_to_is_not_lost(way: str, form: str, rng: random.Random, tmp_path: Path) -> None:
     """No kept block is lost, and all lost ones are lost or doubtful, most of them for certain."""
     command = c_program("pointing", rng.getrandbits(30), rng.randrange(200, 900), way, tmp_path / "table")
@@ -94,6 +94,7 @@ def test_what_some_word_leads_to_is_not_lost(way: str, form: str, rng: random.Ra
     assert len(lost & certain) > len(lost) / 10
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_lists_through_last_members_beside_python(form: str, rng: random.Random, tmp_path: Path) -> None:
     """Blocks of C code in such a list are doubtful at most, and those that are in none are lost."""

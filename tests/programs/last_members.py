@@ -1,5 +1,7 @@
-"""last_members.py SEED COUNT TABLE: blocks of malloc's, COUNT of them in a list that leads through their last members, and
-as many that are lost. The last members overlap the next chunks' headers. The table has "kept ADDRESS" or "lost ADDRESS"."""
+"""last_members.py SEED COUNT TABLE: blocks of malloc's, COUNT of them in a list, and as many that are lost.
+
+The list leads through last members, which overlap the next chunks' headers. The table has "kept ADDRESS" or
+"lost ADDRESS"."""
 
 import ctypes
 import random
@@ -18,5 +20,6 @@ with open(path, "w") as table:
         if place % 2:
             ctypes.c_uint64.from_address(block + size - 8).value = head.value
             head.value = block + size - 8
-        table.write("%s %d\n" % ("kept" if place % 2 else "lost", block))
+        kind = "kept" if place % 2 else "lost"
+        table.write(f"{kind} {block}\n")
 signal.pause()
