@@ -29,12 +29,14 @@ COMMAND = Command(
     objects of a type whose references the collector does not see, __del__ in Python 2. Lost references are objects
     that have more references than exist: a library took one and never gave it back, and neither gc.collect() nor
     anything else frees the object and what hangs on it. Lost blocks are memory to which nothing points, or only other
-    lost blocks do: nobody can free it any more. Doubtful is what only weak words point to: words on a thread's stack,
-    in a register, or into the middle of a block. A running function uses it, or the word is left over, or a number,
-    and the block is lost as well.
+    lost blocks do: nobody can free it any more, unless the program computes its address, from a compressed or hidden
+    pointer. Doubtful is what only weak words point to: words on a thread's stack, in a register, into the middle of a
+    block, or with a tag in the upper 16 bits. A running function uses it, or the word is left over, or a number, and
+    the block is lost as well.
 
     Of a program without Python all words count: those of static data, of data of threads, of what is in use of their
-    stacks, of registers, of memory that the program mapped itself, and of blocks that these lead to. First come the
+    stacks, of registers, of memory that the program mapped itself (shared memory too, but for files on a disk), and of
+    blocks that these lead to. First come the
     heads of what is lost: blocks to which no other lost block leads, or one of a circle, with how many blocks hang on
     each and how much would be free with it. Blocks without a type have what most of them look like (text, zeros,
     pointers, data). A core that is cut short lacks memory that may lead to all of them: then none is said to be lost.

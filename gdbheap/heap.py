@@ -15,7 +15,7 @@ from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
 from gdbheap.errors import GdbheapError, NotAPython, NotInUse, Unsupported, one_line
 from gdbheap.graph.blocks import BlockReferences
-from gdbheap.graph.mapped import Mapped, find_mapped, mapped_files
+from gdbheap.graph.mapped import Mapped, find_mapped, mapped_files, shared_ranges
 from gdbheap.graph.nodes import Nodes
 from gdbheap.graph.paths import BlockPaths, Paths
 from gdbheap.graph.roots import block_roots
@@ -270,7 +270,8 @@ class Heap:
 
     def _make_objects(self) -> Objects:
         other = self.other_allocator
-        roots = Roots(self.target, self.interpreter.module, *self.live_stacks(), self._heap_ranges())
+        own = sorted(self._heap_ranges() + self._books())
+        roots = Roots(self.target, self.interpreter.module, *self.live_stacks(), own)
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self.labelled("looking for objects in memory that is not walked")
         _known, blocks = self.malloc, self.walked
@@ -405,7 +406,7 @@ class Heap:
                 self.interpreter.threads,
                 draw,
                 [(one.address, one.end) for one in self.mapped],
-                self._lacks_memory(),
+                self._lacks_memory() or self.interpreter.threads.is_cut,
             ),
         )
         return self._told(found)
@@ -479,14 +480,22 @@ class Heap:
         provided = [(stack, self._live_part(stack)) for stack in self.stacks]
         _live, loose = self.live_stacks()
         kept = [stack.kept for stack in self.ended_stacks]
-        roots = block_roots(self.target, provided, loose, self.unwalked_ranges(), self._heap_ranges(), kept)
+        own = self._heap_ranges(), self._books()
+        shared, is_whole = shared_ranges(self.target)
+        others = sorted([*self.unwalked_ranges(), *shared])
+        roots = block_roots(self.target, provided, loose, others, own, kept)
         draw = self.labelled("following references")
         kinds = self.known_kinds
-        return BlockReferences(self.target, self.walked.stores, roots, kinds, draw, self._lacks_memory())
+        is_partial = self._lacks_memory() or not is_whole
+        return BlockReferences(self.target, self.walked.stores, roots, kinds, draw, is_partial)
 
     def _heap_ranges(self) -> Ranges:
         """Where blocks lie, ascending."""
         return sorted(self.single_blocks() + [pair for allocator in self.allocators for pair in allocator.ranges()])
+
+    def _books(self) -> Ranges:
+        """Return the allocators' own records in static data."""
+        return [pair for allocator in self.allocators for pair in allocator.books()]
 
     def _live_part(self, stack: Stack) -> Ranges:
         return live_parts(self.target, [stack])

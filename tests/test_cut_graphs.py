@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.library import heap_of
-from support.programs import RELEASES, SOURCES, gdbheap, interpreter_of_release, running
+from support.programs import RELEASES, SOURCES, gdbheap, interpreter_of_release, running, since
 from support.reshaped import without_last_bytes
 
 from gdbheap.answers.owners import owners
@@ -121,6 +121,37 @@ def test_a_core_that_lacks_memory(release: str, rng: random.Random, tmp_path: Pa
     done = gdbheap("owners", str(lacking), "--json")
     found = json.loads(done.stdout)
     assert done.returncode == 1 and found["not_examined"] > 0 and all(row["at_least"] for row in found["rows"])
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("release", since("3.11"))
+def test_frames_of_a_deep_recursion(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """All are read, more than there were ever read of a thread; what they keep is not lost."""
+    depth = rng.randrange(1 << 16, (1 << 16) + 2000)
+    with running([*deep_program(release), str(depth)], tmp_path) as program, heap_of(str(program.pid)) as heap:
+        threads = heap.interpreter.threads
+        (functions,) = ([frame.function for frame in state.frames] for state in threads.states)
+    assert functions.count("call") == depth + 1 and not threads.is_cut
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("release", since("3.11"))
+def test_frames_that_were_not_read(
+    release: str, rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are more frames than are read each sum is a least one, and no reference is called lost."""
+    depth, most = rng.randrange(1500, 2500), rng.randrange(300, 900)
+    monkeypatch.setattr("gdbheap.python.threads.ALL_FRAMES", most)
+    with running([*deep_program(release), str(depth)], tmp_path) as program, heap_of(str(program.pid)) as heap:
+        rows, lost = owners(heap, None, None).groups, unreachable(heap)
+    assert rows and all(row.at_least for row in rows)
+    assert lost.not_examined and not lost.lost_references.objects and not lost.lost_blocks.blocks
+    assert "at least" in "".join(heap.warnings)
+
+
+def deep_program(release: str) -> list[str]:
+    """Return the command that runs tests/programs/deep.py, but for its depth."""
+    return [interpreter_of_release(release).executable, "-s", str(SOURCES / "deep.py")]
 
 
 def check_owners(heap: Heap, whole: Heap, true: dict[str | None, int]) -> None:

@@ -81,6 +81,16 @@ def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
     return sum(count for _size, count in found.used_sizes())
 
 
+def test_segments_that_are_kept_for_later(rng: random.Random, tmp_path: Path) -> None:
+    """Segments that are empty, and not yet given back, are free memory of mimalloc's, not of the program's own."""
+    command = programs.c_program("peaks", 1, rng.randrange(250_000, 350_000), 0)
+    with running(command, tmp_path, {"LD_PRELOAD": library(NAMES[0])}) as target:
+        answer = ask("", str(target.pid))
+    lines = {line["id"]: line for line in answer["ledger"]}
+    assert lines["libmimalloc.free"]["resident"] > answer["rss"]["bytes"] * 0.9
+    assert not {"other-held", "mapped-memory"} & {row["id"] for row in answer["findings"]}
+
+
 @every_library
 def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
     """Every block, and no other: as many as the library visits itself; the ledger is the kernel's."""

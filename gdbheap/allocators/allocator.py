@@ -312,6 +312,10 @@ class Allocator(ABC):
         """The mappings beside ``ranges`` that hold one of its blocks each, ascending: they are found last of all."""
         return []
 
+    def books(self) -> Ranges:
+        """Return its own records in static data, ascending: they point to blocks whether these are in use or not."""
+        return []
+
     def leaves(self, ranges: Ranges) -> Ranges:
         """The parts of ranges that are not its own, by what is known before its blocks are listed."""
         return subtract(ranges, self.ranges())

@@ -30,9 +30,9 @@ OBSTACLES = {
 HEADS = {
     "nothing": "nothing points to it",
     "circle": "lost blocks point to one another",
-    "weak": "only words on stacks or into the middle of a block point to it",
+    "weak": "only words on stacks, into the middle of a block or with a tag point to it",
 }
-MIDDLES = "only words into the middle of it point to it"
+MIDDLES = "only words into the middle of it, or with a tag, point to it"
 HANGING = {"nothing": "a lost block points to it", "circle": "lost blocks that point to one another lead to it"}
 SAME = "the same"
 

@@ -27,7 +27,6 @@ from gdbheap.answers.findings.holder import (
     MainHolder,
 )  # fmt: skip
 from gdbheap.answers.partition import ENDED_STACKS, REST, other_pieces
-from gdbheap.graph.mapped import ALWAYS_SHARED
 from gdbheap.graph.roots import program_storage
 from gdbheap.heap import Heap
 from gdbheap.target.elf import LoadedObject
@@ -240,7 +239,7 @@ def _of_runtimes(heap: Heap) -> str:
 
 
 def _shared_name(mapping: Mapping) -> tuple[str, str]:
-    if mapping.inode and not mapping.path.startswith(ALWAYS_SHARED):
+    if not mapping.is_shared_memory():
         return f"pages of {mapping.name} (shared mapping)", FILE
     return f"shared memory {mapping.name}", SHARED
 

@@ -13,10 +13,12 @@ from gdbheap.target.mappings import MEMORY_FILES, Mapping
 from gdbheap.target.ranges import Ranges
 from gdbheap.target.target import Target
 
-__all__ = ["Mapped", "find_mapped", "mapped_files"]
+__all__ = ["Mapped", "find_mapped", "mapped_files", "shared_ranges"]
 
 # Smaller mappings are left out; below so much together, and this part of RSS, nobody looks for owners.
 MIN_BYTES, MIN_TOGETHER, MIN_OF_RSS = 64 << 10, 1 << 20, 100
+# So much resident shared memory is searched for pointers, in a second or less.
+MAX_SHARED = 1 << 30
 Progress = Callable[[int, int], object]
 
 
@@ -53,6 +55,22 @@ def mapped_files(target: Target) -> Ranges:
             found.append((mapping.start, mapping.end))
         last = mapping
     return found
+
+
+def shared_ranges(target: Target) -> tuple[Ranges, bool]:
+    """Return the shared memory of no file on a disk that the program may write, ascending, the smallest mappings where
+    these are large together, and whether it is all of it."""
+    pages, left, found = target.pages, MAX_SHARED, []
+    every = [one for one in target.mappings if one.writable and one.readable and _is_shared(one)]
+    for mapping in sorted(every, key=lambda one: one.size):
+        left -= mapping.size if pages is None else pages.count(mapping.start, mapping.end).resident
+        if left >= 0:
+            found.append((mapping.start, mapping.end))
+    return sorted(found), left >= 0
+
+
+def _is_shared(mapping: Mapping) -> bool:
+    return mapping.is_shared_memory() and not mapping.is_kernels
 
 
 def _follows(before: Mapping, mapping: Mapping) -> bool:

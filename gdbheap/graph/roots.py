@@ -89,14 +89,16 @@ def block_roots(
     stacks: Sequence[tuple[Stack, Ranges]],
     loose: Ranges,
     others: Ranges,
-    heaps: Ranges,
+    taken: tuple[Ranges, Ranges],
     kept: Ranges,
 ) -> list[Root]:
     """``stacks`` with what is in use of each; ``loose``: of stacks that are nobody's; ``others``: memory that is not
-    walked; ``heaps``: where blocks lie; ``kept``: what of ended threads' data the C library still uses."""
+    walked; ``taken``: where blocks lie, and the allocators' own records; ``kept``: what of ended threads' data the C
+    library still uses."""
+    heaps, books = taken
     bounds = (min(heaps)[0], max(end for _start, end in heaps)) if heaps else (0, 0)
     own = sorted(thread_data(target, tls_size(target)))
-    given = given_data(target, heaps)
+    given = given_data(target, sorted(heaps + books))
     program, title = target.object_of(target.auxv.get(AT_ENTRY, 0)), started_as(target)
     found: list[Root] = []
     budget = _Budget()
@@ -182,6 +184,8 @@ def _up(size: int, align: int) -> int:
 def _other(target: Target, start: int, end: int) -> BlockRoot:
     mapping = target.mappings.find(start)
     name = (mapping.name if mapping is not None else "") or "anonymous memory"
+    # The kernel's name for shared memory without a file.
+    name = "shared memory" if name.startswith("/dev/zero") else name
     return BlockRoot(f"{name} at {start:#x}", BY_STATIC, [], aligned(target, [(start, end)]), MEMORY, "", name)
 
 

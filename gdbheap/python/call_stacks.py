@@ -19,7 +19,6 @@ from gdbheap.python.contents import read_name
 from gdbheap.python.lines import line_of
 from gdbheap.python.threads import (
     LONGEST_NAME,
-    MAX_FRAMES,
     MAX_THREADS,
     OWNED_BY_C,
     first_instruction,
@@ -30,7 +29,7 @@ from gdbheap.target.machine import LOWEST_ADDRESS
 
 LONGEST_PATH = 4 << 10
 LONGEST_TABLE = 1 << 20
-MAX_CODES = 1 << 16
+MAX_CODES, MAX_FRAMES = 1 << 16, 1 << 16
 # _PyRuntime has the list of interpreters near its start, since 3.13 after its table of offsets.
 RUNTIME_HEAD = 8 << 10
 # sizeof(PyThreadState) with room: since 3.14 it holds a frame that is nobody's.

@@ -22,7 +22,7 @@ class Roots:
     to the threads without doubt, ``stacks``: what is in use of their stacks beside that.
 
     ``live``: what may be in use of the threads' stacks; ``loose``: of coroutines' and signals', see ``live_stacks``;
-    ``heaps``: where blocks lie, which are no static data."""
+    ``heaps``: where blocks lie, and the allocators' own records, which are no static data."""
 
     def __init__(
         self, target: Target, interpreter: LoadedObject, live: Ranges, loose: Ranges, heaps: Ranges | None = None

@@ -35,7 +35,6 @@ from gdbheap.target.machine import LOWEST_ADDRESS
 from gdbheap.target.target import Target, Thread
 
 MAX_THREADS = 1 << 14
-MAX_FRAMES = 1 << 16
 MAX_LOCALS = 4 << 10
 LONGEST_TABLE = 1 << 20
 LONGEST_NAME = 200
@@ -108,7 +107,7 @@ class ThreadState:
 
 
 class Threads:
-    """The thread states of one target."""
+    """The thread states of one target. ``is_cut``: there are more frames than were read."""
 
     def __init__(self, target: Target, module: LoadedObject, release: Release) -> None:
         self._target = target
@@ -119,6 +118,7 @@ class Threads:
         self._codes: dict[int, _Code | None] = {}
         self._names_left, self._lines_left = ALL_NAMES, ALL_LINES
         self._seen: set[int] = set()
+        self.is_cut = False
         self._locals_left = ALL_LOCALS
         self._modules: dict[int, bool] = {}
         self.interpreters = self._find_interpreters(module)
@@ -315,11 +315,12 @@ class Threads:
             at = innermost_frame(space, release, state)
             is_object = release.get("f_previous") is None
             previous = release["f_back" if is_object else "f_previous"]
-            count = 0
             # No two threads run the same frame.
-            while at and at not in self._seen and self._has_room(count):
+            while at and at not in self._seen:
+                if not self._has_room():
+                    self.is_cut = True
+                    break
                 self._seen.add(at)
-                count += 1
                 frame = self.read(at, is_object)
                 self._locals_left -= len(frame.locals) if frame is not None else 0
                 if last is not None:
@@ -332,9 +333,9 @@ class Threads:
         if last is not None:
             yield replace(last, entry=True)
 
-    def _has_room(self, count: int) -> bool:
-        """Whether a thread with that many frames may have one more."""
-        return count < MAX_FRAMES and len(self._seen) < ALL_FRAMES and self._locals_left > 0
+    def _has_room(self) -> bool:
+        """Return whether one more frame may be read."""
+        return len(self._seen) < ALL_FRAMES and self._locals_left > 0
 
     def read(self, address: int, is_object: bool) -> Frame | None:
         """The frame at ``address``; None for one that stands for C. Raises Fault."""

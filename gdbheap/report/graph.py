@@ -33,7 +33,10 @@ CLOSINGS = (Column("cycles"), Column("bytes"), Column("closed by", True))
 GROUP_NAMES = {
     "cycles": "cycle", "lost_references": "lost reference", "lost_blocks": "lost block", "doubtful": "doubtful",
 }  # fmt: skip
-WEAKLY = {True: "Only words on stacks or into the middle of a block", False: "Only words into the middle"}
+WEAKLY = {
+    True: "Only words on stacks, into the middle of a block or with a tag",
+    False: "Only words into the middle or with a tag",
+}
 HEADS = (
     Column("heads"), Column("each"), Column("retained"), SHARE, Column("blocks"), Column("first at"),
     Column("type", True), Column("", True),
@@ -223,8 +226,9 @@ def _told_of_lost(answer: Unreachable, style: Style) -> str:
     if answer.lacking:
         return f"Nothing leads to {blocks}{heads}."
     return (
-        f"Nothing leads to {blocks}{heads}: the program cannot free them any more. 'heap catch malloc --size=N' stops "
-        "at the next call that asks for such a block; 'gdbheap trace --stacks=1' records who makes them."
+        f"No word leads to {blocks}{heads}: the program cannot free them unless it computes their addresses, from "
+        "tagged, compressed or hidden pointers. 'heap catch malloc --size=N' stops at the next call that asks for such "
+        "a block; 'gdbheap trace --stacks=1' records who makes them."
     )
 
 

@@ -146,6 +146,11 @@ class GlibcAllocator(Allocator):
         """The mmapped chunks."""
         return [(chunk.base, chunk.end) for chunk in self.mapped]
 
+    def books(self) -> Ranges:
+        """Return ``main_arena``, whose bins, top and last remainder are chunks, not blocks."""
+        main = self.malloc.main
+        return [(main.address, main.address + main.layout["size"])]
+
     def pieces(self) -> Iterable[Piece]:
         """The stretches of the arenas, what is theirs beside those, and the mmapped chunks."""
         _walked = self.chunks

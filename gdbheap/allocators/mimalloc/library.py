@@ -34,7 +34,7 @@ from gdbheap.target.target import Damage
 
 NAME = "libmimalloc"
 USED, RESERVE, OVERHEAD = f"{NAME}.used", f"{NAME}.free.reserve", f"{NAME}.overhead"
-SLACK = f"{NAME}.slack"
+SPANS, SLACK = f"{NAME}.free.spans", f"{NAME}.slack"
 # Releases before 2.1 have the setting under another name.
 OLD_DELAY, DELAY = "MIMALLOC_DECOMMIT_DELAY", "MIMALLOC_PURGE_DELAY"
 
@@ -55,7 +55,7 @@ class MimallocLibraries(SeveralAllocators):
         LedgerLine(USED, NAME, "blocks in use", None),
         LedgerLine(f"{NAME}.free", NAME, "free blocks, pages and segments, and address space reserved for them", None),
         LedgerLine(f"{NAME}.free.blocks", f"{NAME}.free", "free blocks of pages", State.FREE, detail=True),
-        LedgerLine(f"{NAME}.free.spans", f"{NAME}.free", "slices without a page", State.FREE, detail=True),
+        LedgerLine(SPANS, f"{NAME}.free", "slices without a page", State.FREE, detail=True),
         LedgerLine(RESERVE, f"{NAME}.free", "reserved, and never used so far", State.RESERVED, detail=True),
         LedgerLine(SLACK, NAME, "rest of blocks in use, beyond what was asked for", State.OVERHEAD),
         LedgerLine(OVERHEAD, NAME, "headers, tables and padding", State.OVERHEAD),
@@ -64,7 +64,7 @@ class MimallocLibraries(SeveralAllocators):
     roots: list[Root]
     parts = {
         "free": f"{NAME}.free.blocks",
-        "free run": f"{NAME}.free.spans",
+        "free run": SPANS,
         "reserved": RESERVE,
         "header": OVERHEAD,
         "padding": OVERHEAD,
@@ -124,9 +124,19 @@ class MimallocLibraries(SeveralAllocators):
         return found + list(map(Damage.of, self.store.damage))
 
     @cached_property
+    def _cached(self) -> list[tuple[int, Ranges]]:
+        """Of each, the segments that it keeps for later. One of a cache was never part of a larger segment in use."""
+        mapped, taken = anonymous_ranges(self.target), sorted((one.start, one.end) for one in self.segments)
+        return [
+            (index, [pair for pair in root.cached if is_in(mapped, *pair) and subtract([pair], taken) == [pair]])
+            for index, root in enumerate(self.roots)
+        ]
+
+    @cached_property
     def _beside(self) -> list[tuple[int, Ranges, Ranges]]:
         """Of each, what its arenas have beside segments, and its maps of pages, which lie in no arena."""
         taken, found = [(segment.start, segment.end) for segment in self.segments], []
+        taken = sorted(taken + [pair for _index, ranges in self._cached for pair in ranges])
         for index, root in enumerate(self.roots):
             reserved = subtract(sorted(root.arenas), taken)
             maps = root.places if root.form.has_map else []
@@ -143,10 +153,13 @@ class MimallocLibraries(SeveralAllocators):
     def ranges(self) -> Ranges:
         """The segments and arenas, the areas that segments are cut from, and the maps of pages."""
         segments = [(segment.start, segment.end) for segment in self.segments]
-        return sorted(segments + [pair for _index, *both in self._beside for ranges in both for pair in ranges])
+        beside = [pair for _index, *both in self._beside for ranges in both for pair in ranges]
+        return sorted(segments + beside + [pair for _index, ranges in self._cached for pair in ranges])
 
     def pieces(self) -> Iterable[Piece]:
-        """The segments and arenas, and what is reserved beside segments."""
+        """The segments and arenas, and what is cached and reserved beside segments."""
+        for index, cached in self._cached:
+            yield from (Piece(start, end, self.line_of(SPANS, index)) for start, end in cached)
         yield from (Piece(segment.start, segment.end, None) for segment in self.segments)
         for index, reserved, tables in self._beside:
             yield from (Piece(start, end, self.line_of(RESERVE, index)) for start, end in reserved)
@@ -177,7 +190,9 @@ class MimallocLibraries(SeveralAllocators):
         )  # fmt: skip
 
     def own_part(self, address: int) -> str | None:
-        """What a segment has beside blocks, and what is reserved."""
+        """What a segment has beside blocks, what is cached, and what is reserved."""
+        if any(holds(ranges, address) for _index, ranges in self._cached):
+            return "segment that mimalloc keeps for later"
         if holds(self._reserved, address):
             return "reserve of mimalloc"
         return "overhead of mimalloc" if holds(self.ranges(), address) else None
@@ -212,8 +227,10 @@ class MimallocLibraries(SeveralAllocators):
         """The module whose mimalloc has an address."""
         if len(self.roots) == 1:
             return self.owner(0)
-        found = next((row for row in self.segments if row.start <= address < row.end), None)
-        return None if found is None else self.owner(found.root)
+        found = next((row.root for row in self.segments if row.start <= address < row.end), None)
+        kept = (index for index, ranges in self._cached if holds(ranges, address))
+        root = next(kept, None) if found is None else found
+        return None if root is None else self.owner(root)
 
     def variables(self) -> list[str]:
         """The one that says when unused memory goes back."""
@@ -233,8 +250,10 @@ class MimallocLibraries(SeveralAllocators):
         return self.store.used_in_page(row.start)
 
     def empty(self) -> Ranges:
-        """Pages and slices in which no block is in use, ascending; most of that may never have been touched."""
-        return joined(self.store.empty_spans())
+        """Return pages and slices in which no block is in use, and cached segments, ascending. Most of that may never
+        have been touched."""
+        cached = [pair for _index, ranges in self._cached for pair in ranges]
+        return joined(sorted([*self.store.empty_spans(), *cached]))
 
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All that is free: a page stays while a block of it is in use."""

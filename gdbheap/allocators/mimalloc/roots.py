@@ -38,15 +38,16 @@ SOME = 8
 class Root:
     """One mimalloc: the form of its structures, and the addresses of its segments, or that of its map of pages.
 
-    ``cookies``: of segments, by their addresses, and ``cookie`` the one that they share; ``arenas``: the areas that
-    they are cut from; ``module``: whose static data leads to it, None where that is not known; ``fit``: what was asked
-    of a sample of pages."""
+    ``cookies``: of segments, by their addresses, and ``cookie`` the one that they share; ``cached``: segments that were
+    given back, and kept for later; ``arenas``: the areas that they are cut from; ``module``: whose static data leads to
+    it, None where that is not known; ``fit``: what was asked of a sample of pages."""
 
     form: _native.MimallocForm
     places: list[int]
     fit: _native.FormFit
     cookie: int = 0
     cookies: dict[int, int] = field(default_factory=dict)
+    cached: Ranges = field(default_factory=list)
     arenas: list[tuple[int, int]] = field(default_factory=list)
     module: LoadedObject | None = None
 
@@ -101,14 +102,17 @@ def _with_segments(target: Target) -> list[Root]:
             forms[form.cookie, form.entry].append(form)
     found: list[Root] = []
     for alike in forms.values():
-        rows = [row for row in _native.find_segments(target.space, ranges, alike[0].name) if row.used]
+        known = _native.find_segments(target.space, ranges, alike[0].name)
+        rows = [row for row in known if row.used]
         cookies = Counter(row.cookie for row in rows if row.tiles)
         for cookie in cookies:
             # Where the cookie is right and the table is not, the table is damaged.
             places = {row.address: row.cookie for row in rows if row.cookie == cookie}
             root = _best(target, alike, list(places))
             if root is not None:
-                found.append(replace(root, cookie=cookie, cookies=places))
+                empty = (row.address for row in known if row.cookie == cookie and not row.used)
+                cached = [(address, address + SEGMENT) for address in empty]
+                found.append(replace(root, cookie=cookie, cookies=places, cached=cached))
     found.sort(key=lambda root: (-len(root.places), -root.fit.fit))
     taken: set[int] = set()
     kept = []

@@ -17,12 +17,12 @@ class OtherHeld(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Each library that has enough."""
-    pages = evidence.heap.target.pages
-    if pages is None or evidence.heap.target.refusal is not None:
+    """Find each library that has enough; none where another malloc was recognised, which may have it."""
+    heap, pages = evidence.heap, evidence.heap.target.pages
+    if pages is None or heap.target.refusal is not None or heap.standing_in:
         return []
     found = []
-    for held in evidence.heap.held:
+    for held in heap.held:
         size = sum(pages.count(start, end).resident for start, end in held.ranges)
         if evidence.worth(size):
             found.append(Claim(Finding("other-held", size, OtherHeld(held.name)), partial(list, held.ranges)))

@@ -8,11 +8,12 @@ from gdbheap.report.numbers import counted, size_text
 
 
 def _text(figures: LostBlocks) -> str:
-    leads = counted(figures.heads, "of them leads", "of them lead")
-    heads = f"{leads} to the others; " if figures.heads < figures.blocks else ""
+    heads = f"{counted(figures.heads, 'of them leads', 'of them lead')} to the others; "
     return (
-        f"nothing in the program points to {counted(figures.blocks, 'block')} any more, so that it cannot free them; "
-        f"{heads}blocks of one size hold {size_text(figures.largest)}"
+        f"no word in memory leads to {counted(figures.blocks, 'block')}: the program cannot free them unless it "
+        "computes their addresses (tagged, compressed or hidden pointers); "
+        f"{heads if figures.heads < figures.blocks else ''}"
+        f"blocks of one size hold {size_text(figures.largest)}"
     )
 
 

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 /// Read at a time.
 const PIECE: u64 = 256 << 10;
+/// Farther apart than heaps of one kind are, and next to nothing of the address space.
+const FAR: u64 = 1 << 32;
 
 /// All that hands out blocks of one target. Where several know an address the first one has it.
 #[derive(Clone, Copy)]
@@ -76,6 +78,22 @@ impl<'a> Heaps<'a> {
         let widen = |start: u64, end: u64| (low, high) = (low.min(start), high.max(end));
         self.show_stretches(self.stores.iter(), widen);
         (low, high)
+    }
+
+    /// The parts of the address space [start, end) where blocks lie, ascending: a few, as what is less than FAR away from
+    /// another one is part of it.
+    pub(crate) fn spans(&self) -> Vec<(u64, u64)> {
+        let mut all = Vec::new();
+        self.show_stretches(self.stores.iter(), |start, end| all.push((start, end)));
+        all.sort_unstable();
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        for (start, end) in all {
+            match spans.last_mut().filter(|last| start < last.1.saturating_add(FAR)) {
+                Some(last) => last.1 = last.1.max(end),
+                None => spans.push((start, end)),
+            }
+        }
+        spans
     }
 
     /// Shows the stretches [start, end) where a type may lie.

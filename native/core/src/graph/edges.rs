@@ -114,6 +114,7 @@ pub(crate) struct Drawer<'a, S = Written> {
     types: Types<'a>,
     shapes: Vec<Option<Arc<Shape>>>,
     bounds: (u64, u64),
+    spans: Vec<(u64, u64)>,
     /// Distances from the start of a block at which something may begin, a bit for each multiple of eight.
     starts: u128,
     scratch: Vec<u8>,
@@ -155,9 +156,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         let inner = types.distances.iter().copied().chain([0, hook]);
         let all = inner.flat_map(|distance| [distance, if hook == 0 { distance } else { distance + hook }]);
         let starts = all.filter(|distance| *distance < 1024).fold(0, |bits, distance| bits | 1u128 << (distance / 8));
-        let bounds = source.blocks.bounds();
+        let (bounds, spans) = (source.blocks.bounds(), source.blocks.heaps.spans());
         let (shapes, scratch, rows, padding, lasts, syntax) = Default::default();
-        Drawer { source, types, shapes, bounds, starts, scratch, rows, padding, lasts, syntax }
+        Drawer { source, types, shapes, bounds, spans, starts, scratch, rows, padding, lasts, syntax }
     }
 
     /// A reference, wherever it points in a block.
@@ -174,16 +175,23 @@ impl<'a, S: Sink> Drawer<'a, S> {
     /// A word that is a reference if something begins where it points; whether it is one.
     #[inline(always)]
     fn word(&mut self, pointer: u64, strength: u32) -> bool {
+        if strength != EXACT && strays::has_tag(pointer) {
+            self.tagged(pointer);
+            return false;
+        }
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
             return false;
         }
         let Some(found) = self.rows.find(&self.source.blocks, pointer) else { return false };
         let inside = pointer.wrapping_sub(found.address);
-        let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
-        // An allocator's own pointers are to headers, and part of a header belongs to the block before.
+        // The last word of a block lies in the next one's header, to which the lists of free blocks lead.
         if inside > 0 && strength != EXACT && self.source.blocks.heaps.is_header(pointer) {
+            if pointer > found.address {
+                self.rows.lead(found, STRAY);
+            }
             return false;
         }
+        let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
         let begins = begins || strength != EXACT && self.begins_inside(pointer) || self.is_in_slab(pointer);
         match (begins, strength) {
             (true, _) => self.rows.lead(found, strength),
@@ -191,6 +199,16 @@ impl<'a, S: Sink> Drawer<'a, S> {
             (false, _) => self.rows.lead(found, STRAY),
         }
         begins
+    }
+
+    /// A stray reference where a word without its tag is the address of a block.
+    #[inline(always)]
+    fn tagged(&mut self, word: u64) {
+        if let Some(pointer) = strays::untagged(word, &self.spans) {
+            if let Some(found) = self.rows.find(&self.source.blocks, pointer).filter(|found| found.address == pointer) {
+                self.rows.lead(found, STRAY);
+            }
+        }
     }
 
     /// Whether something of C's begins in the middle of a block.

@@ -95,7 +95,7 @@ impl Graph {
         let mut found = Vec::with_capacity(edges.strengths.len() / 4);
         for ((source, target), strength) in sources.zip(targets).zip(strengths) {
             let (source, target) = (self.check(source)?, self.check(target)?);
-            found.push(u8::from(tree.counts_all(source) || tree.counts(source, target, strength)));
+            found.push(u8::from(tree.counts(source, target, strength)));
         }
         Ok(found)
     }

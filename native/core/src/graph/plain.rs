@@ -4,11 +4,13 @@
 //! lie beyond what was asked for and be older than the block (padding.rs), and DOUBTFUL where it leads into the middle of a
 //! block, unless a proven structure is held there, such as a table of Rust. What is taken for a beginning beside a block's
 //! first byte are the forms that Valgrind knows (memcheck's `--leak-check-heuristics`), and what the C library itself keeps
-//! in this way.
+//! in this way. A word that leads to the last bytes of a block leads to the header of the chunk after it, too: it is as good
+//! as any other where many blocks have such a word at one distance from their beginning, or one block has many, and STRAY
+//! elsewhere, because the links of a chunk that was free may be left there.
 
 use super::csr::{Joined, Written};
 use super::drawing::{in_pieces, root_phases, walked_bits, Root};
-use super::edges::{unread_of, DOUBTFUL, EXACT, LIKELY};
+use super::edges::{unread_of, DOUBTFUL, EXACT, LIKELY, STRAY};
 use super::ids::{Blocks, Found, Ids};
 use super::padding::{self, Padding};
 use super::proof::Proof;
@@ -17,13 +19,14 @@ use super::whole::Graph;
 use crate::allocators::block::Block;
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::walk::{Visitor, Walk};
+use crate::bits::Bits;
 use crate::bytes::{u64_at, word_at};
 use crate::error::{Cancelled, Error, Result};
 use crate::memory::ahead::SOON;
 use crate::memory::reader::Reader;
 use crate::python::strays;
 use crate::work::{Control, Watcher};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 const WORD: u64 = 8;
 /// A multiple of the word that is read at a time.
@@ -36,6 +39,10 @@ const MAX_INSIDE: u64 = 64 << 10;
 const KEPT_WORDS: u64 = 4;
 /// A chunk is up to this much larger than what was asked for.
 const MAX_SLACK: u64 = 24;
+/// The links of a free chunk lie in its first bytes (glibc, malloc.c: fd, bk, fd_nextsize, bk_nextsize).
+const LINKS: u64 = 32;
+/// So many words to headers in one block, or at one place in blocks of one size, are fields.
+const MANY_LAST: u32 = 16;
 
 /// Where tables of virtual functions may lie, and code: ranges [start, end), ascending.
 #[derive(Clone, Debug, Default)]
@@ -89,19 +96,21 @@ pub fn draw_blocks(
         walk.run(job, control, drawer)
     };
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
-    let (mut written, mut padding): (Vec<Written>, Padding) = Default::default();
+    let (mut written, mut padding, mut ends): (Vec<Written>, Padding, Ends) = Default::default();
     for (_, drawer) in states {
         padding.absorb(drawer.padding);
+        ends.absorb(drawer.ends);
         written.push(drawer.rows);
     }
     let draw = |control: &Control| outside(control, Drawer::new(blocks, tables, &kinds), roots);
     written.push(heaps.space.task(watcher, None).alone(draw)?);
     let Joined { mut edges, kinds: groups, unread, .. } = Written::join(written, ids.count())?;
-    let fields = padding.fields();
+    let (fields, holders) = (padding.fields(), ends.holders(ids.count()));
     let kind = |target: u32| kinds.get(target as usize).copied().unwrap_or(0);
     edges.judge(|source, target, strength| match strength {
         LIKELY if fields.contains(&groups[source as usize]) => EXACT,
         DOUBTFUL if !held_inside.is_empty() && held_inside.contains(&kind(target)) => EXACT,
+        STRAY if holders.get(source.into()) => DOUBTFUL,
         _ => strength,
     });
     drop(groups);
@@ -117,13 +126,63 @@ fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<
     let space = drawer.blocks.heaps.space;
     drawer.rows.begin(drawer.blocks.ids.first_root);
     for root in roots {
-        root.pointers.iter().for_each(|pointer| _ = drawer.word(*pointer, EXACT, u32::MAX));
+        root.pointers.iter().for_each(|pointer| _ = drawer.word(|| 0, *pointer, EXACT, NO_BLOCK));
         for range in &root.ranges {
-            in_pieces(control, space, *range, |start, end| drawer.words(start, end, u32::MAX))?;
+            in_pieces(control, space, *range, |start, end| drawer.words(start, end, NO_BLOCK))?;
         }
         drawer.rows.end_row(0);
     }
     Ok(drawer.rows)
+}
+
+/// In the place of a block's number, where a word lies in none.
+const NO_BLOCK: u32 = u32::MAX;
+
+/// The blocks with words to the last bytes of others: which of them have such words as fields.
+#[derive(Default)]
+struct Ends {
+    /// How many words lie at the same place of blocks of the same size.
+    places: HashMap<u64, u32>,
+    /// Each such block and place.
+    found: Vec<(u32, u64)>,
+    /// Blocks with many.
+    many: Vec<u32>,
+    /// Of the block that is read.
+    own: u32,
+}
+
+impl Ends {
+    /// Counts a word `inside` bytes behind the beginning of a block.
+    fn add(&mut self, own: u32, size: u64, inside: u64) {
+        self.own += 1;
+        if inside >= LINKS {
+            let place = size.rotate_left(32) ^ inside;
+            *self.places.entry(place).or_default() += 1;
+            self.found.push((own, place));
+        }
+    }
+
+    /// Ends the words of a block.
+    #[inline(always)]
+    fn end(&mut self, own: u32) {
+        if std::mem::take(&mut self.own) >= MANY_LAST {
+            self.many.push(own);
+        }
+    }
+
+    fn absorb(&mut self, other: Ends) {
+        other.places.into_iter().for_each(|(place, count)| *self.places.entry(place).or_default() += count);
+        self.found.extend(other.found);
+        self.many.extend(other.many);
+    }
+
+    /// A bit for each of `count` nodes.
+    fn holders(&self, count: usize) -> Bits {
+        let mut bits = Bits::new(count as u64);
+        let found = self.found.iter().filter(|(_, place)| self.places[place] >= MANY_LAST).map(|(own, _)| own);
+        found.chain(&self.many).for_each(|own| bits.set((*own).into()));
+        bits
+    }
 }
 
 /// One worker's part.
@@ -131,19 +190,23 @@ struct Drawer<'a> {
     blocks: Blocks<'a>,
     tables: &'a Tables,
     bounds: (u64, u64),
+    spans: Vec<(u64, u64)>,
     reader: Reader<'a>,
     scratch: Vec<u8>,
     rows: Written,
     /// The kind of each block by its number; empty where none is known.
     kinds: &'a [u32],
     padding: Padding,
+    ends: Ends,
+    /// The beginning and the size of the block that is read.
+    block: (u64, u64),
 }
 
 impl<'a> Drawer<'a> {
     fn new(blocks: Blocks<'a>, tables: &'a Tables, kinds: &'a [u32]) -> Drawer<'a> {
-        let (reader, bounds) = (Reader::new(blocks.heaps.space), blocks.bounds());
-        let (scratch, rows, padding) = Default::default();
-        Drawer { blocks, tables, bounds, reader, scratch, rows, kinds, padding }
+        let (reader, bounds, spans) = (Reader::new(blocks.heaps.space), blocks.bounds(), blocks.heaps.spans());
+        let (scratch, rows, padding, ends, block) = Default::default();
+        Drawer { blocks, tables, bounds, spans, reader, scratch, rows, kinds, padding, ends, block }
     }
 
     fn begin(&mut self, job: &crate::allocators::walk::Job) {
@@ -155,30 +218,54 @@ impl<'a> Drawer<'a> {
         pointer >= self.bounds.0 && pointer < self.bounds.1
     }
 
-    /// An edge of the node `own` where the word leads into another block; whether something begins there.
+    /// An edge of the node `own` where the word at `at` leads into another block; whether something begins there.
     #[inline(always)]
-    fn word(&mut self, pointer: u64, strength: u32, own: u32) -> bool {
+    fn word(&mut self, at: impl FnOnce() -> u64, pointer: u64, strength: u32, own: u32) -> bool {
+        if strays::has_tag(pointer) {
+            self.tagged(pointer, own);
+            return false;
+        }
         if !self.may_lead(pointer) {
             return false;
         }
         match self.blocks.find_start(pointer) {
-            Some(found) if found.id != own => self.edge(pointer, found, strength),
+            Some(found) if found.id != own => self.edge(at, pointer, found, strength, own),
             found => found.is_some_and(|found| pointer == found.address),
         }
     }
 
-    fn edge(&mut self, pointer: u64, found: Found, strength: u32) -> bool {
+    /// A stray edge where a word without its tag is the address of another block.
+    #[inline(always)]
+    fn tagged(&mut self, word: u64, own: u32) {
+        if let Some(pointer) = strays::untagged(word, &self.spans) {
+            match self.blocks.find_start(pointer) {
+                Some(found) if found.id != own && found.address == pointer => self.rows.edge(found.id, STRAY),
+                _ => (),
+            }
+        }
+    }
+
+    fn edge(&mut self, at: impl FnOnce() -> u64, pointer: u64, found: Found, strength: u32, own: u32) -> bool {
         if pointer == found.address {
             self.rows.edge(found.id, strength);
             return true;
         }
         let heaps = self.blocks.heaps;
-        // An allocator's own pointers are to headers, and part of a header belongs to the block before.
-        if heaps.is_header(pointer) {
+        let is_header = heaps.is_header(pointer);
+        // Before the first block there is none that has a part of the header.
+        if is_header && pointer < found.address {
             return false;
         }
         let begins = heaps.block_at(pointer).is_some_and(|block| self.begins_inside(&block, pointer));
-        self.rows.edge(found.id, if begins { strength } else { DOUBTFUL });
+        let strength = match begins {
+            true => strength,
+            false if is_header && own != NO_BLOCK => STRAY,
+            false => DOUBTFUL,
+        };
+        if strength == STRAY {
+            self.ends.add(own, self.block.1, at() - self.block.0);
+        }
+        self.rows.edge(found.id, strength);
         begins
     }
 
@@ -190,6 +277,8 @@ impl<'a> Drawer<'a> {
             return false;
         }
         let room = block.end - pointer;
+        // An interface after plain members; elsewhere any two words may look like an object.
+        let is_last = room == WORD;
         match inside {
             // Behind the number of elements of an array with destructors (Itanium C++ ABI, 2.7).
             WORD if reader.any_word(block.address).is_some_and(|count| is_multiple(count, room)) => true,
@@ -197,7 +286,7 @@ impl<'a> Drawer<'a> {
             _ => {
                 keeps_start(reader, block, pointer)
                     || strays::begins_inside(|at| reader.any_word(at), block, pointer)
-                    || tables.is_object(reader, pointer) && tables.is_object(reader, block.address)
+                    || tables.is_object(reader, pointer) && (is_last || tables.is_object(reader, block.address))
             }
         }
     }
@@ -209,20 +298,21 @@ impl<'a> Drawer<'a> {
         let space = self.blocks.heaps.space;
         space.show(start, end, &mut scratch, |at, piece| {
             self.rows.unread += space.unread_after(at, piece.len() as u64, end.min(at + WINDOW));
-            self.piece(piece, own);
+            self.piece(at, piece, own);
         });
         self.scratch = scratch;
     }
 
     #[inline(always)]
-    fn piece(&mut self, piece: &[u8], own: u32) {
-        let words = piece.chunks_exact(WORD as usize);
+    fn piece(&mut self, at: u64, piece: &[u8], own: u32) {
+        let (words, start) = (piece.chunks_exact(WORD as usize), piece.as_ptr() as usize);
         let mut later = words.clone().skip(SOON).map(|word| u64_at(word, 0));
         for word in words {
             if let Some(pointer) = later.next().filter(|pointer| self.may_lead(*pointer)) {
                 self.blocks.fetch(pointer);
             }
-            self.word(u64_at(word, 0), EXACT, own);
+            let behind = || (word.as_ptr() as usize - start) as u64;
+            self.word(|| at + behind(), u64_at(word, 0), EXACT, own);
         }
     }
 
@@ -231,7 +321,7 @@ impl<'a> Drawer<'a> {
     fn last_word(&mut self, Block { address, size, end, .. }: Block, last: u64, head: &[u8], own: u32) -> u32 {
         let known = word_at(head, (last - address) as usize);
         let word = known.or_else(|| if last + WORD <= end { self.reader.any_word(last) } else { None }).unwrap_or(0);
-        let (is_reference, tables) = (self.word(word, LIKELY, own), self.tables);
+        let (is_reference, tables) = (self.word(|| last, word, LIKELY, own), self.tables);
         let kind = self.kinds.get(own as usize).copied().unwrap_or(0);
         let group = padding::group(kind, size, padding::look(head, |word| self.may_lead(word)));
         let is_plain = || word == 0 || holds(&tables.data, word) || holds(&tables.code, word);
@@ -248,17 +338,19 @@ impl Visitor for Drawer<'_> {
     fn block(&mut self, block: Block, head: &[u8]) -> bool {
         let Some(id) = self.blocks.ids.id_of(block.place) else { return false };
         self.rows.go_to(id);
-        let Block { address, end, .. } = block;
+        let Block { address, size, end, .. } = block;
+        self.block = (address, size);
         self.rows.unread += unread_of(self.blocks.heaps.space, (address, end), Self::HEAD, head);
         // The last word of a block that is cut off at an odd place is no whole one.
         let last = address + end.saturating_sub(address).saturating_sub(WORD).next_multiple_of(WORD);
-        self.piece(head.get(..(last - address) as usize).unwrap_or(head), id);
+        self.piece(address, head.get(..(last - address) as usize).unwrap_or(head), id);
         let done = address + (head.len() as u64) / WORD * WORD;
         if done < last {
             self.words(done, last, id);
         }
         let group = self.last_word(block, last, head, id);
         self.rows.end_row(group);
+        self.ends.end(id);
         true
     }
 

@@ -26,8 +26,9 @@ const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, LIKELY, DOUBTFUL, STRAY,
 const OFTEN: usize = 1 << 20;
 
 /// Of a graph without objects, where no layout says what is a reference: from static data and data of threads, and from
-/// stacks and registers, over words that lead to where something begins; over those that may be older than their block; and
-/// over those that lead into a block. A node that is reached from BY_LAST_WORDS on has weak evidence alone.
+/// stacks and registers, over words that lead to where something begins; over those that may be older than their block; over
+/// those that lead into a block; and, from BY_INNER on, over those that may be the links of a chunk that was free. A node that
+/// is reached from BY_LAST_WORDS on has weak evidence alone.
 pub(crate) const BY_LIVE_STACKS: u8 = 1;
 pub(crate) const BY_LAST_WORDS: u8 = 2;
 
@@ -37,7 +38,7 @@ pub(crate) enum Rules {
     /// What may be left over counts only where nothing better leads.
     #[default]
     Objects,
-    /// Every word of a block is a reference. One on a stack counts only where nothing better leads.
+    /// Every word of a block is a reference but a stray one. Those, and one on a stack, count only where nothing better leads.
     Blocks,
 }
 
@@ -147,7 +148,7 @@ impl Tree {
         fetch(&self.before, node as usize);
     }
 
-    /// Whether all edges of a node count, whatever they lead to.
+    /// Whether all edges of a node but stray ones count, whatever they lead to.
     #[inline(always)]
     pub(crate) fn counts_all(&self, from: u32) -> bool {
         let phase = self.phases[from as usize];
@@ -162,7 +163,8 @@ impl Tree {
         let node = to;
         let (from, to) = (self.phases[from as usize], self.phases[to as usize]);
         if self.rules == Rules::Blocks {
-            return to >= BY_LIVE_STACKS || from != BY_LIVE_STACKS || !is_root();
+            let is_left_over = strength == STRAY && to < BY_INNER;
+            return !is_left_over && (to >= BY_LIVE_STACKS || from != BY_LIVE_STACKS || !is_root());
         }
         let needed = match strength {
             STRAY => from.max(BY_INNER),

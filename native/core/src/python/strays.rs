@@ -14,6 +14,11 @@ pub(crate) const LOW: u64 = 1 << 32;
 /// Sizes, limits and short floats are multiples of it, the addresses of blocks seldom.
 pub(crate) const ROUND: u64 = 4 << 10;
 const WORD: u64 = 8;
+/// Addresses of programs have no more bits.
+const TAG_SHIFT: u32 = 48;
+/// Tags are up to this, or from the next on, their sign aside, those of quiet NaNs.
+const MAX_TAG: u64 = 0xFF;
+const FIRST_NAN: u64 = 0x7FF8;
 /// Words looked at on each side.
 const NEIGHBOURS: usize = 4;
 /// Among so many of them, a round number is taken for a pointer too.
@@ -47,6 +52,21 @@ enum Beside {
     Pointers,
     Numbers,
     Neither,
+}
+
+/// Whether a program may use the upper 16 bits of a word for something else than an address: a NaN in which values are
+/// boxed, or a small tag or counter. Text and numbers have others, so that what is tested here is nearly always false.
+#[inline(always)]
+pub(crate) fn has_tag(word: u64) -> bool {
+    let tag = word >> TAG_SHIFT;
+    tag.wrapping_sub(1) < MAX_TAG || (tag & 0x7FFF) >= FIRST_NAN
+}
+
+/// The address in a word that has a tag, if it lies in one of `spans`.
+pub(crate) fn untagged(word: u64, spans: &[(u64, u64)]) -> Option<u64> {
+    let address = word & ((1 << TAG_SHIFT) - 1);
+    let is_in = || spans.iter().any(|(start, end)| (*start..*end).contains(&address));
+    (word % WORD == 0 && is_in()).then_some(address)
 }
 
 /// Whether something begins at `pointer`, inside a block: after a header that says how large it is, as SQLite's blocks
@@ -132,5 +152,23 @@ fn is_pointer(heaps: &Heaps<'_>, word: u64) -> bool {
     match word < LOW && (low..high).contains(&word) {
         true => heaps.block_at(word).is_some_and(|block| block.address == word),
         false => heaps.space.covers(word, 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{has_tag, untagged};
+
+    #[test]
+    fn tags_are_taken_from_addresses_alone() {
+        let (spans, at) =
+            ([(0x5555_0000_0000, 0x5556_0000_0000), (0x7FFF_0000_0000, 0x7FFF_8000_0000)], 0x5555_5555_5550);
+        assert!(!has_tag(at) && has_tag(at | 0x7FFC << 48) && has_tag(at | 1 << 48));
+        // Text, and ordinary numbers.
+        assert!(![0x6162, 0x3FF0, 0x4059, 0xBFE0].iter().any(|tag| has_tag(at | tag << 48)));
+        assert_eq!(untagged(at | 0x7FFC << 48, &spans), Some(at));
+        // An odd address, and one between the two.
+        assert_eq!(untagged((at + 1) | 0x7FFC << 48, &spans), None);
+        assert_eq!(untagged(0x6000_0000_0000 | 0x7FFC << 48, &spans), None);
     }
 }
