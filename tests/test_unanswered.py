@@ -21,6 +21,7 @@ from gdbheap.target.mounts import parse_mounts
 from gdbheap.target.process import elf_candidates, mapped_file
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.tmpfs import _of_tmpfs
+from gdbheap.watching import actions
 
 FUSE = (10, 229)
 USER = 65534
@@ -58,6 +59,19 @@ def test_nobody_waits(how: str) -> None:
             command = [str(GDBHEAP), *([noun] if noun else []), str(pid), *options]
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
             assert done.returncode in (0, 1), done.stderr
+
+
+@needs_root
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
+@pytest.mark.parametrize("how", ["private", "shared"])
+def test_no_core_waits(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gdb, which would read such a file, is not started."""
+    monkeypatch.setattr(actions, "_started_gdb", lambda *arguments: pytest.fail("gdb was started"))
+    wanted = actions.Actions("", False, False, False, True, (), 1.0, 5.0, lambda heap: "")  # type: ignore[arg-type, return-value]
+    with place(0o755) as folder, mapped(how, folder) as pid:
+        done = actions.Done()
+        actions._core(wanted, ProcessFolder(pid), str(folder / "the.core"), done)
+    assert len(done.errors) == 1 and f"{folder}/mounted/file" in done.errors[0] and "(FUSE)" in done.errors[0]
 
 
 def test_mounts_tell_who_answers() -> None:
