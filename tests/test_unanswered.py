@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.attackers import needs_root, place
+from support.busy import wait_for
 from support.programs import GDBHEAP, PATIENCE, SOURCES
 
 from gdbheap.target.file_systems import FileSystems, find_answering
@@ -20,6 +22,8 @@ from gdbheap.target.mappings import parse_maps
 from gdbheap.target.mounts import parse_mounts
 from gdbheap.target.process import elf_candidates, mapped_file
 from gdbheap.target.procfs import ProcessFolder
+from gdbheap.target.refusal import check as machine_of_process
+from gdbheap.target.running import Running
 from gdbheap.target.tmpfs import _of_tmpfs
 from gdbheap.watching import actions
 
@@ -59,6 +63,50 @@ def test_nobody_waits(how: str) -> None:
             command = [str(GDBHEAP), *([noun] if noun else []), str(pid), *options]
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
             assert done.returncode in (0, 1), done.stderr
+
+
+FOLLOWING = {
+    "private": (["growth"], ["catch", "malloc"]),
+    "shared": (["growth", "--perf"], ["watch", "--on-memory-error", "--no-snapshot", "--run=true", "--output=/tmp"]),
+}
+
+
+@needs_root
+@pytest.mark.parametrize("how", FOLLOWING)
+def test_nobody_waits_who_follows(how: str) -> None:
+    """Commands that look at a process while it runs end when their time is up."""
+    with place(0o755) as folder, mapped(how, folder) as pid:
+        for noun, *options in FOLLOWING[how]:
+            command = [str(GDBHEAP), noun, str(pid), *options, "--duration=0.1"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+            # Not every kernel tells of calls (--perf).
+            assert done.returncode in ((0, 2, 3) if "--perf" in options else (0, 1)), done.stderr
+
+
+def file_of(pid: int, folder: Path) -> int | None:
+    """Return where a process has mapped the file that nobody answers for."""
+    rows = parse_maps(ProcessFolder(pid).read("maps"))
+    return next((row.start for row in rows if row.path == f"{folder}/mounted/file"), None)
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["private", "later"])
+def test_no_stack_leads_into_the_file(how: str) -> None:
+    """A thread's stack pointer leads there, and what is read at any address: both end at once, also where the file was
+    mapped after the others."""
+    with place(0o755) as folder, mapped(how, folder) as pid:
+        running = Running(pid, machine_of_process(ProcessFolder(pid)))
+        if how == "later":
+            os.kill(pid, signal.SIGUSR1)
+            wait_for(lambda: file_of(pid, folder), "it maps nothing")
+            assert running.look_again()
+        start = file_of(pid, folder)
+        assert start is not None
+        code = next(row for row in running.mappings if row.executable)
+        found = running.unwind([*[start + 64] * 16, code.start])
+        assert len(found.counters) >= 1
+        assert running.space.read_available(start, 16) == b""
+        assert len(running.space.read_available(code.start, 16)) == 16
 
 
 @needs_root

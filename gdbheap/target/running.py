@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from gdbheap._native import Space, Unwinder, Unwound
@@ -19,14 +19,25 @@ from gdbheap.target.elf import ElfFiles, LoadedObject, find_objects
 from gdbheap.target.file_systems import FileSystems
 from gdbheap.target.machine import LOWEST_ADDRESS, Machine
 from gdbheap.target.mappings import Mapping, parse_maps
-from gdbheap.target.process import FROM_FILE, FROM_PROCESS, MappedFiles, MappingRow, elf_candidates, executable
+from gdbheap.target.process import (
+    FROM_FILE,
+    FROM_PROCESS,
+    MappedFiles,
+    MappingRow,
+    elf_candidates,
+    executable,
+    mapped_file,
+)
 from gdbheap.target.procfs import Named
+from gdbheap.target.ranges import Ranges, joined, subtract, within
 from gdbheap.target.target import Target
 from gdbheap.target.unwind_tables import Module, modules_of
 
 # Seconds after which the mappings are looked at again: an object may have been unloaded and another be in its place.
 PERIOD = 1.0
 _CODE = re.compile(rb"^[^\n]* r-xp [^\n]*$", re.MULTILINE)
+# With an inode.
+_OF_FILES = re.compile(rb"^\S+ \S+ \S+ \S+ [1-9][^\n]*$", re.MULTILINE)
 
 
 class Running(Target):
@@ -34,7 +45,9 @@ class Running(Target):
     looked at; ``age`` counts how often they were found changed.
 
     Its ``space`` reads whatever address it is given from the process, also what came after it was made: nothing is
-    known of pages. ``find_objects`` reads the heads of files, which are there. Raises NoTarget, NotPermitted.
+    known of pages. Only mappings of files that another user's program may never answer for are left out, and the
+    ``space`` is another one when these change. ``find_objects`` reads the heads of files, which are there. Raises
+    NoTarget, NotPermitted.
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:
@@ -42,9 +55,9 @@ class Running(Target):
         super().__init__("process", pid=self.folder.pid, proc=self.folder.place, machine=machine)
         self._files = ElfFiles()
         self._systems = FileSystems(self.folder)
-        # One segment, always read from the process; "shared": by /proc/PID/mem, which makes no copies of pages.
-        everything = [MappingRow(LOWEST_ADDRESS, machine.user_end, FROM_PROCESS, -1, 0)]
-        self.space = Space.for_process(machine, self.folder, everything, None, [], True, None)
+        self._unanswered: Ranges = []
+        self._of_files: list[bytes] = []
+        self.space = self._all_but([])
         self.exe = executable(self.folder)
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(machine, self.folder.read("auxv"))
@@ -67,7 +80,7 @@ class Running(Target):
             return False
         code = _CODE.findall(text)
         # Empty of one that has ended: what is known of it stays.
-        if code == self._code or not text:
+        if not text or (not self._leave_out_unanswered(text) and code == self._code):
             return False
         self._code, self.age = code, self.age + 1
         self.mappings = parse_maps(text)
@@ -78,6 +91,37 @@ class Running(Target):
         self._unwinder.renew(modules)
         return True
 
+    def _leave_out_unanswered(self, text: bytes) -> bool:
+        """Return whether other mappings than before are those of files that nobody may answer for."""
+        of_files = _OF_FILES.findall(text)
+        if of_files == self._of_files:
+            return False
+        self._of_files, self._systems = of_files, FileSystems(self.folder)
+        found = joined([(one.start, one.end) for one in self._find_unanswered(parse_maps(b"\n".join(of_files)))])
+        if found == self._unanswered:
+            return False
+        self._unanswered, self.space = found, self._all_but(found)
+        return True
+
+    def _find_unanswered(self, mappings: Iterable[Mapping]) -> Iterator[Mapping]:
+        known: dict[tuple[str, int, str], bool] = {}
+        for one in mappings:
+            key = one.device, one.inode, one.path
+            if key not in known:
+                answered = self._systems.is_answered(one.device)
+                known[key] = mapped_file(self.folder, self._systems, one) is not None if answered is None else answered
+            if not known[key]:
+                yield one
+
+    def _all_but(self, left_out: Ranges) -> Space:
+        """Return what reads all addresses but these, always from the process."""
+        rows = [
+            MappingRow(start, end, FROM_PROCESS, -1, 0)
+            for start, end in subtract([(LOWEST_ADDRESS, self.machine.user_end)], left_out)
+        ]
+        # "Shared": by /proc/PID/mem, which makes no copies of pages.
+        return Space.for_process(self.machine, self.folder, rows, None, [], True, None)
+
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self.folder, self._systems, self.exe, mapping)
 
@@ -85,6 +129,7 @@ class Running(Target):
         """Where the tables are read: from the files, so that no page of theirs is put into the process."""
         files = MappedFiles(self.folder, self._systems)
         rows = [row for module in modules for row in self._table_rows(module, files)]
+        rows = [row for row in rows if row.kind == FROM_FILE or not within(self._unanswered, row.start, row.end)]
         return Space.for_process(self.machine, self.folder, _disjoint(rows), None, files.paths, True, None)
 
     def _table_rows(self, module: Module, files: MappedFiles) -> list[MappingRow]:
