@@ -225,7 +225,8 @@ def test_made_up_contexts(kind: str, tmp_path: Path, rng: random.Random) -> None
 
 def forgeries(rng: random.Random) -> Iterator[tuple[str, int, int]]:
     """Yield kinds of contexts with sizes that no memory has, from above what is mapped to beyond 64 bits."""
-    large = rng.randrange(1 << 20, 1 << 32), rng.randrange(1 << 33, 1 << 46), (1 << 64) - rng.randrange(1 << 20, 1 << 40)
+    beyond = (1 << 64) - rng.randrange(1 << 20, 1 << 40)
+    large = rng.randrange(1 << 20, 1 << 32), rng.randrange(1 << 33, 1 << 46), beyond
     yield "slab", large[0] & ~7, rng.randrange(100)
     yield "slab", 4096, rng.randrange(4097, 1 << 32)
     for size in large:
