@@ -22,7 +22,7 @@ from support.users import NOBODY
 from gdbheap.heap import Heap
 from gdbheap.history.snapshot import take
 from gdbheap.target.procfs import ProcessFolder
-from gdbheap.watching import actions
+from gdbheap.watching import actions, core_contents
 from gdbheap.watching.triggers import Cause
 
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
@@ -227,6 +227,18 @@ def test_a_disk_without_room_is_found_before_gdb_starts(tmp_path: Path, monkeypa
         done = actions.Done()
         actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
     assert len(done.errors) == 1 and "has room for" in done.errors[0]
+
+
+def test_page_tables_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory is short, gdb is not started for much memory of which the process has little."""
+    monkeypatch.setattr(actions, "_started_gdb", lambda *arguments: pytest.fail("gdb was started"))
+    monkeypatch.setattr(core_contents, "memory_left", lambda pid: 8 << 20)
+    monkeypatch.setattr(actions, "_check_room", lambda contents, folder: contents)
+    # 8 bytes of tables for each page of 4 KiB: more than half of what is left.
+    with started([str(build("reserving")), "64", str((4 << 10) // 8 * 5)]) as target:
+        done = actions.Done()
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+    assert len(done.errors) == 1 and "page tables" in done.errors[0]
 
 
 def test_files_of_the_debugger_are_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

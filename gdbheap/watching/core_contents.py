@@ -23,11 +23,14 @@ from gdbheap.target.mounts import device_name
 from gdbheap.target.process import mapped_file
 from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder
 from gdbheap.target.ranges import Ranges, containing, joined
+from gdbheap.target.room import memory_left
 
 __all__ = ["Contents", "find_contents", "mark_absent"]
 
 # Reading reserved memory of at most this size costs a page of its tables; more ranges would slow gdb down.
 SMALL = 1 << 20
+# A page of tables describes so many pages.
+PAGES_OF_TABLE = 512
 _UNREAD = re.compile(r"Memory read failed for corefile section, \d+ bytes at 0x([0-9a-f]+)")
 
 
@@ -52,6 +55,7 @@ def find_contents(process: ProcessFolder) -> Contents:
     """Return what of a process as it is now belongs into a core. Raises OSError, Unsupported."""
     mappings = parse_smaps(process.read("smaps", TABLE_LIMIT))
     _check_answered(process, mappings)
+    _check_tables(process, mappings)
     readable = [(one.start, one.end) for one in mappings if _is_there(one)]
     zeros = [(one.start, one.end) for one in mappings if one.untouched and one.private and not one.is_kernels]
     return Contents(joined(readable), joined(zeros))
@@ -63,6 +67,18 @@ def _is_there(mapping: Mapping) -> bool:
         return mapping.rss == mapping.size
     is_small = mapping.anonymous and mapping.size <= SMALL
     return is_small or mapping.rss != 0 or mapping.swap != 0
+
+
+def _check_tables(process: ProcessFolder, mappings: Mappings) -> None:
+    """Raise Unsupported where the page tables of what gdb reads beyond the process's pages take most of the memory that
+    is left: the kernel might kill the process for them."""
+    absent = sum(max(0, one.size - (one.rss or 0) - (one.swap or 0)) for one in mappings if _is_there(one))
+    tables = absent // PAGES_OF_TABLE
+    if tables > SMALL and tables > memory_left(process.pid) // 2:
+        raise Unsupported(
+            f"gdb would read {absent:,} bytes that the process has reserved and does not have: their page tables would"
+            f" take {tables:,} bytes, more than half of the memory that is left to it"
+        )
 
 
 def _check_answered(process: ProcessFolder, mappings: Mappings) -> None:

@@ -1,4 +1,4 @@
-/* Maps memory of which it has few pages: "reserving MIB". Prints "ready", then the addresses of shared memory of which it
+/* Maps memory of which it has few pages: "reserving MIB [MIB of private memory with one page]". Prints "ready", then the addresses of shared memory of which it
    has one page, of shared memory of which it has all, of private memory and of address space that it has not touched. */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -18,6 +18,8 @@ int main(int count, char **words) {
     char *untouched = mapped(size, PROT_READ | PROT_WRITE, MAP_PRIVATE);
     char *space = mapped(size, PROT_NONE, MAP_PRIVATE);
     char *own = mapped(small, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    if (count > 2)
+        mapped(strtoul(words[2], NULL, 10) << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE)[0] = 1;
     sparse[0] = 1;
     memset(whole, 'w', small);
     memset(own, 'o', small);
