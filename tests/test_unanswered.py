@@ -17,6 +17,7 @@ from support.attackers import needs_root, place
 from support.busy import wait_for
 from support.programs import GDBHEAP, PATIENCE, SOURCES
 
+from gdbheap.history.watched import Moment, Watched
 from gdbheap.target.file_systems import FileSystems, find_answering
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.mounts import parse_mounts
@@ -107,6 +108,23 @@ def test_no_stack_leads_into_the_file(how: str) -> None:
         assert len(found.counters) >= 1
         assert running.space.read_available(start, 16) == b""
         assert len(running.space.read_available(code.start, 16)) == 16
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["shared", "later"])
+def test_no_sample_leads_into_the_file(how: str) -> None:
+    """What a recording reads of the allocators' books, by pointers of the process, ends at the file, too."""
+    with place(0o755) as folder, mapped(how, folder) as pid:
+        watched = Watched(pid)
+        watched.look(watched.usage())
+        if how == "later":
+            os.kill(pid, signal.SIGUSR1)
+            wait_for(lambda: file_of(pid, folder), "it maps nothing")
+            wait_for(lambda: watched._files.is_due, "the files are not looked at again")
+        watched.sample(Moment(0.0, 0.0), watched.usage())
+        start = file_of(pid, folder)
+        assert start is not None and watched.found is not None and watched.found.malloc is not None
+        assert watched.found.space.read_available(start, 16) == b""
 
 
 @needs_root

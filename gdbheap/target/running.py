@@ -10,34 +10,25 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from gdbheap._native import Space, Unwinder, Unwound
 from gdbheap.target import procfs, refusal
 from gdbheap.target.elf import ElfFiles, LoadedObject, find_objects
 from gdbheap.target.file_systems import FileSystems
-from gdbheap.target.machine import LOWEST_ADDRESS, Machine
+from gdbheap.target.machine import Machine
 from gdbheap.target.mappings import Mapping, parse_maps
-from gdbheap.target.process import (
-    FROM_FILE,
-    FROM_PROCESS,
-    MappedFiles,
-    MappingRow,
-    elf_candidates,
-    executable,
-    mapped_file,
-)
+from gdbheap.target.process import FROM_FILE, FROM_PROCESS, MappedFiles, MappingRow, elf_candidates, executable
 from gdbheap.target.procfs import Named
-from gdbheap.target.ranges import Ranges, joined, subtract, within
+from gdbheap.target.ranges import within
+from gdbheap.target.running_memory import RunningMemory
 from gdbheap.target.target import Target
 from gdbheap.target.unwind_tables import Module, modules_of
 
 # Seconds after which the mappings are looked at again: an object may have been unloaded and another be in its place.
 PERIOD = 1.0
 _CODE = re.compile(rb"^[^\n]* r-xp [^\n]*$", re.MULTILINE)
-# With an inode.
-_OF_FILES = re.compile(rb"^\S+ \S+ \S+ \S+ [1-9][^\n]*$", re.MULTILINE)
 
 
 class Running(Target):
@@ -55,9 +46,8 @@ class Running(Target):
         super().__init__("process", pid=self.folder.pid, proc=self.folder.place, machine=machine)
         self._files = ElfFiles()
         self._systems = FileSystems(self.folder)
-        self._unanswered: Ranges = []
-        self._of_files: list[bytes] = []
-        self.space = self._all_but([])
+        self._memory = RunningMemory(self.folder, machine, machine.user_end)
+        self.space = self._memory.space
         self.exe = executable(self.folder)
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(machine, self.folder.read("auxv"))
@@ -80,8 +70,9 @@ class Running(Target):
             return False
         code = _CODE.findall(text)
         # Empty of one that has ended: what is known of it stays.
-        if not text or (not self._leave_out_unanswered(text) and code == self._code):
+        if not text or (not self._memory.renew(text) and code == self._code):
             return False
+        self.space, self._systems = self._memory.space, FileSystems(self.folder)
         self._code, self.age = code, self.age + 1
         self.mappings = parse_maps(text)
         self.objects = find_objects(self.machine, self.mappings, self.space, self._files, self._candidates)
@@ -91,37 +82,6 @@ class Running(Target):
         self._unwinder.renew(modules)
         return True
 
-    def _leave_out_unanswered(self, text: bytes) -> bool:
-        """Return whether other mappings than before are those of files that nobody may answer for."""
-        of_files = _OF_FILES.findall(text)
-        if of_files == self._of_files:
-            return False
-        self._of_files, self._systems = of_files, FileSystems(self.folder)
-        found = joined([(one.start, one.end) for one in self._find_unanswered(parse_maps(b"\n".join(of_files)))])
-        if found == self._unanswered:
-            return False
-        self._unanswered, self.space = found, self._all_but(found)
-        return True
-
-    def _find_unanswered(self, mappings: Iterable[Mapping]) -> Iterator[Mapping]:
-        known: dict[tuple[str, int, str], bool] = {}
-        for one in mappings:
-            key = one.device, one.inode, one.path
-            if key not in known:
-                answered = self._systems.is_answered(one.device)
-                known[key] = mapped_file(self.folder, self._systems, one) is not None if answered is None else answered
-            if not known[key]:
-                yield one
-
-    def _all_but(self, left_out: Ranges) -> Space:
-        """Return what reads all addresses but these, always from the process."""
-        rows = [
-            MappingRow(start, end, FROM_PROCESS, -1, 0)
-            for start, end in subtract([(LOWEST_ADDRESS, self.machine.user_end)], left_out)
-        ]
-        # "Shared": by /proc/PID/mem, which makes no copies of pages.
-        return Space.for_process(self.machine, self.folder, rows, None, [], True, None)
-
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self.folder, self._systems, self.exe, mapping)
 
@@ -129,7 +89,7 @@ class Running(Target):
         """Where the tables are read: from the files, so that no page of theirs is put into the process."""
         files = MappedFiles(self.folder, self._systems)
         rows = [row for module in modules for row in self._table_rows(module, files)]
-        rows = [row for row in rows if row.kind == FROM_FILE or not within(self._unanswered, row.start, row.end)]
+        rows = [row for row in rows if row.kind == FROM_FILE or not within(self._memory.unanswered, row.start, row.end)]
         return Space.for_process(self.machine, self.folder, _disjoint(rows), None, files.paths, True, None)
 
     def _table_rows(self, module: Module, files: MappedFiles) -> list[MappingRow]:
