@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.library import heap_of
 from support.postgresql import VERSIONS, Server, cluster
-from support.programs import ask, c_program, gdbheap, running
+from support.programs import ask, build, c_program, gdbheap, running
 
 from gdbheap.answers.findings.contexts import OF_STATEMENTS
 from gdbheap.errors import Unsupported
@@ -204,3 +204,47 @@ def test_other_programs_have_none(tmp_path: Path) -> None:
         assert done.returncode == 5 and len(done.stderr.splitlines()) == 1 and "not postgres" in done.stderr
         with heap_of(str(target.pid)) as heap, pytest.raises(Unsupported):
             _none = heap.contexts
+
+
+def forged(kind: str, size: int, free: int, folder: Path) -> list[str]:
+    """Return the command that starts a backend with forged contexts; gdbheap knows postgres by its name."""
+    program = folder / "postgres"
+    shutil.copy(build("forged_contexts"), program)
+    return [str(program), kind, str(size), str(free)]
+
+
+@pytest.mark.parametrize("kind", ["slab", "set", "empty"])
+def test_made_up_contexts(kind: str, tmp_path: Path, rng: random.Random) -> None:
+    """What the forgery of the next test is made of is read where it fits."""
+    size, free = (1, 0) if kind == "empty" else (rng.randrange(1000, 30000, 8), rng.randrange(900))
+    with running(forged(kind, size, free, tmp_path), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        (found,) = heap.contexts
+        wanted = {"slab": 176 + size, "set": size, "empty": 176 + 2 * 4096}[kind]
+        assert (found.total, found.free) == (wanted, free)
+
+
+def forgeries(rng: random.Random) -> Iterator[tuple[str, int, int]]:
+    """Yield kinds of contexts with sizes that no memory has, from above what is mapped to beyond 64 bits."""
+    beyond = (1 << 64) - rng.randrange(1 << 20, 1 << 40)
+    large = rng.randrange(1 << 20, 1 << 32), rng.randrange(1 << 33, 1 << 46), beyond
+    yield "slab", large[0] & ~7, rng.randrange(100)
+    yield "slab", 4096, rng.randrange(4097, 1 << 32)
+    for size in large:
+        yield "set", size & ~7, rng.randrange(100)
+    yield "set", 8192, rng.randrange(8192, 1 << 40)
+    yield "empty", rng.randrange(2, 1 << 32), 0
+    yield "twice", rng.randrange(40, 4097), 0
+    yield "link", (1 << 64) - rng.randrange(8, 4096), 0
+
+
+def test_sizes_of_forged_contexts(tmp_path: Path, rng: random.Random) -> None:
+    """However large a context is said to be: none is read, in one line, and the page is as without contexts."""
+    wanted = list(forgeries(rng))
+    asked = rng.choice(wanted)
+    for kind, size, free in wanted:
+        with running(forged(kind, size, free, tmp_path), tmp_path) as target:
+            with heap_of(str(target.pid)) as heap, pytest.raises(Unsupported, match="memory context"):
+                _none = heap.contexts
+            if (kind, size, free) == asked:
+                done = gdbheap(str(target.pid))
+                assert done.returncode == 0 and "EiB" not in done.stdout, (kind, size, free, done.stderr)

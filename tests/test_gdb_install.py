@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.gdb_side import documents, gdb, home, needs_gdb, own_lines, runs
 from support.programs import GDBHEAP, PATIENCE, Running, c_program, running
+
+from gdbheap.commands.shell import installation
+from gdbheap.errors import NotPermitted
 
 ROOT = Path(__file__).resolve().parent.parent
 LITERAL = ["-batch", "-x", "gdbheap", "-ex", "heap holes --min=1M"]
@@ -138,3 +142,22 @@ def test_an_older_installation_is_replaced(line: str, tmp_path: Path) -> None:
     path.write_text(f"{mark}\n{line}\nset confirm off\n")
     assert install(environment).returncode == 0
     assert path.read_text().splitlines() == ["set confirm off", mark, ours]
+
+
+def test_a_package_with_folders_nested_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused by the folder that others may write to, however deep they nested more there."""
+    tmp_path.chmod(0o755)
+    places = [tmp_path / "gdbheap" / "loader"]
+    places[0].mkdir(parents=True)
+    (places[0] / "start.py").write_text("")
+    monkeypatch.setattr(installation, "FILE", places[0] / "start.py")
+    places[0].chmod(0o777)
+    try:
+        for _ in range(sys.getrecursionlimit() + 100):
+            places.append(places[-1] / "a")
+            places[-1].mkdir()
+        with pytest.raises(NotPermitted, match="loader"):
+            installation._check_installation()
+    finally:
+        for place in reversed(places[1:]):
+            place.rmdir()

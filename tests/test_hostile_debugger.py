@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from support.busy import wait_for
 from support.programs import build, tracer
 from support.users import NOBODY
@@ -20,7 +22,7 @@ from support.users import NOBODY
 from gdbheap.heap import Heap
 from gdbheap.history.snapshot import take
 from gdbheap.target.procfs import ProcessFolder
-from gdbheap.watching import actions
+from gdbheap.watching import actions, core_contents
 from gdbheap.watching.triggers import Cause
 
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
@@ -171,3 +173,101 @@ def test_who_is_not_stopped_runs_on(end: Callable[..., str], tmp_path: Path, mon
     with started([str(build("misnamed"))]) as target:
         actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())
         wait_for(lambda: state(target.pid) == "S", "it does not run on")
+
+
+def status_of(pid: int, *names: str) -> list[str]:
+    """Return what the kernel says of a process under these names."""
+    status = ProcessFolder(pid).status()
+    return [status[name] for name in names]
+
+
+def segments_of(core: str) -> dict[int, tuple[int, bytes]]:
+    """Return the size in memory of each segment of a core, and its first bytes in the file, by address."""
+    with open(core, "rb") as stream:
+        loads = [one for one in ELFFile(stream).iter_segments() if one["p_type"] == "PT_LOAD"]
+        found = {}
+        for one in loads:
+            stream.seek(one["p_offset"])
+            found[one["p_vaddr"]] = one["p_memsz"], stream.read(min(one["p_filesz"], 64 << 10))
+    return found
+
+
+@needs_gdb
+def test_no_memory_is_brought_into_the_process(tmp_path: Path, rng: random.Random) -> None:
+    """Of shared memory that the process has in part nothing is read or written, of reserved memory neither; what it
+    has of its own is in the core."""
+    mib = rng.randrange(300, 900)
+    with started([str(build("reserving")), str(mib)]) as target:
+        assert target.stdout is not None
+        sparse, whole, untouched, space, own = (int(word, 16) for word in target.stdout.readline().split())
+        before = status_of(target.pid, "RssShmem", "VmPTE")
+        done = actions.Done()
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+        shared, tables, resident = status_of(target.pid, "RssShmem", "VmPTE", "VmRSS")
+        # To read one of them would take a page of tables for each 2 MiB.
+        assert shared == before[0] and int(tables.split()[0]) < int(before[1].split()[0]) + 2 * mib
+    assert done.errors == []
+    core = done.files["core"]
+    found = segments_of(core)
+    assert found[sparse] == (mib << 20, b"")
+    assert found[whole][1] == b"w" * (64 << 10)
+    assert any(found[start][1][own - start :][:1] == b"o" for start in found if start <= own)
+    # Notes, and mappings of files of which some pages are resident, are written whole.
+    assert os.stat(core).st_blocks * 512 < (int(resident.split()[0]) << 10) + (8 << 20) < mib << 20
+    assert all(not any(found[place][1]) for place in (untouched, space) if place in found)
+
+
+def test_a_disk_without_room_is_found_before_gdb_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a core takes at most is the memory that gdb may read, with its notes."""
+    monkeypatch.setattr(actions, "_written_by_gdb", lambda *arguments: pytest.fail("gdb was started"))
+    with started([str(build("reserving")), "64"]) as target:
+        needed = actions.CORE_NOTES_BYTES + actions.find_contents(ProcessFolder(target.pid)).bytes
+        full = os.statvfs_result((4096, 4096, 0, 0, needed // 4096 - 1, 0, 0, 0, 0, 255))
+        monkeypatch.setattr(os, "statvfs", lambda path: full)
+        done = actions.Done()
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+    assert len(done.errors) == 1 and "has room for" in done.errors[0]
+
+
+def test_page_tables_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory is short, gdb is not started for much memory of which the process has little."""
+    monkeypatch.setattr(actions, "_started_gdb", lambda *arguments: pytest.fail("gdb was started"))
+    monkeypatch.setattr(core_contents, "memory_left", lambda pid: 8 << 20)
+    monkeypatch.setattr(actions, "_check_room", lambda contents, folder: contents)
+    # 8 bytes of tables for each page of 4 KiB: more than half of what is left.
+    with started([str(build("reserving")), "64", str((4 << 10) // 8 * 5)]) as target:
+        done = actions.Done()
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+    assert len(done.errors) == 1 and "page tables" in done.errors[0]
+
+
+def test_files_of_the_debugger_are_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever our own umask is, gdb lets nobody else read what it writes."""
+    monkeypatch.setattr(actions, "GDB", ("sh", "-c", f"umask > {tmp_path}/umask"))
+    before = os.umask(0)
+    try:
+        with started([str(build("misnamed"))]) as target:
+            actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())
+    finally:
+        os.umask(before)
+    assert int((tmp_path / "umask").read_text(), 8) == 0o077
+
+
+def test_a_debugger_that_hears_nothing_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gdb waits in the kernel while it holds the process: it is killed at once, and the process runs on."""
+    sent: list[int] = []
+    kill = os.killpg
+
+    def killing(group: int, number: int) -> None:
+        sent.append(number)
+        kill(group, number)
+
+    monkeypatch.setattr(actions, "GDB", (str(build("deaf_debugger")),))
+    monkeypatch.setattr(actions, "find_program", lambda name: name)
+    monkeypatch.setattr(os, "killpg", killing)
+    with started([str(build("misnamed"))]) as target:
+        done = actions.Done()
+        actions._core(acting(tmp_path, 0.5), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+        assert sent[0] == signal.SIGKILL and signal.SIGTERM not in sent
+        wait_for(lambda: state(target.pid) == "S" and tracer(target.pid) == 0, "it does not run on")
+    assert len(done.errors) == 1 and "--max-stop" in done.errors[0]

@@ -18,7 +18,7 @@ from support.busy import wait_for
 from support.programs import PATIENCE
 
 from gdbheap.errors import NoTarget, UsageError
-from gdbheap.target.programs import MEMBERS, Programs, running
+from gdbheap.target.programs import MEMBERS, Programs, members, running
 from gdbheap.target.started import Started, signal_name
 
 # A chain of processes, each the parent of the next; the last says when all are there.
@@ -139,3 +139,21 @@ def test_started_command() -> None:
     for command in (["/nowhere/at-all"], ["a\0b"], ["/"]):
         with pytest.raises(UsageError, match="cannot be started"):
             Started(command)
+
+
+def test_groups_are_nested_deeper_than_calls(tmp_path: Path, rng: random.Random) -> None:
+    """A user nests groups of his own as he likes: each has its processes."""
+    places, wanted = [tmp_path], []
+    try:
+        for _ in range(sys.getrecursionlimit() + rng.randrange(100, 300)):
+            places.append(places[-1] / "a")
+            places[-1].mkdir()
+            numbers = [rng.randrange(1, 1 << 22) for _ in range(rng.choice([0, 0, 0, 2]))]
+            (places[-1] / MEMBERS).write_text("".join(f"{number}\n" for number in numbers))
+            wanted += numbers
+        assert sorted(members(tmp_path)) == sorted(wanted)
+    finally:
+        # Python's own way to remove folders calls itself, too.
+        for place in reversed(places[1:]):
+            (place / MEMBERS).unlink(missing_ok=True)
+            place.rmdir()

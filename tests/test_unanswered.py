@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -13,14 +14,19 @@ from pathlib import Path
 
 import pytest
 from support.attackers import needs_root, place
+from support.busy import wait_for
 from support.programs import GDBHEAP, PATIENCE, SOURCES
 
+from gdbheap.history.watched import Moment, Watched
 from gdbheap.target.file_systems import FileSystems, find_answering
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.mounts import parse_mounts
 from gdbheap.target.process import elf_candidates, mapped_file
 from gdbheap.target.procfs import ProcessFolder
+from gdbheap.target.refusal import check as machine_of_process
+from gdbheap.target.running import Running
 from gdbheap.target.tmpfs import _of_tmpfs
+from gdbheap.watching import actions
 
 FUSE = (10, 229)
 USER = 65534
@@ -58,6 +64,80 @@ def test_nobody_waits(how: str) -> None:
             command = [str(GDBHEAP), *([noun] if noun else []), str(pid), *options]
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
             assert done.returncode in (0, 1), done.stderr
+
+
+FOLLOWING = {
+    "private": (["growth"], ["catch", "malloc"]),
+    "shared": (["growth", "--perf"], ["watch", "--on-memory-error", "--no-snapshot", "--run=true", "--output=/tmp"]),
+}
+
+
+@needs_root
+@pytest.mark.parametrize("how", FOLLOWING)
+def test_nobody_waits_who_follows(how: str) -> None:
+    """Commands that look at a process while it runs end when their time is up."""
+    with place(0o755) as folder, mapped(how, folder) as pid:
+        for noun, *options in FOLLOWING[how]:
+            command = [str(GDBHEAP), noun, str(pid), *options, "--duration=0.1"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+            # Not every kernel tells of calls (--perf).
+            assert done.returncode in ((0, 2, 3) if "--perf" in options else (0, 1)), done.stderr
+
+
+def file_of(pid: int, folder: Path) -> int | None:
+    """Return where a process has mapped the file that nobody answers for."""
+    rows = parse_maps(ProcessFolder(pid).read("maps"))
+    return next((row.start for row in rows if row.path == f"{folder}/mounted/file"), None)
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["private", "later"])
+def test_no_stack_leads_into_the_file(how: str) -> None:
+    """A thread's stack pointer leads there, and what is read at any address: both end at once, also where the file was
+    mapped after the others."""
+    with place(0o755) as folder, mapped(how, folder) as pid:
+        running = Running(pid, machine_of_process(ProcessFolder(pid)))
+        if how == "later":
+            os.kill(pid, signal.SIGUSR1)
+            wait_for(lambda: file_of(pid, folder), "it maps nothing")
+            assert running.look_again()
+        start = file_of(pid, folder)
+        assert start is not None
+        code = next(row for row in running.mappings if row.executable)
+        found = running.unwind([*[start + 64] * 16, code.start])
+        assert len(found.counters) >= 1
+        assert running.space.read_available(start, 16) == b""
+        assert len(running.space.read_available(code.start, 16)) == 16
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["shared", "later"])
+def test_no_sample_leads_into_the_file(how: str) -> None:
+    """What a recording reads of the allocators' books, by pointers of the process, ends at the file, too."""
+    with place(0o755) as folder, mapped(how, folder) as pid:
+        watched = Watched(pid)
+        watched.look(watched.usage())
+        if how == "later":
+            os.kill(pid, signal.SIGUSR1)
+            wait_for(lambda: file_of(pid, folder), "it maps nothing")
+            wait_for(lambda: watched._files.is_due, "the files are not looked at again")
+        watched.sample(Moment(0.0, 0.0), watched.usage())
+        start = file_of(pid, folder)
+        assert start is not None and watched.found is not None and watched.found.malloc is not None
+        assert watched.found.space.read_available(start, 16) == b""
+
+
+@needs_root
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
+@pytest.mark.parametrize("how", ["private", "shared"])
+def test_no_core_waits(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gdb, which would read such a file, is not started."""
+    monkeypatch.setattr(actions, "_started_gdb", lambda *arguments: pytest.fail("gdb was started"))
+    wanted = actions.Actions("", False, False, False, True, (), 1.0, 5.0, lambda heap: "")  # type: ignore[arg-type, return-value]
+    with place(0o755) as folder, mapped(how, folder) as pid:
+        done = actions.Done()
+        actions._core(wanted, ProcessFolder(pid), str(folder / "the.core"), done)
+    assert len(done.errors) == 1 and f"{folder}/mounted/file" in done.errors[0] and "(FUSE)" in done.errors[0]
 
 
 def test_mounts_tell_who_answers() -> None:

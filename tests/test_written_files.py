@@ -642,3 +642,25 @@ def test_read_only_file_system(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     said = f"cannot be written: the file system of {tmp_path} is read-only"
     assert done.stdout.splitlines() == [f"3 {path} {said}" for path in (f"{tmp_path}/a", f"{tmp_path}/a", tmp_path)]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_moved_files_have_their_mode_before_their_name(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that another program wrote in a folder of ours may be read by all: whoever opens it at the moment in which
+    it gets its name may do what its mode says, and no more."""
+    inside, seen = tmp_path / "private", []
+    inside.mkdir(0o700)
+    rename = os.rename
+
+    def renaming(source: Any, name: Any, **folders: int) -> None:
+        rename(source, name, **folders)
+        seen.append(stat.S_IMODE(os.stat(name, dir_fd=folders["dst_dir_fd"]).st_mode))
+
+    monkeypatch.setattr(os, "rename", renaming)
+    (inside / "a").write_bytes(b"core")
+    (inside / "a").chmod(0o666)
+    (tmp_path / "a").write_bytes(b"old")
+    files.settle(str(inside / "a"), str(tmp_path / "a"), mode)
+    assert seen == [mode] and (tmp_path / "a").read_bytes() == b"core"

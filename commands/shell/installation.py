@@ -9,6 +9,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 
 from gdbheap.commands.shell.acting import as_user
@@ -107,7 +108,8 @@ def _check_installation() -> None:
     if not os.access(FILE, os.R_OK):
         raise NotPermitted(f"user {os.geteuid()} may not read {FILE}: install gdbheap where that user may")
     package = FILE.parent.parent
-    for path in (package.parent, package, *package.rglob("*")):
+    # One after the other: what others have nested too deep for rglob lies in a folder that is refused before.
+    for path in chain((package.parent, package), package.rglob("*")):
         _check_place(path, (OWN,))
     # Nothing is imported from those above.
     for path in package.parent.parents:

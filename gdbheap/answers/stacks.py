@@ -149,7 +149,10 @@ class Stacks:
     def _python(self, thread_pointer: int) -> PythonStack | None:
         try:
             self._find_python()
-            return None if self._calls is None else self._calls.take(thread_pointer)
+            if self._calls is None:
+                return None
+            self._calls.read_through(self._running.space)
+            return self._calls.take(thread_pointer)
         except ERRORS:
             return None
 

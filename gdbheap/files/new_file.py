@@ -184,10 +184,10 @@ def settle(source: str, path: str, mode: int = PRIVATE, make: bool = False) -> N
         number = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         inside = os.open(os.path.dirname(source), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            os.fchmod(number, mode)
             os.fsync(number)
             with hold(path, os.path.dirname(path) or ".", mode if make else None) as folder:
                 _place(path, os.path.basename(source), inside, folder, name)
-                os.fchmod(number, mode)
                 folder.sync()
         finally:
             os.close(number)

@@ -31,8 +31,9 @@ from gdbheap.history.sample import (
 from gdbheap.target import holding, refusal
 from gdbheap.target.machine import Machine
 from gdbheap.target.mappings import parse_maps
-from gdbheap.target.process import FROM_PROCESS, MappingRow, Preparation, Process
+from gdbheap.target.process import Preparation, Process
 from gdbheap.target.procfs import PM_PRESENT, TABLE_LIMIT, Named, pagemap
+from gdbheap.target.running_memory import RunningMemory
 from gdbheap.target.usage import Exact, Usage, exact_of, libraries_of, run_time, usage_of
 
 __all__ = ["Moment", "Paced", "Watched"]
@@ -84,7 +85,12 @@ class Found:
     malloc: RunningMalloc | None
     python: RunningPymalloc | RunningMimalloc | None
     target: dict[str, Any]
-    space: _native.Space
+    memory: RunningMemory
+
+    @property
+    def space(self) -> _native.Space:
+        """What its memory is read through now."""
+        return self.memory.space
 
     @property
     def is_whole(self) -> bool:
@@ -112,7 +118,7 @@ class Watched:
         self._image: tuple[str, int, int] | None = None
         self._libraries: frozenset[bytes] = frozenset()
         self._maps, self._rollup, self._lists, self._pools = Paced(), Paced(), Paced(), Paced()
-        self._looks = Paced(LOOK_SHARE)
+        self._looks, self._files = Paced(LOOK_SHARE), Paced()
 
     # Looks.
 
@@ -159,7 +165,7 @@ class Watched:
             raise
         except Exception as error:
             self.refused = reason_of(error)
-            return Found(None, None, self._described(), self._space())
+            return Found(None, None, self._described(), self._memory())
 
     def _check_memory(self) -> None:
         """Raises NotPermitted, NoTarget."""
@@ -178,7 +184,7 @@ class Watched:
             None if malloc is None else RunningMalloc.of(malloc.malloc, self.machine),
             self._python_books(heap),
             {**process.describe(), **heap.versions},
-            self._space(),
+            self._memory(),
         )
 
     def _python_books(self, heap: Heap) -> RunningPymalloc | RunningMimalloc | None:
@@ -196,17 +202,25 @@ class Watched:
             found.update(exe=preparation.exe, **vars(preparation.identity))
         return found
 
-    def _space(self) -> _native.Space:
-        """Its memory, whatever it maps, through the file that stays its own: a child that it forks may share the pages
-        for a time, and reading them otherwise would make the kernel part them."""
-        row = MappingRow(self.machine.page, self.machine.kernel_start, FROM_PROCESS, -1, 0)
-        return _native.Space.for_process(self.machine, self.folder, [row], None, [], True)
+    def _memory(self) -> RunningMemory:
+        """Its memory, whatever it maps but what nobody may answer for."""
+        memory = RunningMemory(self.folder, self.machine, self.machine.kernel_start)
+        with suppress(OSError):
+            memory.renew(self.folder.read("maps", TABLE_LIMIT))
+        return memory
+
+    def _renew_memory(self) -> None:
+        found = self.found
+        if found is not None and (found.malloc or found.python) and self._files.is_due:
+            with suppress(OSError):
+                self._files.do(lambda: found.memory.renew(self.folder.read("maps", TABLE_LIMIT)))
 
     # Samples.
 
     def sample(self, moment: Moment, usage: Usage, stop: bool = False) -> Sample:
         """How it is now; with ``stop`` the arenas are read while it stands. Raises NoTarget when it has ended, and what
         a stop raises."""
+        self._renew_memory()
         exact: Exact | None = self._rollup.do(lambda: exact_of(self.folder)) if self._rollup.is_due else None
         malloc, stopped = self._standing() if stop else (self._malloc(usage), None)
         rss = usage.rss if exact is None or exact.rss is None else exact.rss

@@ -88,6 +88,10 @@ class CallStacks:
         self._code_size = max(self._code_at.values()) + WORD
         self._clean = ~(release.get("f_tags") or 0)
 
+    def read_through(self, space: Space) -> None:
+        """Read the process through another space from now on."""
+        self._space = self._states.space = space
+
     @property
     def has_threads(self) -> bool:
         """Whether an interpreter with a thread was met."""
@@ -197,10 +201,10 @@ class CallStacks:
 
 
 class _States:
-    """Thread states by their threads, found when a thread is first met, and proven each time."""
+    """Thread states by their threads, found when a thread is first met, and proven each time. ``space`` reads them."""
 
     def __init__(self, space: Space, module: LoadedObject, release: Release) -> None:
-        self._space, self._module, self._release = space, module, release
+        self.space, self._module, self._release = space, module, release
         self._known: dict[int, int] = {}
         self._interpreters: list[int] = []
         self._next_search = 0.0
@@ -223,7 +227,7 @@ class _States:
 
     def _is_listed(self, state: int, pointer: int) -> bool:
         """Whether a state is that thread's still, and its neighbour in the list, or the head, points to it."""
-        release, space = self._release, self._space
+        release, space = self._release, self.space
         try:
             interpreter = space.word(state + release["ts_interp"])
             if space.word(state + release["thread_id"]) != pointer or interpreter not in self._interpreters:
@@ -243,7 +247,7 @@ class _States:
         for interpreter in self._interpreters:
             try:
                 for state in self._list(interpreter):
-                    if self._space.word(state + self._release["thread_id"]) == pointer:
+                    if self.space.word(state + self._release["thread_id"]) == pointer:
                         found.append(state)
             except (Fault, OverflowError):
                 continue
@@ -252,18 +256,18 @@ class _States:
     def _runs(self, state: int) -> bool:
         place = self._release.get("ts_cframe") or self._release.get("ts_frame")
         try:
-            return place is None or self._space.word(state + place) != 0
+            return place is None or self.space.word(state + place) != 0
         except (Fault, OverflowError):
             return False
 
     def _list(self, interpreter: int) -> Iterator[int]:
         """The thread states of an interpreter. Raises Fault."""
         seen: set[int] = set()
-        state = self._space.word(interpreter + self._release["interp_tstates"])
+        state = self.space.word(interpreter + self._release["interp_tstates"])
         while state and state not in seen and len(seen) < MAX_THREADS:
             seen.add(state)
             yield state
-            state = self._space.word(state + self._release["ts_next"])
+            state = self.space.word(state + self._release["ts_next"])
 
     def search(self) -> bool:
         """Look for interpreters; whether there are others than before. Not each time: a thread may be none of
@@ -271,7 +275,7 @@ class _States:
         started = time.monotonic()
         if started < self._next_search:
             return False
-        pieces = (set(self._space.machine.words_of(raw)) for raw in self._heads())
+        pieces = (set(self.space.machine.words_of(raw)) for raw in self._heads())
         found = sorted({word for words in pieces for word in words if self._is_interpreter(word)})
         ended = time.monotonic()
         self._next_search = ended + PATIENCE * (ended - started)
@@ -283,9 +287,9 @@ class _States:
         """Where the list of interpreters begins: in ``_PyRuntime``, up to 3.6 somewhere in the data."""
         runtime = self._module.symbol("_PyRuntime")
         if runtime is not None:
-            yield self._space.read_available(runtime, RUNTIME_HEAD)
+            yield self.space.read_available(runtime, RUNTIME_HEAD)
             return
-        for _address, raw in windows(self._space, self._module):
+        for _address, raw in windows(self.space, self._module):
             yield raw
 
     def _is_interpreter(self, word: int) -> bool:
@@ -293,9 +297,9 @@ class _States:
         if word <= LOWEST_ADDRESS or word % WORD:
             return False
         try:
-            state = self._space.word(word + self._release["interp_tstates"])
+            state = self.space.word(word + self._release["interp_tstates"])
             leads = state > LOWEST_ADDRESS and state % WORD == 0
-            return leads and self._space.word(state + self._release["ts_interp"]) == word
+            return leads and self.space.word(state + self._release["ts_interp"]) == word
         except (Fault, OverflowError):
             return False
 

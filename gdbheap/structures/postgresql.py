@@ -21,6 +21,7 @@ from gdbheap.layout.debug_offsets import windows
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import table, variants
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import containing
 from gdbheap.target.target import Damage, Target
 
 TABLE = "postgresql"
@@ -35,6 +36,10 @@ ALLOC_SET_ID, ID_BITS = 3, 7
 """memutils_internal.h: MCTX_ASET_ID, and the bits of a chunk's header that all releases keep it in."""
 BLOCK_ENDS = {"aset": 0, "next": 16, "freeptr": 24, "endptr": 32}
 """aset.c: AllocBlockData."""
+MOST_OWN = 4 << 10
+"""More than the fields of a context that its blocks do not hold."""
+UNREADABLE = (Fault, OverflowError)
+"""What a pointer raises that leads nowhere, or beyond all addresses."""
 ALIGNMENT, PAGE_BITS = 8, 12
 """c.h: MAXALIGN of what malloc and the contexts hand out; the addresses of a page are kept together."""
 
@@ -109,8 +114,17 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
     if top is None:
         raise Unsupported(f"no {TOP} was found: tried the symbol, and pointers in the data of {program.path}")
     found = list(reader.tree(top))
+    _check_apart(found)
     target.damage.extend(reader.damage)
     return found
+
+
+def _check_apart(contexts: list[Context]) -> None:
+    """Raise Unsupported where two contexts claim the same memory: all together have no more than there is."""
+    blocks = sorted((start, end, context.address) for context in contexts for start, end in context.blocks)
+    for (_start, end, one), (start, _end, other) in zip(blocks, blocks[1:]):
+        if start < end:
+            raise Unsupported(f"the memory contexts at {one:#x} and {other:#x} claim the same memory: they are damaged")
 
 
 def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
@@ -118,7 +132,7 @@ def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
     known = [] if symbol is None else [target.space.read_available(symbol, target.machine.word)]
     for raw in chain(known, (raw for _address, raw in windows(target.space, program))):
         for address in filter(None, target.machine.words_of(raw)):
-            with suppress(Fault):
+            with suppress(*UNREADABLE):
                 if address % target.machine.word == 0 and reader.is_top(address):
                     return address
     return None
@@ -144,6 +158,7 @@ class _Reader:
         self.facts = facts
         self.damage: list[Damage] = []
         self._word = target.machine.word
+        self._mapped = target.mappings.ranges()
         self.offsets: dict[str, int] = table(TABLE)["context"]
         self._forms: dict[tuple[int, int], tuple[_Counter, dict[str, Any]]] = {}
         self._seen: set[int] = set()
@@ -173,7 +188,7 @@ class _Reader:
                     raise Unsupported(f"the memory context at {address:#x} does not lead back to its parent")
                 yield self._context(address, level)
                 waiting += reversed([(child, address, level + 1) for child in self._children(address)])
-            except Fault as fault:
+            except UNREADABLE as fault:
                 raise Unsupported(f"the memory context at {address:#x} cannot be read") from fault
 
     def _children(self, context: int) -> Iterator[int]:
@@ -202,7 +217,9 @@ class _Reader:
         for count, form in [self._forms[key]] if key in self._forms else self._all_forms():
             try:
                 counted = count(address, form)
-            except (_NoSuch, Fault):
+            except (_NoSuch, *UNREADABLE):
+                continue
+            if not self._is_possible(counted):
                 continue
             if counted.allocated == allocated and counted.damage is None:
                 self._learn(key, count, form, counted)
@@ -210,6 +227,16 @@ class _Reader:
             if counted.allocated == allocated:
                 damaged.append(counted)
         return self._damaged(address, allocated, damaged)
+
+    def _is_possible(self, counted: Counted) -> bool:
+        """Return whether the blocks are mapped and apart, and hold what is counted; a context's own fields may lie
+        elsewhere."""
+        blocks = sorted(counted.blocks)
+        mapped = (containing(self._mapped, start) for start, _end in blocks)
+        are_mapped = all(place is not None and end <= place[1] for place, (_start, end) in zip(mapped, blocks))
+        are_apart = all(end <= start for (_start, end), (start, _end) in zip(blocks, blocks[1:]))
+        held = MOST_OWN + sum(end - start for start, end in blocks)
+        return are_mapped and are_apart and 0 <= counted.free <= counted.total <= held
 
     def _learn(self, key: tuple[int, int], count: _Counter, form: dict[str, Any], counted: Counted) -> None:
         # Without a free chunk both ways of keeping them fit.
@@ -318,7 +345,6 @@ class _Reader:
         own = form["size"] or self.space.word(context + form["header_size"])
         if not 0 < chunk <= size or lists > MAX_BLOCKS or not 0 < own < 1 << 30:
             raise _NoSuch
-        empty = 0 if form["empty_count"] is None else self.space.u32(context + form["empty_count"])
         blocks: list[tuple[int, int]] = []
         free, met = 0, self._met["slab" + form["since"]]
         for place in range(lists):
@@ -327,12 +353,27 @@ class _Reader:
                 raise _NoSuch
             for node in self._ring(head):
                 block = node - form["node"]
-                if form["slab"] is not None and self.space.word(block + form["slab"]) != context:
+                handed_back = chunk * self.space.u32(block + form["nfree"])
+                is_its = form["slab"] is None or self.space.word(block + form["slab"]) == context
+                if not is_its or handed_back > size:
                     raise _NoSuch
                 blocks.append((block, block + size))
-                free += chunk * self.space.u32(block + form["nfree"])
-        allocated = size * (len(blocks) + empty)
-        return Counted(own + allocated, free, allocated, [(context, context + own), *blocks])
+                free += handed_back
+        blocks += [(block, block + size) for block in self._empty_blocks(context, form)]
+        return Counted(own + size * len(blocks), free, size * len(blocks), [(context, context + own), *blocks])
+
+    def _empty_blocks(self, context: int, form: dict[str, Any]) -> Iterator[int]:
+        """The blocks of a slab that it keeps without a chunk in use: a dclist since 16, whose count comes last."""
+        if form["empty_count"] is None:
+            return
+        place = context + form["empty_count"]
+        left = self.space.u32(place)
+        if left:
+            for node in self._ring(place - 2 * self._word):
+                left -= 1
+                yield node - form["node"]
+        if left:
+            raise _NoSuch
 
     def _bump(self, context: int, form: dict[str, Any]) -> Counted:
         """BumpStats(), which leaves out the context itself."""

@@ -335,13 +335,19 @@ def check_core(path: str) -> None:
 def check_whole(path: str) -> None:
     """Raise NoTarget where a core that is not packed ends before its last segment does."""
     with open_core(path) as stream:
-        header, _machine = read_core_header(stream, path)
-        count = _segment_count(stream, header)
-        segments = image.parse_segments(read_at(stream, header.phoff, count * image.SEGMENT_SIZE))
+        _place, count, segments = read_segment_table(stream, path)
         size = os.fstat(stream.fileno()).st_size
     expected = max((one.offset + one.file_size for one in segments), default=0)
     if len(segments) < count or size < expected:
         raise NoTarget(f"only {size:,} bytes were written: the disk is full, or ulimit -f is too small")
+
+
+def read_segment_table(stream: BinaryIO, path: str) -> tuple[int, int, list[Segment]]:
+    """Return where the program headers of a core that is not packed lie in the file, how many it should have, and those
+    that are there. Raises NoTarget, Unsupported."""
+    header, _machine = read_core_header(stream, path)
+    count = _segment_count(stream, header)
+    return header.phoff, count, image.parse_segments(read_at(stream, header.phoff, count * image.SEGMENT_SIZE))
 
 
 def _check_folder(sysroot: str | None) -> None:

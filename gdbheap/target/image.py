@@ -31,6 +31,8 @@ _SECTION_64 = struct.Struct("<IIQQQQIIQQ")
 _NOTE = struct.Struct("<III")
 HEADER_SIZE = 64
 SEGMENT_SIZE = _SEGMENT_64.size
+FILE_SIZE_OFFSET = 32
+"""Where p_filesz lies in a program header."""
 SECTION_SIZE = _SECTION_64.size
 
 

@@ -269,8 +269,11 @@ def _hierarchies() -> list[str]:
 
 
 def members(folder: Path) -> Iterator[int]:
-    """The processes of a control group and of those below it."""
-    for place, _below, files in os.walk(folder):
-        if MEMBERS in files:
-            with suppress(OSError):
-                yield from (int(word) for word in Path(place, MEMBERS).read_text("ascii").split())
+    """The processes of a control group and of those below it, however deep they are nested."""
+    waiting = [str(folder)]
+    while waiting:
+        place = waiting.pop()
+        with suppress(OSError):
+            yield from (int(word) for word in Path(place, MEMBERS).read_text("ascii").split())
+        with suppress(OSError), os.scandir(place) as entries:
+            waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

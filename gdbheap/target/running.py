@@ -17,10 +17,12 @@ from gdbheap._native import Space, Unwinder, Unwound
 from gdbheap.target import procfs, refusal
 from gdbheap.target.elf import ElfFiles, LoadedObject, find_objects
 from gdbheap.target.file_systems import FileSystems
-from gdbheap.target.machine import LOWEST_ADDRESS, Machine
+from gdbheap.target.machine import Machine
 from gdbheap.target.mappings import Mapping, parse_maps
 from gdbheap.target.process import FROM_FILE, FROM_PROCESS, MappedFiles, MappingRow, elf_candidates, executable
 from gdbheap.target.procfs import Named
+from gdbheap.target.ranges import within
+from gdbheap.target.running_memory import RunningMemory
 from gdbheap.target.target import Target
 from gdbheap.target.unwind_tables import Module, modules_of
 
@@ -34,7 +36,9 @@ class Running(Target):
     looked at; ``age`` counts how often they were found changed.
 
     Its ``space`` reads whatever address it is given from the process, also what came after it was made: nothing is
-    known of pages. ``find_objects`` reads the heads of files, which are there. Raises NoTarget, NotPermitted.
+    known of pages. Only mappings of files that another user's program may never answer for are left out, and the
+    ``space`` is another one when these change. ``find_objects`` reads the heads of files, which are there. Raises
+    NoTarget, NotPermitted.
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:
@@ -42,9 +46,8 @@ class Running(Target):
         super().__init__("process", pid=self.folder.pid, proc=self.folder.place, machine=machine)
         self._files = ElfFiles()
         self._systems = FileSystems(self.folder)
-        # One segment, always read from the process; "shared": by /proc/PID/mem, which makes no copies of pages.
-        everything = [MappingRow(LOWEST_ADDRESS, machine.user_end, FROM_PROCESS, -1, 0)]
-        self.space = Space.for_process(machine, self.folder, everything, None, [], True, None)
+        self._memory = RunningMemory(self.folder, machine, machine.user_end)
+        self.space = self._memory.space
         self.exe = executable(self.folder)
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(machine, self.folder.read("auxv"))
@@ -67,8 +70,9 @@ class Running(Target):
             return False
         code = _CODE.findall(text)
         # Empty of one that has ended: what is known of it stays.
-        if code == self._code or not text:
+        if not text or (not self._memory.renew(text) and code == self._code):
             return False
+        self.space, self._systems = self._memory.space, FileSystems(self.folder)
         self._code, self.age = code, self.age + 1
         self.mappings = parse_maps(text)
         self.objects = find_objects(self.machine, self.mappings, self.space, self._files, self._candidates)
@@ -85,6 +89,7 @@ class Running(Target):
         """Where the tables are read: from the files, so that no page of theirs is put into the process."""
         files = MappedFiles(self.folder, self._systems)
         rows = [row for module in modules for row in self._table_rows(module, files)]
+        rows = [row for row in rows if row.kind == FROM_FILE or not within(self._memory.unanswered, row.start, row.end)]
         return Space.for_process(self.machine, self.folder, _disjoint(rows), None, files.paths, True, None)
 
     def _table_rows(self, module: Module, files: MappedFiles) -> list[MappingRow]:

@@ -27,11 +27,11 @@ from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
 from gdbheap.target import refusal
 from gdbheap.target.core import check_whole
-from gdbheap.target.mappings import parse_maps
 from gdbheap.target.process import Preparation, Process, Registers, stopped
-from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder, stat_fields
+from gdbheap.target.procfs import ProcessFolder, stat_fields
 from gdbheap.target.room import room_for_copy
 from gdbheap.watching.child import LOST, TOO_LONG, Child, usually
+from gdbheap.watching.core_contents import Contents, find_contents, mark_absent
 from gdbheap.watching.triggers import Cause
 
 __all__ = ["Actions", "Done", "check"]
@@ -40,6 +40,9 @@ __all__ = ["Actions", "Done", "check"]
 LOOK_SECONDS = 900.0
 # gdb lets the process go when it is asked to end; it is given this long for that.
 PARTING_SECONDS = 5.0
+PARTING = (signal.SIGTERM, signal.SIGKILL)
+# A gdb that does not stop within this time waits in the kernel.
+STOPPING_SECONDS = 2.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
 # Each stops a process that does not handle it.
 STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
@@ -54,13 +57,15 @@ NOWHERE = "/dev/null"
 SETTINGS = (
     "set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set osabi none",
     f"set sysroot {NOWHERE}", f"set debug-file-directory {NOWHERE}", "set confirm off", "set pagination off",
+    # What no such line names is not read: nothing while gdb attaches.
+    "mem 0 1 ro",
 )  # fmt: skip
 GDB = ("gdb", "-nx", "-q", *(word for setting in SETTINGS for word in ("-iex", setting)))
 # gdb reads commands when it has attached, or could not. An error leaves out what is left of a block.
 READY = b"gdbheap: gdb is ready"
 ATTACHED = f"shell echo '{READY.decode()}' >&2\n"
 # The notes of a core are those of the system.
-WRITE = "if 1\nset osabi GNU/Linux\ngcore {}\nquit 0\nend\nquit 1\n"
+WRITE = "if 1\n{}set osabi GNU/Linux\ngcore {}\nquit 0\nend\nquit 1\n"
 
 
 @dataclass(frozen=True)
@@ -204,7 +209,7 @@ def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> No
     """Have gdb write a core into a folder of ours beside its place, if there is room on the disk."""
     try:
         was_stopped = _is_stopped(process)
-        _check_room(process, actions.folder)
+        _check_room(find_contents(process), actions.folder)
         with working_folder(os.path.dirname(path)) as folder:
             beside = os.path.join(folder, os.path.basename(path))
             reason = _written_by_gdb(process, beside, actions.max_stop, was_stopped)
@@ -218,51 +223,71 @@ def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> No
         done.errors.append(f"no core was written: {reason}")
 
 
-def _check_room(process: ProcessFolder, folder: str) -> None:
-    """Raises UsageError where the disk has no room for all that a core may hold. Raises OSError."""
-    mappings = parse_maps(process.read("maps", TABLE_LIMIT))
-    needed = CORE_NOTES_BYTES + sum(one.end - one.start for one in mappings if one.readable and one.private)
+def _check_room(contents: Contents, folder: str) -> Contents:
+    """Return what a core may hold. Raises UsageError where the disk has no room for it, OSError."""
+    needed = CORE_NOTES_BYTES + contents.bytes
     status = os.statvfs(folder)
     room = status.f_bavail * status.f_frsize
     if needed > room:
         raise UsageError(f"it may take {needed:,} bytes, and {one_line(folder)} has room for {room:,}")
+    return contents
 
 
 def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was_stopped: bool) -> str | None:
     """Return None once it is written, else why it is not. gdb is ended when the time is up, and whoever it stopped runs
-    on, unless it ``was_stopped`` before. Raises OSError."""
-    quiet, deadline = subprocess.DEVNULL, None if seconds is None else time.monotonic() + seconds
-    space = max(GDB_SPACE, room_for_copy())
-    with subprocess.Popen(
-        [find_program(GDB[0]) or GDB[0], *GDB[1:], "-p", str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=quiet,
-        stderr=subprocess.PIPE,
-        cwd=os.path.dirname(path),
-        # gdb's own "shell" takes that of the environment, which may be one that lets nobody in.
-        env={**os.environ, "SHELL": "/bin/sh"},
-        start_new_session=True,
-        preexec_fn=lambda: _be_modest(space),
-    ) as gdb:
-        try:
-            said = _is_attached(gdb, deadline)
-            is_held = refusal.other_tracer(folder) == gdb.pid
-            said += _tell(gdb, WRITE.format(os.path.basename(path)) if is_held else "", deadline)
-        except subprocess.TimeoutExpired:
-            return f"gdb took longer than --max-stop={seconds:g} allows: give it more"
-        finally:
-            with _uninterrupted():
-                _end_gdb(gdb, folder, was_stopped)
-    if os.path.exists(path) and gdb.returncode == 0:
+    on, unless it ``was_stopped`` before. Raises GdbheapError, OSError."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    gdb, contents, said = _started_gdb(folder, os.path.dirname(path)), None, ""
+    try:
+        said = _is_attached(gdb, deadline)
+        if refusal.other_tracer(folder) == gdb.pid:
+            # It stands now, and maps nothing more.
+            contents = _check_room(find_contents(folder), os.path.dirname(path))
+        commands = WRITE.format(contents.commands, os.path.basename(path)) if contents else ""
+        said += _tell(gdb, commands, deadline)
+    except subprocess.TimeoutExpired:
+        return f"gdb took longer than --max-stop={seconds:g} allows: give it more"
+    finally:
+        with _uninterrupted():
+            _end_gdb(gdb, folder, was_stopped)
+        _close_pipes(gdb)
+    if contents and os.path.exists(path) and gdb.returncode == 0:
+        mark_absent(path, contents, said)
         return None
-    if not is_held and not folder.is_there():
+    if not contents and not folder.is_there():
         return str(refusal.another(folder))
     return one_line(next((line for line in said.splitlines() if str(folder) in line), "gdb failed"), 200)
 
 
+def _started_gdb(folder: ProcessFolder, place: str) -> subprocess.Popen[bytes]:
+    """Start gdb, which attaches to a process and then reads commands; it writes to ``place``. Raises OSError."""
+    space = max(GDB_SPACE, room_for_copy())
+    return subprocess.Popen(
+        [find_program(GDB[0]) or GDB[0], *GDB[1:], "-p", str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=place,
+        # gdb's own "shell" takes that of the environment, which may be one that lets nobody in. Its messages are read.
+        env={**os.environ, "SHELL": "/bin/sh", "LC_ALL": "C"},
+        start_new_session=True,
+        preexec_fn=lambda: _be_modest(space),
+    )
+
+
+def _close_pipes(gdb: subprocess.Popen[bytes]) -> None:
+    """Close them without waiting for gdb: one that waits in the kernel for a file cannot be ended."""
+    for stream in (gdb.stdin, gdb.stderr):
+        with suppress(OSError):
+            if stream is not None:
+                stream.close()
+
+
 def _be_modest(space: int) -> None:
-    """Limit the address space of this process to ``space`` bytes, and give it the usual priority."""
+    """Limit the address space of this process to ``space`` bytes, give it the usual priority, and keep its files
+    private."""
     usually()
+    os.umask(0o077)
     limits = resource.getrlimit(resource.RLIMIT_AS)
     least = min([space, *(limit for limit in limits if limit != resource.RLIM_INFINITY)])
     with suppress(OSError, ValueError):
@@ -309,21 +334,23 @@ def _end_gdb(gdb: subprocess.Popen[bytes], folder: ProcessFolder, was_stopped: b
 
 def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolder | None, bool]:
     """End gdb; return whom it held at that moment, and whether that one is to stop by somebody's signal: the number may
-    belong to another process since. gdb stands still while that is looked up, and is killed where it holds nobody."""
-    held, is_to_stop = None, False
+    belong to another process since. gdb stands still while that is looked up, and is killed where it holds nobody, or
+    waits in the kernel, where it hears nothing else."""
+    held, is_to_stop, is_deaf = None, False, False
     with suppress(OSError):
         gdb.send_signal(signal.SIGSTOP)
-        own, until = ProcessFolder(gdb.pid), time.monotonic() + PARTING_SECONDS
-        while gdb.poll() is None and not _is_stopped(own) and time.monotonic() < until:
+        own, until = ProcessFolder(gdb.pid), time.monotonic() + STOPPING_SECONDS
+        while gdb.poll() is None and not _is_stopped(own) and not is_deaf:
             time.sleep(0.001)
+            is_deaf = time.monotonic() > until
         one = ProcessFolder(number)
         held = one if refusal.other_tracer(one) == gdb.pid else None
         is_to_stop = held is not None and _is_told_to_stop(one)
     if gdb.poll() is None:
         with suppress(OSError):
-            os.killpg(gdb.pid, signal.SIGKILL if held is None else signal.SIGTERM)
+            os.killpg(gdb.pid, signal.SIGKILL if held is None or is_deaf else signal.SIGTERM)
             os.killpg(gdb.pid, signal.SIGCONT)
-    _end(gdb)
+    _end(gdb, (signal.SIGKILL,) if is_deaf else PARTING)
     return held, is_to_stop
 
 
@@ -337,9 +364,9 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], numbers: Sequence[int] = PARTING) -> None:
     """End it with all that it has started; gdb lets go of what it holds when it is asked to end."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number in numbers:
         if process.poll() is not None:
             return
         with suppress(OSError):

@@ -1,10 +1,13 @@
-"""A target whose file is another program's (FUSE), which never answers: ``unanswered.py FOLDER DEVICE private|shared``.
+"""A target whose file is another program's (FUSE), which never answers: ``unanswered.py FOLDER DEVICE
+private|shared|later``.
 
-Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped."""
+Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped;
+"later": before, and maps the file privately after SIGUSR1."""
 
 import ctypes
 import mmap
 import os
+import signal
 import struct
 import sys
 import threading
@@ -58,9 +61,13 @@ def main() -> None:
     os.setresgid(USER, USER, USER)
     os.setresuid(USER, USER, USER)
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     threading.Thread(target=serve, args=(device,), daemon=True).start()
+    if how == "later":
+        print(os.getpid(), flush=True)
+        signal.sigwait([signal.SIGUSR1])
     with open(f"{folder}/file", "r+b", buffering=0) as file:
-        mapped = mmap.mmap(file.fileno(), SIZE, mmap.MAP_PRIVATE if how == "private" else mmap.MAP_SHARED)
+        mapped = mmap.mmap(file.fileno(), SIZE, mmap.MAP_SHARED if how == "shared" else mmap.MAP_PRIVATE)
     pointers = (ctypes.c_uint64 * 1000)(
         *(ctypes.addressof(ctypes.c_char.from_buffer(mapped)) + 32 * n for n in range(1000))
     )

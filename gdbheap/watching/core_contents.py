@@ -1,0 +1,131 @@
+"""What gdb may read of a process for its core, and which parts of the core are then known to be absent.
+
+gdb reads mappings whole, as another thread of the process would: pages of shared memory that the process does not have
+are brought there and charged to it, and gdb writes reserved memory as zeros. So gdb is told what it may read
+(``mem LOW HIGH ro``); without any such line it may read everything."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from gdbheap.errors import Unsupported
+from gdbheap.target import image
+from gdbheap.target.core import read_segment_table
+from gdbheap.target.file_systems import FileSystems
+from gdbheap.target.mappings import Mapping, Mappings, parse_smaps
+from gdbheap.target.mounts import device_name
+from gdbheap.target.process import mapped_file
+from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder
+from gdbheap.target.ranges import Ranges, containing, joined
+from gdbheap.target.room import memory_left
+
+__all__ = ["Contents", "find_contents", "mark_absent"]
+
+# Reading reserved memory of at most this size costs a page of its tables; more ranges would slow gdb down.
+SMALL = 1 << 20
+# A page of tables describes so many pages.
+PAGES_OF_TABLE = 512
+_UNREAD = re.compile(r"Memory read failed for corefile section, \d+ bytes at 0x([0-9a-f]+)")
+
+
+class Contents(NamedTuple):
+    """The memory that gdb may read, and the reserved memory that is zeros because nobody touched it."""
+
+    readable: Ranges
+    zeros: Ranges
+
+    @property
+    def bytes(self) -> int:
+        """Return how many bytes a core takes for it at most."""
+        return sum(end - start for start, end in self.readable)
+
+    @property
+    def commands(self) -> str:
+        """Return what gdb is told."""
+        return "".join(f"mem {start:#x} {end:#x} ro\n" for start, end in self.readable)
+
+
+def find_contents(process: ProcessFolder) -> Contents:
+    """Return what of a process as it is now belongs into a core. Raises OSError, Unsupported."""
+    mappings = parse_smaps(process.read("smaps", TABLE_LIMIT))
+    _check_answered(process, mappings)
+    _check_tables(process, mappings)
+    readable = [(one.start, one.end) for one in mappings if _is_there(one)]
+    zeros = [(one.start, one.end) for one in mappings if one.untouched and one.private and not one.is_kernels]
+    return Contents(joined(readable), joined(zeros))
+
+
+def _is_there(mapping: Mapping) -> bool:
+    """Return whether reading all of a mapping brings no memory there: of private ones only zeros, or pages of files."""
+    if not mapping.private:
+        return mapping.rss == mapping.size
+    is_small = mapping.anonymous and mapping.size <= SMALL
+    return is_small or mapping.rss != 0 or mapping.swap != 0
+
+
+def _check_tables(process: ProcessFolder, mappings: Mappings) -> None:
+    """Raise Unsupported where the page tables of what gdb reads beyond the process's pages take most of the memory that
+    is left: the kernel might kill the process for them."""
+    absent = sum(max(0, one.size - (one.rss or 0) - (one.swap or 0)) for one in mappings if _is_there(one))
+    tables = absent // PAGES_OF_TABLE
+    if tables > SMALL and tables > memory_left(process.pid) // 2:
+        raise Unsupported(
+            f"gdb would read {absent:,} bytes that the process has reserved and does not have: their page tables would"
+            f" take {tables:,} bytes, more than half of the memory that is left to it"
+        )
+
+
+def _check_answered(process: ProcessFolder, mappings: Mappings) -> None:
+    """Raise Unsupported where a file is mapped whose pages another user's program may never answer for: gdb would wait,
+    and the process with it."""
+    systems, kernels = FileSystems(process), _kernel_devices()
+    for mapping in {(one.device, one.inode, one.path): one for one in mappings if one.inode}.values():
+        answered = systems.is_answered(mapping.device)
+        if answered is None and mapping.device not in kernels:
+            answered = mapped_file(process, systems, mapping) is not None
+        if answered is False:
+            raise Unsupported(f"gdb would wait for {mapping.name}, a file that another user's program serves (FUSE)")
+
+
+def _kernel_devices() -> set[str]:
+    """Return the devices of mounts that no process has: of rings and events, and of huge pages without a file."""
+    with closing(select.epoll()) as poll:
+        found = {device_name(os.fstat(poll.fileno()).st_dev)}
+    try:
+        number = os.memfd_create("gdbheap", os.MFD_CLOEXEC | os.MFD_HUGETLB)
+    except OSError:
+        return found
+    try:
+        return {*found, device_name(os.fstat(number).st_dev)}
+    finally:
+        os.close(number)
+
+
+def mark_absent(path: str, contents: Contents, said: str) -> None:
+    """Let each segment of a core end where gdb stopped reading: gdb leaves zeros for what it could not read. ``said``:
+    its messages. Raises NoTarget, Unsupported, OSError."""
+    unread = sorted(int(place, 16) for place in _UNREAD.findall(said))
+    with open(path, "r+b") as stream:
+        table, _count, segments = read_segment_table(stream, path)
+        for index, segment in enumerate(segments):
+            size = _size_read(segment, contents, unread)
+            if segment.type == image.PT_LOAD and size is not None:
+                stream.seek(table + index * image.SEGMENT_SIZE + image.FILE_SIZE_OFFSET)
+                stream.write(size.to_bytes(8, "little"))
+
+
+def _size_read(segment: image.Segment, contents: Contents, unread: Sequence[int]) -> int | None:
+    """Return how many bytes of a segment gdb has read; None if that is all, or if all is zeros."""
+    start, end = segment.address, segment.address + segment.memory_size
+    if containing(contents.zeros, start):
+        return None
+    place = bisect_left(unread, start)
+    if place < len(unread) and unread[place] < end:
+        return unread[place] - start
+    return None if containing(contents.readable, start) else 0
