@@ -95,11 +95,11 @@ def call_stacks(path: str, pid: int | None, at: Moment, since: Moment | None = N
     UsageError for a file that is none, without stacks, or without such a process or call."""
     log = read_log(path)
     process = log.chosen(pid, with_stacks=True)
-    sums = _native.plan_calls(path, process.frames, room_for_copy())
+    sums = _native.plan_calls(process.opened, process.frames, room_for_copy())
     point = _point(sums, at)
     before = None if since is None else _point(sums, since)
     moments = sorted({point.call, *([] if before is None else [before.call])})
-    found = _native.live_stacks(path, process.frames, room_for_copy(), process.who.stacks, moments)
+    found = _native.live_stacks(process.opened, process.frames, room_for_copy(), process.who.stacks, moments)
     shares = dict(zip(moments, found.moments))
     figures = _figures(shares[point.call].shares, [] if before is None else shares[before.call].shares)
     namer = Namer(found)

@@ -50,7 +50,7 @@ def growths(path: str, pid: int | None, count: int | None, progress: Progress = 
         found = _all(job, setting)
         chosen = sorted(found, key=lambda grown: -grown.bytes)[:count]
         calls = sorted(grown.call for grown in chosen)
-        looked, stacks = _looked_at(job, setting, calls, progress), _stacks(path, job, calls)
+        looked, stacks = _looked_at(job, setting, calls, progress), _stacks(job, calls)
     numbers: dict[int, int] = {0: 0}
     rows = []
     for grown in found:
@@ -84,14 +84,14 @@ def _looked_at(job: Job, setting: Setting, calls: Sequence[int], progress: Progr
     return found
 
 
-def _stacks(path: str, job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
+def _stacks(job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
     """Those of the calls that have one, outermost frame first."""
     process, before = job.process, job.content.inherited
     if not process.who.stacks:
         return {}
     # The replay's calls begin with those of the parents, which have logs of their own.
     asked = [call - before for call in calls if call > before]
-    found = _native.live_stacks(path, process.frames, room_for_copy(), process.who.stacks, [], asked=asked)
+    found = _native.live_stacks(process.opened, process.frames, room_for_copy(), process.who.stacks, [], asked=asked)
     namer = Namer(found)
     return {caller.call + before: list(namer.frames(caller.stack)) for caller in found.callers}
 

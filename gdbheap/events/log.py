@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from gdbheap._native import Descriptor
 from gdbheap.answers.records import from_json
 from gdbheap.documents import parsed
 from gdbheap.errors import UsageError, one_line
@@ -63,22 +64,29 @@ Frames = list[tuple[int, int, int]]
 
 @dataclass
 class ProcessCalls:
-    """One process of a log, with the ``frames`` of its stages; ``lanes``: how many of them are of each thread's lane,
-    by when that began; ``lost``: calls that were not written."""
+    """One process of a log, with the ``frames`` of its stages in the file ``held``; ``lanes``: how many of them are of
+    each thread's lane, by when that began; ``lost``: calls that were not written."""
 
     who: Recorded
+    held: Descriptor
     frames: Frames = field(default_factory=list)
     lanes: dict[int, int] = field(default_factory=dict)
     lost: int = 0
     ended: bool = False
 
+    @property
+    def opened(self) -> str:
+        """A path that leads to the file that the frames were read from, whatever has its name by now."""
+        return f"/proc/self/fd/{self.held.number}"
+
 
 @dataclass
 class CallLog:
-    """A log. ``whole``: nothing is missing at its end; ``status``: how the command ended, None where that is unknown;
-    ``size``: bytes up to the end of the last whole frame."""
+    """A log. ``held``: its file; ``whole``: nothing is missing at its end; ``status``: how the command ended, None
+    where that is unknown; ``size``: bytes up to the end of the last whole frame."""
 
     path: str
+    held: Descriptor
     processes: list[ProcessCalls]
     whole: bool = False
     status: int | None = None
@@ -180,7 +188,7 @@ def read_log(path: str) -> CallLog:
         with open_to_read(path) as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise UsageError(f"{one_line(path)}: it is no log of calls that gdbheap knows")
-            log = CallLog(path, [])
+            log = CallLog(path, Descriptor(os.dup(file.fileno())), [])
             for kind, number, offset, size in _frames(file):
                 _take(log, file, kind, number, offset, size)
                 log.size = offset + size
@@ -222,7 +230,7 @@ def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, s
     if kind == PROCESS:
         if number != len(log.processes) or number >= MAX_PROCESSES:
             raise ValueError("processes are out of order")
-        log.processes.append(ProcessCalls(_recorded(content)))
+        log.processes.append(ProcessCalls(_recorded(content), log.held))
     elif kind == PROCESS_END:
         log.processes[number].lost, log.processes[number].ended = int(content["lost"]), True
     elif kind == END:

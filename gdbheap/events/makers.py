@@ -34,7 +34,7 @@ def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Ma
         if len(_process(path, pid).frames) == len(process.frames):
             break
     mean, room = process.who.stacks, room_for_copy()
-    found = _native.live_stacks(path, process.frames, room, mean, [LAST], rest, list(addresses))
+    found = _native.live_stacks(process.opened, process.frames, room, mean, [LAST], rest, list(addresses))
     namer = Namer(found)
     return {one.wanted: Made(one.address, one.size, list(namer.frames(one.stack))) for one in found.makers}
 

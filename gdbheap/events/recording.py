@@ -419,7 +419,7 @@ def _answered(collecting: _Collecting, seconds: float, status: int | None, is_as
 
 def _traced(path: str, seconds: float, status: int | None, failures: list[str], disk_full: bool = False) -> Traced:
     log = read_log(path)
-    plans = [_native.plan_calls(path, process.frames, room_for_copy()) for process in log.processes]
+    plans = [_native.plan_calls(process.opened, process.frames, room_for_copy()) for process in log.processes]
     processes = [_summed(process, plan) for process, plan in zip(log.processes, plans)]
     calls = sum(process.calls for process in processes)
     lost, size = sum(process.lost for process in processes), os.stat(path).st_size

@@ -150,7 +150,9 @@ def planned(
             plan, room, most = f"/proc/self/fd/{file.fileno()}", room_for_copy(), disk_left(file.fileno())
             parents = _parents(log, process)
             with shown or nullcontext() as progress:
-                content = _native.plan_calls(path, process.frames, room, plan, most, mappings, parents, progress)
+                content = _native.plan_calls(
+                    process.opened, process.frames, room, plan, most, mappings, parents, progress
+                )
         except OSError as error:
             if error.errno in EXHAUSTED:
                 raise exhausted(error) from None

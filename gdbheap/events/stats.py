@@ -225,7 +225,7 @@ def call_stats(path: str, pid: int | None, progress: Callable[[int, int], None] 
     a file that is none, or has no such process."""
     log = read_log(path)
     process = log.chosen(pid)
-    found = _native.call_stats(path, process.frames, room_for_copy(), progress)
+    found = _native.call_stats(process.opened, process.frames, room_for_copy(), progress)
     who, kinds = process.who, found.kinds
     counts = CallCounts(
         found.calls, kinds.malloc, kinds.calloc, kinds.realloc, kinds.memalign, kinds.free, kinds.mmap, kinds.munmap,

@@ -53,12 +53,15 @@ def _why_not(status: os.stat_result) -> str | None:
 
 def open_to_read(path: str) -> BinaryIO:
     """Open a regular file, or a pipe that we were started with (``<(…)`` of a shell). A pipe by name would wait for a
-    writer: it is refused, as devices and folders are. Raises UsageError, OSError, ValueError."""
+    writer: it is refused, as devices, folders and files of the kernel's own are. Raises UsageError, OSError,
+    ValueError."""
     held = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         mode = os.fstat(held).st_mode
         if not stat.S_ISREG(mode) and not (stat.S_ISFIFO(mode) and own_descriptor(path) is not None):
             raise UsageError(f"{one_line(path)} cannot be read: it is no regular file")
+        if _native.filesystem_of(held) in KERNELS:
+            raise UsageError(f"{one_line(path)} cannot be read: it is a file of the kernel's own")
         number = _reopened(held, path)
     finally:
         os.close(held)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from functools import cache
 
@@ -20,6 +21,8 @@ OWN, SHARED, SWAPPABLE = "own", "shared", "swappable"
 GROUP_OR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 ACCESS_LIST = "system.posix_acl_access"
 NO_LIST = (errno.ENODATA, errno.ENOTSUP)
+SWITCH = "/etc/nsswitch.conf"
+LOCAL = frozenset({"files", "altfiles", "systemd"})
 
 
 @cache
@@ -62,18 +65,40 @@ def _others_may_write(folder: int, status: os.stat_result) -> bool:
 
 
 def _is_alone(folder: int, status: os.stat_result) -> bool:
-    """Return whether the group of a folder has nobody in it but the owner, as distributions make one for each user.
-    The group's bits are a mask where there is an access list."""
+    """Return whether the group of a folder has nobody in it but its owner, root and us. The group's bits are a mask
+    where there is an access list."""
+    try:
+        if not _is_own_group(status.st_uid, status.st_gid):
+            return False
+        return not os.getxattr(f"/proc/self/fd/{folder}", ACCESS_LIST)
+    except KeyError:
+        return False
+    except OSError as error:
+        return error.errno in NO_LIST
+
+
+def _is_own_group(uid: int, gid: int) -> bool:
+    """Return whether all accounts in a group are the owner's, root's or ours, and no others can be in it: the machine
+    lists all accounts, or it is the group that distributions make for each user. Raises KeyError for a number or a
+    member without an entry."""
     import grp
     import pwd
 
+    owner, group = pwd.getpwuid(uid), grp.getgrgid(gid)
+    members = {pwd.getpwnam(name).pw_uid for name in group.gr_mem}
+    # The group that an account begins with does not list it.
+    members.update(account.pw_uid for account in pwd.getpwall() if account.pw_gid == gid)
+    is_private = (owner.pw_name, owner.pw_gid) == (group.gr_name, gid)
+    return members <= _trusted(os.geteuid()) | {uid} and (is_private or _are_all_listed())
+
+
+def _are_all_listed() -> bool:
+    """Return whether the machine's own files have all accounts: a directory (LDAP) rarely lists those that it has
+    (nsswitch.conf(5))."""
     try:
-        owner, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
-    except KeyError:
-        return False
-    if (owner.pw_name, owner.pw_gid) != (group.gr_name, group.gr_gid) or {*group.gr_mem} - {owner.pw_name}:
-        return False
-    try:
-        return not os.getxattr(f"/proc/self/fd/{folder}", ACCESS_LIST)
-    except OSError as error:
-        return error.errno in NO_LIST
+        with open(SWITCH, encoding="utf-8", errors="replace") as stream:
+            lines = [line.partition("#")[0].partition(":") for line in stream]
+    except FileNotFoundError:
+        return True
+    services = [re.sub(r"\[.*?\]", "", rest).split() for name, _colon, rest in lines if name.strip() == "passwd"]
+    return all(LOCAL.issuperset(words) for words in services)

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from gdbheap import _native
 from gdbheap.answers.records import SCHEMA, check_target, from_json, to_json
@@ -82,9 +82,27 @@ def is_snapshot(path: str) -> bool:
         return False
 
 
+class _Source(NamedTuple):
+    """A file that is held open: ``path`` names it in messages, ``opened`` leads to it whatever has its name by now."""
+
+    path: str
+    opened: str
+
+
 def read(path: str) -> Look:
     """Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer."""
-    content = _document(path)
+    try:
+        file = open_to_read(path)
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from None
+    except ValueError as error:
+        raise _refused(path, f"it is no snapshot: {error}") from None
+    with file:
+        return _read(_Source(path, f"/proc/self/fd/{file.fileno()}"))
+
+
+def _read(source: _Source) -> Look:
+    path, content = source.path, _document(source)
     if content.get("format") != FORMAT:
         raise _refused(path, "it is no snapshot of gdbheap's")
     schema = content.get("schema")
@@ -97,12 +115,12 @@ def read(path: str) -> Look:
         raise _refused(path, f"it is damaged: {error}") from None
     if not is_time(found.time):
         raise _refused(path, f"it is damaged: it was taken {found.time:g} seconds after 1970")
-    return Look(found, _columns(path, found) if found.blocks is not None else None)
+    return Look(found, _columns(source, found) if found.blocks is not None else None)
 
 
-def _columns(path: str, snapshot: Snapshot) -> _native.BlockColumns:
+def _columns(source: _Source, snapshot: Snapshot) -> _native.BlockColumns:
     """The blocks, as many as the document says."""
-    table = snapshot.blocks
+    path, table = source.path, snapshot.blocks
     count = sum(table.counts) if table is not None else 0
     if table is None or min(table.counts, default=0) < 0 or count > MAX_BLOCKS:
         raise _refused(path, "it is damaged: it claims to have more blocks than any process")
@@ -110,20 +128,20 @@ def _columns(path: str, snapshot: Snapshot) -> _native.BlockColumns:
         raise _refused(path, "it is damaged: its blocks are not those of its allocators")
     names = [f"{FOLDER}{name}" for name in _columns_in(snapshot)]
     try:
-        with _archive(path) as archive:
+        with _archive(source) as archive:
             entries = {name: _entry(path, archive, name) for name in names if not _is_left_out(archive, name)}
         _check_columns(path, entries, count)
-        columns = _unpacked(path, entries)
+        columns = _unpacked(source, entries)
         return columns_of(table, [columns.get(f"{FOLDER}{name}", b"") for name in (*COLUMNS, HOLDERS, OFFSETS)])
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise _refused(path, f"it is damaged: {error}") from None
 
 
 @contextmanager
-def _archive(path: str) -> Iterator[zipfile.ZipFile]:
-    """Open the zip of a snapshot. Raises OSError, BadZipFile, UsageError for what is no regular file."""
-    with open_to_read(path) as file:
-        _check_directory(path, file)
+def _archive(source: _Source) -> Iterator[zipfile.ZipFile]:
+    """Open the zip of a snapshot. Raises OSError, BadZipFile, UsageError."""
+    with open_to_read(source.opened) as file:
+        _check_directory(source.path, file)
         with zipfile.ZipFile(file) as archive:
             yield archive
 
@@ -156,24 +174,24 @@ def _check_columns(path: str, entries: Mapping[str, zipfile.ZipInfo], count: int
     _check_room(path, COPIES * sum(entry.file_size for entry in entries.values()))
 
 
-def _unpacked(path: str, entries: Mapping[str, zipfile.ZipInfo]) -> dict[str, bytes]:
+def _unpacked(source: _Source, entries: Mapping[str, zipfile.ZipInfo]) -> dict[str, bytes]:
     # Imported where it is needed: most snapshots have no blocks.
     from concurrent.futures import ThreadPoolExecutor
 
     is_over = threading.Event()
     with ThreadPoolExecutor() as pool:
         try:
-            reading = {name: pool.submit(_contents, path, entry, is_over) for name, entry in entries.items()}
+            reading = {name: pool.submit(_contents, source, entry, is_over) for name, entry in entries.items()}
             return {name: content.result() for name, content in reading.items()}
         finally:
             # The pool waits for its threads: after Ctrl-C, or a failure of one, they are to end.
             is_over.set()
 
 
-def _document(path: str) -> dict[str, Any]:
-    content = None
+def _document(source: _Source) -> dict[str, Any]:
+    path, content = source.path, None
     try:
-        with _archive(path) as archive:
+        with _archive(source) as archive:
             entry = _entry(path, archive, ENTRY)
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
@@ -181,7 +199,7 @@ def _document(path: str) -> dict[str, Any]:
         raise _refused(path, f"it is damaged, or no snapshot: {error}") from None
     if entry.file_size > min(MAX_DOCUMENT_BYTES, DOCUMENT_SPARE + DOCUMENT_RATIO * entry.compress_size):
         raise _refused(path, f"it claims to be larger than any snapshot: {ENTRY} has {entry.file_size:,} bytes")
-    text = _contents(path, entry, threading.Event())
+    text = _contents(source, entry, threading.Event())
     # Each value but the first follows one of these.
     _check_room(path, len(text) + NODE_BYTES * sum(map(text.count, (b",", b":", b"[", b"{"))))
     with suppress(ValueError):
@@ -211,11 +229,11 @@ def _entry(path: str, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _contents(path: str, entry: zipfile.ZipInfo, is_over: threading.Event) -> bytes:
+def _contents(source: _Source, entry: zipfile.ZipInfo, is_over: threading.Event) -> bytes:
     """Return the bytes of an entry; stop after ``is_over``."""
-    content = bytearray()
+    path, content = source.path, bytearray()
     try:
-        with _archive(path) as archive, archive.open(entry) as stream:
+        with _archive(source) as archive, archive.open(entry) as stream:
             # The checksum is compared where the end is met.
             while not is_over.is_set() and (piece := stream.read(PIECE)):
                 content += piece

@@ -98,9 +98,10 @@ class Core(Target):
         self._files = ElfFiles()
         _check_folder(sysroot)
         unpacked = _unpacked(path, progress) if unpacked is None else unpacked
-        self._own_path = path if unpacked is None else unpacked.path
         self._has_own_holes = unpacked is None
         with open_core(path) if unpacked is None else unpacked.stream as stream:
+            # Whatever has the file's name by now.
+            self._own_path = f"/proc/self/fd/{stream.fileno()}"
             self._size = os.fstat(stream.fileno()).st_size
             header, self.machine = read_core_header(stream, path)
             if unpacked is not None and unpacked.cut is not None:

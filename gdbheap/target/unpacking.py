@@ -61,11 +61,6 @@ class Unpacked:
     stream: BinaryIO
     cut: str | None
 
-    @property
-    def path(self) -> str:
-        """Where the file can be opened as long as ``stream`` is open."""
-        return f"/proc/self/fd/{self.stream.fileno()}"
-
 
 def packed_by(start: bytes) -> str | None:
     """What packed a file that begins like this; None for nothing that is known."""
