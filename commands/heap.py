@@ -167,7 +167,7 @@ COMMAND = Command(
     globals, threads and runtimes that have a twentieth of RSS or more, at most five, each with its bytes, their share
     of RSS and what it is; beside them what no allocator handed out, from 4 MiB on: static variables, stacks,
     thread-local data, mapped files, shared memory and other mappings. The code of programs and libraries has a row
-    from a quarter of RSS on. All references are followed where that takes about 3
+    from half of RSS on. All references are followed where that takes about 3
     seconds of CPU time at most (7,500,000 blocks in use), or what --budget says, or with --detail; --quick does not
     look for holders. Of a Python program with more blocks, the objects that modules and frames lead to are followed for
     that time, and a holder has "at least" the bytes that reference counts prove it to keep; the rest is one line, "not

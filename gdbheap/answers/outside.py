@@ -41,7 +41,7 @@ __all__ = ["IN_USE", "MIN_PERCENT", "outside_holders"]
 
 MIN_PERCENT = 5
 # Code that is mapped from files is normal: less than this share of RSS is not worth a row.
-MIN_PERCENT_OF_CODE = 25
+MIN_PERCENT_OF_CODE = 50
 # What only this process has and uses: the verdict counts it as in use.
 IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
 OF_STORAGE = ("stacks", "other.break", REST)
