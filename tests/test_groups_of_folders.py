@@ -1,4 +1,4 @@
-"""Folders that a group may write to are their owner's own where no other account can write there, as the kernel shows."""
+"""Folders that a group may write to are their owner's own where the kernel lets no other account write there."""
 
 from __future__ import annotations
 

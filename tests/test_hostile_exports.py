@@ -5,21 +5,24 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sqlite3
 import struct
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.attackers import STRANGER
 from support.programs import gdbheap
 
 from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.tables import query as queries
 from gdbheap.tables import stored
 from gdbheap.tables.batches import Batch, Cells, Coded, Constant, small
 from gdbheap.tables.declaration import TEXT, table_of
-from gdbheap.tables.files import DATABASE, PARQUET, SQLITE, write
+from gdbheap.tables.files import CSV, DATABASE, PARQUET, SQLITE, write
 from gdbheap.tables.gathered import Gathered
 from gdbheap.tables.query import query
 from gdbheap.tables.source import Source
@@ -257,3 +260,77 @@ def test_texts_without_an_encoding(form: str, tmp_path: Path) -> None:
     chosen = next(column.name for column in table.columns if column.kind == TEXT)
     with closing(sqlite3.connect(tmp_path / DATABASE)) as database:
         assert database.execute(f"SELECT {chosen} FROM {table.name}").fetchall() == [("evil?",)] * 2
+
+
+def plant_pipe(path: Path) -> None:
+    """Make a pipe that nobody writes to."""
+    os.mkfifo(path)
+
+
+def plant_kernels(path: Path) -> None:
+    """Make a link to a file of the kernel's own."""
+    path.symlink_to("/proc/version")
+
+
+def plant_secret(path: Path) -> None:
+    """Make a link to a file that whoever planted it may not read."""
+    path.symlink_to("/etc/shadow")
+
+
+PLANTS = [plant_pipe, plant_kernels, plant_secret]
+FORMS = [CSV, PARQUET, SQLITE]
+
+
+@pytest.mark.in_turn("form", 1)
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_planted_instead(form: str, plant: Callable[[Path], None], tmp_path: Path) -> None:
+    """A table's name that is a pipe or a link is refused, and not opened."""
+    path = exported(tmp_path / "tables", form)
+    path.unlink()
+    plant(path)
+    with pytest.raises(UsageError, match=f"{path} cannot be read: it is no regular file"):
+        query(source_of(path.parent), SUM)
+
+
+@pytest.mark.in_turn("place", 1)
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("place", ["types.csv", "types.parquet", "types/host=a/pid=1/data.parquet"])
+def test_swapped_names(
+    place: str, plant: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was checked is what DuckDB reads, whatever has its name when it does."""
+    file = exported(tmp_path / "written", place.rpartition(".")[2])
+    path = tmp_path / "tables" / place
+    path.parent.mkdir(parents=True)
+    file.rename(path)
+    planted, aside = tmp_path / "planted", tmp_path / "aside"
+    plant(planted)
+    view = queries._view
+
+    def swapped(*arguments: Any) -> None:
+        path.rename(aside)
+        planted.rename(path)
+        view(*arguments)
+
+    monkeypatch.setattr(queries, "_view", swapped)
+    columns = ", min(host), min(pid)" if "/" in place else ""
+    (row,) = query(source_of(tmp_path / "tables"), SUM.replace(" FROM", f"{columns} FROM")).rows
+    assert row == [3, 21, "a", 1][: len(row)]
+    assert path.is_symlink() or not path.is_file()
+
+
+def test_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More files of partitions than may usually be open, and what lies beside them."""
+    file, tables = exported(tmp_path / "written", PARQUET), tmp_path / "tables" / "types"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        for number in range(60):
+            (tables / f"pid={number}").mkdir(parents=True)
+            os.link(file, tables / f"pid={number}" / "data.parquet")
+        (tables / "pid=1" / "another.parquet").symlink_to(file)
+        os.mkfifo(tables / "pid=1" / "pipe.parquet")
+        assert query(source_of(tmp_path / "tables"), SUM).rows == [[180, 420 * 3]]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

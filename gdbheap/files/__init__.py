@@ -15,7 +15,7 @@ from gdbheap.files.new_folder import (
     temporary_folder,
     working_folder,
 )
-from gdbheap.files.opening import open_regular, open_to_append, open_to_read, regular_descriptor
+from gdbheap.files.opening import open_inside, open_regular, open_to_append, open_to_read, regular_descriptor
 from gdbheap.files.refusing import PRIVATE, not_written, refused
 from gdbheap.files.special import is_stream, own_descriptor
 
@@ -30,6 +30,7 @@ __all__ = [
     "is_stream",
     "make_folder",
     "not_written",
+    "open_inside",
     "open_regular",
     "open_to_append",
     "open_to_read",

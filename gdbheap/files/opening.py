@@ -14,7 +14,7 @@ from gdbheap.files.folders import hold
 from gdbheap.files.refusing import PRIVATE, name_of_user, refused
 from gdbheap.files.special import own_descriptor
 
-__all__ = ["open_regular", "open_to_append", "open_to_read", "regular_descriptor"]
+__all__ = ["open_inside", "open_regular", "open_to_append", "open_to_read", "regular_descriptor"]
 
 # f_type of what is no storage (linux/magic.h): to read such a file asks the kernel, or a device, to do something.
 # autofs, binderfs, binfmt_misc, bpf, cgroup, configfs, debugfs, devpts, efivarfs, fusectl, mqueue, nfsd, proc, pstore,
@@ -55,7 +55,17 @@ def open_to_read(path: str) -> BinaryIO:
     """Open a regular file, or a pipe that we were started with (``<(…)`` of a shell). A pipe by name would wait for a
     writer: it is refused, as devices, folders and files of the kernel's own are. Raises UsageError, OSError,
     ValueError."""
-    held = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    return _checked(os.open(path, os.O_PATH | os.O_CLOEXEC), path)
+
+
+def open_inside(folder: int, name: str, path: str) -> BinaryIO:
+    """Open a regular file of an open folder, which is ``path`` in messages; no link is followed. Raises UsageError,
+    OSError, ValueError."""
+    return _checked(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), path)
+
+
+def _checked(held: int, path: str) -> BinaryIO:
+    """Open what is held by O_PATH, and close that. Raises UsageError for what may not be opened."""
     try:
         mode = os.fstat(held).st_mode
         if not stat.S_ISREG(mode) and not (stat.S_ISFIFO(mode) and own_descriptor(path) is not None):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -17,6 +17,7 @@ from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
 from gdbheap.tables.arrow import MISSING, reader_of
 from gdbheap.tables.batches import Batches, small
 from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, Table, table_of
+from gdbheap.tables.exported import ExportedFiles
 from gdbheap.tables.files import CSV, DATABASE, PARQUET
 from gdbheap.tables.gathered import ALL
 from gdbheap.tables.source import Source
@@ -38,8 +39,6 @@ UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
 LEAST, CELL = 64 << 20, 64
 # Seconds between two looks for a signal while DuckDB works.
 HEARD = 0.1
-# Folders of partitions that are inside of one another, at most.
-DEPTH = 32
 AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
 
 
@@ -63,13 +62,14 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
     """The answer of one query. Raises UsageError for one that is wrong, Unsupported where a library is missing."""
     duckdb = _duckdb()
     room = max(LEAST, room_for_copy())
-    with closing(duckdb.connect(":memory:", config={**BEFORE, "memory_limit": f"{room}B"})) as database:
+    config = {**BEFORE, "memory_limit": f"{room}B"}
+    with closing(duckdb.connect(":memory:", config=config)) as database, ExitStack() as held:
         database.execute("SET python_enable_replacements = false")
         named = _named(database, duckdb, text)
         if not named and LISTING.search(text):
-            _list(database, source)
+            _list(database, source, held)
         elif source.folder is not None:
-            _open_folder(database, source.folder, named)
+            _open_folder(database, held.enter_context(ExportedFiles(source.folder)), named)
         elif named:
             found = source.gather(named, graph or ("edges" in named or None))
             for name, batches in found.tables.items():
@@ -80,11 +80,12 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
         return _ask(database, duckdb, text, room // 2)
 
 
-def _list(database: Any, source: Source) -> None:
+def _list(database: Any, source: Source, held: ExitStack) -> None:
     """The tables that there are: of what is quickly read with their rows, of a process or a core without."""
     found = source.gather(ALL, None).tables if source.is_kept else {}
     if source.folder is not None:
-        _open_all(database, source.folder, [table.name for table in TABLES])
+        files = held.enter_context(ExportedFiles(source.folder))
+        _open_all(database, files, [table.name for table in TABLES])
         return
     for table in TABLES:
         if table.name in found or not source.is_kept:
@@ -205,10 +206,10 @@ def _fill(database: Any, table: Table, batches: Batches) -> None:
     database.unregister("gathered")
 
 
-def _open_folder(database: Any, folder: str, named: Collection[str]) -> None:
+def _open_folder(database: Any, files: ExportedFiles, named: Collection[str]) -> None:
     """Views of the files that an export wrote. Raises UsageError for tables that are not there."""
-    _refuse_missing(set(named) - _open_all(database, folder, named), one_line(folder))
-    database.execute(f"SET allowed_directories = [{_quoted(os.path.join(folder, ''))}]")
+    _refuse_missing(set(named) - _open_all(database, files, named), one_line(files.folder))
+    database.execute(f"SET allowed_paths = [{', '.join(map(_quoted, files.paths))}]")
 
 
 def _refuse_missing(names: Collection[str], where: str) -> None:
@@ -216,37 +217,25 @@ def _refuse_missing(names: Collection[str], where: str) -> None:
         raise UsageError(f"gdbheap sql: {where} has no table {', '.join(sorted(names))}")
 
 
-def _open_all(database: Any, folder: str, names: Collection[str]) -> set[str]:
-    with StoredTables(os.path.join(folder, DATABASE)) as stored:
-        return {name for name in names if _open(database, folder, name, stored)}
+def _open_all(database: Any, files: ExportedFiles, names: Collection[str]) -> set[str]:
+    with StoredTables(os.path.join(files.folder, DATABASE), partial(files.open, DATABASE)) as stored:
+        return {name for name in names if _open(database, files, name, stored)}
 
 
-def _open(database: Any, folder: str, name: str, stored: StoredTables) -> bool:
+def _open(database: Any, files: ExportedFiles, name: str, stored: StoredTables) -> bool:
     table = table_of(name)
     types = "{" + ", ".join(f"{_quoted(one.name)}: {_quoted(TYPES[one.kind])}" for one in table.columns) + "}"
     for form, more in ((PARQUET, ""), (CSV, f", header = true, auto_detect = false, columns = {types}")):
-        path = os.path.join(folder, f"{name}.{form}")
-        if os.path.isfile(path):
-            _view(database, name, f"read_{form}({_quoted(_plain_path(path))}{more})")
+        path = files.hold(f"{name}.{form}")
+        if path is not None:
+            _view(database, name, f"read_{form}({_quoted(path)}{more})")
             return True
-    found = sorted(_parts(os.path.join(folder, name)))
+    found = files.hold_parts(name)
     if found:
         listed = ", ".join(map(_quoted, map(_plain_path, found)))
         _view(database, name, f"read_parquet([{listed}], hive_partitioning = true, union_by_name = true)")
         return True
-    return os.path.isfile(os.path.join(folder, DATABASE)) and _copy(database, stored, table)
-
-
-def _parts(folder: str, depth: int = 0) -> Iterator[str]:
-    """Find the files of partitions. A link may lead anywhere: none is followed."""
-    if depth > DEPTH or os.path.islink(folder) or not os.path.isdir(folder):
-        return
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _parts(entry.path, depth + 1)
-            elif entry.name.endswith(f".{PARQUET}") and entry.is_file(follow_symlinks=False):
-                yield entry.path
+    return files.has(DATABASE) and _copy(database, stored, table)
 
 
 def _copy(database: Any, stored: StoredTables, table: Table) -> bool:

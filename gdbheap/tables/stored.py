@@ -6,13 +6,13 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Any, BinaryIO, NoReturn
 from urllib.parse import quote
 
 from gdbheap.errors import GdbheapError, UsageError, one_line
-from gdbheap.files import open_to_read, temporary_folder
+from gdbheap.files import temporary_folder
 from gdbheap.tables.batches import AT_ONCE, Batch
 from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TEXT, Column, Table
 from gdbheap.tables.files import SQL_TYPES
@@ -35,10 +35,11 @@ CREATED = re.compile(r'CREATE TABLE "\w+" \(("\w+" [A-Z]+(?: NOT NULL)?(?:, "\w+
 
 
 class StoredTables:
-    """Reader of the tables in a database file, by a private copy that is made when the first one is asked for."""
+    """Reader of the tables in a database file, by a private copy that is made when the first one is asked for.
+    ``opened``: opens the file ``path``."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, opened: Callable[[], BinaryIO]) -> None:
+        self._path, self._source = path, opened
         self._stack = ExitStack()
         self._database: sqlite3.Connection | None = None
         self._size = self._steps = 0
@@ -63,7 +64,7 @@ class StoredTables:
         """Open a copy: SQLite makes files beside a database, and reads those that others put there."""
         folder = self._stack.enter_context(temporary_folder())
         path = os.path.join(folder, "copy")
-        with open_to_read(self._path) as source, open(path, "xb") as copy:
+        with self._source() as source, open(path, "xb") as copy:
             self._size = os.fstat(source.fileno()).st_size
             self._copy(source, copy)
         database = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
