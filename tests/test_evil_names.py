@@ -111,6 +111,8 @@ OURS = {
     "Sums.emptied": "would go", "TableFile.name": "types", "Caught.function": "malloc", "GrowingBuffers.origin": "set",
     "LargeChunks.origin": "set", "MainTop.origin": "set", "ThreadTops.origin": "set", "Mapped.kind": "shared-memory",
     "RuntimeMemory.kind": "go", "StatsRow.arena": "total", "StatsRow.what": "in use bytes",
+    # What the first page begins with.
+    "Member.verdict": "x (pid 7): 8.0 MiB resident.",
 }  # fmt: skip
 STYLES = (
     Style(),

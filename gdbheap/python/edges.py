@@ -116,6 +116,7 @@ class EdgeNames:
         self._shadowed: dict[tuple[int, str], bool] = {}
         self._structs: dict[int, dict[int, str]] = {}
         self._last: tuple[int, bytes, bytes] = (0, b"", b"")
+        self._set_places: dict[tuple[int, int], int | None] = {}
 
     def edge(self, holder: int, target: int, names: bool = False) -> Edge:
         """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns.
@@ -364,17 +365,26 @@ class EdgeNames:
         return found
 
     def _in_set(self, holder: int, target: int) -> Iterator[Edge]:
-        slots = self._space.word(holder + self._release.at(SET_MASK)) + 1
-        table, index = self._space.word(holder + self._release["set_table"]), 0
-        slot, no_hash = self._space.machine.structure("PP"), self._space.machine.address_end - 1
-        for at in range(0, slot.size * slots, WINDOW):
-            raw = self._space.read(table + at, min(WINDOW, slot.size * slots - at))
-            for words in slot.iter_unpack(raw):
-                key, found = words if set_key(self._release) == 0 else words[::-1]
-                if key and found != no_hash:
-                    if key == target:
-                        yield Edge(f" has it as item {index}", f"list({{}})[{index}]")
-                    index += 1
+        if (holder, target) not in self._set_places:
+            self._set_places[holder, target] = self._place_in_set(holder, target)
+        index = self._set_places[holder, target]
+        if index is not None:
+            yield Edge(f" has it as item {index}", f"list({{}})[{index}]")
+
+    def _place_in_set(self, holder: int, target: int) -> int | None:
+        """Return how many items of a set are before ``target``. A set that lost most of them may have millions of
+        entries; what has gone has a hash of -1, or no key."""
+        machine, count = self._space.machine, self._space.word(holder + self._release.at(SET_MASK)) + 1
+        table, index, size = self._space.word(holder + self._release["set_table"]), 0, 2 * machine.word
+        key = set_key(self._release) // machine.word
+        for at in range(0, size * count, WINDOW):
+            words = machine.words_of(self._space.read(table + at, min(WINDOW, size * count - at)))
+            keys, hashes = words[key::2], words[1 - key :: 2]
+            end = keys.index(target) if target in keys else len(keys)
+            index += end - keys[:end].count(0) - hashes[:end].count(machine.address_end - 1)
+            if end < len(keys):
+                return index
+        return None
 
     def _in_type(self, holder: int, target: int) -> Iterator[Edge]:
         yield from self._in_fields(holder, self._type_fields(holder), target)
