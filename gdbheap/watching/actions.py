@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import resource
 import select
 import shutil
@@ -256,7 +257,8 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
         return None
     if not contents and not folder.is_there():
         return str(refusal.another(folder))
-    return one_line(next((line for line in said.splitlines() if str(folder) in line), "gdb failed"), 200)
+    named = (line for line in said.splitlines() if re.search(rf"\b{folder}\b", line))
+    return one_line(next(named, "gdb failed"), 200)
 
 
 def _started_gdb(folder: ProcessFolder, place: str) -> subprocess.Popen[bytes]:
