@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 __all__ = [
-    "IN_GDB", "IN_SHELL", "SeveralLines", "as_typed", "csv_cell", "json_text", "printable", "printable_lines",
-    "printable_record",
+    "IN_GDB", "IN_SHELL", "MOST_DIGITS", "SeveralLines", "as_typed", "bounded_number", "csv_cell", "json_text",
+    "printable", "printable_lines", "printable_record",
 ]  # fmt: skip
 
 # Our commands begin with one of these words, in gdb and in a shell.
@@ -28,8 +28,16 @@ PLAIN_END = "\u0300"
 # Python calls these printable, and no terminal shows them.
 UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 MARKS = ("Mn", "Me")
+# Python reads at most 4,300 digits, older releases more and more slowly.
+MOST_DIGITS = 400
 COMPUTED = tuple("=+-@\uff1d\uff0b\uff0d\uff20\t\r\n")
 IN_FRONT = " \"'"
+
+
+def bounded_number(digits: str, most: int, base: int = 10) -> int:
+    """Return the number that digits without a sign and a prefix mean, ``most`` for a larger one."""
+    digits = digits.lstrip("0")
+    return min(int(digits or "0", base), most) if len(digits) <= MOST_DIGITS else most
 
 
 def as_typed(text: str, command: str) -> str:

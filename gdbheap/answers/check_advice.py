@@ -17,6 +17,7 @@ from gdbheap.heap import Heap
 from gdbheap.python.disclosure import Disclosure
 from gdbheap.target.environment import initial_environment
 from gdbheap.target.machine import LARGEST_ADDRESS
+from gdbheap.text import bounded_number
 
 TUNABLES = "GLIBC_TUNABLES"
 HUGETLB = "hugetlb"
@@ -161,7 +162,7 @@ def _number(value: str) -> int | None:
         return None
     sign, digits = found.groups()
     base = 16 if digits[:2] in ("0x", "0X") else 8 if digits.startswith("0") else 10
-    number = min(int(digits, base), LARGEST_ADDRESS)
+    number = bounded_number(digits[2:] if base == 16 else digits, LARGEST_ADDRESS, base)
     return -number & LARGEST_ADDRESS if sign == "-" else number
 
 

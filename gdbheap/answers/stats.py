@@ -6,11 +6,13 @@ import re
 from dataclasses import dataclass
 
 from gdbheap.answers.arenas import Arenas
-from gdbheap.text import SeveralLines
+from gdbheap.text import SeveralLines, bounded_number
 
 # malloc_stats() prints unsigned int.
 UNSIGNED_INT = 1 << 32
 
+# More than malloc_stats prints.
+BEYOND = (1 << 63) - 1
 _ARENA = re.compile(r"^Arena (\d+):\s*$")
 _TOTAL = re.compile(r"^Total \(incl\. mmap\):\s*$")
 _FIGURE = re.compile(r"^(system|in use) bytes\s*=\s*(\d+)\s*$")
@@ -49,6 +51,6 @@ def compare(arenas: Arenas, text: str) -> Stats:
             section = "total"
         elif figure and section in ours:
             value = ours[section][0 if figure[1] == "system" else 1]
-            rows.append(StatsRow(section, f"{figure[1]} bytes", int(figure[2]), value))
+            rows.append(StatsRow(section, f"{figure[1]} bytes", bounded_number(figure[2], BEYOND), value))
     complete = len(rows) == 2 * len(ours)
     return Stats(SeveralLines(text), complete and all(row.theirs == row.ours % UNSIGNED_INT for row in rows), rows)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from gdbheap.errors import UsageError, one_line
 from gdbheap.events.log import Recorded
 from gdbheap.events.preload import PRELOAD, can_be_preloaded
+from gdbheap.text import MOST_DIGITS
 
 __all__ = ["GLIBC", "PREFIX", "Setting", "found_allocators", "library_of", "recorded_setting", "tunables_of"]
 
@@ -154,7 +155,7 @@ def tunables_of(text: str) -> dict[str, str]:
 
 def _check_value(name: str, value: str, known: Mapping[str, tuple[int, int]]) -> None:
     try:
-        number = int(value, 0)
+        number = int(value[: MOST_DIGITS + 1], 0)
     except ValueError:
         raise ValueError(f"{value!r} is no value of {name}: bytes, in digits or in hexadecimal with 0x") from None
     least, most = known.get(name, (number, number))

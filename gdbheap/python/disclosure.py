@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdbheap.target.machine import USER_END
+from gdbheap.text import MOST_DIGITS
 
 if TYPE_CHECKING:
     from gdbheap.target.target import Damage
@@ -73,6 +74,8 @@ def without_words(text: str, is_place: Callable[[int], bool] = lambda number: Fa
 
     def masked(found: re.Match[str]) -> str:
         digits = found[0].replace(",", "")
+        if len(digits.lstrip("0")) > MOST_DIGITS:
+            return f"<number of {len(digits):,} digits>"
         value = int(digits, 16 if digits.startswith("0x") else 10)
         return f"<word of {_length(value)} bytes>" if _may_be_text(value) and not is_place(value) else found[0]
 
