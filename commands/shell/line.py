@@ -123,5 +123,5 @@ def opened(line: Line, target: Subject) -> Iterator[Heap]:
     with standing(target, line.options.max_stop or None, line.command.call_for(line.options) is None) as process:
         yield Heap(process)
     seconds = process.stopped_seconds
-    if seconds is not None and (line.extra.verbose or sys.stderr.isatty()):
+    if seconds is not None and sys.stderr is not None and (line.extra.verbose or sys.stderr.isatty()):
         print(f"gdbheap: process {target} was stopped for {1000 * seconds:.0f} ms", file=sys.stderr)

@@ -47,12 +47,33 @@ def script() -> NoReturn:
 
     After a line that needs no parser the process ends at once: Python's own end takes a fifth of the time of a start,
     and there is nothing that it would have to end."""
+    _fill_streams()
     words = sys.argv[1:]
     status = main(words)
     _stop_listening()
     if len(words) == 1 and words[0] in QUICK:
         os._exit(status)
     sys.exit(status)
+
+
+def _fill_streams() -> None:
+    """Open /dev/null in the place of each standard stream that is closed: whatever is opened next would get its number,
+    and what others write there would go into it. Standard output stays closed to Python, as an answer would be lost."""
+    try:
+        for number in range(3):
+            _fill(number)
+        if sys.stderr is None:
+            sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    except OSError:
+        pass
+
+
+def _fill(number: int) -> None:
+    try:
+        os.fstat(number)
+    except OSError:
+        # The lowest number that is free.
+        os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 class Ended(KeyboardInterrupt):
