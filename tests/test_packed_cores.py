@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import http.server
+import io
 import lzma
 import os
 import random
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from test_core_shapes import figures, holding
 from test_target_core import make_core, prstatus
 
 from gdbheap.errors import GdbheapError
-from gdbheap.target import debuginfod
+from gdbheap.target import debuginfod, unpacking
 from gdbheap.target.core import Core
 from gdbheap.target.unpacking import packed_by
 
@@ -349,3 +351,44 @@ def test_debuginfod_is_bounded(server: str, tmp_path: Path, monkeypatch: pytest.
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
     monkeypatch.setattr(debuginfod, "LARGEST", 8 << 20)
     assert fetch("abcdef") is not None and len(debuginfod.cached("abcdef")) == 1
+
+
+class CountingDecoder:
+    """Decoder of gzip that counts the bytes that it gives back."""
+
+    given_back = 0
+
+    def __init__(self) -> None:
+        self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+    def decompress(self, packed: bytes, most: int) -> bytes:
+        """Return at most so many bytes."""
+        found = self._decoder.decompress(packed, most)
+        CountingDecoder.given_back += len(self._decoder.unused_data) + len(self._decoder.unconsumed_tail)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decoder, name)
+
+
+def test_many_small_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes that are copied grow as the file does, whatever the number of streams in it."""
+    empty, end = gzip.compress(b""), gzip.compress(b"end")
+    monkeypatch.setitem(unpacking.DECODERS, b"\x1f\x8b", ("gzip", CountingDecoder))
+    for count in (3000, 30_000):
+        CountingDecoder.given_back = 0
+        pieces = unpacking._pieces(io.BytesIO(empty * count + end), empty[:6])
+        assert [piece for piece, _position in pieces] == [b"end"]
+        # Of each portion but the stream itself.
+        assert CountingDecoder.given_back <= (count + 1) * unpacking.FIRST
+
+
+@pytest.mark.parametrize("kind", ["gzip", "xz", "bzip2"])
+def test_streams_one_after_the_other(kind: str, rng: random.Random) -> None:
+    """Streams of all sizes, and zeros behind the last one, come out as what was packed."""
+    sizes = [0, 1, unpacking.FIRST, 3 * unpacking.PIECE, *(rng.randrange(1 << rng.randrange(1, 21)) for _ in range(12))]
+    parts = [rng.choice([rng.randbytes(size), bytes(size)]) for size in sizes]
+    rng.shuffle(parts)
+    packed = b"".join(map(PACKERS[kind], parts)) + bytes(rng.randrange(3000))
+    found = unpacking._pieces(io.BytesIO(packed), packed[:6])
+    assert b"".join(piece for piece, _position in found) == b"".join(parts)

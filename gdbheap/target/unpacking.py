@@ -27,6 +27,7 @@ from gdbheap.target import image
 from gdbheap.target.room import disk_left
 
 PIECE = 1 << 20
+FIRST = 1 << 10
 HOLE = 4 << 10
 XZ_MEMORY = 256 << 20
 CHECKED_EVERY = 64 << 20
@@ -153,21 +154,55 @@ def _native_pieces(stream: BinaryIO, kind: str | None) -> Iterator[tuple[bytes, 
 def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
     """Of the formats that Python's library reads; packed streams may follow one another."""
     make = next(make for magic, (_name, make) in DECODERS.items() if start.startswith(magic))
-    decoder, rest, position = make(), b"", 0
+    decoder, portions = make(), _Portions(stream)
     while True:
         if decoder.eof:
-            rest = decoder.unused_data or stream.read(PIECE)
-            # Zeros that fill up a block of a tape, or the end.
-            if not rest.strip(b"\0"):
+            portions.put_back(decoder.unused_data)
+            if not portions.has_stream():
                 return
             decoder = make()
-        packed = rest if rest else b"" if _has_more(decoder) else stream.read(PIECE)
-        position = stream.tell()
+        packed = b"" if _has_more(decoder) else portions.take()
         if not packed and not _has_more(decoder):
             raise EOFError("it ends in the middle")
-        piece, rest = _decoded(decoder, packed)
+        piece, unused = _decoded(decoder, packed)
+        if not decoder.eof:
+            # At the end zlib's has what is behind it in both.
+            portions.put_back(unused)
         if piece:
-            yield piece, position
+            yield piece, stream.tell()
+
+
+class _Portions:
+    """The bytes of a packed file, few at the beginning of a stream: a decoder copies what is behind its end, again and
+    again where many small streams follow one another."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._bytes = b""
+        self._at, self._size = 0, FIRST
+
+    def take(self) -> bytes:
+        """Return the next bytes, none at the end."""
+        self._fill()
+        portion = self._bytes[self._at : self._at + self._size]
+        self._at += len(portion)
+        self._size = min(2 * self._size, PIECE)
+        return portion
+
+    def put_back(self, unused: bytes) -> None:
+        """Have the last bytes that were taken come again."""
+        self._at -= len(unused)
+
+    def has_stream(self) -> bool:
+        """Return whether another stream begins here; zeros fill up a block of a tape, or the end."""
+        self._fill()
+        self._size = FIRST
+        is_padded = self._bytes.startswith(b"\0", self._at)
+        return self._at < len(self._bytes) and not (is_padded and not self._bytes[self._at :].strip(b"\0"))
+
+    def _fill(self) -> None:
+        if self._at == len(self._bytes):
+            self._bytes, self._at = self._stream.read(PIECE), 0
 
 
 def _has_more(decoder: Any) -> bool:
