@@ -7,6 +7,7 @@ import random
 import resource
 import signal
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from support.programs import gdbheap
 from gdbheap import _native
 from gdbheap.errors import GdbheapError
 from gdbheap.events import replayer
-from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter, Recorded, read_log
+from gdbheap.events.log import BY_LOCK, BY_TIME, FRAME, TIMED_STAGE, TIMES, LogWriter, Recorded, read_log
 from gdbheap.events.makers import makers
 from gdbheap.events.replay import planned
 from gdbheap.events.replayer import Replayer
 from gdbheap.events.settings import Setting
+from gdbheap.history.sample import Series
+from gdbheap.history.series import SeriesFile
 from gdbheap.target.room import memory_left
 
 ADDRESS_SPACE = 256 << 20
@@ -255,3 +258,38 @@ def test_somebody_listens(tmp_path: Path) -> None:
 
 def _frames(path: str) -> list[tuple[int, int, int]]:
     return read_log(path).processes[0].frames
+
+
+MANY, LITTLE = 300_000, 144 << 20
+
+
+def many_stages(path: Path) -> Path:
+    """Write a log whose stages are empty, each of a lane of its own."""
+    log(path, [], order=BY_TIME)
+    frames = b"".join(FRAME.pack(TIMED_STAGE, 0, TIMES.size) + TIMES.pack(lane, lane) for lane in range(MANY))
+    with path.open("ab") as file:
+        file.write(frames)
+    return path
+
+
+def many_rows(path: Path) -> Path:
+    """Write a series of events that name a thousand empty lists each."""
+    SeriesFile(str(path), Series(1.0, "1", 1.0)).close()
+    lists = b",".join([b"[]"] * 1000)
+    row = b'{"kind":"event","event":"start","time":1,"offset":0,"pid":1,"target":{"x":[%b]}}\n' % lists
+    with path.open("ab") as file:
+        file.write(row * (MANY // 100))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("noun", "write", "name"), [("stats", many_stages, "many.calls"), ("report", many_rows, "many.jsonl")]
+)
+def test_files_that_explode(noun: str, write: Callable[[Path], Path], name: str, tmp_path: Path) -> None:
+    """What is read of a file stays below half of what is left, however small each part is."""
+    path = write(tmp_path / name)
+    more = ["-o", str(tmp_path / "page.html")] if noun == "report" else []
+    limit = partial(resource.setrlimit, resource.RLIMIT_AS, (LITTLE, LITTLE))
+    done = gdbheap(noun, str(path), *more, preexec_fn=limit)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr[-2000:]
+    assert f"there is not enough memory to read {path}" in done.stderr

@@ -15,6 +15,7 @@ from gdbheap.answers.records import from_json
 from gdbheap.documents import parsed
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_append, open_to_read
+from gdbheap.target.room import RoomLeft
 
 __all__ = [
     "BY_LOCK",
@@ -37,6 +38,8 @@ TIMES = struct.Struct("<QQ")
 BY_LOCK, BY_TIME = "lock", "time"
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_PROCESSES = 1 << 20
+# Stages, of some hundred bytes of memory each, between two looks at what is left.
+FRAMES_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,9 @@ def read_log(path: str) -> CallLog:
             if file.read(len(MAGIC)) != MAGIC:
                 raise UsageError(f"{one_line(path)}: it is no log of calls that gdbheap knows")
             log = CallLog(path, Descriptor(os.dup(file.fileno())), [])
-            for kind, number, offset, size in _frames(file):
+            room = RoomLeft()
+            for count, (kind, number, offset, size) in enumerate(_frames(file)):
+                room.check(path, count, FRAMES_AT_ONCE)
                 _take(log, file, kind, number, offset, size)
                 log.size = offset + size
             return log

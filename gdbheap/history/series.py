@@ -27,6 +27,7 @@ from gdbheap.history.sample import (
     Sample,
     Series,
 )
+from gdbheap.target.room import RoomLeft
 from gdbheap.text import csv_cell, json_text
 
 __all__ = ["CSV", "JSONL", "STANDARD_OUTPUT", "SeriesFile", "form_of", "is_series", "read"]
@@ -37,6 +38,8 @@ SERIES, SAMPLE, EVENT = "series", "sample", "event"
 STANDARD_OUTPUT = "-"
 # An arena takes a hundred bytes of a line, and there are eight for each processor.
 MAX_LINE_BYTES = 8 << 20
+# Bytes of lines between two looks at the memory that is left.
+AT_ONCE = 1 << 20
 NEWLINE = 10
 # More than any address space has; a picture's numbers have 64 bits.
 MAX_FIGURE = 1 << 62
@@ -279,7 +282,7 @@ def is_series(path: str) -> bool:
         if not os.path.isfile(path):
             return False
         with open_regular(path) as stream:
-            first = next(_documents(path, _Lines(stream)), None)
+            first = next(_documents(path, _Lines(path, stream)), None)
     except (OSError, ValueError, UsageError):
         return False
     return first is not None and first[1].get("format") == FORMAT
@@ -296,7 +299,7 @@ def read(path: str) -> Series:
 
 
 def _read(path: str, stream: BinaryIO) -> Series:
-    lines = _Lines(stream)
+    lines = _Lines(path, stream)
     documents = _documents(path, lines)
     series = _header(path, next(documents, None))
     for number, document in documents:
@@ -350,16 +353,17 @@ def _check_time(seconds: float) -> None:
 class _Lines:
     """The whole lines of a file, with their numbers. ``cut``: there was a part of one after them."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+    def __init__(self, path: str, stream: BinaryIO) -> None:
+        self._path, self._stream = path, stream
         self.cut = False
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        number = 0
+        number, size, room = 0, 0, RoomLeft()
         while line := self._stream.readline(MAX_LINE_BYTES):
-            number += 1
+            number, size = number + 1, size + len(line)
+            room.check(self._path, size, AT_ONCE)
             if len(line) == MAX_LINE_BYTES:
-                raise UsageError(f"{one_line(self._stream.name)} is damaged: line {number} is longer than any sample's")
+                raise UsageError(f"{one_line(self._path)} is damaged: line {number} is longer than any sample's")
             if line[-1] != NEWLINE:
                 self.cut = True
                 return

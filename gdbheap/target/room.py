@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from gdbheap.errors import GdbheapError, one_line
 from gdbheap.target.procfs import PROC, kib, parse_status
 
 __all__ = [
     "CGROUPS",
     "UNLIMITED",
+    "RoomLeft",
     "copy_fits",
     "disk_left",
     "group_folders",
@@ -37,6 +39,23 @@ def copy_fits(size: int) -> bool:
 def room_for_copy() -> int:
     """Half of the bytes that this process could still have."""
     return min(memory_left("self"), _address_space_left()) // 2
+
+
+class RoomLeft:
+    """What is left of the memory while a file is read: half of what there was at first is not used."""
+
+    def __init__(self) -> None:
+        self._spared = room_for_copy()
+        self._asked = 0
+
+    def check(self, name: str, done: int, step: int) -> None:
+        """Ask after every ``step`` of what is ``done``. Raises GdbheapError where the half is used up."""
+        if done - self._asked < step:
+            return
+        self._asked = done
+        if 2 * room_for_copy() < self._spared:
+            half = f"it takes more than {self._spared >> 20:,} MiB, half of what was left"
+            raise GdbheapError(f"there is not enough memory to read {one_line(name)}: {half}")
 
 
 def disk_left(descriptor: int) -> int:
