@@ -291,6 +291,25 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     assert stat.S_IMODE(left.stat().st_mode) == 0o600
 
 
+@needs_root
+def test_killed_between_two_names(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new file in a folder such as /tmp never has two names: gdbheap would refuse to replace it later."""
+    path = shared / "out"
+    with hold(str(path), str(shared)) as held:
+        (shared / "probe").touch()
+        if not held.take_new(held.number, "probe", "taken"):
+            pytest.skip("this file system cannot rename without replacing")
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(os, "unlink", lambda *_arguments, **_named: os.kill(os.getpid(), signal.SIGKILL))
+        files.write_text(str(path), "older")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert path.stat().st_nlink == 1
+    files.write_text(str(path), "new")
+    assert path.read_text() == "new"
+
+
 def test_folder_killed_in_the_middle(tmp_path: Path) -> None:
     """kill -9 after any step of it leaves the older folder, or the new one, whole."""
     path, probe = tmp_path / "out", tmp_path / "probe"

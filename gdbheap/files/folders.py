@@ -16,7 +16,20 @@ __all__ = ["HeldFolder", "folder_mode", "hold", "random_name"]
 
 STEP = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 MAX_LINKS = 40
-RENAME_EXCHANGE = 2
+RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
+
+
+def _renamed(source: int, one: str, target: int, other: str, flags: int) -> int:
+    """Rename by renameat2(2); return the error's number, 0 without one."""
+    # Imported where it is needed: a command's start is mostly imports.
+    import ctypes
+
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return errno.ENOSYS
+    done = rename(source, os.fsencode(one), target, os.fsencode(other), ctypes.c_uint(flags))
+    return 0 if done == 0 else ctypes.get_errno()
 
 
 class HeldFolder:
@@ -84,15 +97,15 @@ class HeldFolder:
 
     def exchange(self, one: str, other: str) -> bool:
         """Let two names change places at once; False where the kernel or the file system cannot do that."""
-        # Imported where it is needed: a command's start is mostly imports.
-        import ctypes
+        return _renamed(self.number, one, self.number, other, RENAME_EXCHANGE) == 0
 
-        try:
-            rename = ctypes.CDLL(None, use_errno=True).renameat2
-        except AttributeError:
-            return False
-        names = os.fsencode(one), os.fsencode(other)
-        return bool(rename(self.number, names[0], self.number, names[1], ctypes.c_uint(RENAME_EXCHANGE)) == 0)
+    def take_new(self, source: int, one: str, name: str) -> bool:
+        """Rename a file of the open folder ``source`` into this one at once, never over another; False where the kernel
+        or the file system cannot do that. Raises FileExistsError."""
+        error = _renamed(source, one, self.number, name, RENAME_NOREPLACE)
+        if error == errno.EEXIST:
+            raise FileExistsError(error, os.strerror(error), name)
+        return error == 0
 
     def remove(self, name: str, kept: Collection[str] = ()) -> None:
         """Remove a folder with nothing but files in it, as far as that is possible, without those that are ``kept``."""

@@ -134,7 +134,10 @@ def _place(path: str, beside: str, source: int, folder: HeldFolder, name: str) -
 
 def _link(beside: str, source: int, folder: HeldFolder, name: str) -> None:
     """Rename, but never over a file. Raises FileExistsError, OSError."""
+    if folder.take_new(source, beside, name):
+        return
     try:
+        # If we are killed before the first name is gone, the file keeps both.
         os.link(beside, name, src_dir_fd=source, dst_dir_fd=folder.number, follow_symlinks=False)
     except FileExistsError:
         raise
