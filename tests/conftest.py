@@ -107,7 +107,9 @@ def _in_turn(item: pytest.Item) -> Iterator[tuple[tuple[str, str], object, int]]
         name, count = marker.args
         params = _params(item)
         value = params.pop(name)
-        yield (_name(item), repr(sorted(params.items()))), value, count
+        # Each process has its functions elsewhere.
+        others = sorted((key, getattr(other, "__qualname__", other)) for key, other in params.items())
+        yield (_name(item), repr(others)), value, count
 
 
 def _some(name: str, builds: set[str]) -> set[str]:
