@@ -52,7 +52,7 @@ class Pretending(Debugger):
         self.told = told
 
     def look(self, tid: int) -> Any:
-        names = ("registers", "shadow_stack", "dispatched", "sequence", "entering", "vector_size")
+        names = ("registers", "shadow_stack", "dispatched", "sequence", "entering", "restartable", "vector_size")
         found = super().look(tid)
         row = {name: getattr(found, name) for name in names} | self.told
         if "registers" not in self.told and self.told.get("sequence"):
@@ -68,6 +68,7 @@ class Pretending(Debugger):
     ("told", "words"),
     [
         ({"shadow_stack": True}, "shadow stack"),
+        ({"restartable": False}, "of which the kernel alone knows how it goes on"),
         ({"dispatched": True}, "dispatched"),
         ({"sequence": 4096}, "restartable sequence"),
         ({"entering": True}, "entry into a system call"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -91,7 +92,9 @@ def test_threads_of_musl(rng: random.Random, tmp_path: Path) -> None:
     subprocess.run(["musl-gcc", *flags, str(SOURCES / "own_stacks.c"), "-o", str(program)], check=True)
     with running([str(program), str(rng.getrandbits(30))], tmp_path) as target:
         # Its malloc was never called, so that nobody can tell whose its memory is.
-        answer, first = ask("", str(target.pid), status=5), main_stack(target.pid)
+        done, first = gdbheap(str(target.pid), "--json"), main_stack(target.pid)
+        assert done.returncode in (0, 5), done.stderr
+        answer = json.loads(done.stdout)
         rows = [int(line.split()[1], 16) for line in target.stderr.splitlines()]
     size = sum(rows)
     found = line_of(answer, "stacks")["virtual"] - (first.end - first.start)

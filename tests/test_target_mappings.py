@@ -105,5 +105,6 @@ def test_ranges_cover_the_same_bytes(rng: random.Random) -> None:
 def test_what_the_kernel_put_there(name: str) -> None:
     """The ledger and ``heap at`` say the same of it."""
     (mapping,) = parse_maps(f"7f0000000000-7f0000001000 r-xp 00000000 00:00 0  {name}\n".encode())
-    assert mapping.is_kernels and partition._owner_of(mapping, None, None) == "other.kernel"
-    assert at._whose_mapping(Heap(Target("process")), mapping, mapping.start) == f"the kernel's {name.strip('[]')}"
+    heap = Heap(Target("process"))
+    assert mapping.is_kernels and partition._Layout(heap)._owner_of(mapping, None, None) == "other.kernel"
+    assert at._whose_mapping(heap, mapping, mapping.start) == f"the kernel's {name.strip('[]')}"

@@ -11,8 +11,8 @@ from gdbheap.text import SeveralLines, bounded_number
 # malloc_stats() prints unsigned int.
 UNSIGNED_INT = 1 << 32
 
-# More than malloc_stats prints.
-BEYOND = (1 << 63) - 1
+# More than malloc_stats prints: size_t has twenty digits.
+BEYOND = 10**18
 _ARENA = re.compile(r"^Arena (\d+):\s*$")
 _TOTAL = re.compile(r"^Total \(incl\. mmap\):\s*$")
 _FIGURE = re.compile(r"^(system|in use) bytes\s*=\s*(\d+)\s*$")
