@@ -117,5 +117,5 @@ def test_books(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process whose allocators cannot be looked for is sampled with what the kernel says."""
     monkeypatch.setattr(watched, "libraries_of", lambda _folder: frozenset())
     one: Any = object.__new__(watched.Watched)
-    one.folder, one._check_memory, one._described, one._space = None, _fails, dict, object
+    one.folder, one._check_memory, one._described, one._memory = None, _fails, dict, object
     assert one._look().malloc is None and one.refused == FAULT
