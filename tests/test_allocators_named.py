@@ -26,6 +26,7 @@ ALLOWED = {
     "answers.trim": MALLOC, "answers.check_advice": MALLOC, "commands.calls.inferior_call": MALLOC,
     "commands.calls.malloc_stats_call": MALLOC, "commands.calls.native_caller": MALLOC,
     "answers.sampled_stacks": "only jemalloc samples its own calls", "report.sampled_stacks": "the same",
+    "answers.duplicates": "each interpreter has arenas of its own",
     "answers.pools": "size classes of Python's allocators", "report.pools": "the same", "report.mimalloc": "the same",
     "events.growths": "whose arenas grow",
     "commands.replay": OTHERS, "events.settings": OTHERS, "events.what_if": OTHERS, "report.replay": OTHERS,
@@ -33,7 +34,7 @@ ALLOWED = {
     "answers.findings.finding": "what the rules about one allocator share",
     **dict.fromkeys((f"answers.findings.{name}" for name in (
         "__init__", "fragmented", "free_chunks", "lost_blocks", "growing_buffers", "huge_pages",
-        "jemalloc_arenas", "jemalloc_unused", "large_chunks", "main_top",
+        "jemalloc_arenas", "jemalloc_unused", "large_chunks", "locked", "main_top",
         "mappings",
         "mimalloc_empty", "musl_mappings", "pinned_pages", "pymalloc_arenas", "settings", "settlement",
         "sparse_huge_pages", "tcmalloc_unused", "thread_tops",
