@@ -7,7 +7,7 @@ from typing import Any
 
 from gdbheap.answers import owners
 from gdbheap.answers.findings import Evidence
-from gdbheap.answers.outside import outside_holders
+from gdbheap.answers.outside import outside_holders, unowned_holders
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, one_of, valued
@@ -53,8 +53,8 @@ def _answer(heap: Heap, options: Options) -> owners.Owners:
 
 def _outside(heap: Heap) -> dict[str, Any]:
     """Return what the list leaves out because no allocator handed it out, if that is much."""
-    owned = [(one.address, one.end) for one in heap.mapped] if heap.is_python else []
-    rows = outside_holders(Evidence(heap, {}), owned)
+    evidence = Evidence(heap, {})
+    rows = unowned_holders(evidence, outside_holders(evidence))
     size = sum(row.bytes for row in rows)
     if 100 * size < MIN_PERCENT_OUTSIDE * (heap.target.rss.bytes or 0) or not rows:
         return {}

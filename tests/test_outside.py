@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,20 @@ def test_named_and_in_use(mode: str, rng: random.Random, tmp_path: Path) -> None
     assert in_use(page) >= 100 * first["share"] - 0.1
     (found,) = [row for row in page["findings"] if row["id"] == "holder"]
     assert found["bytes"] == first["resident"] and first["path"] in found["text"]
+
+
+def test_shared_mappings_of_files(rng: random.Random, tmp_path: Path) -> None:
+    """A shared mapping of a file on a disk has a row and a clause of its own, and is no shared memory."""
+    system = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True)
+    if system.stdout.strip() in ("tmpfs", "ramfs"):
+        pytest.skip("the folder for tests is in memory")
+    mebibytes = rng.randrange(24, 64)
+    with running(started("shared", mebibytes, tmp_path), tmp_path) as target:
+        page = ask("", str(target.pid))
+    first = page["holders"][0]
+    assert (first["path"], first["kind"]) == (f"pages of {tmp_path / 'mapped'} (shared mapping)", "file")
+    assert first["resident"] == mebibytes * MIB and f"{mebibytes}.0 MiB in pages of mapped files" in page["verdict"]
+    assert [row["id"] for row in page["findings"]] == ["mapped-files"]
 
 
 def unlocked(target: Running) -> int:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from gdbheap.answers.alike_holders import fold_alike
 from gdbheap.answers.also_held import with_others
 from gdbheap.answers.findings import Evidence, Finding
-from gdbheap.answers.findings.holder import CODE, FILE, MAPPED, RUNTIME, SHARED, WRITTEN, MainHolder, found_of
+from gdbheap.answers.findings.holder import CODE, RUNTIME, MainHolder, found_of
 from gdbheap.answers.first_holders import FirstHolders, first_holders, length_at, limit_of
-from gdbheap.answers.outside import outside_holders
+from gdbheap.answers.outside import unowned_holders
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.partition import main_runtime, other_allocator, total
 from gdbheap.answers.shared_out import NOBODY
@@ -27,7 +27,6 @@ BUDGET = 3.0
 # About what a core does: 15.7 million blocks of Python took 4.7 s, 9 million of C 4.3 s, both measured on one machine.
 BLOCKS_A_SECOND = 2_500_000
 MOST, MIN_PERCENT = 5, 5
-MAPPABLE = (FILE, MAPPED, SHARED, WRITTEN)
 IMPORTED = (PACKAGE, STANDARD, INTERPRETER_ITSELF)
 OTHER_CODE = "the interpreter, its library and other packages"
 # These rows have no holder that a program could release. A stack of a program without Python is one.
@@ -62,7 +61,8 @@ def main_holders(
     """Find them, with those ``outside`` of the allocators, beside the findings that were ``found``: by the graph of
     references, which is drawn where that takes about ``budget`` seconds at most, or all details are wanted, and by what
     the mappings tell of runtimes. Of more blocks of Python those are found that reference counts prove in that time."""
-    rows = [*_runtimes(heap, evidence), *outside]
+    runtimes = list(_runtimes(heap, evidence))
+    rows = [*runtimes, *outside]
     not_looked, whole, every, first = None, Owners([], 0, 0), None, FirstHolders()
     always = evidence.detail or budget == math.inf
     try:
@@ -71,10 +71,10 @@ def main_holders(
             not_looked = count if count > budget * BLOCKS_A_SECOND and not always else None
             if not_looked is None:
                 whole = owners(heap, None, None)
-                every = [*_runtimes(heap, evidence), *_of_graph(heap, whole)]
+                every = [*runtimes, *_of_graph(heap, whole)]
                 unnamed = (*NOT_NAMED, THREAD) if heap.is_python else NOT_NAMED
                 rows = fold_alike([row for row in every if row.kind not in unnamed])
-                rows += _not_owned(heap, evidence, outside)
+                rows += unowned_holders(evidence, outside)
             elif heap.is_python:
                 first = first_holders(heap, budget)
                 rows += first.rows
@@ -97,14 +97,6 @@ def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
     except GdbheapError as error:
         heap.note(f"who else holds it is not known: {error}")
         return rows
-
-
-def _not_owned(heap: Heap, evidence: Evidence, outside: Sequence[MainHolder]) -> Sequence[MainHolder]:
-    """Return them without the mapped memory that objects in the heap own: it is in these objects' rows."""
-    if not heap.is_python or not any(row.kind in MAPPABLE for row in outside):
-        return outside
-    owned = [(one.address, one.end) for one in heap.mapped]
-    return outside_holders(evidence, owned) if owned else outside
 
 
 def _rank(row: MainHolder) -> tuple[bool, int, int, str]:

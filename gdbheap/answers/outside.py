@@ -26,27 +26,29 @@ from gdbheap.answers.findings.holder import (
     WRITTEN,
     MainHolder,
 )  # fmt: skip
-from gdbheap.answers.partition import ENDED_STACKS, REST, other_pieces
+from gdbheap.answers.partition import ENDED_STACKS, REST, SHARED_FILES
+from gdbheap.answers.partition import SHARED as SHARED_LINE
 from gdbheap.graph.roots import program_storage
 from gdbheap.heap import Heap
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.environment import started_as
 from gdbheap.target.functions import readable
-from gdbheap.target.mappings import Mapping
 from gdbheap.target.ranges import Ranges, intersect, joined, subtract, within
 from gdbheap.target.stacks import Stack
 from gdbheap.target.target import AT_ENTRY, Thread
 
-__all__ = ["IN_USE", "MIN_PERCENT", "outside_holders"]
+__all__ = ["IN_USE", "outside_holders", "unowned_holders"]
 
-MIN_PERCENT = 5
 # Code that is mapped from files is normal: less than this share of RSS is not worth a row.
 MIN_PERCENT_OF_CODE = 50
 # What only this process has and uses: the verdict counts it as in use.
 IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
+# What objects in the heap may own.
+MAPPABLE = (FILE, MAPPED, SHARED, WRITTEN)
 OF_STORAGE = ("stacks", "other.break", REST)
 IN_STACKS = "deep recursion or large local variables"
 NUMBERED = re.compile(r"\.\d+$")
+SHARED_PAGES = "pages of {} (shared mapping)"
 BROKEN = "memory that brk() gave and malloc does not have"
 OWN = "memory that the program or a library mapped itself"
 
@@ -62,10 +64,21 @@ class _Place:
     written: int | None = None
 
 
-def outside_holders(evidence: Evidence, owned: Ranges = []) -> list[MainHolder]:  # noqa: B006  # never changed
-    """Return the holders that have MIN_PERCENT of RSS and MIN_FINDING_BYTES or more, the largest first; static data
-    alone, with all of its bytes, where residency is not known. ``owned``: mapped memory that objects in the heap
-    own."""
+def outside_holders(evidence: Evidence) -> list[MainHolder]:
+    """Return the holders that are worth a row, the largest first; static data alone, with all of its bytes, where
+    residency is not known."""
+    return _holders(evidence, [])
+
+
+def unowned_holders(evidence: Evidence, rows: Sequence[MainHolder]) -> Sequence[MainHolder]:
+    """Return these ``rows`` without the mapped memory that objects in the heap own: it is in these objects' rows."""
+    heap = evidence.heap
+    is_mappable = any(row.kind in MAPPABLE for row in rows) and heap.is_python
+    owned = joined(sorted((one.address, one.end) for one in heap.mapped)) if is_mappable else []
+    return _holders(evidence, owned) if owned else rows
+
+
+def _holders(evidence: Evidence, owned: Ranges) -> list[MainHolder]:
     if evidence.heap.target.refusal is not None:
         return []
     is_known = evidence.heap.target.pages is not None
@@ -75,8 +88,8 @@ def outside_holders(evidence: Evidence, owned: Ranges = []) -> list[MainHolder]:
 
 
 def _is_much(evidence: Evidence, row: MainHolder) -> bool:
-    percent = MIN_PERCENT_OF_CODE if row.kind == CODE else MIN_PERCENT
-    return row.bytes >= MIN_FINDING_BYTES and 100 * row.bytes >= percent * evidence.rss
+    is_code = row.kind == CODE
+    return evidence.worth(row.bytes) and not (is_code and 100 * row.bytes < MIN_PERCENT_OF_CODE * evidence.rss)
 
 
 def _row(evidence: Evidence, place: _Place) -> MainHolder:
@@ -102,11 +115,7 @@ class _Places:
     def __init__(self, evidence: Evidence, owned: Ranges) -> None:
         self._evidence, self._heap, self._target = evidence, evidence.heap, evidence.heap.target
         self._storage = program_storage(self._target)
-        pieces: defaultdict[str, Ranges] = defaultdict(list)
-        for start, end, owner in other_pieces(self._heap):
-            pieces[owner].append((start, end))
-        taken = joined(sorted(owned))
-        self._pieces = {owner: subtract(sorted(found), taken) for owner, found in pieces.items()}
+        self._pieces = {owner: subtract(found, owned) for owner, found in evidence.other_ranges.items()}
 
     def find(self) -> Iterator[_Place]:
         yield from self._of_files()
@@ -123,8 +132,7 @@ class _Places:
         return subtract(self._of(owner), self._storage)
 
     def _is_large(self, ranges: Ranges) -> bool:
-        size = _size(self._evidence, ranges)
-        return size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT * self._evidence.rss
+        return self._evidence.worth(_size(self._evidence, ranges))
 
     def _of_files(self) -> Iterator[_Place]:
         data: defaultdict[int, Ranges] = defaultdict(list)
@@ -212,12 +220,14 @@ class _Places:
         yield _Place(name, STORAGE, ranges, None if largest is None else f"variable {largest}")
 
     def _of_shared(self) -> Iterator[_Place]:
-        found: defaultdict[tuple[str, str], Ranges] = defaultdict(list)
-        for start, end in self._of("shared"):
-            mapping = self._target.mappings.find(start)
-            if mapping is not None:
-                found[_shared_name(mapping)].append((start, end))
-        yield from (_Place(name, kind, ranges) for (name, kind), ranges in found.items())
+        """Yield shared memory, and files on a disk that are mapped shared, by their names."""
+        for line, kind, title in ((SHARED_LINE, SHARED, "shared memory {}"), (SHARED_FILES, FILE, SHARED_PAGES)):
+            found: defaultdict[str, Ranges] = defaultdict(list)
+            for start, end in self._of(line):
+                mapping = self._target.mappings.find(start)
+                if mapping is not None:
+                    found[mapping.name].append((start, end))
+            yield from (_Place(title.format(name), kind, ranges) for name, ranges in found.items())
 
     def _of_rest(self) -> Iterator[_Place]:
         """Yield other mappings by the library that has them, those of nobody as one row."""
@@ -236,12 +246,6 @@ class _Places:
 def _of_runtimes(heap: Heap) -> str:
     names = [one.kind.name for one in heap.runtimes if one.kind.memory not in (ALLOCATOR, MMAPPED)]
     return f"memory of {' or '.join(names)}, or other mappings" if names else ""
-
-
-def _shared_name(mapping: Mapping) -> tuple[str, str]:
-    if not mapping.is_shared_memory():
-        return f"pages of {mapping.name} (shared mapping)", FILE
-    return f"shared memory {mapping.name}", SHARED
 
 
 def _title(tid: int, thread: Thread | None) -> str:

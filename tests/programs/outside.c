@@ -1,11 +1,11 @@
 /* outside MODE MIB FILE
  *
  * MIB mebibytes that malloc did not hand out, all written to; each line of standard input lets it go on.
- * "static": a variable of the program; "file": a private mapping of FILE; "deep": the first thread's stack, by
- * recursion; "break": memory of sbrk(); "storage": a thread-local variable of as many threads as it takes; "threads":
- * blocks of malloc that the stacks of 16 threads hold; "register": a block that a function has in a register while the
- * C library waits for a line; "locked": blocks of malloc that were freed while all memory is locked, of which
- * munlockall() and malloc_trim() give some back on the first line.
+ * "static": a variable of the program; "file": a private mapping of FILE; "shared": a shared one; "deep": the first
+ * thread's stack, by recursion; "break": memory of sbrk(); "storage": a thread-local variable of as many threads as it
+ * takes; "threads": blocks of malloc that the stacks of 16 threads hold; "register": a block that a function has in a
+ * register while the C library waits for a line; "locked": blocks of malloc that were freed while all memory is locked,
+ * of which munlockall() and malloc_trim() give some back on the first line.
  */
 #include "target.h"
 #include <sys/resource.h>
@@ -96,12 +96,12 @@ static __attribute__((noinline)) int keep_in_register(void)
     return kept[line & 63];
 }
 
-static void map_file(const char *path)
+static void map_file(const char *path, int kind)
 {
     int file = open(path, O_RDWR | O_CREAT, 0600);
     if (file < 0 || ftruncate(file, (off_t)size) != 0)
         abort();
-    char *all = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    char *all = mmap(NULL, size, PROT_READ | PROT_WRITE, kind, file, 0);
     if (all == MAP_FAILED)
         abort();
     memset(all, 1, size);
@@ -119,7 +119,9 @@ int main(int argc, char **argv)
     if (strcmp(mode, "static") == 0)
         memset(table, 1, size);
     else if (strcmp(mode, "file") == 0)
-        map_file(argv[3]);
+        map_file(argv[3], MAP_PRIVATE);
+    else if (strcmp(mode, "shared") == 0)
+        map_file(argv[3], MAP_SHARED);
     else if (strcmp(mode, "break") == 0)
         memset(sbrk((intptr_t)size), 1, size);
     else if (strcmp(mode, "storage") == 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -21,7 +22,7 @@ from gdbheap.answers.absent import absent_blocks
 from gdbheap.answers.causes import collector_facts
 from gdbheap.answers.findings.thresholds import DEFAULT_THRESHOLD
 from gdbheap.answers.forked import forked_from
-from gdbheap.answers.partition import Sums, ledger_lines, total
+from gdbheap.answers.partition import Sums, ledger_lines, other_pieces, total
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.heap import Heap
@@ -138,6 +139,14 @@ class Evidence:
     def parent(self) -> int | None:
         """The process that the target was forked from, as far as it runs still."""
         return forked_from(self.heap.target)
+
+    @cached_property
+    def other_ranges(self) -> dict[str, Ranges]:
+        """Return where what no allocator handed out lies, ascending, by the line of the ledger that has it."""
+        found: defaultdict[str, Ranges] = defaultdict(list)
+        for start, end, owner in other_pieces(self.heap):
+            found[owner].append((start, end))
+        return found
 
     def worth(self, size: int) -> bool:
         """Whether that many bytes are worth a finding: at least 4 MiB, and a twentieth of RSS where that is known."""
