@@ -4,7 +4,6 @@
 //! and all that it dominates.
 
 use super::csr::{in_rows, split, Edges};
-use super::edges::STRAY;
 use super::tree::{Tree, NOBODY, NOT_REACHED};
 use crate::bits::Bits;
 use crate::error::Cancelled;
@@ -70,7 +69,7 @@ impl Search {
                 if search.numbers[target as usize] != NOBODY {
                     continue;
                 }
-                if above.all && strength != STRAY || tree.counts(above.node, target, strength) {
+                if tree.counts_among(above.all, above.node, target, strength) {
                     search.taken.set(place.into());
                     open.push(search.enter(target, parent, edges, tree));
                     if search.order.len() % OFTEN == 0 {
@@ -139,7 +138,7 @@ impl Search {
                 }
                 let (target, strength) = split(edges.at(place));
                 let to = self.numbers[target as usize];
-                if to != NOBODY && to != number && (all && strength != STRAY || tree.counts(*node, target, strength)) {
+                if to != NOBODY && to != number && tree.counts_among(all, *node, target, strength) {
                     pairs.push((to, number));
                 }
             }

@@ -109,7 +109,7 @@ impl<'a> Sharing<'a> {
         let nodes = 0..self.sizes.len() as u64;
         let bytes = nodes.filter(|id| self.inside.get(*id)).map(|id| self.sizes[id as usize]).sum();
         let mut gone = Bits::new(self.graph.nodes() as u64);
-        let mut round = self.round(&below(&self.tree.before, &gone), control)?;
+        let mut round = self.round(&gone, control)?;
         let (retained, mut others) = (bytes - round.total, Vec::new());
         while others.len() < most && round.total > bytes / LEAST_PART {
             let Some(other) = self.largest(&round) else { break };

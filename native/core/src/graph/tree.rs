@@ -155,6 +155,12 @@ impl Tree {
         self.rules == Rules::Blocks && (phase != BY_LIVE_STACKS || self.before[from as usize] != NOBODY)
     }
 
+    /// The same as `counts`, where it is known that `all` edges of the node but stray ones count.
+    #[inline(always)]
+    pub(crate) fn counts_among(&self, all: bool, from: u32, to: u32, strength: u32) -> bool {
+        all && strength != STRAY || self.counts(from, to, strength)
+    }
+
     /// Whether an edge keeps its target alive, as far as can be told: one that may be left over counts only where
     /// nothing better leads, or where it lies in use, leads to a beginning, and its target is a block of C code.
     #[inline(always)]

@@ -190,11 +190,7 @@ impl Space {
     }
 
     fn timely_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
-        if self.is_over() {
-            self.was_in_time();
-            return 0;
-        }
-        let got = self.process_bytes(address, buffer);
+        let got = if self.is_over() { 0 } else { self.process_bytes(address, buffer) };
         if self.was_in_time() {
             got
         } else {
