@@ -89,7 +89,7 @@ class Found:
 
     @property
     def space(self) -> _native.Space:
-        """What its memory is read through now."""
+        """Return the space through which its memory is read now."""
         return self.memory.space
 
     @property
@@ -205,15 +205,17 @@ class Watched:
     def _memory(self) -> RunningMemory:
         """Its memory, whatever it maps but what nobody may answer for."""
         memory = RunningMemory(self.folder, self.machine, self.machine.kernel_start)
+        self._renew(memory)
+        return memory
+
+    def _renew(self, memory: RunningMemory) -> None:
         with suppress(OSError):
             memory.renew(self.folder.read("maps", TABLE_LIMIT))
-        return memory
 
     def _renew_memory(self) -> None:
         found = self.found
         if found is not None and (found.malloc or found.python) and self._files.is_due:
-            with suppress(OSError):
-                self._files.do(lambda: found.memory.renew(self.folder.read("maps", TABLE_LIMIT)))
+            self._files.do(lambda: self._renew(found.memory))
 
     # Samples.
 

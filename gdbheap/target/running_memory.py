@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from gdbheap._native import Space
 from gdbheap.target.file_systems import FileSystems
@@ -13,10 +13,26 @@ from gdbheap.target.process import FROM_PROCESS, MappingRow, mapped_file
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.ranges import Ranges, joined, subtract
 
-__all__ = ["RunningMemory"]
+__all__ = ["RunningMemory", "find_unanswered"]
 
 # Lines of maps with an inode.
 _OF_FILES = re.compile(rb"^\S+ \S+ \S+ \S+ [1-9][^\n]*$", re.MULTILINE)
+
+
+def find_unanswered(
+    folder: ProcessFolder, mappings: Iterable[Mapping], answered_too: Collection[str] = ()
+) -> Iterator[Mapping]:
+    """Yield the mappings of files that another user's program may never answer for: of a file system of such a user, or
+    of one that is not known and has no file that we may open. ``answered_too``: devices that the kernel answers for."""
+    systems = FileSystems(folder)
+    known: dict[tuple[str, int, str], bool] = {}
+    for one in mappings:
+        key = one.device, one.inode, one.path
+        if one.inode and key not in known:
+            answered = one.device in answered_too or systems.is_answered(one.device)
+            known[key] = mapped_file(folder, systems, one) is not None if answered is None else answered
+        if not known.get(key, True):
+            yield one
 
 
 class RunningMemory:
@@ -36,22 +52,12 @@ class RunningMemory:
         if of_files == self._of_files:
             return False
         self._of_files = of_files
-        found = joined([(one.start, one.end) for one in self._find_unanswered(parse_maps(b"\n".join(of_files)))])
+        mappings = find_unanswered(self._folder, parse_maps(b"\n".join(of_files)))
+        found = joined([(one.start, one.end) for one in mappings])
         if found == self.unanswered:
             return False
         self.unanswered, self.space = found, self._all_but(found)
         return True
-
-    def _find_unanswered(self, mappings: Iterable[Mapping]) -> Iterator[Mapping]:
-        systems = FileSystems(self._folder)
-        known: dict[tuple[str, int, str], bool] = {}
-        for one in mappings:
-            key = one.device, one.inode, one.path
-            if key not in known:
-                answered = systems.is_answered(one.device)
-                known[key] = mapped_file(self._folder, systems, one) is not None if answered is None else answered
-            if not known[key]:
-                yield one
 
     def _all_but(self, left_out: Ranges) -> Space:
         rows = [

@@ -17,13 +17,12 @@ from typing import NamedTuple
 from gdbheap.errors import Unsupported
 from gdbheap.target import image
 from gdbheap.target.core import read_segment_table
-from gdbheap.target.file_systems import FileSystems
 from gdbheap.target.mappings import Mapping, Mappings, parse_smaps
 from gdbheap.target.mounts import device_name
-from gdbheap.target.process import mapped_file
 from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder
 from gdbheap.target.ranges import Ranges, containing, joined
 from gdbheap.target.room import memory_left
+from gdbheap.target.running_memory import find_unanswered
 
 __all__ = ["Contents", "find_contents", "mark_absent"]
 
@@ -84,13 +83,8 @@ def _check_tables(process: ProcessFolder, mappings: Mappings) -> None:
 def _check_answered(process: ProcessFolder, mappings: Mappings) -> None:
     """Raise Unsupported where a file is mapped whose pages another user's program may never answer for: gdb would wait,
     and the process with it."""
-    systems, kernels = FileSystems(process), _kernel_devices()
-    for mapping in {(one.device, one.inode, one.path): one for one in mappings if one.inode}.values():
-        answered = systems.is_answered(mapping.device)
-        if answered is None and mapping.device not in kernels:
-            answered = mapped_file(process, systems, mapping) is not None
-        if answered is False:
-            raise Unsupported(f"gdb would wait for {mapping.name}, a file that another user's program serves (FUSE)")
+    for mapping in find_unanswered(process, mappings, _kernel_devices()):
+        raise Unsupported(f"gdb would wait for {mapping.name}, a file that another user's program serves (FUSE)")
 
 
 def _kernel_devices() -> set[str]:
