@@ -1,7 +1,8 @@
-"""What goes without a holder alone, and who else holds what stays."""
+"""Compare what a holder leads to with what would be free without it alone, and name who else holds the rest."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -134,12 +135,15 @@ def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> 
     what it has."""
     graph = heap.object_references.graph
     found = list(rows)
-    for kind, types in _kinds(heap).items():
-        objects = [number for address in types for number in graph.objects_of(address)]
-        if len(objects) < MIN_TASKS:
-            continue
+    types_of = _kinds(heap)
+    objects_of = {
+        kind: [number for address in types for number in graph.objects_of(address)] for kind, types in types_of.items()
+    }
+    many = {kind: objects for kind, objects in objects_of.items() if len(objects) >= MIN_TASKS}
+    below = _counts(heap, members) if many else []
+    for kind, objects in many.items():
         hanging = _below(heap, objects)
-        counts = _counts(heap, members, types)
+        counts = [sum(row[address] for address in types_of[kind]) for row in below]
         for place, row in enumerate(found):
             is_much = 100 * hanging * counts[place] >= TASKS_PERCENT * row.bytes * len(objects)
             if row.tasks == 0 and counts[place] >= MIN_TASKS and is_much:
@@ -176,11 +180,11 @@ def _below(heap: Heap, numbers: Iterable[int]) -> int:
     return sum(share.group.bytes for share in shares if share.label == 0)
 
 
-def _counts(heap: Heap, members: Sequence[set[int]], types: set[int]) -> list[int]:
-    """Return how many objects of some types the shortest chains reach through the nodes of each row."""
+def _counts(heap: Heap, members: Sequence[set[int]]) -> list[Counter[int]]:
+    """Return how many objects of each type the shortest chains reach through the nodes of each row."""
     seeds = [(number, place) for place, nodes in enumerate(members) for number in nodes]
-    counts = [0] * len(members)
+    counts: list[Counter[int]] = [Counter() for _row in members]
     for share in heap.references.graph.shares(seeds, 0):
-        if share.label < len(counts) and share.group.type_address in types and share.group.kind == "object":
-            counts[share.label] += share.group.count
+        if share.label < len(counts) and share.group.kind == "object":
+            counts[share.label][share.group.type_address] += share.group.count
     return counts

@@ -58,12 +58,12 @@ def through_blocks(edges: list[str]) -> list[str]:
     them."""
     found: list[str] = []
     for is_block, run in groupby(edges, key=lambda edge: BLOCK_EDGE.fullmatch(edge) is not None):
-        edges_of_run = list(run)
-        if is_block and (found or len(edges_of_run) > 1):
-            through = f"through {_blocks(edges_of_run)}"
-            found = [*found[:-1], f"{found[-1]}, {through}"] if found else [through]
+        passed = list(run)
+        if is_block and (found or len(passed) > 1):
+            before = f"{found.pop()}, " if found else ""
+            found.append(f"{before}through {_blocks(passed)}")
         else:
-            found += edges_of_run
+            found += passed
     return found
 
 

@@ -69,10 +69,7 @@ def _tasks(row: MainHolder) -> str:
 
 def _shared(row: MainHolder) -> str:
     """Say who else holds what a holder has, and what goes without it alone; nothing where it holds that alone."""
-    if row.alone or row.retained is None:
-        return ""
-    others = f"also held by {others_of(row)}" if row.also else "others hold it too"
-    return f"{others}; alone it frees {size_text(row.retained)}"
+    return "" if row.alone or row.retained is None else f"{others_of(row)}; alone it frees {size_text(row.retained)}"
 
 
 def _object(row: MainHolder) -> str:
@@ -103,8 +100,8 @@ def parts_of(parts: list[Part]) -> str:
 
 
 def others_of(row: MainHolder) -> str:
-    """Return the names of the others that hold what a holder has."""
-    return ", ".join(map(readable, row.also))
+    """Say who else holds what a holder has."""
+    return f"also held by {', '.join(map(readable, row.also))}" if row.also else "others hold it too"
 
 
 def readable(way: str) -> str:

@@ -125,7 +125,8 @@ class MimallocLibraries(SeveralAllocators):
 
     @cached_property
     def _cached(self) -> list[tuple[int, Ranges]]:
-        """Of each, the segments that it keeps for later. One of a cache was never part of a larger segment in use."""
+        """Return, for each mimalloc, the free segments that it keeps in its cache for later; none lies in a larger
+        segment that is in use."""
         mapped, taken = anonymous_ranges(self.target), sorted((one.start, one.end) for one in self.segments)
         return [
             (index, [pair for pair in root.cached if is_in(mapped, *pair) and subtract([pair], taken) == [pair]])
@@ -133,10 +134,15 @@ class MimallocLibraries(SeveralAllocators):
         ]
 
     @cached_property
+    def _kept_segments(self) -> Ranges:
+        """Return the cached segments of all, ascending."""
+        return sorted(pair for _index, ranges in self._cached for pair in ranges)
+
+    @cached_property
     def _beside(self) -> list[tuple[int, Ranges, Ranges]]:
         """Of each, what its arenas have beside segments, and its maps of pages, which lie in no arena."""
         taken, found = [(segment.start, segment.end) for segment in self.segments], []
-        taken = sorted(taken + [pair for _index, ranges in self._cached for pair in ranges])
+        taken = sorted(taken + self._kept_segments)
         for index, root in enumerate(self.roots):
             reserved = subtract(sorted(root.arenas), taken)
             maps = root.places if root.form.has_map else []
@@ -154,10 +160,10 @@ class MimallocLibraries(SeveralAllocators):
         """The segments and arenas, the areas that segments are cut from, and the maps of pages."""
         segments = [(segment.start, segment.end) for segment in self.segments]
         beside = [pair for _index, *both in self._beside for ranges in both for pair in ranges]
-        return sorted(segments + beside + [pair for _index, ranges in self._cached for pair in ranges])
+        return sorted(segments + beside + self._kept_segments)
 
     def pieces(self) -> Iterable[Piece]:
-        """The segments and arenas, and what is cached and reserved beside segments."""
+        """Return the segments and arenas, and beside segments in use those in a cache and the reserve."""
         for index, cached in self._cached:
             yield from (Piece(start, end, self.line_of(SPANS, index)) for start, end in cached)
         yield from (Piece(segment.start, segment.end, None) for segment in self.segments)
@@ -190,8 +196,8 @@ class MimallocLibraries(SeveralAllocators):
         )  # fmt: skip
 
     def own_part(self, address: int) -> str | None:
-        """What a segment has beside blocks, what is cached, and what is reserved."""
-        if any(holds(ranges, address) for _index, ranges in self._cached):
+        """Name the part of mimalloc's memory that has an address and is no block; None elsewhere."""
+        if holds(self._kept_segments, address):
             return "segment that mimalloc keeps for later"
         if holds(self._reserved, address):
             return "reserve of mimalloc"
@@ -252,8 +258,7 @@ class MimallocLibraries(SeveralAllocators):
     def empty(self) -> Ranges:
         """Return pages and slices in which no block is in use, and cached segments, ascending. Most of that may never
         have been touched."""
-        cached = [pair for _index, ranges in self._cached for pair in ranges]
-        return joined(sorted([*self.store.empty_spans(), *cached]))
+        return joined(sorted([*self.store.empty_spans(), *self._kept_segments]))
 
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All that is free: a page stays while a block of it is in use."""

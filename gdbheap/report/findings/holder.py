@@ -100,9 +100,8 @@ def _others(holder: MainHolder) -> str:
     """Say who else holds the same, and what goes without one and without all of them."""
     if holder.alone or holder.retained is None:
         return ""
-    named = f"also held by {others_of(holder)}" if holder.also else "others hold it too"
     whole = f", dropping all of them {size_text(holder.together)}" if holder.together is not None else ""
-    return f"; {named}: dropping this one alone frees {size_text(holder.retained)}{whole}"
+    return f"; {others_of(holder)}: dropping this one alone frees {size_text(holder.retained)}{whole}"
 
 
 def _advice(figures: Holder) -> str:
