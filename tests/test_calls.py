@@ -68,7 +68,7 @@ class Pretending(Debugger):
     ("told", "words"),
     [
         ({"shadow_stack": True}, "shadow stack"),
-        ({"restartable": False}, "of which the kernel alone knows how it goes on"),
+        ({"restartable": False}, "sleeps in a system call that cannot be restarted"),
         ({"dispatched": True}, "dispatched"),
         ({"sequence": 4096}, "restartable sequence"),
         ({"entering": True}, "entry into a system call"),

@@ -132,7 +132,7 @@ class NativeCaller:
         if left:
             raise self._purpose.refusal(f"thread {min(left)} does not stand still")
         if _native.has_sharer(self._folder.pid):
-            raise self._purpose.refusal("a process that is no thread of it has the same memory (CLONE_VM), and runs on")
+            raise self._purpose.refusal("another process, which keeps running, shares its memory (CLONE_VM)")
 
     def _find_restorer(self) -> int:
         for start, code in self._code(self._libc.loaded.path):
@@ -221,7 +221,7 @@ class NativeCaller:
         if look.entering:
             return "stands at the entry into a system call"
         if not look.restartable:
-            return "sleeps in a system call of which the kernel alone knows how it goes on"
+            return "sleeps in a system call that cannot be restarted after the call"
         if look.sequence and not _waits(look):
             return "is inside a restartable sequence (rseq)"
         filtered = self._filtered(thread.tid)

@@ -11,7 +11,7 @@ from gdbheap.text import SeveralLines, bounded_number
 # malloc_stats() prints unsigned int.
 UNSIGNED_INT = 1 << 32
 
-# More than malloc_stats prints: size_t has twenty digits.
+# More than that: what a target prints may be any number of digits.
 BEYOND = 10**18
 _ARENA = re.compile(r"^Arena (\d+):\s*$")
 _TOTAL = re.compile(r"^Total \(incl\. mmap\):\s*$")

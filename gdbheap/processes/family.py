@@ -308,7 +308,7 @@ def _preload(looks: _Looks) -> Advice:
 
 
 def _marks(heap: Heap) -> set[bytes]:
-    """The marks of pages of values; none without Python's objects."""
+    """Return the marks of pages that only values lie on; none without Python's objects."""
     try:
         return value_marks(heap)
     except GdbheapError:

@@ -363,7 +363,7 @@ class _Reader:
         return Counted(own + size * len(blocks), free, size * len(blocks), [(context, context + own), *blocks])
 
     def _empty_blocks(self, context: int, form: dict[str, Any]) -> Iterator[int]:
-        """The blocks of a slab that it keeps without a chunk in use: a dclist since 16, whose count comes last."""
+        """Yield the empty blocks that a slab keeps: a dclist since PostgreSQL 16, whose last field is the count."""
         if form["empty_count"] is None:
             return
         place = context + form["empty_count"]

@@ -132,8 +132,8 @@ def _start(folder: ProcessFolder, memory: int, planned: Plan, waits: bool, limit
     except (OSError, TimeoutError) as error:
         if isinstance(error, OSError) and error.errno == errno.EBUSY:
             raise Unsupported(
-                f"process {folder.pid} cannot be followed: a process that is no thread of it has the same memory"
-                " (CLONE_VM), and may run the code that would be changed"
+                f"process {folder.pid} cannot be followed: another process shares its memory (CLONE_VM), and may run"
+                " the code that would be changed"
             ) from error
         raise refusal.explain(folder, error) from error
 

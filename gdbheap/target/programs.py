@@ -269,7 +269,7 @@ def _hierarchies() -> list[str]:
 
 
 def members(folder: Path) -> Iterator[int]:
-    """The processes of a control group and of those below it, however deep they are nested."""
+    """Yield the processes of a control group and of all groups below it, however deeply nested."""
     waiting = [str(folder)]
     while waiting:
         place = waiting.pop()

@@ -117,7 +117,7 @@ def _is_worth(row: MainHolder, rss: int) -> bool:
 
 
 def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
-    """Whether other findings are about the same object, or about half of such memory or more."""
+    """Return whether other findings are about the same object, or about half of such memory or more."""
     size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(row.kind, ())))
     if size and 2 * size >= (row.resident or 0):
         return True

@@ -23,7 +23,7 @@ class Stacks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """The resident pages of all stacks but the first thread's, without the program's thread-local data there."""
+    """Find the resident pages of all stacks but the first thread's, without the program's thread-local data there."""
     heap = evidence.heap
     pages, main = heap.target.pages, heap.target.main_stack
     if pages is None or heap.target.refusal is not None:
