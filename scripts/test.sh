@@ -1,5 +1,5 @@
 #!/bin/sh
-# All checks, then all tests, a file to each core; pytest's own count is the last line. Of what is tried on each interpreter
+# All checks, then all tests, a file to each core; then the slowest tests and, as the last line, the count. Of what is tried on each interpreter
 # and of tests with many cases some are tried, other ones each time (GDBHEAP_SEED repeats a choice; without --in-turn
 # pytest tries all, which takes twice as long). Arguments go to pytest.
 set -eu
@@ -18,4 +18,4 @@ trap - EXIT INT TERM
 cat build/lint-rust.log
 scripts/lint.sh python
 scripts/packages.sh few || say "the tests that need these packages are skipped"
-exec "${VENV:-.venv}/bin/python" -m pytest --numprocesses=auto --dist=loadfile --in-turn tests "$@"
+exec "${VENV:-.venv}/bin/python" -m pytest --numprocesses=auto --dist=loadfile --in-turn --durations=40 tests "$@"

@@ -31,8 +31,10 @@ from support.programs import (
 )
 
 from gdbheap.errors import UsageError
-from gdbheap.history.sample import Sample, Series
+from gdbheap.history.sample import Event, Sample, Series
+from gdbheap.history.sampler import Sampler
 from gdbheap.history.series import read
+from gdbheap.target.programs import Programs
 
 ARENA = re.compile(r"^Arena (\d+):\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)$", re.MULTILINE)
 PEAK = re.compile(r'<system type="max" size="(\d+)"/>')
@@ -260,6 +262,17 @@ for _ in range(3):
     assert {sample.pid for sample in found.samples} == pids
     for kind in ("start", "end"):
         assert {event.pid for event in found.events if event.kind == kind} == pids
+
+
+def test_one_that_is_found_has_been_sampled() -> None:
+    """Whoever reads that a process has been found may end it: its figures are in the same round."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        kinds = []
+        for row in Sampler(Programs([child.pid])).take():
+            kinds.append(row.kind if isinstance(row, Event) else "sample")
+            child.kill()
+            child.wait()
+        assert kinds == ["start", "sample"]
 
 
 @pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])

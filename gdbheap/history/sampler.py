@@ -10,6 +10,7 @@ from gdbheap.errors import GdbheapError, NoTarget, reason_of
 from gdbheap.history.sample import Event, Sample
 from gdbheap.history.watched import Moment, Paced, Watched
 from gdbheap.target.programs import Programs
+from gdbheap.target.usage import Usage
 
 __all__ = ["Row", "Sampler"]
 
@@ -31,6 +32,7 @@ class Sampler:
         self._search = Paced(SEARCH_SHARE)
         self._meant: list[int] = []
         self._over: set[int] = set()
+        self._refused: set[int] = set()
         self.watched: dict[int, Watched] = {}
         self.failed = False
 
@@ -67,35 +69,44 @@ class Sampler:
                 yield self.event("end", pid)
             except Exception as error:
                 del self.watched[pid]
-                self._over.add(pid)
-                yield self._failed(pid, error)
+                yield self._give_up(pid, error)
 
     def _join(self) -> Iterator[Event]:
         """Look for those that are new."""
         if self._search.is_due:
             self._meant = self._search.do(self._programs.now)
             self._over.intersection_update(self._programs.pids)
+            self._refused.intersection_update(self._meant)
         for pid in self._meant:
-            if pid in self.watched or pid in self._over:
+            if pid in self.watched or pid in self._over or pid in self._refused:
                 continue
             try:
                 self.watched[pid] = Watched(self._programs.folder(pid), self._limit)
             except NoTarget:
                 self._over.add(pid)
             except Exception as error:
-                self._over.add(pid)
-                yield self._failed(pid, error)
+                yield self._give_up(pid, error)
 
     def _rows(self, watched: Watched) -> Iterator[Row]:
-        """Raises NoTarget."""
-        usage = watched.usage()
+        """Rows of one process. What is new of it goes out once it has been sampled: whoever reads that it was found may
+        end it. Raises NoTarget."""
+        rows: list[Row] = []
+        try:
+            usage = watched.usage()
+            rows += self._news(watched, usage)
+            rows += self._samples(watched, watched.usage() if rows else usage)
+        finally:
+            yield from rows
+
+    def _news(self, watched: Watched, usage: Usage) -> Iterator[Event]:
         kind = watched.look(usage) if time.monotonic() < self._no_look_after else None
         if kind is not None and watched.found is not None:
             yield self.event(kind, watched.pid, target=watched.found.target)
             if watched.refused is not None:
                 self.failed = True
                 yield self.event("failed", watched.pid, reason=watched.refused)
-            usage = watched.usage()
+
+    def _samples(self, watched: Watched, usage: Usage) -> Iterator[Row]:
         try:
             yield watched.sample(self.moment, usage, self._stop)
         except NoTarget:
@@ -103,6 +114,11 @@ class Sampler:
         except GdbheapError as error:
             yield self._failed(watched.pid, error)
             yield watched.sample(self.moment, usage)
+
+    def _give_up(self, pid: int, error: Exception) -> Event:
+        """Leave it alone for as long as it is one of those that are meant, so that it is said once."""
+        self._refused.add(pid)
+        return self._failed(pid, error)
 
     def _failed(self, pid: int, error: Exception) -> Event:
         self.failed = True
