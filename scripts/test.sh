@@ -1,7 +1,7 @@
 #!/bin/sh
-# All checks, then all tests, a file to each core; then the slowest tests and, as the last line, the count. Of what is tried on each interpreter
-# and of tests with many cases some are tried, other ones each time (GDBHEAP_SEED repeats a choice; without --in-turn
-# pytest tries all, which takes twice as long). Arguments go to pytest.
+# All checks, then all tests, a file to each core; the slowest tests and pytest's own count are the last lines. Of what is
+# tried on each interpreter and of tests with many cases some are tried, other ones each time (GDBHEAP_SEED repeats a
+# choice; without --in-turn pytest tries all, which takes twice as long). Arguments go to pytest.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
