@@ -83,6 +83,22 @@ def test_as_heap_at_says(rng: random.Random, tmp_path: Path) -> None:
     assert none == ["0", "0", '"(none)"', '"(none)"']
 
 
+def test_nothing_is_called_for_a_text(tmp_path: Path) -> None:
+    """gdb's printf and eval put a string into the process by a call of its malloc(), unless it is a variable's; a call
+    by gdb may end a program (docs/safety.md)."""
+    with running([interpreter_of("stripped"), "-c", CODE, "1"], tmp_path) as target:
+        place = target.stderr.split()[0]
+        asked = [
+            "set may-call-functions off", f'printf "it is %s\n", $heap_type({place})',
+            f'eval "echo by %s\\n", $heap_owner({place})', 'printf "%s\n", "a literal"',
+        ]  # fmt: skip
+        done = batch(["-p", str(target.pid)], asked, home(tmp_path))
+        assert target.process.poll() is None
+    assert "it is __main__.Session" in done.stdout and "sessions[0]" in done.stdout, done.stdout + done.stderr
+    # Of the literal alone.
+    assert done.stderr.count("may-call-functions is off") == 1, done.stderr
+
+
 def test_no_contents(rng: random.Random, tmp_path: Path) -> None:
     """GDBHEAP_NO_TEXT is for expressions too, from the first one on and after a command that showed keys; without it
     the program's own key is in the way, so that this can fail."""

@@ -16,6 +16,8 @@ __all__ = ["address_of", "defined"]
 
 # gdb makes no string of what is empty.
 NONE = "(none)"
+# The convenience variable that holds the last text.
+TEXT = "_heap_text"
 PLACES = (gdb.TYPE_CODE_FUNC, gdb.TYPE_CODE_METHOD, gdb.TYPE_CODE_ARRAY, gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION)
 Answer = Callable[[Heap, int], "int | str"]
 # Reads a heap, and makes one line of every error.
@@ -32,13 +34,22 @@ def address_of(value: gdb.Value, name: str) -> int:
         raise UsageError(f"{name} is no address: {error}") from None
 
 
-def defined(ask: Ask) -> dict[str, Callable[[Sequence[gdb.Value]], int | str]]:
+def defined(ask: Ask) -> dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]:
     """Return each function by its name; called with its arguments it raises gdb.GdbError with one line."""
     return {name: _asked(name, answer, ask) for name, answer in FUNCTIONS.items()}
 
 
-def _asked(name: str, answer: Answer, ask: Ask) -> Callable[[Sequence[gdb.Value]], int | str]:
-    return lambda args: ask(lambda heap: answer(heap, _address(name, args)))
+def _asked(name: str, answer: Answer, ask: Ask) -> Callable[[Sequence[gdb.Value]], int | gdb.Value]:
+    return lambda args: _placed(ask(lambda heap: answer(heap, _address(name, args))))
+
+
+def _placed(answer: int | str) -> int | gdb.Value:
+    """A text as the value of a convenience variable: any other one gdb's ``printf`` and ``eval`` first put into the
+    process, by calling its malloc()."""
+    if isinstance(answer, int):
+        return answer
+    gdb.set_convenience_variable(TEXT, answer)
+    return gdb.convenience_variable(TEXT) or gdb.Value(answer)
 
 
 def _address(name: str, args: Sequence[gdb.Value]) -> int:

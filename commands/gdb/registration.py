@@ -445,7 +445,7 @@ class Table:
     """The commands, functions and window behind those that start.py defines, by noun and by name."""
 
     commands: dict[str, HeapCommand | AttachCommand]
-    functions: dict[str, Callable[[Sequence[gdb.Value]], int | str]]
+    functions: dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]
     window: Callable[[gdb.TuiWindow], window.LedgerWindow]
 
 

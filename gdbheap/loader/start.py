@@ -125,9 +125,9 @@ class Function(gdb.Function):
         self._start, self._name = start, name
         super().__init__(name)
 
-    def invoke(self, *args: gdb.Value) -> int | str:
+    def invoke(self, *args: gdb.Value) -> int | gdb.Value:
         """Return the answer. Raises gdb.GdbError with one line."""
-        answer: int | str = self._start.load().functions[self._name](args)
+        answer: int | gdb.Value = self._start.load().functions[self._name](args)
         return answer
 
 
