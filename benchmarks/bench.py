@@ -35,15 +35,16 @@ from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator
 from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
-from gdbheap.answers import arenas, check, holes, ledger, pyobjects, sizes
+from gdbheap.answers import arenas, check, holes, pyobjects, sizes
+from gdbheap.first_page import ledger
 from gdbheap.heap import Heap
-from gdbheap.history import file
-from gdbheap.history.difference import difference
-from gdbheap.history.snapshot import take
-from gdbheap.target.core import Core
-from gdbheap.target.mappings import Mapping
-from gdbheap.target.process import stopped
-from gdbheap.target.target import Target
+from gdbheap.snapshots import file
+from gdbheap.snapshots.difference import difference
+from gdbheap.snapshots.snapshot import take
+from gdbheap.targets.core import Core
+from gdbheap.targets.mappings import Mapping
+from gdbheap.targets.process import stopped
+from gdbheap.targets.target import Target
 
 PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- make bench writes from here -->", "<!-- to here -->"

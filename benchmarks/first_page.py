@@ -20,11 +20,11 @@ from measure import HERE, Series, compiled, median, preferred_python, subject
 from stops import limit_of, private_memory
 
 from gdbheap import _native
-from gdbheap.answers.ledger import Ledger
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.first_page.ledger import Ledger
 from gdbheap.heap import Heap
-from gdbheap.target.process import stopped
+from gdbheap.targets.process import stopped
 
 SIZES, LARGEST = (2_000_000, 18_000_000), 80_000_000
 # Chunks of 80 million blocks have 32 bytes each.

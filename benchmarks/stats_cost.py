@@ -17,9 +17,9 @@ from pathlib import Path
 from trace_cost import GDBHEAP, LOOP, compiled, middle
 
 from gdbheap import _native
-from gdbheap.events.log import read_log
-from gdbheap.events.stats import call_stats
-from gdbheap.target.room import room_for_copy
+from gdbheap.host.headroom import room_for_copy
+from gdbheap.tracing.log import read_log
+from gdbheap.tracing.stats import call_stats
 
 MANY = r"""
 #include <stdlib.h>
@@ -39,8 +39,8 @@ int main(int argc, char **argv) {
 READ = "zstd -dc"
 ALONE = """
 import re, sys
-from gdbheap.events.stats import call_stats
-from gdbheap.target.room import room_for_copy
+from gdbheap.tracing.stats import call_stats
+from gdbheap.host.headroom import room_for_copy
 call_stats(sys.argv[1], None)
 print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 """

@@ -25,8 +25,8 @@ from gdbheap import _native
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.heap import Heap
-from gdbheap.target.process import stopped
-from gdbheap.target.target import Target
+from gdbheap.targets.process import stopped
+from gdbheap.targets.target import Target
 
 PRESENT = 1
 NOUNS = ("", "pyobjects", "pins", "chunks", "check")

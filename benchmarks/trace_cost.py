@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, recorder_library
-from gdbheap.events.stack_settings import EVERY_CALL, STACKS_ENVIRONMENT, USUAL_MEAN, stack_settings
+from gdbheap.tracing.recorder_files import ENVIRONMENT, OF_PYTHON, recorder_library
+from gdbheap.tracing.stack_settings import EVERY_CALL, STACKS_ENVIRONMENT, USUAL_MEAN, stack_settings
 
 GDBHEAP = Path(sys.executable).with_name("gdbheap")
 CALLS = 10_000_000

@@ -9,7 +9,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch
 from gdbheap.heap import Heap
-from gdbheap.report.arenas import render
+from gdbheap.report.words.arenas import render
 
 __all__ = ["COMMAND"]
 

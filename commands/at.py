@@ -9,7 +9,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Addressed, recorded_calls, switch
 from gdbheap.heap import Heap
-from gdbheap.report.at import render
+from gdbheap.report.words.at import render
 
 __all__ = ["COMMAND"]
 
@@ -27,7 +27,7 @@ def _answer(heap: Heap, options: Options) -> at.At:
     if options.calls is None:
         return found
     # Imported where it is needed: a command's start is mostly imports.
-    from gdbheap.events.makers import maker
+    from gdbheap.tracing.block_makers import maker
 
     return replace(found, made=maker(options.calls, heap.target.pid, options.address))
 

@@ -11,12 +11,12 @@ from gdbheap.commands.surface.needs import FILES
 from gdbheap.commands.surface.options import Pictured, process_of_log, valued, whole_number
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.errors import UsageError
-from gdbheap.report.call_stacks import render
-from gdbheap.report.flame import ALLOCATED
-from gdbheap.report.pprof import pprof
+from gdbheap.report.formats.flame import ALLOCATED
+from gdbheap.report.formats.pprof import pprof
+from gdbheap.report.words.call_stacks import render
 
 if TYPE_CHECKING:
-    from gdbheap.events.call_stacks import CallStacks, Moment
+    from gdbheap.tracing.call_stacks import CallStacks, Moment
 
 __all__ = ["COMMAND"]
 
@@ -59,7 +59,7 @@ class Options(Pictured):
 
 def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
     # Imported where it is needed: a command's start is mostly imports.
-    from gdbheap.events.call_stacks import call_stacks
+    from gdbheap.tracing.call_stacks import call_stacks
 
     if len(files) > 1:
         raise UsageError("gdbheap stacks: one file at a time")

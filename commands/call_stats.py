@@ -11,11 +11,11 @@ from gdbheap.commands.surface.needs import LOG
 from gdbheap.commands.surface.options import Writing, number_or_all, process_of_log, valued
 from gdbheap.commands.surface.progress import shown
 from gdbheap.files import check_writable, write_text
-from gdbheap.report.call_stats import render
+from gdbheap.report.words.call_stats import render
 
 if TYPE_CHECKING:
-    from gdbheap.events.growths import Growth
-    from gdbheap.events.stats import CallStats
+    from gdbheap.tracing.arena_growths import Growth
+    from gdbheap.tracing.stats import CallStats
 
 __all__ = ["COMMAND"]
 
@@ -37,8 +37,8 @@ class Options(Writing):
 
 def _answer(path: str, options: Options) -> CallStats:
     # Imported where they are needed: a command's start is mostly imports.
-    from gdbheap.events.stats import call_stats
-    from gdbheap.report.call_curves import picture
+    from gdbheap.report.formats.call_curves import picture
+    from gdbheap.tracing.stats import call_stats
 
     if options.svg is not None:
         options.svg = os.path.expanduser(options.svg)
@@ -53,7 +53,7 @@ def _answer(path: str, options: Options) -> CallStats:
 
 
 def _growth(path: str, pid: int, count: int | None) -> list[Growth]:
-    from gdbheap.events.growths import growths
+    from gdbheap.tracing.arena_growths import growths
 
     with shown("looking at growths") as progress:
         return growths(path, pid, count, progress)

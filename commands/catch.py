@@ -11,12 +11,12 @@ from gdbheap.commands.surface.needs import CALLED
 from gdbheap.commands.surface.options import Called, duration, switch, under_seccomp, valued, whole_number
 from gdbheap.commands.surface.progress import tell
 from gdbheap.errors import UsageError
-from gdbheap.report.catch import render
-from gdbheap.report.numbers import parse_address, parse_size
+from gdbheap.report.text.numbers import parse_address, parse_size
+from gdbheap.report.words.catch import render
 
 if TYPE_CHECKING:
-    from gdbheap.answers.catch import Catch
-    from gdbheap.target.following import LocalProcess
+    from gdbheap.following.catch import Catch
+    from gdbheap.targets.following import LocalProcess
 
 __all__ = ["COMMAND"]
 
@@ -38,7 +38,7 @@ class Options(Called):
 
 
 def _answer(process: LocalProcess, options: Options) -> Catch:
-    from gdbheap.answers.catch import FUNCTIONS, Wanted, catch
+    from gdbheap.following.catch import FUNCTIONS, Wanted, catch
 
     if options.function not in FUNCTIONS:
         raise UsageError(f"heap catch: {options.function!r} is none of {', '.join(FUNCTIONS)}")

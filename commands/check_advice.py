@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gdbheap.answers import check_advice
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common
+from gdbheap.first_page import check_advice
 from gdbheap.heap import Heap
-from gdbheap.report.check_advice import render
+from gdbheap.report.words.check_advice import render
 
 __all__ = ["COMMAND"]
 

@@ -13,10 +13,10 @@ from gdbheap.commands.surface.options import Pictured, one_of, some_of, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.report.block_kinds import render as render_kinds
-from gdbheap.report.chunks import render
-from gdbheap.report.numbers import parse_size
-from gdbheap.report.sampled_stacks import render as render_stacks
+from gdbheap.report.text.numbers import parse_size
+from gdbheap.report.words.block_kinds import render as render_kinds
+from gdbheap.report.words.chunks import render
+from gdbheap.report.words.sampled_stacks import render as render_stacks
 
 __all__ = ["COMMAND"]
 
@@ -100,8 +100,8 @@ def _by_stack(heap: Heap, options: Options) -> sampled_stacks.SampledStacks:
     if not options.draws:
         return sampled_stacks.sampled_stacks(heap, by_count, options.top)
     # Imported where they are needed: a command's start is mostly imports.
-    from gdbheap.report.flame import ALLOCATED
-    from gdbheap.report.trees import sampled_tree
+    from gdbheap.report.formats.flame import ALLOCATED
+    from gdbheap.report.formats.trees import sampled_tree
 
     found = sampled_stacks.sampled_stacks(heap, by_count)
     draw(options, sampled_tree(found), "What sampled blocks in use came from", ALLOCATED)

@@ -8,7 +8,7 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.heap import Heap
-from gdbheap.report.contexts import render
+from gdbheap.report.words.contexts import render
 
 __all__ = ["COMMAND"]
 
@@ -16,7 +16,7 @@ __all__ = ["COMMAND"]
 def _answer(heap: Heap, options: Pictured) -> contexts.Contexts:
     found = contexts.contexts(heap)
     if options.draws:
-        from gdbheap.report.trees import contexts_tree
+        from gdbheap.report.formats.trees import contexts_tree
 
         draw(options, contexts_tree(found), "What memory contexts have")
     return found

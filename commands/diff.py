@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import LOOKS
 from gdbheap.commands.surface.options import Common, valued
-from gdbheap.history.difference import Difference, difference
-from gdbheap.history.snapshot import Look
-from gdbheap.report.difference import render
-from gdbheap.report.numbers import parse_size
+from gdbheap.report.text.numbers import parse_size
+from gdbheap.report.words.difference import render
+from gdbheap.snapshots.difference import Difference, difference
+from gdbheap.snapshots.snapshot import Look
 
 __all__ = ["COMMAND"]
 

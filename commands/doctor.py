@@ -7,8 +7,8 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import MAYBE_PROCESS
 from gdbheap.commands.surface.options import Common
 from gdbheap.errors import UsageError
-from gdbheap.report.doctor import render
-from gdbheap.target.programs import Programs
+from gdbheap.report.words.doctor import render
+from gdbheap.targets.chosen_processes import Programs
 
 __all__ = ["COMMAND"]
 

@@ -9,7 +9,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch, valued
 from gdbheap.heap import Heap
-from gdbheap.report.values import render_duplicates
+from gdbheap.report.words.values import render_duplicates
 
 __all__ = ["COMMAND"]
 

@@ -22,13 +22,13 @@ from gdbheap.commands.surface.options import (
     valued,
 )
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, reason_of
-from gdbheap.tables.declaration import SNAPSHOTS, TABLES
-from gdbheap.tables.partitions import Part, is_url, parse_partition
+from gdbheap.export.declaration import SNAPSHOTS, TABLES
+from gdbheap.export.partitions import Part, is_url, parse_partition
 
 if TYPE_CHECKING:
-    from gdbheap.tables.export import Exported
-    from gdbheap.tables.gathered import Gathered
-    from gdbheap.tables.source import Source
+    from gdbheap.export.gathered import Gathered
+    from gdbheap.export.looks import Exported
+    from gdbheap.export.source import Source
 
 __all__ = ["COMMAND"]
 
@@ -70,7 +70,7 @@ class Options(Several, Writing):
 
 def _answer(sources: Sequence[Source], options: Options) -> Exported:
     # Imported where it is needed: a command's start is mostly imports.
-    from gdbheap.tables.export import Terms, check, export, export_graph
+    from gdbheap.export.looks import Terms, check, export, export_graph
 
     path = options.output if is_url(options.output) else os.path.expanduser(options.output)
     if not path:
@@ -125,7 +125,7 @@ def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) ->
 
 
 def _render(shown: Shown[Exported, Options]) -> str:
-    from gdbheap.report.export import render
+    from gdbheap.report.words.export import render
 
     return render(shown.answer, shown.style)
 

@@ -12,13 +12,13 @@ from gdbheap.commands.surface.needs import FOLLOWED
 from gdbheap.commands.surface.options import Pictured, duration, switch, under_seccomp, valued, whole_number
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.progress import tell
-from gdbheap.report.flame import CALLS
-from gdbheap.report.growth import render
-from gdbheap.report.pprof import OF_CALLS, pprof_of_tree
+from gdbheap.report.formats.flame import CALLS
+from gdbheap.report.formats.pprof import OF_CALLS, pprof_of_tree
+from gdbheap.report.words.growth import render
 
 if TYPE_CHECKING:
-    from gdbheap.answers.growth import Growth
-    from gdbheap.target.following import Live
+    from gdbheap.following.growth import Growth
+    from gdbheap.targets.following import Live
 
 __all__ = ["COMMAND"]
 
@@ -42,7 +42,7 @@ class Options(Pictured):
 
 def _answer(live: Live, options: Options) -> Growth:
     # Imported where it is needed: a command's start is mostly imports.
-    from gdbheap.answers.following_growth import Course, follow
+    from gdbheap.following.following_growth import Course, follow
 
     with until_told() as is_told:
         course = Course(options.duration, options.count, not options.no_stacks, options.seccomp, options.perf, is_told)

@@ -8,23 +8,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gdbheap.answers import ledger
 from gdbheap.answers.aborted import Abort, abort_of
-from gdbheap.answers.findings import Finding, placed
 from gdbheap.answers.holder_change import Since
-from gdbheap.answers.main_holders import BUDGET, MainHolders
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, seconds, switch, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.session import order
 from gdbheap.errors import GdbheapError, UsageError, one_line
+from gdbheap.findings import Finding, placed
+from gdbheap.first_page import ledger
+from gdbheap.first_page.main_holders import BUDGET, MainHolders
 from gdbheap.heap import Heap
-from gdbheap.report.ledger import render
-from gdbheap.report.verdict import plain_verdict
+from gdbheap.report.words.ledger import render
+from gdbheap.report.words.verdict import plain_verdict
 
 if TYPE_CHECKING:
-    from gdbheap.history.snapshot import Look
+    from gdbheap.snapshots.snapshot import Look
 
 __all__ = ["COMMAND"]
 
@@ -108,8 +108,8 @@ def _draw(heap: Heap, options: Options) -> None:
     """Write the ledger as a tree, down to types where these are known."""
     # Imported where they are needed: a command's start is mostly imports.
     from gdbheap.answers.heap_map import heap_map
-    from gdbheap.history.places import CELLS, places_on
-    from gdbheap.report.trees import ledger_tree
+    from gdbheap.report.formats.trees import ledger_tree
+    from gdbheap.snapshots.type_places import CELLS, places_on
 
     drawn = places = None
     try:
@@ -127,10 +127,10 @@ def _growth(heap: Heap, options: Options, held: MainHolders) -> tuple[Since | No
     if path is None:
         return None, []
     # Imported where they are needed: a command's start is mostly imports.
-    from gdbheap.history.difference import difference
-    from gdbheap.history.file import read
-    from gdbheap.history.growing import growing
-    from gdbheap.history.snapshot import take
+    from gdbheap.snapshots.difference import difference
+    from gdbheap.snapshots.file import read
+    from gdbheap.snapshots.growing import growing
+    from gdbheap.snapshots.snapshot import take
 
     earlier, now = read(path), take(heap, held=None if options.quick else held)
     found = difference([earlier, now])

@@ -11,9 +11,9 @@ from gdbheap.commands.surface.options import Writing, valued
 from gdbheap.errors import one_line
 from gdbheap.files import write_text
 from gdbheap.heap import Heap
-from gdbheap.report.heap_map import render
-from gdbheap.report.numbers import parse_size
-from gdbheap.report.svg import picture
+from gdbheap.report.formats.svg import picture
+from gdbheap.report.text.numbers import parse_size
+from gdbheap.report.words.heap_map import render
 
 __all__ = ["COMMAND"]
 

@@ -12,8 +12,8 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, minimum_size, recorded_calls, root_paths, valued
 from gdbheap.commands.surface.session import listed
 from gdbheap.heap import Heap
-from gdbheap.report.holes import render
-from gdbheap.report.numbers import parse_size
+from gdbheap.report.text.numbers import parse_size
+from gdbheap.report.words.holes import render
 
 __all__ = ["COMMAND"]
 
@@ -41,7 +41,7 @@ def _answer(heap: Heap, options: Options) -> holes.Holes:
     if options.calls is None:
         return found
     # Imported where it is needed: a command's start is mostly imports.
-    from gdbheap.events.makers import makers
+    from gdbheap.tracing.block_makers import makers
 
     rows = listed(found.holes, SORTS, options)
     return holes.with_makers(found, makers(options.calls, heap.target.pid, holes.beside(rows)))

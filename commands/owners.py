@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gdbheap.answers import owners
-from gdbheap.answers.findings import Evidence
-from gdbheap.answers.outside import outside_holders, unowned_holders
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, one_of, valued
 from gdbheap.commands.surface.pictures import draw
+from gdbheap.findings import Evidence
+from gdbheap.first_page.outside import outside_holders, unowned_holders
 from gdbheap.heap import Heap
-from gdbheap.report.graph import render_owners
-from gdbheap.report.numbers import parse_size
+from gdbheap.report.text.numbers import parse_size
+from gdbheap.report.words.graph import render_owners
 
 __all__ = ["COMMAND"]
 
@@ -45,7 +45,7 @@ def _answer(heap: Heap, options: Options) -> owners.Owners:
         heap.disclosure.contents = False
     found = owners.owners(heap, options.minimum, options.top, options.by)
     if options.draws:
-        from gdbheap.report.trees import owners_tree
+        from gdbheap.report.formats.trees import owners_tree
 
         draw(options, owners_tree(found), "Who holds what is in use")
     return replace(found, **_outside(heap)) if options.by == owners.HOLDER else found

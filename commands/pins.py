@@ -13,8 +13,8 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, one_of, root_paths, valued
 from gdbheap.commands.surface.session import listed
 from gdbheap.heap import Heap
-from gdbheap.report.numbers import parse_size
-from gdbheap.report.pins import render
+from gdbheap.report.text.numbers import parse_size
+from gdbheap.report.words.pins import render
 
 __all__ = ["COMMAND"]
 

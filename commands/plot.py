@@ -10,11 +10,11 @@ from gdbheap.commands.surface.needs import FILES
 from gdbheap.commands.surface.options import Writing, valued
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import check_writable, write_bytes
-from gdbheap.history.curves import Plotted, curves_of, extents_of, largest
-from gdbheap.history.series import read
-from gdbheap.report.plot import FORMS, picture
-from gdbheap.report.plot_page import page
-from gdbheap.report.plot_table import notes_of, render
+from gdbheap.report.formats.plot import FORMS, picture
+from gdbheap.report.formats.plot_page import page
+from gdbheap.report.words.plot_table import notes_of, render
+from gdbheap.sampling.curves import Plotted, curves_of, extents_of, largest
+from gdbheap.sampling.series import read
 
 __all__ = ["COMMAND"]
 

@@ -9,9 +9,9 @@ from gdbheap.commands.surface.needs import PROCESSES
 from gdbheap.commands.surface.options import Several, switch
 from gdbheap.errors import NoTarget, UsageError
 from gdbheap.processes.family import Family, family
-from gdbheap.report.processes import render
-from gdbheap.report.verdict import plain_verdict
-from gdbheap.target.programs import Programs
+from gdbheap.report.words.processes import render
+from gdbheap.report.words.verdict import plain_verdict
+from gdbheap.targets.chosen_processes import Programs
 
 __all__ = ["COMMAND"]
 

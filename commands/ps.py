@@ -10,7 +10,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import NOTHING
 from gdbheap.commands.surface.options import Common, regular_expression, switch, valued
 from gdbheap.processes import accounts
-from gdbheap.report.ps import render
+from gdbheap.report.words.ps import render
 
 if TYPE_CHECKING:
     from gdbheap.processes.accounts import Table

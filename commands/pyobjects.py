@@ -11,14 +11,14 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, one_of, switch, valued
 from gdbheap.errors import UsageError
 from gdbheap.heap import MAX_UNIDENTIFIED, Heap
-from gdbheap.report.buffers import render as render_buffers
-from gdbheap.report.fill import render as render_fill
-from gdbheap.report.groups import render as render_groups
-from gdbheap.report.instances import render as render_list
-from gdbheap.report.lines import render as render_lines
-from gdbheap.report.pyobjects import render
-from gdbheap.report.tallies import render as render_tallies
-from gdbheap.report.values import render as render_values
+from gdbheap.report.words.buffers import render as render_buffers
+from gdbheap.report.words.fill import render as render_fill
+from gdbheap.report.words.groups import render as render_groups
+from gdbheap.report.words.instances import render as render_list
+from gdbheap.report.words.lines import render as render_lines
+from gdbheap.report.words.pyobjects import render
+from gdbheap.report.words.tallies import render as render_tallies
+from gdbheap.report.words.values import render as render_values
 
 __all__ = ["COMMAND"]
 

@@ -9,10 +9,10 @@ from gdbheap.commands.surface.needs import PROGRAMS
 from gdbheap.commands.surface.options import Several, Writing, check_csv_safe, csv_safe, some_time, switch, valued
 from gdbheap.commands.surface.progress import tell_folder
 from gdbheap.errors import UsageError
-from gdbheap.history.recording import Plan, Recorded, record
-from gdbheap.history.series import CSV, STANDARD_OUTPUT, form_of
-from gdbheap.report.recording import render
-from gdbheap.target.programs import Programs
+from gdbheap.report.words.recording import render
+from gdbheap.sampling.recording import Plan, Recorded, record
+from gdbheap.sampling.series import CSV, STANDARD_OUTPUT, form_of
+from gdbheap.targets.chosen_processes import Programs
 
 __all__ = ["COMMAND"]
 

@@ -7,7 +7,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Addressed
 from gdbheap.heap import Heap
-from gdbheap.report.why import render_refs
+from gdbheap.report.words.why import render_refs
 
 __all__ = ["COMMAND"]
 

@@ -14,12 +14,12 @@ from gdbheap.commands.surface.needs import FILES
 from gdbheap.commands.surface.options import Writing, process_of_log, switch, valued, whole_number
 from gdbheap.commands.surface.progress import shown, tell
 from gdbheap.errors import UsageError
-from gdbheap.report.numbers import parse_size
-from gdbheap.report.replay import render
+from gdbheap.report.text.numbers import parse_size
+from gdbheap.report.words.replay import render
 
 if TYPE_CHECKING:
-    from gdbheap.events.replay import Job, Replayed
-    from gdbheap.events.settings import Setting
+    from gdbheap.tracing.replay import Job, Replayed
+    from gdbheap.tracing.replay_settings import Setting
 
 __all__ = ["COMMAND"]
 
@@ -40,7 +40,7 @@ def _call(text: str) -> int:
 
 
 def _tunables(text: str) -> dict[str, str]:
-    from gdbheap.events.settings import tunables_of
+    from gdbheap.tracing.replay_settings import tunables_of
 
     return tunables_of(text)
 
@@ -93,9 +93,9 @@ class Options(Writing):
 
 def _answer(files: tuple[str, ...], options: Options) -> Replayed:
     # Imported where they are needed: a command's start is mostly imports.
-    from gdbheap.events.replay import planned
-    from gdbheap.events.settings import recorded_setting
-    from gdbheap.events.what_if import what_if
+    from gdbheap.tracing.replay import planned
+    from gdbheap.tracing.replay_settings import recorded_setting
+    from gdbheap.tracing.what_if import what_if
 
     if len(files) > 1:
         raise UsageError("gdbheap replay: one file at a time")
@@ -118,10 +118,10 @@ def _answer(files: tuple[str, ...], options: Options) -> Replayed:
 def _filmed(job: Job, setting: Setting, options: Options) -> Replayed:
     """One replay, stopped for each picture."""
     from gdbheap.answers.heap_map import heap_map
-    from gdbheap.events.replay import Filmed, run
     from gdbheap.heap import Heap
-    from gdbheap.report.film import CELLS, Film
-    from gdbheap.target.process import stopped
+    from gdbheap.report.formats.film import CELLS, Film
+    from gdbheap.targets.process import stopped
+    from gdbheap.tracing.replay import Filmed, run
 
     calls = job.content.calls
     every = max(1, calls // FRAMES) if options.every is None else options.every
@@ -146,7 +146,7 @@ def _filmed(job: Job, setting: Setting, options: Options) -> Replayed:
 
 
 def _once(job: Job, setting: Setting, options: Options) -> Replayed:
-    from gdbheap.events.replay import run
+    from gdbheap.tracing.replay import run
 
     stop = options.stop_at
     if stop is None:
@@ -179,7 +179,7 @@ def _tuned(options: Options) -> dict[str, str]:
 
 def _setting(base: Setting, options: Options) -> Setting:
     """As the program ran, but for what was asked for."""
-    from gdbheap.events.settings import Setting
+    from gdbheap.tracing.replay_settings import Setting
 
     tuned, library = _tuned(options), base.library
     if library is not None and tuned:

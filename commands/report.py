@@ -13,11 +13,11 @@ from gdbheap.commands.surface.options import Several, Writing, check_contents, p
 from gdbheap.errors import NoTarget, Unsupported, UsageError, one_line
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.heap import Heap
-from gdbheap.report.style import Style
+from gdbheap.report.text.style import Style
 
 if TYPE_CHECKING:
-    from gdbheap.history.snapshot import Look
-    from gdbheap.target.programs import Programs
+    from gdbheap.snapshots.snapshot import Look
+    from gdbheap.targets.chosen_processes import Programs
 
 __all__ = ["COMMAND", "Page"]
 
@@ -89,8 +89,8 @@ def _made(subject: Reported, options: Options) -> _Made:
 
 
 def _of_target(heap: Heap, options: Options) -> _Made:
-    from gdbheap.history.overview import overview
     from gdbheap.report.page.target import missing_in, target_page
+    from gdbheap.snapshots.overview import overview
 
     heap.disclosure.contents = options.with_contents
     found = overview(heap, options.owners or None)
@@ -100,10 +100,10 @@ def _of_target(heap: Heap, options: Options) -> _Made:
 
 
 def _of_looks(looks: tuple[Look, ...]) -> _Made:
-    from gdbheap.history.difference import difference
-    from gdbheap.history.overview import overview_of_snapshot
     from gdbheap.report.page.difference import difference_page
     from gdbheap.report.page.target import missing_in, target_page
+    from gdbheap.snapshots.difference import difference
+    from gdbheap.snapshots.overview import overview_of_snapshot
 
     last = overview_of_snapshot(looks[-1].snapshot)
     style = Style(rss=last.ledger.rss.bytes, private=last.target.get("kind") == "core")
@@ -114,9 +114,9 @@ def _of_looks(looks: tuple[Look, ...]) -> _Made:
 
 def _of_calls(path: str, options: Options) -> _Made:
     from gdbheap.commands.surface.progress import shown
-    from gdbheap.events.call_stacks import call_stacks
-    from gdbheap.events.stats import call_stats
     from gdbheap.report.page.calls import calls_page
+    from gdbheap.tracing.call_stacks import call_stacks
+    from gdbheap.tracing.stats import call_stats
 
     with shown("reading the calls") as progress:
         found = call_stats(path, options.process, progress)
@@ -128,11 +128,11 @@ def _of_calls(path: str, options: Options) -> _Made:
 
 
 def _of_series(paths: list[str]) -> _Made:
-    from gdbheap.history.curves import Plotted, curves_of, extents_of, largest
-    from gdbheap.history.series import read
-    from gdbheap.report.plot import picture
-    from gdbheap.report.plot_page import page
-    from gdbheap.report.plot_table import notes_of
+    from gdbheap.report.formats.plot import picture
+    from gdbheap.report.formats.plot_page import page
+    from gdbheap.report.words.plot_table import notes_of
+    from gdbheap.sampling.curves import Plotted, curves_of, extents_of, largest
+    from gdbheap.sampling.series import read
 
     series = {path: read(path) for path in paths}
     processes = [process for path, found in series.items() for process in curves_of(found, path) if process.curves]
@@ -152,7 +152,7 @@ def _of_series(paths: list[str]) -> _Made:
 def _of_processes(programs: Programs, options: Options) -> _Made:
     from gdbheap.processes.family import family
     from gdbheap.report.page.processes import processes_page
-    from gdbheap.report.verdict import plain_verdict
+    from gdbheap.report.words.verdict import plain_verdict
 
     pids = sorted({*programs.pids, *programs.now()})
     if not pids:

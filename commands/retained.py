@@ -10,7 +10,7 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import MaybeAddressed, Pictured, one_of, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.heap import Heap
-from gdbheap.report.graph import render_retained
+from gdbheap.report.words.graph import render_retained
 
 __all__ = ["COMMAND"]
 
@@ -29,7 +29,7 @@ class Options(Pictured, MaybeAddressed):
 def _answer(heap: Heap, options: Options) -> retained.Retained:
     if options.draws:
         from gdbheap.answers.dominator_tree import dominator_tree
-        from gdbheap.report.trees import retained_tree
+        from gdbheap.report.formats.trees import retained_tree
 
         draw(options, retained_tree(dominator_tree(heap)), "What objects retain")
     if options.address is not None:

@@ -7,7 +7,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common
 from gdbheap.heap import Heap
-from gdbheap.report.sizes import render
+from gdbheap.report.words.sizes import render
 
 __all__ = ["COMMAND"]
 

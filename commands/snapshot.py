@@ -9,9 +9,9 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Filed, check_contents, switch
 from gdbheap.heap import Heap
-from gdbheap.history.file import write
-from gdbheap.history.snapshot import Written, take
-from gdbheap.report.snapshot import render
+from gdbheap.report.words.snapshot import render
+from gdbheap.snapshots.file import write
+from gdbheap.snapshots.snapshot import Written, take
 
 __all__ = ["COMMAND"]
 

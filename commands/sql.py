@@ -11,8 +11,8 @@ from gdbheap.commands.surface.options import Queried, check_csv_safe, csv_safe, 
 from gdbheap.errors import UsageError
 
 if TYPE_CHECKING:
-    from gdbheap.tables.query import Answered
-    from gdbheap.tables.source import Source
+    from gdbheap.export.query import Answered
+    from gdbheap.export.source import Source
 
 __all__ = ["COMMAND"]
 
@@ -38,13 +38,13 @@ class Options(Queried):
 
 def _answer(source: Source, options: Options) -> Answered:
     # Imported where it is needed: a command's start is mostly imports.
-    from gdbheap.tables.query import query
+    from gdbheap.export.query import query
 
     return query(source, options.query, options.edges or None)
 
 
 def _render(shown: Shown[Answered, Options]) -> str:
-    from gdbheap.report.query import render, render_csv
+    from gdbheap.report.words.query import render, render_csv
 
     options = shown.options
     if options.csv:

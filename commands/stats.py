@@ -13,7 +13,7 @@ from gdbheap.commands.surface.needs import PROCESS
 from gdbheap.commands.surface.options import Common, under_seccomp
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.report.stats import render
+from gdbheap.report.words.stats import render
 
 __all__ = ["COMMAND"]
 

@@ -10,7 +10,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, one_of, switch, valued
 from gdbheap.heap import Heap
-from gdbheap.report.tasks import render, render_list
+from gdbheap.report.words.tasks import render, render_list
 
 __all__ = ["COMMAND"]
 

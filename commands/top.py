@@ -14,11 +14,11 @@ from gdbheap.commands.surface.needs import PROCESSES
 from gdbheap.commands.surface.options import Several, some_time, valued
 from gdbheap.commands.surface.screen import opened_screen
 from gdbheap.commands.surface.session import listed
-from gdbheap.history.sampler import Sampler
-from gdbheap.history.standing import Standings, Table
-from gdbheap.report.style import style_for, terminal_text
-from gdbheap.report.top import HELP, render
-from gdbheap.target.programs import Programs
+from gdbheap.report.text.style import style_for, terminal_text
+from gdbheap.report.words.top import HELP, render
+from gdbheap.sampling.current_totals import Standings, Table
+from gdbheap.sampling.sampler import Sampler
+from gdbheap.targets.chosen_processes import Programs
 from gdbheap.text import printable_record
 
 __all__ = ["COMMAND"]

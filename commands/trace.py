@@ -11,12 +11,12 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import STARTED
 from gdbheap.commands.surface.options import Writing, one_of, switch, valued, whole_number
 from gdbheap.errors import UsageError
-from gdbheap.report.numbers import parse_size
-from gdbheap.report.trace import render, sentence
+from gdbheap.report.text.numbers import parse_size
+from gdbheap.report.words.trace import render, sentence
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
-    from gdbheap.events.recording import Traced
+    from gdbheap.tracing.traced_command import Traced
 
 __all__ = ["COMMAND"]
 
@@ -68,7 +68,7 @@ class Options(Writing):
 
 def _answer(command: tuple[str, ...], options: Options) -> Traced:
     # Imported where it is needed: a command's start is mostly imports.
-    from gdbheap.events.recording import finish, trace
+    from gdbheap.tracing.traced_command import finish, trace
 
     if options.attach is not None:
         raise UsageError(ATTACH.format(options.attach))

@@ -12,8 +12,8 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch, under_seccomp, valued
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.report.numbers import parse_size
-from gdbheap.report.trim import render
+from gdbheap.report.text.numbers import parse_size
+from gdbheap.report.words.trim import render
 
 __all__ = ["COMMAND"]
 

@@ -28,27 +28,27 @@ from gdbheap.commands.surface.options import (
 from gdbheap.commands.surface.progress import tell, tell_folder
 from gdbheap.commands.surface.session import TargetInfo
 from gdbheap.errors import UsageError, one_line
-from gdbheap.report.json import document, text_of
-from gdbheap.report.numbers import parse_duration, parse_size
-from gdbheap.report.style import style_for, terminal_text
-from gdbheap.report.watch import event_text, render
-from gdbheap.watching.events import Event, Limit
+from gdbheap.report.formats.json import document, text_of
+from gdbheap.report.text.numbers import parse_duration, parse_size
+from gdbheap.report.text.style import style_for, terminal_text
+from gdbheap.report.words.watch import event_text, render
+from gdbheap.watching.messages import Event, Limit
 from gdbheap.watching.triggers import MEMORY_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gdbheap.answers.main_holders import MainHolders
-    from gdbheap.answers.stacks import StackFrame
+    from gdbheap.first_page.main_holders import MainHolders
     from gdbheap.heap import Heap
-    from gdbheap.report.metrics import Now
-    from gdbheap.report.prometheus import Address, Server
-    from gdbheap.target.process import Preparation
-    from gdbheap.target.procfs import ProcessFolder
-    from gdbheap.target.programs import Programs
-    from gdbheap.watching.looks import Looks
-    from gdbheap.watching.memory import GroupMemory
+    from gdbheap.host.procfs import ProcessFolder
+    from gdbheap.stacks import StackFrame
+    from gdbheap.targets.chosen_processes import Programs
+    from gdbheap.targets.process import Preparation
+    from gdbheap.watching.heap_figures import Looks
     from gdbheap.watching.memory_errors import MemoryErrors
+    from gdbheap.watching.memory_readings import GroupMemory
+    from gdbheap.watching.metrics import Now
+    from gdbheap.watching.prometheus import Address, Server
     from gdbheap.watching.watcher import Happening
 
 __all__ = ["COMMAND"]
@@ -86,7 +86,7 @@ def _share(text: str) -> float:
 def _address(text: str) -> Address:
     """[HOST]:PORT. Raises ValueError."""
     # Imported here: it imports an HTTP server.
-    from gdbheap.report.prometheus import address_of
+    from gdbheap.watching.prometheus import address_of
 
     return address_of(text)
 
@@ -232,7 +232,7 @@ class _Watch:
 
     def _now(self) -> Now:
         """What is shown. Another thread asks."""
-        from gdbheap.report.metrics import Now
+        from gdbheap.watching.metrics import Now
 
         sizes = {pid: one.size for pid, one in list(self.watcher.watched.items())}
         seen = [(one, sizes[one.pid]) for one in list(self.looks.seen.values()) if sizes.get(one.pid)]
@@ -310,7 +310,7 @@ class _Watch:
     def _prepare(self, pid: int) -> None:
         """Read what a stop needs that can be read before; where memory runs out there is no time for it."""
         from gdbheap.errors import GdbheapError
-        from gdbheap.target.process import Preparation
+        from gdbheap.targets.process import Preparation
 
         if not self.options.at_oom or len(self.prepared) >= PREPARED:
             return
@@ -321,7 +321,7 @@ class _Watch:
             self.prepared.pop(pid, None)
 
     def _limits(self) -> list[Limit]:
-        from gdbheap.watching.memory import groups_of
+        from gdbheap.watching.memory_readings import groups_of
 
         if not self.options.at_oom:
             return []
@@ -350,9 +350,9 @@ def _stack_of(errors: MemoryErrors) -> list[StackFrame]:
 
 
 def _heap_document(heap: Heap) -> tuple[str, MainHolders]:
-    from gdbheap.answers.ledger import ledger_and_holders
-    from gdbheap.answers.main_holders import BUDGET
-    from gdbheap.report.verdict import plain_verdict
+    from gdbheap.first_page.ledger import ledger_and_holders
+    from gdbheap.first_page.main_holders import BUDGET
+    from gdbheap.report.words.verdict import plain_verdict
 
     answer, held = ledger_and_holders(heap, budget=BUDGET)
     answer = dataclasses.replace(answer, verdict=plain_verdict(answer))
@@ -364,8 +364,8 @@ def _group(options: Options) -> GroupMemory | None:
     """The group that is watched as a whole. Raises UsageError for one whose memory the kernel does not count."""
     if options.cgroup is None:
         return None
-    from gdbheap.target.programs import folders
-    from gdbheap.watching.memory import group_at
+    from gdbheap.targets.chosen_processes import folders
+    from gdbheap.watching.memory_readings import group_at
 
     found = group_at(folders(options.cgroup), is_exact=options.rss is not None or options.grows is not None)
     if found is None:
@@ -374,7 +374,7 @@ def _group(options: Options) -> GroupMemory | None:
 
 
 def _looks(options: Options) -> Looks:
-    from gdbheap.watching.looks import Looks
+    from gdbheap.watching.heap_figures import Looks
 
     every = DEFAULT_PAUSE if options.look_every is None else options.look_every
     return Looks(every if options.prometheus and every else None, options.max_stop or None)
@@ -384,7 +384,7 @@ def _server(options: Options, now: Callable[[], Now]) -> Server | None:
     """Raises what a Server raises."""
     if options.prometheus is None:
         return None
-    from gdbheap.report.prometheus import Server
+    from gdbheap.watching.prometheus import Server
 
     return Server(options.prometheus, now, options.prometheus_host)
 
@@ -425,7 +425,7 @@ def _check(programs: Programs, options: Options) -> None:
 
 def _check_process(folder: ProcessFolder) -> None:
     """Raises NoTarget for one that is not there, NotPermitted for one that could not be looked into."""
-    from gdbheap.target import refusal
+    from gdbheap.refusals import refusal
 
     refusal.check(folder)
     try:

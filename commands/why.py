@@ -9,7 +9,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Addressed, recorded_calls
 from gdbheap.heap import Heap
-from gdbheap.report.why import render
+from gdbheap.report.words.why import render
 
 __all__ = ["COMMAND"]
 
@@ -26,7 +26,7 @@ def _answer(heap: Heap, options: Options) -> why.Why:
     if options.calls is None:
         return found
     # Imported where it is needed: a command's start is mostly imports.
-    from gdbheap.events.makers import maker
+    from gdbheap.tracing.block_makers import maker
 
     return replace(found, made=maker(options.calls, heap.target.pid, found.address))
 

@@ -1,7 +1,6 @@
 """gdbheap: where a process's memory went, down to the last page.
 
-The parts, each of which imports only what stands before it: errors, target, layout, allocators, python, heap,
-answers, report, and gdbheap.commands (the folder commands/ of a checkout).
+Its rooms, each of which imports only those before it, are in docs/architecture.md.
 """
 
 __version__ = "0.1.0"

@@ -13,30 +13,30 @@ from gdbheap.allocators.finding import KINDS, MALLOC
 from gdbheap.allocators.library_memory import Held, find_held
 from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
+from gdbheap.contents.cxx.kinds import Libraries, Structures, find_libraries
+from gdbheap.contents.postgresql.contexts import Context, find_contexts
+from gdbheap.contents.python.names.paths import ObjectPaths
+from gdbheap.contents.python.objects.census import Objects, Owner
+from gdbheap.contents.python.objects.collector import Collector, find_collector
+from gdbheap.contents.python.objects.references import References
+from gdbheap.contents.python.objects.roots import Roots
+from gdbheap.contents.python.running.interpreter import Interpreter
+from gdbheap.contents.python.running.tracemalloc_tables import Traces
+from gdbheap.contents.python.text.disclosure import Disclosure
 from gdbheap.errors import GdbheapError, NotAPython, NotInUse, Unsupported, one_line
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.graph.mapped import Mapped, find_mapped, mapped_files, shared_ranges
 from gdbheap.graph.nodes import Nodes
 from gdbheap.graph.paths import BlockPaths, Paths
 from gdbheap.graph.roots import block_roots
+from gdbheap.host.tmpfs import memory_devices
 from gdbheap.layout.facts import Facts
-from gdbheap.python.census import Objects, Owner
-from gdbheap.python.collector import Collector, find_collector
-from gdbheap.python.disclosure import Disclosure
-from gdbheap.python.interpreter import Interpreter
-from gdbheap.python.paths import ObjectPaths
-from gdbheap.python.references import References
-from gdbheap.python.roots import Roots
-from gdbheap.python.traces import Traces
-from gdbheap.structures.kinds import Libraries, Structures, find_libraries
-from gdbheap.structures.postgresql import Context, find_contexts
-from gdbheap.target.ended import EndedStack, find_ended
-from gdbheap.target.mappings import Mapping
-from gdbheap.target.ranges import Ranges, containing, joined, subtract, within
-from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
-from gdbheap.target.target import Damage, Target
-from gdbheap.target.tmpfs import memory_devices
-from gdbheap.target.unseen import about
+from gdbheap.targets.ended_stacks import EndedStack, find_ended
+from gdbheap.targets.mappings import Mapping
+from gdbheap.targets.ranges import Ranges, containing, joined, subtract, within
+from gdbheap.targets.stack_mappings import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
+from gdbheap.targets.target import Damage, Target
+from gdbheap.targets.unseen_files import about
 
 Progress = Callable[[str, int, int], object]
 N = TypeVar("N", bound=Nodes)

@@ -18,10 +18,10 @@ from pathlib import Path
 from doc_sessions import SHOWN_PID
 
 from gdbheap.heap import Heap
-from gdbheap.history.overview import overview
 from gdbheap.report.page.target import target_page
-from gdbheap.report.style import Style
-from gdbheap.target.process import stopped
+from gdbheap.report.text.style import Style
+from gdbheap.snapshots.overview import overview
+from gdbheap.targets.process import stopped
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "example-report.html"

@@ -22,7 +22,7 @@ HEAD = '''"""Types of the native module, written by scripts/native_stub.py; the 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from gdbheap.target.machine import Machine
+from gdbheap.machines.machine import Machine
 
 class HeldProcess(Protocol):
     @property

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gdbheap.tables.declaration import TABLES, Column, Table
-from gdbheap.tables.files import SQL_TYPES
-from gdbheap.tables.query import TYPES
+from gdbheap.export.declaration import TABLES, Column, Table
+from gdbheap.export.query import TYPES
+from gdbheap.export.table_files import SQL_TYPES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "data.md"
@@ -20,7 +20,7 @@ INTRODUCTION = """# The tables
 
 What `gdbheap export` writes and `gdbheap sql` asks. This page is written by `scripts/table_docs.py --write` from the
 declaration that the schemas of Parquet, the header lines of CSV, the tables of SQLite and those of DuckDB come from
-(`gdbheap/tables/declaration.py`).
+(`gdbheap/export/declaration.py`).
 
 ```
 gdbheap export 1234 -o tables                       # tables/blocks.parquet, tables/types.parquet, …

@@ -35,7 +35,7 @@ from gdbheap.commands.calls.malloc_stats_call import written_by_stats
 from gdbheap.commands.calls.native_caller import Debugger, NativeCaller, Tracer
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
-from gdbheap.target.process import Process, Registers, stopped
+from gdbheap.targets.process import Process, Registers, stopped
 
 SLOTS, SLOT = 32, struct.Struct("<QQQ40s")
 SEIZED, ATTACHED = "seized", "attached"

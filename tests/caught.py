@@ -17,7 +17,7 @@ from pathlib import Path
 from support.control_groups import limited_group
 from support.programs import GDBHEAP, PATIENCE, SOURCES, interpreters
 
-from gdbheap.history.file import read
+from gdbheap.snapshots.file import read
 
 KILLED = -9
 # As tests/programs/swelling.py has it.

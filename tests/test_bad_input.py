@@ -20,8 +20,8 @@ from support.programs import gdbheap
 from support.users import NOBODY, own_process, run_as, unprivileged
 
 from gdbheap.processes.accounts import ProgramSums, Table
-from gdbheap.report.ps import render as render_programs
-from gdbheap.report.style import Style
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.ps import render as render_programs
 
 pytestmark = pytest.mark.cases(6)
 

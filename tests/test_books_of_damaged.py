@@ -12,7 +12,7 @@ from images.layouts import GLIBCS
 from support import kernel
 from support.library import heap_of
 
-from gdbheap.answers.ledger import ledger
+from gdbheap.first_page.ledger import ledger
 
 # Of struct pthread in an image: stackblock, stackblock_size, guardsize.
 STACK_BLOCK = 0x690

@@ -15,9 +15,9 @@ import pytest
 from support.library import heap_of
 from support.programs import ask, gdbheap, running
 
-from gdbheap.answers.first_holders import LOOKED_AT_A_SECOND
-from gdbheap.answers.main_holders import BLOCKS_A_SECOND
-from gdbheap.python.kept import KeptObjects
+from gdbheap.contents.python.objects.proven_holders import KeptObjects
+from gdbheap.first_page.first_holders import LOOKED_AT_A_SECOND
+from gdbheap.first_page.main_holders import BLOCKS_A_SECOND
 
 PROGRAM = Path(__file__).parent / "programs" / "partly_held.py"
 # What a bare interpreter has: modules, functions and their names.

@@ -27,14 +27,14 @@ from support.gdb_side import compiled
 from support.programs import GDBHEAP, KINDS, PATIENCE, gdbheap, python_program, running
 
 from gdbheap import _native
-from gdbheap.answers.records import SCHEMA
+from gdbheap.answers.accounting.records import SCHEMA
 from gdbheap.errors import UsageError
-from gdbheap.events.log import FRAME, MAGIC, PROCESS, read_log
-from gdbheap.history.file import ENTRY, FORMAT, read
-from gdbheap.history.series import COLUMNS, MAX_LINE_BYTES
-from gdbheap.history.series import read as read_series
-from gdbheap.target.core import Core
-from gdbheap.target.functions import Functions
+from gdbheap.sampling.series import COLUMNS, MAX_LINE_BYTES
+from gdbheap.sampling.series import read as read_series
+from gdbheap.snapshots.file import ENTRY, FORMAT, read
+from gdbheap.targets.core import Core
+from gdbheap.targets.functions import Functions
+from gdbheap.tracing.log import FRAME, MAGIC, PROCESS, read_log
 
 MEGA = 1 << 20
 ADDRESS_SPACE = 2 << 30

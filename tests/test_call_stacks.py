@@ -20,9 +20,9 @@ from support.programs import GDBHEAP, PATIENCE, SOURCES, build, interpreter_of_r
 from support.recorded import recorder_environment
 
 from gdbheap import _native
-from gdbheap.events.call_stacks import Namer
-from gdbheap.events.log import BY_LOCK, BY_TIME, read_log
-from gdbheap.events.stack_settings import STACKS_ENVIRONMENT, stack_settings
+from gdbheap.tracing.call_stacks import Namer
+from gdbheap.tracing.log import BY_LOCK, BY_TIME, read_log
+from gdbheap.tracing.stack_settings import STACKS_ENVIRONMENT, stack_settings
 
 RELEASES = ("3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 LAST = (1 << 64) - 1

@@ -23,8 +23,8 @@ from gdbheap.commands.calls.inferior_call import TRIM, find_libc
 from gdbheap.commands.calls.native_caller import Debugger, NativeCaller
 from gdbheap.commands.gdb.remote_target import unrestorable
 from gdbheap.errors import GdbheapError
-from gdbheap.target.process import stopped
-from gdbheap.target.unwind_tables import DWARF, modules_of
+from gdbheap.targets.process import stopped
+from gdbheap.targets.unwind_tables import DWARF, modules_of
 
 
 @pytest.fixture(scope="module")

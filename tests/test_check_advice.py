@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.programs import KERNEL_CORE, PROCESS, ask, c_program, gdbheap, interpreter_of, running
 
-from gdbheap.answers.check_advice import _number
+from gdbheap.first_page.check_advice import _number
 
 NAMES = {
     "MALLOC_MMAP_THRESHOLD_": "mmap_threshold",

@@ -10,7 +10,7 @@ import pytest
 from support.library import heap_of
 from support.programs import PROCESS, SOURCES, running
 
-from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.accounting.describing import describe_blocks
 
 FORMS = (PROCESS, "gcore")
 

@@ -18,7 +18,7 @@ from support.programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap
 from support.terminal import on_terminal
 
 from gdbheap.commands.surface.registry import COMMANDS
-from gdbheap.report.style import COLOURS
+from gdbheap.report.text.style import COLOURS
 
 NOUNS = [noun for noun in COMMANDS if noun]
 

@@ -19,8 +19,8 @@ from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import Fault
 from gdbheap.heap import Heap
-from gdbheap.target.cloning import cloned
-from gdbheap.target.process import stopped
+from gdbheap.targets.cloning import cloned
+from gdbheap.targets.process import stopped
 
 UNSUPPORTED = 5
 NOUNS = ("", "arenas", "pyobjects", "check")

@@ -19,7 +19,7 @@ from support.gdb_side import compiled, runs
 
 from gdbheap._native import Frozen
 from gdbheap.errors import Fault
-from gdbheap.target.cloning import cloned
+from gdbheap.targets.cloning import cloned
 
 SECONDS = 20
 # Each moment of a copy is tried, over many runs.

@@ -278,7 +278,7 @@ def test_examples_are_parsed(noun: str, monkeypatch: pytest.MonkeyPatch) -> None
         raise Parsed(line)
 
     monkeypatch.setattr(subjects, "ANSWERS", dict.fromkeys(subjects.ANSWERS, met))
-    monkeypatch.setattr("gdbheap.events.log.is_call_log", lambda path: path == "calls.log")
+    monkeypatch.setattr("gdbheap.tracing.log.is_call_log", lambda path: path == "calls.log")
     command = COMMANDS[noun]
     for example in in_shell(command):
         line = as_parsed(example)

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from support.programs import Running, gdbheap, interpreters, running
 
-from gdbheap.answers.describing import BlockKind
+from gdbheap.answers.accounting.describing import BlockKind
 from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.pins import Pins
 from gdbheap.answers.pins import Sums as PinSums
-from gdbheap.report import holes, pins
-from gdbheap.report.style import Style
-from gdbheap.report.tables import Column, table
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, table
+from gdbheap.report.words import holes, pins
 
 MIB = 1 << 20
 COLUMNS = (Column("size"), Column("allocator", True), Column("arena"), Column("what", True))

@@ -18,11 +18,11 @@ from support.programs import GDBHEAP, Running, gdbheap, interpreter_of, running
 
 from gdbheap.answers.container import container
 from gdbheap.answers.doctor import place, remedy
-from gdbheap.report.container import render
-from gdbheap.report.style import Style
-from gdbheap.target.causes import CAP_SYS_PTRACE, Facts, permission
-from gdbheap.target.cgroup import find_group
-from gdbheap.target.target import Rss
+from gdbheap.host.cgroup import find_group
+from gdbheap.host.procfs import Rss
+from gdbheap.refusals.causes import CAP_SYS_PTRACE, Facts, permission
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.container import render
 
 MIB = 1 << 20
 NOBODY = 65534

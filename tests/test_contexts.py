@@ -15,8 +15,8 @@ from support.library import heap_of
 from support.postgresql import VERSIONS, Server, cluster
 from support.programs import ask, build, c_program, gdbheap, running
 
-from gdbheap.answers.findings.contexts import OF_STATEMENTS
 from gdbheap.errors import Unsupported
+from gdbheap.findings.contexts.rule import OF_STATEMENTS
 
 SCHEMA = "select array_agg(c.relname) from pg_class c join pg_attribute a on a.attrelid = c.oid"
 CONTEXTS = "select name, coalesce(ident, ''), level, total_bytes, free_bytes from pg_backend_memory_contexts"

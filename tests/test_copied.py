@@ -15,14 +15,14 @@ import pytest
 from support import programs
 from support.nouns import GRAPHS, PLAIN
 
-from gdbheap.answers.ledger import Ledger
 from gdbheap.answers.pyobjects import pyobjects
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import GdbheapError
+from gdbheap.first_page.ledger import Ledger
 from gdbheap.heap import Heap
-from gdbheap.target import room
-from gdbheap.target.process import SPARE_BYTES, stopped
+from gdbheap.host import headroom
+from gdbheap.targets.process import SPARE_BYTES, stopped
 
 MIB = 1 << 20
 # Numbers without addresses among them, and room for all the rest: this file's Python has about 20 MiB.
@@ -93,7 +93,7 @@ def test_a_copy_without_what_holds_no_pointers(monkeypatch: pytest.MonkeyPatch) 
         with stopped(process.pid) as standing:
             heap = Heap(standing)
             before = pyobjects(heap), heap.damage
-        monkeypatch.setattr(room, "room_for_copy", lambda: ENOUGH)
+        monkeypatch.setattr(headroom, "room_for_copy", lambda: ENOUGH)
         with stopped(process.pid, copies=True) as copied:
             assert copied.is_copied and programs.tracer(process.pid) == 0
             heap = Heap(copied)
@@ -105,7 +105,7 @@ def test_a_copy_without_what_holds_no_pointers(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("left", [SPARE_BYTES - 1, SPARE_BYTES], ids=["no room", "too little"])
 def test_no_room_at_all(left: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where not even pointers fit, the process is stopped until it is answered; the answer names what avoids that."""
-    monkeypatch.setattr(room, "room_for_copy", lambda: left)
+    monkeypatch.setattr(headroom, "room_for_copy", lambda: left)
     with parsers(500) as process, stopped(process.pid, copies=True) as standing:
         assert not standing.is_copied and programs.tracer(process.pid) != 0
         assert any("--clone" in warning and f"{left:,}" in warning for warning in standing.warnings)
@@ -115,10 +115,10 @@ def test_no_room_at_all(left: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_room_takes_half_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """The least of what the machine and all control groups above this process leave counts, whoever else is in them."""
     groups = [(1000 * MIB, 100 * MIB), (600 * MIB, 500 * MIB)]
-    monkeypatch.setattr(room, "_memory_limits", lambda process: iter(groups))
-    monkeypatch.setattr(room, "_meminfo", lambda: {"MemAvailable": 4000 * MIB})
-    monkeypatch.setattr(room, "_address_space_left", lambda: room.UNLIMITED)
-    assert room.room_for_copy() == 50 * MIB
+    monkeypatch.setattr(headroom, "_memory_limits", lambda process: iter(groups))
+    monkeypatch.setattr(headroom, "_meminfo", lambda: {"MemAvailable": 4000 * MIB})
+    monkeypatch.setattr(headroom, "_address_space_left", lambda: headroom.UNLIMITED)
+    assert headroom.room_for_copy() == 50 * MIB
 
 
 def test_names_after_the_limit() -> None:

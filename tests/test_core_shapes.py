@@ -20,7 +20,7 @@ from support import kernel, programs, reshaped
 from support.programs import Running, ask, gdbheap, running
 from test_target_core import make_core, prstatus
 
-from gdbheap.target.core import Core
+from gdbheap.targets.core import Core
 
 pytestmark = pytest.mark.cases(6)
 

@@ -23,14 +23,14 @@ from gdbheap.answers.unreachable import unreachable
 from gdbheap.answers.why import why
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
-from gdbheap.history.difference import difference
-from gdbheap.history.overview import Asked
-from gdbheap.history.snapshot import take
-from gdbheap.report.graph import render_owners, render_retained, render_unreachable
 from gdbheap.report.page.contents import owners_section, retained_section
-from gdbheap.report.style import Style
-from gdbheap.report.why import render
-from gdbheap.target.process import stopped
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.graph import render_owners, render_retained, render_unreachable
+from gdbheap.report.words.why import render
+from gdbheap.snapshots.difference import difference
+from gdbheap.snapshots.overview import Asked
+from gdbheap.snapshots.snapshot import take
+from gdbheap.targets.process import stopped
 
 COUNT = int(os.environ.get("GDBHEAP_BLOCKS", "50000"))
 DRAWING = "following references"
@@ -141,7 +141,7 @@ def test_frames_that_were_not_read(
 ) -> None:
     """Where there are more frames than are read each sum is a least one, and no reference is called lost."""
     depth, most = rng.randrange(1500, 2500), rng.randrange(300, 900)
-    monkeypatch.setattr("gdbheap.python.threads.ALL_FRAMES", most)
+    monkeypatch.setattr("gdbheap.contents.python.running.threads.ALL_FRAMES", most)
     with running([*deep_program(release), str(depth)], tmp_path) as program, heap_of(str(program.pid)) as heap:
         rows, lost = owners(heap, None, None).groups, unreachable(heap)
     assert rows and all(row.at_least for row in rows)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from support.scripts import script
 
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED, STARTED
 from gdbheap.commands.surface.registry import COMMANDS
@@ -19,16 +17,6 @@ from gdbheap.commands.surface.registry import COMMANDS
 ROOT = Path(__file__).resolve().parent.parent
 WORD = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]{4,}(?![0-9A-Za-z])")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
-
-
-def script(name: str) -> ModuleType:
-    """Return scripts/`name`.py as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 doc_sessions = script("doc_sessions")

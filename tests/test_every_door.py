@@ -14,9 +14,9 @@ from support.library import heap_of
 from support.pages import Page, reported
 from support.programs import Running, ask, gdbheap, interpreters, running
 
-from gdbheap.answers.findings.holder import MainHolder
-from gdbheap.answers.main_holders import MainHolders
-from gdbheap.history.snapshot import take
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.first_page.main_holders import MainHolders
+from gdbheap.snapshots.snapshot import take
 
 KEEPS = """
 import sys

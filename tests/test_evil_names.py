@@ -23,13 +23,8 @@ from support.evil import FORGED, NAMES, harm
 from support.gdb_side import batch, home, needs_gdb, own_lines
 from support.programs import build, gdbheap, interpreter_of, interpreters, python_program, running
 
-from gdbheap.answers.catch import Catch
+from gdbheap.answers.accounting.records import _hints
 from gdbheap.answers.contexts import Contexts
-from gdbheap.answers.findings import Finding
-from gdbheap.answers.growth import Growth
-from gdbheap.answers.ledger import Ledger
-from gdbheap.answers.records import _hints
-from gdbheap.answers.stacks import StackFrame
 from gdbheap.answers.stats import Stats
 from gdbheap.commands.heap import Options
 from gdbheap.commands.shell import streams, subjects
@@ -38,18 +33,23 @@ from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
 from gdbheap.commands.surface.session import Result, TargetInfo, present
 from gdbheap.errors import one_line
-from gdbheap.events.recording import Traced
-from gdbheap.history.series import read
-from gdbheap.history.standing import Table
-from gdbheap.report.findings import WORDS
-from gdbheap.report.flame import flame_graph
-from gdbheap.report.heap_map import LOOKS
-from gdbheap.report.pprof import pprof_of_tree
-from gdbheap.report.style import COLOURS, Style, terminal_text
-from gdbheap.report.watch import event_text
-from gdbheap.report.weighted import folded, speedscope
+from gdbheap.findings import Finding
+from gdbheap.first_page.ledger import Ledger
+from gdbheap.following.catch import Catch
+from gdbheap.following.growth import Growth
+from gdbheap.report.formats.flame import flame_graph
+from gdbheap.report.formats.pprof import pprof_of_tree
+from gdbheap.report.formats.weighted import folded, speedscope
+from gdbheap.report.text.style import COLOURS, Style, terminal_text
+from gdbheap.report.words.findings import WORDS
+from gdbheap.report.words.heap_map import LOOKS
+from gdbheap.report.words.watch import event_text
+from gdbheap.sampling.current_totals import Table
+from gdbheap.sampling.series import read
+from gdbheap.stacks import StackFrame
 from gdbheap.text import csv_cell, json_text, printable
-from gdbheap.watching.events import Event
+from gdbheap.tracing.traced_command import Traced
+from gdbheap.watching.messages import Event
 
 # Each command, asked in each way that has a table or a sentence of its own.
 LINES = {

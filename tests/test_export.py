@@ -24,13 +24,13 @@ from typing import Any
 
 import pytest
 from support.programs import GDBHEAP, KINDS, SOURCES, Running, ask, c_program, gdbheap, python_program, running
-from test_docs import script
+from support.scripts import script
 
 from gdbheap.errors import Unsupported
-from gdbheap.tables.batches import Coded, Constant, Packed, small, values_of
-from gdbheap.tables.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, table_of
-from gdbheap.tables.export import check
-from gdbheap.tables.files import CSV, DATABASE, FORMATS, PARQUET, SQLITE
+from gdbheap.export.batches import Coded, Constant, Packed, small, values_of
+from gdbheap.export.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, table_of
+from gdbheap.export.looks import check
+from gdbheap.export.table_files import CSV, DATABASE, FORMATS, PARQUET, SQLITE
 
 pytestmark = pytest.mark.cases(2)
 

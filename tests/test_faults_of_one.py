@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gdbheap.commands import export as export_command
-from gdbheap.history import sampler, watched
+from gdbheap.export import looks as export
+from gdbheap.export.source import Source
 from gdbheap.processes import accounts, family, heaps
-from gdbheap.tables import export
-from gdbheap.tables.source import Source
+from gdbheap.sampling import sampled_process, sampler
 
 FAULT = "a fault of gdbheap (ValueError)"
 
@@ -112,13 +112,13 @@ def test_record(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[1].reason == FAULT and rounds.failed
     for _ in range(3):
         # Also after they were looked for again.
-        rounds._search = watched.Paced()
+        rounds._search = sampled_process.Paced()
         assert [row.pid for row in rounds.take()] == [pids[0], pids[2]]
 
 
 def test_books(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process whose allocators cannot be looked for is sampled with what the kernel says."""
-    monkeypatch.setattr(watched, "libraries_of", lambda _folder: frozenset())
-    one: Any = object.__new__(watched.Watched)
+    monkeypatch.setattr(sampled_process, "libraries_of", lambda _folder: frozenset())
+    one: Any = object.__new__(sampled_process.Watched)
     one.folder, one._check_memory, one._described, one._memory = None, _fails, dict, object
     assert one._look().malloc is None and one.refused == FAULT

@@ -16,12 +16,13 @@ from support.programs import build, gdbheap
 from support.recorded import finished, recorded, waiting
 
 from gdbheap.errors import UsageError
-from gdbheap.report import film as film_module
-from gdbheap.report.film import Film, Frame, Stretch
-from gdbheap.report.svg import KINDS
+from gdbheap.report.formats import film as film_module
+from gdbheap.report.formats.film import Film, Frame, Stretch
+from gdbheap.report.formats.svg import KINDS
 
 SVG = "{http://www.w3.org/2000/svg}"
-# As report/svg.py and report/heap_map.py draw: bars in a row, a bar's width, where the first begins, its height.
+# As report/formats/svg.py and report/words/heap_map.py draw: bars in a row, a bar's width, where the first begins, its
+# height.
 ACROSS, WIDTH, LEFT, HEIGHT, EIGHTH = 128, 8, 132, 16, 2
 COLOURS = {"used": ("#3a7d44",), "free": ("#d9822b", "#c8d6e5"), "top": ("#2e86ab", "#dfe7ee")}
 

@@ -10,34 +10,34 @@ from typing import Any
 
 import pytest
 
-from gdbheap.answers import findings as rules
-from gdbheap.answers.describing import BlockKind, Described
-from gdbheap.answers.findings import Finding
-from gdbheap.answers.findings.capacity import RoomOfKind
-from gdbheap.answers.findings.cycles import Cycles
-from gdbheap.answers.findings.finding import Figures
-from gdbheap.answers.findings.fragmented import Fragmented
-from gdbheap.answers.findings.free_chunks import FreeChunks
-from gdbheap.answers.findings.growing_buffers import GrowingBuffers
-from gdbheap.answers.findings.holder import MainHolder
-from gdbheap.answers.findings.jemalloc_unused import JemallocUnused
-from gdbheap.answers.findings.main_top import MainTop
-from gdbheap.answers.findings.mappings import MAPPED_MEMORY, Mapped
-from gdbheap.answers.findings.one_container import LeakLike
-from gdbheap.answers.findings.other_allocator import OtherMalloc
-from gdbheap.answers.findings.pinned_pages import PinnedPages
-from gdbheap.answers.findings.runtimes import RuntimeMemory
-from gdbheap.answers.findings.slack import Room
-from gdbheap.answers.findings.small_views import ViewsOfType
-from gdbheap.answers.findings.sparse_huge_pages import SparseHugePages
-from gdbheap.answers.findings.stacks import Stacks
-from gdbheap.answers.findings.thread_tops import LargestTop, ThreadTops
-from gdbheap.answers.findings.thresholds import DEFAULT, RISEN, SET
-from gdbheap.answers.records import from_json, to_json
+from gdbheap import findings as rules
+from gdbheap.answers.accounting.describing import BlockKind, Described
+from gdbheap.answers.accounting.records import from_json, to_json
 from gdbheap.answers.shared_out import Part
-from gdbheap.report.findings import WORDS, advice_of, keys_of, text_of
-from gdbheap.report.json import text_of as json_of
-from gdbheap.target.tmpfs import TmpfsFile
+from gdbheap.findings import Finding
+from gdbheap.findings.capacity.rule import RoomOfKind
+from gdbheap.findings.cycles.rule import Cycles
+from gdbheap.findings.finding import Figures
+from gdbheap.findings.fragmented.rule import Fragmented
+from gdbheap.findings.free_chunks.rule import FreeChunks
+from gdbheap.findings.growing_buffers.rule import GrowingBuffers
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.findings.jemalloc_unused.rule import JemallocUnused
+from gdbheap.findings.leak_like.rule import LeakLike
+from gdbheap.findings.main_top.rule import MainTop
+from gdbheap.findings.mappings.rule import MAPPED_MEMORY, Mapped
+from gdbheap.findings.other_allocator.rule import OtherMalloc
+from gdbheap.findings.pinned_pages.rule import PinnedPages
+from gdbheap.findings.runtimes.rule import RuntimeMemory
+from gdbheap.findings.slack.rule import Room
+from gdbheap.findings.small_views.rule import ViewsOfType
+from gdbheap.findings.sparse_huge_pages.rule import SparseHugePages
+from gdbheap.findings.stacks.rule import Stacks
+from gdbheap.findings.thread_tops.rule import LargestTop, ThreadTops
+from gdbheap.findings.thresholds import DEFAULT, RISEN, SET
+from gdbheap.host.tmpfs import TmpfsFile
+from gdbheap.report.formats.json import text_of as json_of
+from gdbheap.report.words.findings import WORDS, advice_of, keys_of, text_of
 
 KIB, MIB = 1 << 10, 1 << 20
 KINDS = sorted(Figures.__subclasses__(), key=lambda kind: kind.__name__)

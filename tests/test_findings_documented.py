@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gdbheap.answers.findings import RULES, growing, holder
-from gdbheap.answers.findings.finding import Figures
+from gdbheap.findings import RULES
+from gdbheap.findings.finding import Figures
+from gdbheap.findings.growing import rule as growing
+from gdbheap.findings.holder import rule as holder
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/findings.md"
 NO_RULES = {"not looked for"}

@@ -11,15 +11,15 @@ import pytest
 from support.library import heap_of
 from support.programs import ask, gdbheap, interpreters, running
 
-from gdbheap.answers.findings.holder import MainHolder
-from gdbheap.answers.ledger import Ledger, Line, Rss, ledger
-from gdbheap.answers.main_holders import BUDGET, MIN_PERCENT, MOST
 from gdbheap.answers.shared_out import Part
-from gdbheap.answers.summary import Summary
-from gdbheap.report.ledger import render
-from gdbheap.report.style import Style
-from gdbheap.report.verdict import verdict
-from gdbheap.target.program_name import program_name
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.first_page.ledger import Ledger, Line, Rss, ledger
+from gdbheap.first_page.main_holders import BUDGET, MIN_PERCENT, MOST
+from gdbheap.first_page.summary import Summary
+from gdbheap.host.program_name import program_name
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.ledger import render
+from gdbheap.report.words.verdict import verdict
 
 MIB = 1 << 20
 KEEPS = "import sys; kept = {n: bytes(4000) for n in range(10000)}; print(flush=True); sys.stdin.readline()"

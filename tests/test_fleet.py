@@ -26,10 +26,10 @@ from support.programs import KINDS, PATIENCE, ask, gdbheap, interpreter_of
 
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
-from gdbheap.tables.gathered import Gathered
-from gdbheap.tables.partitions import destination_of, parse_partition, values_of_parts
-from gdbheap.tables.query import query
-from gdbheap.tables.source import Source
+from gdbheap.export.gathered import Gathered
+from gdbheap.export.partitions import destination_of, parse_partition, values_of_parts
+from gdbheap.export.query import query
+from gdbheap.export.source import Source
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"

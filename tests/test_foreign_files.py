@@ -19,13 +19,13 @@ from support.busy import wait_for
 
 from gdbheap.errors import UsageError
 from gdbheap.files import open_regular, open_to_read
-from gdbheap.target import elf as objects
-from gdbheap.target.elf import NAME_LIMIT, SECTION_LIMIT, ElfFile, ElfFiles
-from gdbheap.target.file_systems import FileSystems
-from gdbheap.target.machine import X86_64
-from gdbheap.target.mappings import Mapping, Mappings
-from gdbheap.target.process import MappedFiles
-from gdbheap.target.procfs import ProcessFolder
+from gdbheap.host.file_systems import FileSystems
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.machines.machine import X86_64
+from gdbheap.targets import elf as objects
+from gdbheap.targets.elf import NAME_LIMIT, SECTION_LIMIT, ElfFile, ElfFiles
+from gdbheap.targets.mappings import Mapping, Mappings
+from gdbheap.targets.process import MappedFiles
 
 MEGA = 1 << 20
 ADDRESS_SPACE = 2 << 30
@@ -54,7 +54,7 @@ signal.pause()
 WRITES = "import os, sys; os.open(sys.argv[1], os.O_WRONLY)"
 READS = """
 import sys
-from gdbheap.target.elf import ElfFiles
+from gdbheap.targets.elf import ElfFiles
 file = ElfFiles().get(sys.argv[1])
 if file is not None:
     print(sum(map(len, file.symbols.values)), sum(len(name) for name, _, _ in file.sections))

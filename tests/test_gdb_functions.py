@@ -20,8 +20,8 @@ import pytest
 from support.gdb_side import GDB, batch, compiled, executed, gdb, home, needs_gdb, own_lines
 from support.programs import PATIENCE, ask, interpreter_of, running
 
-from gdbheap.python.disclosure import VARIABLE
-from gdbheap.report.style import COLOURS
+from gdbheap.contents.python.text.disclosure import VARIABLE
+from gdbheap.report.text.style import COLOURS
 
 pytestmark = needs_gdb
 CODE = """

@@ -17,7 +17,7 @@ from support.programs import Running, ask, c_program, python_program, running
 from gdbheap._native import PRESENT, SWAPPED, ZERO, Pages
 from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import _filled
-from gdbheap.target.machine import X86_64
+from gdbheap.machines.machine import X86_64
 
 pytestmark = pytest.mark.cases(1)
 

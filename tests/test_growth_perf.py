@@ -20,10 +20,10 @@ from support.tracepoints import beside_readable_format, why_not
 from support.users import own_process, run_as, unprivileged
 
 from gdbheap.answers.distribution import SizeSums
-from gdbheap.answers.growth import Cost, Growth, counted
-from gdbheap.report.growth import render
-from gdbheap.report.style import Style
-from gdbheap.target.procfs import STATE, stat_fields
+from gdbheap.following.growth import Cost, Growth, counted
+from gdbheap.host.procfs import STATE, stat_fields
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.growth import render
 
 NO_GROWTH = {"grown": 0, "gone": 0, "stacks": 0}
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")

@@ -28,7 +28,7 @@ from support.programs import (
     since,
 )
 
-from gdbheap.tables.heapsnapshot import _Ids
+from gdbheap.export.heapsnapshot import _Ids
 
 SECRET = "a-secret-that-no-graph-may-have"
 # npm's, of Visual Studio Code's own viewer.

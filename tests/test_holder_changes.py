@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from support.programs import ask, gdbheap, running
 
-from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.holder_change import HolderChange
-from gdbheap.answers.ledger import Ledger, Rss
-from gdbheap.history.holder_changes import changed_holders
-from gdbheap.history.snapshot import Snapshot
-from gdbheap.report.holder_changes import growth_sentence
-from gdbheap.report.style import Style
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.first_page.ledger import Ledger, Rss
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.holder_changes import growth_sentence
+from gdbheap.snapshots.holder_changes import changed_holders
+from gdbheap.snapshots.snapshot import Snapshot
 
 MIB = 1 << 20
 # It grows by as many items as a line says; prints what all items need by its own count.

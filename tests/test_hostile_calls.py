@@ -20,7 +20,7 @@ from support import programs
 from support.programs import gdbheap
 
 from gdbheap import _native
-from gdbheap.target.procfs import ProcessFolder
+from gdbheap.host.procfs import ProcessFolder
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="calls are made on x86-64 only")
 

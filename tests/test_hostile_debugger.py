@@ -20,8 +20,8 @@ from support.programs import build, tracer
 from support.users import NOBODY
 
 from gdbheap.heap import Heap
-from gdbheap.history.snapshot import take
-from gdbheap.target.procfs import ProcessFolder
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.snapshots.snapshot import take
 from gdbheap.watching import actions, core_contents
 from gdbheap.watching.triggers import Cause
 

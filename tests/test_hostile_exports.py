@@ -18,14 +18,14 @@ from support.attackers import STRANGER
 from support.programs import gdbheap
 
 from gdbheap.errors import GdbheapError, UsageError
-from gdbheap.tables import query as queries
-from gdbheap.tables import stored
-from gdbheap.tables.batches import Batch, Cells, Coded, Constant, small
-from gdbheap.tables.declaration import TEXT, table_of
-from gdbheap.tables.files import CSV, DATABASE, PARQUET, SQLITE, write
-from gdbheap.tables.gathered import Gathered
-from gdbheap.tables.query import query
-from gdbheap.tables.source import Source
+from gdbheap.export import query as queries
+from gdbheap.export import stored
+from gdbheap.export.batches import Batch, Cells, Coded, Constant, small
+from gdbheap.export.declaration import TEXT, table_of
+from gdbheap.export.gathered import Gathered
+from gdbheap.export.query import query
+from gdbheap.export.source import Source
+from gdbheap.export.table_files import CSV, DATABASE, PARQUET, SQLITE, write
 
 duckdb = pytest.importorskip("duckdb", reason="the extra gdbheap[sql] is not installed")
 pytest.importorskip("pyarrow", reason="the extra gdbheap[sql] is not installed")
@@ -182,7 +182,7 @@ def test_no_room_for_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """One line says so, and nothing is left."""
     database = exported(tmp_path / "tables")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("gdbheap.tables.stored.disk_left", lambda _descriptor: 10)
+    monkeypatch.setattr("gdbheap.export.stored.disk_left", lambda _descriptor: 10)
     with pytest.raises(GdbheapError, match="set TMPDIR to a folder with more"):
         query(source_of(database.parent), SUM)
     assert list(tmp_path.iterdir()) == [database.parent]
@@ -222,7 +222,7 @@ def test_links(link: str, tmp_path: Path) -> None:
 def test_large_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small file may have rows that no memory holds: the rows that are kept and DuckDB's own memory have a limit."""
     folder = exported(tmp_path / "tables", PARQUET, 100_000, "x" * 1000).parent
-    monkeypatch.setattr("gdbheap.tables.query.room_for_copy", lambda: 0)
+    monkeypatch.setattr("gdbheap.export.query.room_for_copy", lambda: 0)
     assert query(source_of(folder), SUM).rows == [[100_000, 700_000]]
     with pytest.raises(GdbheapError, match="add LIMIT"):
         query(source_of(folder), "SELECT * FROM types")
@@ -238,11 +238,11 @@ def test_endless_list(is_interrupted: bool, tmp_path: Path, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     folder = exported(tmp_path / "tables").parent
-    monkeypatch.setattr("gdbheap.tables.stored.STEP", 1)
+    monkeypatch.setattr("gdbheap.export.stored.STEP", 1)
     if is_interrupted:
-        monkeypatch.setattr("gdbheap.tables.stored.StoredTables._step", interrupted)
+        monkeypatch.setattr("gdbheap.export.stored.StoredTables._step", interrupted)
     else:
-        monkeypatch.setattr("gdbheap.tables.stored.STEPS", 0)
+        monkeypatch.setattr("gdbheap.export.stored.STEPS", 0)
     with pytest.raises(KeyboardInterrupt if is_interrupted else UsageError) as error:
         query(source_of(folder), SUM)
     assert is_interrupted or str(error.value) == f"{folder / DATABASE}: its list of tables has no end"

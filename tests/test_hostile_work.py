@@ -22,27 +22,37 @@ from support.programs import ask, c_program, gdbheap, running
 from support.work import peak, steps
 
 from gdbheap._native import Space
-from gdbheap.answers import following_growth
-from gdbheap.answers.findings import cycles, lost_blocks, lost_references
+from gdbheap.contents.cxx import kinds
+from gdbheap.contents.postgresql import contexts as postgresql
+from gdbheap.contents.python.objects import attributes, roots
+from gdbheap.contents.python.objects import reading as contents
+from gdbheap.contents.python.running import line_tables as lines
+from gdbheap.contents.python.running import threads
+from gdbheap.contents.python.running import tracemalloc_tables as traces
 from gdbheap.errors import Fault, Unsupported
-from gdbheap.events import replay
+from gdbheap.findings.cycles import rule as cycles
+from gdbheap.findings.lost_blocks import rule as lost_blocks
+from gdbheap.findings.lost_references import rule as lost_references
+from gdbheap.following import following_growth
 from gdbheap.graph import mapped
 from gdbheap.graph.roots import block_roots
+from gdbheap.host import tmpfs
+from gdbheap.host.mounts import Mount
 from gdbheap.layout import debug_offsets
 from gdbheap.layout.cpython import TP_BASICSIZE, TP_DICTOFFSET, Release
 from gdbheap.layout.tables import table, variants
-from gdbheap.python import attributes, contents, lines, roots, threads, traces
-from gdbheap.structures import kinds, postgresql
-from gdbheap.target import core as core_module
-from gdbheap.target import elf, image, notes, tmpfs
-from gdbheap.target.core import Core, SegmentRow
-from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, placed_object
-from gdbheap.target.ended import find_ended
-from gdbheap.target.machine import X86_64
-from gdbheap.target.mappings import Mapping, Mappings
-from gdbheap.target.mounts import Mount
-from gdbheap.target.stacks import Stack, find_stacks
-from gdbheap.target.target import Target, Thread
+from gdbheap.machines import image
+from gdbheap.machines.machine import X86_64
+from gdbheap.targets import core as core_module
+from gdbheap.targets import elf
+from gdbheap.targets.core import Core, SegmentRow
+from gdbheap.targets.cores import notes
+from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, find_objects, placed_object
+from gdbheap.targets.ended_stacks import find_ended
+from gdbheap.targets.mappings import Mapping, Mappings
+from gdbheap.targets.stack_mappings import Stack, find_stacks
+from gdbheap.targets.target import Target, Thread
+from gdbheap.tracing import replay
 
 PAGE, WORD = X86_64.page, X86_64.word
 BASE = 0x20000000
@@ -455,8 +465,8 @@ def test_lines_of_any_bytes(release: dict[str, int], rng: random.Random) -> None
 LOOK = """
 import sys
 from gdbheap import _native
-from gdbheap.target.core import SegmentRow
-from gdbheap.target.machine import X86_64
+from gdbheap.targets.core import SegmentRow
+from gdbheap.machines.machine import X86_64
 path, size, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 data = [(1 << 29, (1 << 29) + size)]
 space = _native.Space.for_core(X86_64, [SegmentRow(*data[0], 0, 0)], [path])

@@ -32,14 +32,14 @@ from gdbheap import _native
 from gdbheap.commands.shell.subjects import answer
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import NoTarget
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.machines.machine import X86_64, own_machine
 from gdbheap.processes.family import family
-from gdbheap.target import holding
-from gdbheap.target.cloning import cloned
-from gdbheap.target.following import LocalProcess
-from gdbheap.target.machine import X86_64, own_machine
-from gdbheap.target.process import FROM_PROCESS, MappingRow, Preparation, Process, stopped
-from gdbheap.target.procfs import ProcessFolder
-from gdbheap.target.programs import Programs
+from gdbheap.targets import stopping
+from gdbheap.targets.chosen_processes import Programs
+from gdbheap.targets.cloning import cloned
+from gdbheap.targets.following import LocalProcess
+from gdbheap.targets.process import FROM_PROCESS, MappingRow, Preparation, Process, stopped
 from gdbheap.watching import actions
 from gdbheap.watching.triggers import Bounds
 
@@ -61,7 +61,7 @@ def target(tmp_path: Path) -> Iterator[Swapped]:
 @pytest.fixture
 def at_the_stop(target: Swapped, monkeypatch: pytest.MonkeyPatch) -> Swapped:
     """Return a program whose id is taken away when all is prepared, and it is about to be stopped or copied."""
-    undisturbed = holding.undisturbed
+    undisturbed = stopping.undisturbed
 
     @contextmanager
     def late() -> Iterator[None]:
@@ -69,7 +69,7 @@ def at_the_stop(target: Swapped, monkeypatch: pytest.MonkeyPatch) -> Swapped:
         with undisturbed():
             yield
 
-    monkeypatch.setattr(holding, "undisturbed", late)
+    monkeypatch.setattr(stopping, "undisturbed", late)
     return target
 
 

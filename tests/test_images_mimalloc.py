@@ -13,7 +13,7 @@ from images.mimalloc import STRIDES, Image, Page
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.errors import Unsupported
 from gdbheap.layout.facts import Facts
-from gdbheap.target.core import Core
+from gdbheap.targets.core import Core
 
 LISTS = ("free", "local_free", "xthread_free", "thread_delayed_free")
 kinds = pytest.mark.parametrize("kind", STRIDES)

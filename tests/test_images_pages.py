@@ -23,7 +23,7 @@ from test_images import arena_rows, compare, expected_arena
 
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.layout.facts import Facts
-from gdbheap.target.core import Core
+from gdbheap.targets.core import Core
 
 pytestmark = pytest.mark.cases(6)
 

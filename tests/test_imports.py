@@ -5,42 +5,17 @@ The native half's rules are kept the same way, by the paths that its sources nam
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.scripts import script
 
+rooms = script("rooms")
+ORDER, imports, modules, room_of = rooms.ORDER, rooms.imports, rooms.modules, rooms.room_of
 ROOT = Path(__file__).resolve().parent.parent
-# Each part may import the ones before it. The loader is the folder of the script that gdb runs.
-BEFORE_HEAP = [
-    "text",
-    "_native",
-    "environment",
-    "errors",
-    "documents",
-    "files",
-    "target",
-    "layout",
-    "allocators",
-    "structures",
-    "graph",
-    "python",
-]
-ORDER = [
-    *BEFORE_HEAP,
-    "heap",
-    "answers",
-    "processes",
-    "history",
-    "tables",
-    "events",
-    "watching",
-    "report",
-    "loader",
-    "commands",
-]
+BEFORE_HEAP = ORDER[: ORDER.index("heap")]
 # The only folder that knows that gdb exists, and what gdb runs at its start.
 KNOWS_GDB = ("commands.gdb.", "loader.start")
 # Within commands/, what each folder may import besides itself; "command" is a file of one. The list of all commands is
@@ -55,47 +30,23 @@ WITHIN = {
 }
 
 
-def modules() -> dict[str, Path]:
-    """Return {dotted name below gdbheap: file}; commands/ counts as gdbheap.commands."""
-    found = {}
-    for folder, prefix in ((ROOT / "gdbheap", ()), (ROOT / "commands", ("commands",))):
-        for path in folder.rglob("*.py"):
-            found[".".join((*prefix, *path.relative_to(folder).with_suffix("").parts))] = path
-    return found
-
-
-def imports(name: str, text: str) -> Iterator[str]:
-    """Yield the absolute dotted name of everything that the source `text` of gdbheap.`name` imports, anywhere in it."""
-    package = ["gdbheap", *name.split(".")[:-1]]
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            start = ".".join([*base, *([node.module] if node.module else [])])
-            yield from (f"{start}.{alias.name}" for alias in node.names)
-
-
-def part_of(dotted: str) -> str | None:
-    """Return the part of "gdbheap.part.rest", "__init__" for the package itself, None for other people's modules."""
-    first, _, rest = dotted.partition(".")
-    if first != "gdbheap":
-        return None
-    part = rest.split(".")[0]
-    return part if part in ORDER else "__init__"
-
-
 def wrong_directions(name: str, text: str) -> list[str]:
     """Return what gdbheap.`name` imports from its right."""
-    part = part_of(f"gdbheap.{name}")
+    part = room_of(f"gdbheap.{name}")
     allowed = {None, "__init__", *(ORDER[: ORDER.index(part) + 1] if part in ORDER else [])}
-    return [dotted for dotted in imports(name, text) if part_of(dotted) not in allowed]
+    return [dotted for dotted in imports(name, text) if room_of(dotted) not in allowed]
 
 
 def test_imports_point_left() -> None:
     """No module imports a part that stands to the right of its own."""
     found = {name: wrong_directions(name, path.read_text(encoding="utf-8")) for name, path in modules().items()}
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
+
+
+def test_the_rooms_are_on_the_page() -> None:
+    """docs/architecture.md has them as the code does (scripts/rooms.py --write)."""
+    text = rooms.PAGE.read_text(encoding="utf-8")
+    assert rooms.BEGIN in text and rooms.page(text) == text
 
 
 def test_one_folder_imports_gdb() -> None:
@@ -133,9 +84,9 @@ def test_every_part_is_there() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "wrong"),
     [
-        ("target.process", "from gdbheap.heap import Heap", ["gdbheap.heap.Heap"]),
-        ("target.process", "from ..answers import holes", ["gdbheap.answers.holes"]),
-        ("target.process", "def f():\n    import gdbheap.report.tables", ["gdbheap.report.tables"]),
+        ("targets.process", "from gdbheap.heap import Heap", ["gdbheap.heap.Heap"]),
+        ("targets.process", "from ..answers import holes", ["gdbheap.answers.holes"]),
+        ("targets.process", "def f():\n    import gdbheap.report.text.tables", ["gdbheap.report.text.tables"]),
         ("answers.holes", "from gdbheap import heap, commands", ["gdbheap.commands"]),
         ("answers.holes", "from . import ledger\nfrom ..heap import Heap\nimport json", []),
         ("commands.holes", "from gdbheap.answers.holes import holes\nfrom gdbheap import __version__", []),
@@ -169,6 +120,29 @@ def test_no_modules_import_each_other() -> None:
         for name, path in known.items()
     }
     assert circles(arrows) == []
+
+
+# Beside the class of an allocator whose place another one takes, which this says of itself.
+REPLACED = {
+    ("mimalloc", "pymalloc.allocator.PymallocAllocator"),
+    ("mallocng", "glibc.allocator.GlibcAllocator"),
+    ("oldmalloc", "glibc.allocator.GlibcAllocator"),
+    ("oldmalloc", "mallocng.allocator.MallocngAllocator"),
+    ("oldmalloc", "mallocng.allocator.need_musl"),
+}
+
+
+def test_no_allocator_imports_from_another_ones_room() -> None:
+    """What several have in common stands beside their folders."""
+    own = {name.split(".")[1] for name in modules() if name.startswith("allocators.") and name.count(".") == 2}
+    found = set()
+    for name, path in modules().items():
+        room = name.split(".")[1] if name.startswith("allocators.") else ""
+        for dotted in imports(name, path.read_text(encoding="utf-8")) if room in own else ():
+            other = dotted.removeprefix("gdbheap.allocators.")
+            if other != dotted and other.split(".")[0] in own - {room}:
+                found.add((room, other))
+    assert found == REPLACED
 
 
 CORE = ROOT / "native" / "core" / "src"

@@ -19,12 +19,12 @@ from test_processes import private_in_smaps
 from test_runtimes import needed, renamed
 from test_tcmalloc_library import library
 
+from gdbheap.host import tmpfs
+from gdbheap.host.mounts import parse_mounts
+from gdbheap.host.tmpfs import find_tmpfs_files
 from gdbheap.processes.family import family
-from gdbheap.report.processes import render
-from gdbheap.report.style import Style
-from gdbheap.target import tmpfs
-from gdbheap.target.mounts import parse_mounts
-from gdbheap.target.tmpfs import find_tmpfs_files
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.processes import render
 
 HUGE = 2 << 20
 # Of tests/programs/repacked.c: what is left of so many blocks.

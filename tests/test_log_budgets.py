@@ -15,15 +15,15 @@ from support.programs import gdbheap
 
 from gdbheap import _native
 from gdbheap.errors import GdbheapError
-from gdbheap.events import replayer
-from gdbheap.events.log import BY_LOCK, BY_TIME, FRAME, TIMED_STAGE, TIMES, LogWriter, Recorded, read_log
-from gdbheap.events.makers import makers
-from gdbheap.events.replay import planned
-from gdbheap.events.replayer import Replayer
-from gdbheap.events.settings import Setting
-from gdbheap.history.sample import Series
-from gdbheap.history.series import SeriesFile
-from gdbheap.target.room import memory_left
+from gdbheap.host.headroom import memory_left
+from gdbheap.sampling.sample import Series
+from gdbheap.sampling.series import SeriesFile
+from gdbheap.tracing import replayer
+from gdbheap.tracing.block_makers import makers
+from gdbheap.tracing.log import BY_LOCK, BY_TIME, FRAME, TIMED_STAGE, TIMES, LogWriter, Recorded, read_log
+from gdbheap.tracing.replay import planned
+from gdbheap.tracing.replay_settings import Setting
+from gdbheap.tracing.replayer import Replayer
 
 ADDRESS_SPACE = 256 << 20
 STAGE = 256 << 10

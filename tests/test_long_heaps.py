@@ -16,8 +16,8 @@ from support.library import blocks
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import Stretch
-from gdbheap.target.core import SegmentRow
-from gdbheap.target.machine import X86_64
+from gdbheap.machines.machine import X86_64
+from gdbheap.targets.core import SegmentRow
 
 BASE = 0x5550_0000_0000
 LENGTH = 72 << 20

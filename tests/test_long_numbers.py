@@ -11,11 +11,11 @@ import pytest
 from support.programs import c_program, gdbheap, running
 
 from gdbheap.answers import stats
-from gdbheap.answers.check_advice import _number
-from gdbheap.events.settings import _check_value
-from gdbheap.python.disclosure import without_words
-from gdbheap.target.machine import LARGEST_ADDRESS
+from gdbheap.contents.python.text.disclosure import without_words
+from gdbheap.first_page.check_advice import _number
+from gdbheap.machines.machine import LARGEST_ADDRESS
 from gdbheap.text import bounded_number
+from gdbheap.tracing.replay_settings import _check_value
 
 DIGITS = 5000
 LONG = "9" * DIGITS

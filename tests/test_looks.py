@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gdbheap import _native
-from gdbheap.target.core import SegmentRow
-from gdbheap.target.machine import X86_64
+from gdbheap.machines.machine import X86_64
+from gdbheap.targets.core import SegmentRow
 
 BASE, SIZE = 0x10000, 1 << 16
 MAPPED = [(BASE, BASE + SIZE), (0x7F0000000000, 0x7F0000100000)]

@@ -27,19 +27,20 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
 )
 from gdbheap.allocators.finding import KINDS
-from gdbheap.answers import at, heap_map, holes, ledger, pins
+from gdbheap.answers import at, heap_map, holes, pins
+from gdbheap.answers.accounting.describing import describe_blocks
 from gdbheap.answers.check import check
-from gdbheap.answers.describing import describe_blocks
+from gdbheap.first_page import ledger
 from gdbheap.heap import Heap
-from gdbheap.report import check as check_report
-from gdbheap.report import heap_map as map_report
-from gdbheap.report import holes as holes_report
-from gdbheap.report import ledger as ledger_report
-from gdbheap.report import pins as pins_report
-from gdbheap.report.style import Style
-from gdbheap.target.core import Core
-from gdbheap.target.ranges import Ranges
-from gdbheap.target.target import Damage
+from gdbheap.report.text.style import Style
+from gdbheap.report.words import check as check_report
+from gdbheap.report.words import heap_map as map_report
+from gdbheap.report.words import holes as holes_report
+from gdbheap.report.words import ledger as ledger_report
+from gdbheap.report.words import pins as pins_report
+from gdbheap.targets.core import Core
+from gdbheap.targets.ranges import Ranges
+from gdbheap.targets.target import Damage
 
 START, SIZE, BLOCK = 0x6A0000000000, 0x40000, 0x1000
 PRESENT = 1

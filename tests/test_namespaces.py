@@ -113,7 +113,7 @@ def test_files_changed_underneath(
 ) -> None:
     """The library in memory is none of those on disk: through the kernel's links it is there still, by its path not."""
     if not linked:  # as without CAP_CHECKPOINT_RESTORE
-        monkeypatch.setattr("gdbheap.target.process.map_file", lambda folder, mapping: folder.path("map_files/none"))
+        monkeypatch.setattr("gdbheap.targets.process.map_file", lambda folder, mapping: folder.path("map_files/none"))
     before = kernel.rollup(inside.pid)
     libc = libc_of(root)
     if how == "replaced":
@@ -131,6 +131,6 @@ def test_files_changed_underneath(
 
 def test_paths_of_a_chroot_without_links(inside: Running, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel tells a chroot's paths as they are here: they do without its links."""
-    monkeypatch.setattr("gdbheap.target.process.map_file", lambda folder, mapping: folder.path("map_files/none"))
+    monkeypatch.setattr("gdbheap.targets.process.map_file", lambda folder, mapping: folder.path("map_files/none"))
     assert check_files(inside) == 3
     check_states(str(inside.pid), Table(root / "table"), THREADS)

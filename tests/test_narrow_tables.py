@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import re
 
-from gdbheap.report.style import Style
-from gdbheap.report.tables import LEAST_IMPORTANT, SHORTEST, Column, table
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import LEAST_IMPORTANT, SHORTEST, Column, table
 
 WORDS = "one two three four five six seven eight nine ten".split()
 TITLES = ("bytes", "address", "virtual", "own", "count")

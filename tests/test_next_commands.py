@@ -18,10 +18,10 @@ from support.library import heap_of
 from support.programs import ask, c_program, gdbheap, running
 
 from gdbheap.allocators.runtimes import Runtime, kinds
-from gdbheap.answers.findings import Evidence
-from gdbheap.answers.findings.finding import MAX_LINE
-from gdbheap.target.program_name import command_words
-from gdbheap.target.sockets import listening
+from gdbheap.findings import Evidence
+from gdbheap.findings.finding import MAX_LINE
+from gdbheap.host.program_name import command_words
+from gdbheap.host.sockets import listening
 
 ODD = ["a b", "it's", "$HOME;x", "--", "", 'the "last"']
 WAITS = "import sys; sys.stdin.readline()"

@@ -44,13 +44,13 @@ from gdbheap.commands.surface.options import Common, Filed, Pictured
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.commands.surface.session import Result, ask, ask_about_looks, present
+from gdbheap.contents.python.text.disclosure import NO_TEXT, VARIABLE, Disclosure, without_words
 from gdbheap.errors import GdbheapError, Unsupported, UsageError
 from gdbheap.heap import Heap
-from gdbheap.history.file import ENTRY, write
-from gdbheap.history.snapshot import take
-from gdbheap.python.disclosure import NO_TEXT, VARIABLE, Disclosure, without_words
-from gdbheap.report.style import Style
-from gdbheap.target.target import Damage, Target
+from gdbheap.report.text.style import Style
+from gdbheap.snapshots.file import ENTRY, write
+from gdbheap.snapshots.snapshot import take
+from gdbheap.targets.target import Damage, Target
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason=f"no CPython {RELEASE}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gdbheap.python.contents import read_str
+from gdbheap.contents.python.objects.reading import read_str
 
 ADDRESS, LENGTH, STATE, HEADER = 0x1000, 16, 32, 56
 # struct PyUnicodeObject: compact, four bytes a character.

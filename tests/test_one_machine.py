@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from test_imports import BINDING, CORE, ROOT, modules
 
-MACHINE = "target.machine"
+MACHINE = "machines.machine"
 LIMITS = (1 << 47, 1 << 48, 1 << 63, 1 << 64)
 PAGE = 4096
 WORD = 8
@@ -23,26 +23,26 @@ NAMES = {"fs_base", "page_size", "PAGE_SIZE", "x86_64"}
 FORMAT = re.compile(r"[<>=!@]?[\dxcbBhHiIlLqQsd]*[qQ][\dxcbBhHiIlLqQsd]*")
 ALLOWED: dict[str, set[object]] = {
     # ELF files of 64 bits.
-    "target.image": {"<QQQIHHHHHH", "<IIQQ8xQQQ", "<IIQQQQIIQQ"},
-    "target.elf": {"<IBBHQQ"},
+    "machines.image": {"<QQQIHHHHHH", "<IIQQ8xQQQ", "<IIQQQQIIQQ"},
+    "targets.elf": {"<IBBHQQ"},
     # NT_FILE's own field.
-    "target.notes": {"page_size"},
+    "targets.cores.notes": {"page_size"},
     # /proc/PID/pagemap: an entry is of 64 bits on every machine.
-    "target.procfs": {1 << 63, "<1Q", "* 8", "// 8"},
+    "host.procfs": {1 << 63, "<1Q", "* 8", "// 8"},
     # Our own files: words of 64 bits on every machine.
-    "events.log": {"<4sIQ", "<QQ"},
-    "events.recorder": {"<21Q"},
-    "tables.batches": {1 << 63, 1 << 64},
+    "tracing.log": {"<4sIQ", "<QQ"},
+    "tracing.recorder_files": {"<21Q"},
+    "export.batches": {1 << 63, 1 << 64},
     # Numbers in our documents, of 64 bits with a sign or without.
     "documents": {1 << 63, 1 << 64},
     # The name of a language.
-    **dict.fromkeys(("commands.sql", "commands.surface.registry", "tables.query"), {"sql"}),
+    **dict.fromkeys(("commands.sql", "commands.surface.registry", "export.query"), {"sql"}),
     # _Py_DebugOffsets: every member is a uint64_t.
     "layout.debug_offsets": {"<8sQQ", "<1Q"},
     # CPython's layouts as data: a deque's block.
-    "python.owned": {"* 8"},
+    "contents.python.objects.owned": {"* 8"},
     # Bits and bytes.
-    "python.disclosure": {"// 8"},
+    "contents.python.text.disclosure": {"// 8"},
     # Code and registers of x86-64 itself.
     "commands.calls.native_caller": {1 << 63, "* 8"},
 }
@@ -150,7 +150,7 @@ def test_rust_asks_the_machine(root: Path) -> None:
         ("struct.unpack(f'<{n}Q', raw)\nstruct.Struct('<q')", ["<1Q", "<q"]),
         ("n = len(raw) // 8\nm = 8 * n % 8", ["// 8", "* 8", "% 8"]),
         ("def f(fs_base): return thread.fs_base", ["fs_base", "fs_base"]),
-        ("from gdbheap.target.ranges import PAGE_SIZE", ["PAGE_SIZE"]),
+        ("from gdbheap.targets.ranges import PAGE_SIZE", ["PAGE_SIZE"]),
         ("is_it = target.machine.name == 'x86_64'", ["x86_64"]),
         ("x = 4 << 10\ny = 1 << 46\nz = 'Q'\nt = 'Quit'\nu = '<quote>'\nraw[:8]", []),
     ],

@@ -33,10 +33,11 @@ from support.programs import (
     since,
 )
 
-from gdbheap.answers import ledger
-from gdbheap.answers.findings import Finding, one_container
-from gdbheap.python.slack import find_slack
-from gdbheap.report.findings import advice_of
+from gdbheap.contents.python.objects.slack import find_slack
+from gdbheap.findings import Finding
+from gdbheap.findings.leak_like import rule as one_container
+from gdbheap.first_page import ledger
+from gdbheap.report.words.findings import advice_of
 
 pytestmark = pytest.mark.cases(8)
 

@@ -22,7 +22,7 @@ from support.programs import (
 
 from gdbheap.answers.at import at
 from gdbheap.heap import Heap
-from gdbheap.target.core import Core
+from gdbheap.targets.core import Core
 
 pytestmark = pytest.mark.cases(2)
 

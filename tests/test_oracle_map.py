@@ -27,8 +27,8 @@ from support.programs import (
 )
 
 from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
-from gdbheap.report.heap_map import render
-from gdbheap.report.style import Style
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.heap_map import render
 
 pytestmark = pytest.mark.cases(8)
 

@@ -16,12 +16,12 @@ from support.programs import FREE_THREADED, Running, ask, c_program, release_pro
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
-from gdbheap.answers.findings.finding import Evidence
-from gdbheap.answers.findings.pinned_pages import at_most
-from gdbheap.answers.partition import partition
+from gdbheap.answers.accounting.partition import partition
+from gdbheap.answers.accounting.paths import MAX_PATHS
 from gdbheap.answers.pins import pins, with_paths
-from gdbheap.answers.ways import MAX_PATHS
 from gdbheap.errors import Unsupported
+from gdbheap.findings.finding import Evidence
+from gdbheap.findings.pinned_pages.rule import at_most
 from gdbheap.heap import Heap
 
 pytestmark = pytest.mark.cases(3)

@@ -14,7 +14,7 @@ from support.library import heap_of
 from support.programs import FORMS, SOURCES, ask, interpreters, running, since
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
-from gdbheap.python.repr import BRIEF, Limits
+from gdbheap.contents.python.text.repr import BRIEF, Limits
 
 pytestmark = pytest.mark.cases(5)
 

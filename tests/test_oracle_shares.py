@@ -26,7 +26,7 @@ from support.services import SERVICES, Service, serving
 
 from gdbheap.answers import shared_out
 from gdbheap.answers.pyobjects import pyobjects
-from gdbheap.python.homes import Homes
+from gdbheap.contents.python.names.packages import Homes
 
 # A block has a header, and a class of sizes.
 LEAST, MOST = 1.0, 1.35

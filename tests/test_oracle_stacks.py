@@ -23,8 +23,8 @@ from support.programs import (
     running,
 )
 
-from gdbheap.answers.stacks import EVALUATORS, Captured, StackFrame, Stacks
-from gdbheap.target.machine import X86_64
+from gdbheap.machines.machine import X86_64
+from gdbheap.stacks import EVALUATORS, Captured, StackFrame, Stacks
 
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="no gdb")
 LIBRARY = """

@@ -14,8 +14,8 @@ from support.library import heap_of
 from support.programs import GCORE, KERNEL_CORE, ask, c_program, gdbheap, interpreter_of, release_program, running
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
-from gdbheap.answers import ledger
-from gdbheap.target.mappings import HUGE_PAGES, Mappings
+from gdbheap.first_page import ledger
+from gdbheap.targets.mappings import HUGE_PAGES, Mappings
 
 MAPPED = """
 import mmap, sys

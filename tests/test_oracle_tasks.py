@@ -27,7 +27,7 @@ from support.programs import (
 )
 
 from gdbheap.answers.tasks import MAX_CHAIN, _Finder
-from gdbheap.python.coroutines import Suspended
+from gdbheap.contents.python.running.coroutines import Suspended
 
 pytestmark = pytest.mark.cases(3)
 

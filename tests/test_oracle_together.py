@@ -15,9 +15,9 @@ from support.programs import KINDS, RELEASE, ask, gdbheap, release_program, runn
 
 from gdbheap._native import Edge, GraphNode
 from gdbheap.answers.retained import retained
+from gdbheap.contents.python.objects.references import BY_INNER, BY_PADDING, BY_REMAINS, BY_STACKS
 from gdbheap.graph.nodes import DOUBTFUL, STRAY
 from gdbheap.heap import Heap
-from gdbheap.python.references import BY_INNER, BY_PADDING, BY_REMAINS, BY_STACKS
 
 PHASE_OF = {DOUBTFUL: BY_PADDING, STRAY: BY_INNER}
 

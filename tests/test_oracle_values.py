@@ -19,9 +19,9 @@ from gdbheap.answers.fill import fills
 from gdbheap.answers.groups import _Reading, groups
 from gdbheap.answers.tallies import tallies
 from gdbheap.heap import Heap
-from gdbheap.report.groups import render
-from gdbheap.report.style import Style
-from gdbheap.target.process import Process, stopped
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.groups import render
+from gdbheap.targets.process import Process, stopped
 
 pytestmark = pytest.mark.cases(3)
 

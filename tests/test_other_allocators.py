@@ -19,9 +19,9 @@ from support.programs import FORMS, Running, ask, running
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.recognised import find_other
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.mappings import Mapping, Mappings
-from gdbheap.target.target import Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.mappings import Mapping, Mappings
+from gdbheap.targets.target import Target
 
 pytestmark = pytest.mark.cases(2)
 

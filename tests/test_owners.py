@@ -12,8 +12,8 @@ import pytest
 from support.library import heap_of
 from support.programs import GCORE, PROCESS, SOURCES, ask, c_program, gdbheap, running
 
-from gdbheap.structures.java import java_heap
-from gdbheap.target.environment import started_as
+from gdbheap.contents.java.heap_place import java_heap
+from gdbheap.targets.environment import started_as
 
 KEYS = {"path", "bytes", "resident", "share", "blocks", "what"}
 

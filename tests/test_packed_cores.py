@@ -30,9 +30,9 @@ from test_core_shapes import figures, holding
 from test_target_core import make_core, prstatus
 
 from gdbheap.errors import GdbheapError
-from gdbheap.target import debuginfod, unpacking
-from gdbheap.target.core import Core
-from gdbheap.target.unpacking import packed_by
+from gdbheap.targets.core import Core
+from gdbheap.targets.cores import debuginfod, unpacking
+from gdbheap.targets.cores.unpacking import packed_by
 
 pytestmark = pytest.mark.cases(2)
 

@@ -16,7 +16,7 @@ from support.programs import SOURCES, Running, ask, build, gdbheap, interpreters
 from test_recording import finish, recording
 
 from gdbheap.processes.family import family
-from gdbheap.report.json import document, text_of
+from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.page.processes import processes_page
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason="no CPython")

@@ -24,19 +24,19 @@ from support.programs import ask, c_program, gdbheap, interpreters, plain_enviro
 from support.recorded import finished, recorded
 from test_recording import finish, recording
 
-from gdbheap.answers.findings.holder import MainHolder
 from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
-from gdbheap.answers.ledger import Ledger, Line, Rss
 from gdbheap.answers.shared_out import Part as PartOfHolder
-from gdbheap.answers.summary import Summary
-from gdbheap.history.file import read
-from gdbheap.history.overview import Asked, Overview, overview_of_snapshot
-from gdbheap.history.places import Places, TypeShare
-from gdbheap.report.holder_tree import holder_tree
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.first_page.ledger import Ledger, Line, Rss
+from gdbheap.first_page.summary import Summary
+from gdbheap.report.formats.holder_tree import holder_tree
 from gdbheap.report.page.heap_map import DATA, map_section
 from gdbheap.report.page.skeleton import LARGEST, fitted
 from gdbheap.report.page.target import target_page
-from gdbheap.report.style import Style
+from gdbheap.report.text.style import Style
+from gdbheap.snapshots.file import read
+from gdbheap.snapshots.overview import Asked, Overview, overview_of_snapshot
+from gdbheap.snapshots.type_places import Places, TypeShare
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason="no CPython")
 

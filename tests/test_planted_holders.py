@@ -14,8 +14,8 @@ from support.planted_holders import OF_PACKAGES, SHAPES, named, planted
 from support.programs import KINDS, RELEASES, interpreter_of, interpreter_of_release
 
 from gdbheap.answers.retained import OBJECT, retained
+from gdbheap.contents.python.names.packages import namespaces
 from gdbheap.heap import Heap
-from gdbheap.python.homes import namespaces
 
 WITHIN = 0.01
 # Smaller objects may have a row together.

@@ -23,12 +23,12 @@ import pytest
 from support.programs import GDBHEAP, PATIENCE, c_program, gdbheap, running, status
 
 from gdbheap.errors import Unsupported, UsageError
-from gdbheap.history.curves import Curve, curves_of
-from gdbheap.history.sample import ArenaSample, ClassSample, Event, MallocSample, PoolsSample, Sample, Series
-from gdbheap.history.series import SeriesFile, read
-from gdbheap.history.watched import Moment, Watched
-from gdbheap.report import plot
-from gdbheap.report.recording import duration_text
+from gdbheap.report.formats import plot
+from gdbheap.report.words.recording import duration_text
+from gdbheap.sampling.curves import Curve, curves_of
+from gdbheap.sampling.sample import ArenaSample, ClassSample, Event, MallocSample, PoolsSample, Sample, Series
+from gdbheap.sampling.sampled_process import Moment, Watched
+from gdbheap.sampling.series import SeriesFile, read
 
 START = 1_700_000_000.0
 

@@ -18,8 +18,8 @@ from support.busy import wait_for
 from support.programs import PATIENCE
 
 from gdbheap.errors import NoTarget, UsageError
-from gdbheap.target.programs import MEMBERS, Programs, members, running
-from gdbheap.target.started import Started, signal_name
+from gdbheap.targets.chosen_processes import MEMBERS, Programs, members, running
+from gdbheap.targets.started_command import Started, signal_name
 
 # A chain of processes, each the parent of the next; the last says when all are there.
 CHAIN = """

@@ -25,8 +25,8 @@ from support.programs import GDBHEAP, PATIENCE, c_program, gdbheap, interpreter_
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.processes import accounts
 from gdbheap.processes.programs import is_python, summed
-from gdbheap.report.ps import render
-from gdbheap.report.style import Style
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.ps import render
 
 SCRIPT = "import signal,sys\nkept = bytearray(int(sys.argv[1]))\nfor at in range(0, len(kept), 4096): kept[at] = 1\n"
 TRIES = 200

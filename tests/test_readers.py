@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from support.programs import ask, gdbheap, python_program, running
 
-from gdbheap.tables.heapsnapshot import _Ids
+from gdbheap.export.heapsnapshot import _Ids
 
 SPEEDSCOPE = Path(__file__).resolve().parent.parent / "build/node/node_modules/speedscope/dist/release"
 TREES = ("", "owners", "retained")

@@ -31,10 +31,10 @@ from support.programs import (
 )
 
 from gdbheap.errors import UsageError
-from gdbheap.history.sample import Event, Sample, Series
-from gdbheap.history.sampler import Sampler
-from gdbheap.history.series import read
-from gdbheap.target.programs import Programs
+from gdbheap.sampling.sample import Event, Sample, Series
+from gdbheap.sampling.sampler import Sampler
+from gdbheap.sampling.series import read
+from gdbheap.targets.chosen_processes import Programs
 
 ARENA = re.compile(r"^Arena (\d+):\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)$", re.MULTILINE)
 PEAK = re.compile(r'<system type="max" size="(\d+)"/>')
@@ -353,7 +353,7 @@ def read_rows(whole: list[Sample], found: Series) -> list[Sample]:
 
 def test_both_forms_say_the_same(rng: random.Random, tmp_path: Path) -> None:
     """A series written to one form and to the other is read back as it was."""
-    from gdbheap.history.series import SeriesFile
+    from gdbheap.sampling.series import SeriesFile
 
     with running(release_program("3.11", "pool_steps", 3), tmp_path) as target:
         with recording(tmp_path, "--stop", str(target.pid)) as recorder:

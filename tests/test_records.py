@@ -14,13 +14,13 @@ from support.library import heap_of
 from support.nouns import GRAPHS, PLAIN
 from support.programs import KINDS, Running, ask, python_program, running
 
-from gdbheap.answers.findings import Finding
-from gdbheap.answers.ledger import Ledger, Line
-from gdbheap.answers.records import SCHEMA, from_json, to_json
+from gdbheap.answers.accounting.records import SCHEMA, from_json, to_json
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import UsageError
-from gdbheap.target.identity import CONTAINER
+from gdbheap.findings import Finding
+from gdbheap.first_page.ledger import Ledger, Line
+from gdbheap.host.identity import CONTAINER
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,9 @@ from support.programs import GDBHEAP, PATIENCE, build, interpreter_of, plain_env
 from support.recorded import finished, recorded, waiting
 
 from gdbheap.errors import UsageError
-from gdbheap.events.log import BY_TIME, Recorded
-from gdbheap.events.recorder import ORDER
-from gdbheap.events.settings import found_allocators, recorded_setting
+from gdbheap.tracing.log import BY_TIME, Recorded
+from gdbheap.tracing.recorder_files import ORDER
+from gdbheap.tracing.replay_settings import found_allocators, recorded_setting
 
 # glibc's heaps of threads begin at such an address, and a replay's break at the same distance from one.
 ALIGNED = 64 << 20

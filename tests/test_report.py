@@ -12,19 +12,16 @@ import pytest
 
 from gdbheap.allocators.allocator import Allocator, Kept
 from gdbheap.allocators.finding import KINDS
+from gdbheap.answers.accounting.describing import BlockKind
 from gdbheap.answers.arenas import Arena, ArenaChoice, ArenaHeap, Arenas, Bins, Mmapped, ThreadCache, Total
 from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
 from gdbheap.answers.buffers import Buffer, Buffers
 from gdbheap.answers.check import Check
 from gdbheap.answers.chunks import Chunk, Chunks
-from gdbheap.answers.describing import BlockKind
-from gdbheap.answers.findings import Finding
-from gdbheap.answers.findings.after_fork import AfterFork
 from gdbheap.answers.fit import ArenaFit, CachedPiece, Fit, Piece, ShortPiece
 from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
-from gdbheap.answers.ledger import Ledger, Line, Rss
 from gdbheap.answers.pins import Pin as HeapPin
 from gdbheap.answers.pins import Pins
 from gdbheap.answers.pins import Sums as PinSums
@@ -32,8 +29,6 @@ from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, InterpreterPools, 
 from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow, Unknown
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
-from gdbheap.answers.summary import Summary
-from gdbheap.answers.summary import Unknown as NotWalked
 from gdbheap.commands import arenas as arenas_command
 from gdbheap.commands import chunks as chunks_command
 from gdbheap.commands import holes as holes_command
@@ -43,8 +38,17 @@ from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.commands.surface.session import Result, TargetInfo, present
 from gdbheap.errors import UsageError
+from gdbheap.findings import Finding
+from gdbheap.findings.after_fork.rule import AfterFork
+from gdbheap.first_page.ledger import Ledger, Line, Rss
+from gdbheap.first_page.summary import Summary
+from gdbheap.first_page.summary import Unknown as NotWalked
 from gdbheap.layout.facts import Fact
-from gdbheap.report import (
+from gdbheap.report.formats.json import document, text_of
+from gdbheap.report.text import numbers
+from gdbheap.report.text.style import COLOURS, PLAIN, Style, encodable, style_for
+from gdbheap.report.text.tables import SHARE, Column, table
+from gdbheap.report.words import (
     arenas,
     at,
     buffers,
@@ -54,7 +58,6 @@ from gdbheap.report import (
     info,
     instances,
     ledger,
-    numbers,
     pins,
     pools,
     pyobjects,
@@ -62,10 +65,7 @@ from gdbheap.report import (
     stats,
     summary,
 )
-from gdbheap.report.json import document, text_of
-from gdbheap.report.style import COLOURS, PLAIN, Style, encodable, style_for
-from gdbheap.report.tables import SHARE, Column, table
-from gdbheap.target.target import Damage
+from gdbheap.targets.target import Damage
 
 EXACT = Style(exact=True, rss=1 << 30)
 

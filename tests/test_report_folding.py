@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from gdbheap.answers.ways import in_words
+from gdbheap.answers.accounting.paths import in_words
 from gdbheap.answers.why import Holder, Why
 from gdbheap.graph.paths import Path, Step
-from gdbheap.report.folding import NO_GAP, ROWS_AT_EACH_END, Gap, folded
-from gdbheap.report.style import Style
-from gdbheap.report.why import render
+from gdbheap.report.text.folding import NO_GAP, ROWS_AT_EACH_END, Gap, folded
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.why import render
 
 
 def more(left: int, types: set[str]) -> list[str]:

@@ -9,14 +9,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gdbheap.answers.accounting.records import from_json, to_json
 from gdbheap.answers.distribution import SizeShare, distribution
-from gdbheap.answers.records import from_json, to_json
-from gdbheap.answers.stacks import NativeFrame, StackFrame, Weighted, merge
-from gdbheap.report import distribution as shown_distribution
-from gdbheap.report.flame import HEAD, LARGEST, ROW, WIDTH, flame_graph
-from gdbheap.report.json import text_of
-from gdbheap.report.style import Style
-from gdbheap.report.weighted import NO_STACK, folded, label, speedscope
+from gdbheap.report.formats.flame import HEAD, LARGEST, ROW, WIDTH, flame_graph
+from gdbheap.report.formats.json import text_of
+from gdbheap.report.formats.weighted import NO_STACK, folded, label, speedscope
+from gdbheap.report.text import distribution as shown_distribution
+from gdbheap.report.text.style import Style
+from gdbheap.stacks import NativeFrame, StackFrame, Weighted, merge
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = ["a;b", "new\nline", "<script>alert(1)</script>", "tab\tand space", "\x1b[31mred", "\udc80lone", "", "&amp;",

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from support.programs import GDBHEAP, PATIENCE
+from support.scripts import script
 from support.users import NOBODY, copy_packages, installed, let_nobody_write
-from test_docs import script
 
 from gdbheap import environment
 from gdbheap.loader import FOLDER, START
@@ -294,11 +294,11 @@ def test_who_is_another(variables: dict[str, str], expected: bool, monkeypatch: 
 
 # Modules that may read variables which environment.py has not judged, and what for.
 READERS = {
-    "events/recording.py": "what a command is started with",
-    "events/settings.py": "what the replayer is started with",
-    "report/plot.py": "which settings matplotlib is imported without",
-    "target/refusal.py": "which kind of container this is",
-    "target/debuginfod.py": "what the client is started with, once trusted() has named servers",
+    "tracing/traced_command.py": "what a command is started with",
+    "tracing/replay_settings.py": "what the replayer is started with",
+    "report/formats/plot.py": "which settings matplotlib is imported without",
+    "refusals/refusal.py": "which kind of container this is",
+    "targets/cores/debuginfod.py": "what the client is started with, once trusted() has named servers",
     "watching/actions.py": "what --run is started with",
 }
 MEANT = "os.environ"

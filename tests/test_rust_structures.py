@@ -14,9 +14,9 @@ import pytest
 from support.library import heap_of
 from support.programs import FORMS, PROCESS, SOURCES, ask, running
 
+from gdbheap.contents.cxx.kinds import Kind, Libraries, Structures
+from gdbheap.contents.rust.types import TEXTS
 from gdbheap.heap import Heap
-from gdbheap.structures.kinds import Kind, Libraries, Structures
-from gdbheap.structures.rust import TEXTS
 
 BUILDS = {"debug": ["-g"], "optimised": ["-O"], "stripped": ["-O", "-Cstrip=symbols"]}
 ITEMS = {"rust vec", "rust vec or deque"}

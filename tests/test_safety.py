@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cases(1)
 NOUNS = (*PLAIN, *GRAPHS)
 LIBRARY = """
 import sys
-from gdbheap.target.process import stopped
+from gdbheap.targets.process import stopped
 with stopped(int(sys.argv[1])) as process:
     print("in", flush=True)
     sys.stdin.readline()

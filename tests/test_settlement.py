@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 from support.programs import ask, c_program, running
 
-from gdbheap.answers.findings import Evidence
-from gdbheap.answers.findings.finding import Claim, Finding
-from gdbheap.answers.findings.settings import lines_to_paste
-from gdbheap.answers.findings.settlement import ORDER, settle
-from gdbheap.report.ledger import advice_sentence
+from gdbheap.findings import Evidence
+from gdbheap.findings.finding import Claim, Finding
+from gdbheap.findings.settings import lines_to_paste
+from gdbheap.findings.settlement import ORDER, settle
+from gdbheap.report.words.ledger import advice_sentence
 
 PAGE = 4096
 

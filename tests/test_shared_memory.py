@@ -12,7 +12,7 @@ from support import kernel, programs
 from support.nouns import GRAPHS
 
 from gdbheap.errors import Fault
-from gdbheap.target.process import MAX_SHARED_COPY, stopped
+from gdbheap.targets.process import MAX_SHARED_COPY, stopped
 
 PAGE, LARGE = 4096, MAX_SHARED_COPY + 4096
 

@@ -11,7 +11,6 @@ import pytest
 from support.library import heap_of
 from support.programs import c_program, interpreter_of_release, running
 
-from gdbheap.answers.ledger import ledger
 from gdbheap.answers.owners import BLOCK, HOLDER, owners
 from gdbheap.answers.pyobjects import pyobjects
 from gdbheap.answers.retained import OBJECT, retained
@@ -19,12 +18,13 @@ from gdbheap.answers.retained import TYPE as OF_TYPE
 from gdbheap.answers.shared_out import NOBODY
 from gdbheap.answers.unreachable import unreachable
 from gdbheap.answers.why import why
+from gdbheap.first_page.ledger import ledger
 from gdbheap.graph.roots import GLOBAL
 from gdbheap.heap import Heap
-from gdbheap.report import why as why_report
-from gdbheap.report.graph import render_owners, render_retained, render_unreachable
-from gdbheap.report.pyobjects import render as render_types
-from gdbheap.report.style import Style
+from gdbheap.report.text.style import Style
+from gdbheap.report.words import why as why_report
+from gdbheap.report.words.graph import render_owners, render_retained, render_unreachable
+from gdbheap.report.words.pyobjects import render as render_types
 
 LARGE, WRITTEN = 256 << 20, 12 << 20
 # bytes() of a number asks calloc(), which leaves a large block to the kernel.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.programs import PATIENCE
-from test_docs import script
+from support.scripts import script
 
 from gdbheap.commands.surface.registry import COMMANDS
 

@@ -15,12 +15,12 @@ from support.gdb_side import batch, documents, home, needs_gdb
 from support.library import heap_of
 from support.programs import KINDS, Running, ask, gdbheap, python_program, running
 
-from gdbheap.answers.records import SCHEMA
+from gdbheap.answers.accounting.records import SCHEMA
 from gdbheap.errors import UsageError
-from gdbheap.history.blocks import COLUMNS, OFFSETS
-from gdbheap.history.difference import difference
-from gdbheap.history.file import ENTRY, read, write
-from gdbheap.history.snapshot import take
+from gdbheap.snapshots.blocks import COLUMNS, OFFSETS
+from gdbheap.snapshots.difference import difference
+from gdbheap.snapshots.file import ENTRY, read, write
+from gdbheap.snapshots.snapshot import take
 
 SECRET = "a-secret-that-must-not-be-kept"
 

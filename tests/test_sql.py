@@ -20,10 +20,10 @@ from support.busy import wait_for
 from support.library import heap_of
 from support.programs import GDBHEAP, KINDS, PATIENCE, Running, ask, gdbheap, interpreter_of, python_program, running
 
-from gdbheap.report.findings import words_of
-from gdbheap.tables.gathered import gather
-from gdbheap.tables.query import Answered, query
-from gdbheap.tables.source import Source
+from gdbheap.export.gathered import gather
+from gdbheap.export.query import Answered, query
+from gdbheap.export.source import Source
+from gdbheap.report.words.findings import words_of
 
 pytestmark = pytest.mark.cases(8)
 

@@ -15,10 +15,11 @@ from support import kernel
 from support.library import heap_of
 from support.programs import GCORE, KERNEL_CORE, PROCESS, SOURCES, Running, ask, c_program, gdbheap, running
 
-from gdbheap.answers.findings import Evidence, stacks
+from gdbheap.findings import Evidence
+from gdbheap.findings.stacks import rule as stacks
 from gdbheap.heap import Heap
-from gdbheap.target.stacks import Stack, live_parts
-from gdbheap.target.target import Target, Thread
+from gdbheap.targets.stack_mappings import Stack, live_parts
+from gdbheap.targets.target import Target, Thread
 
 pytestmark = pytest.mark.cases(4)
 

@@ -20,7 +20,7 @@ from gdbheap._native import Stop
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
-from gdbheap.target.process import stopped
+from gdbheap.targets.process import stopped
 
 # argv: the target, the number of kills, a seed. A child stops the target again and again and is killed at any moment.
 KILLED = """

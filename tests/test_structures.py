@@ -13,8 +13,8 @@ import pytest
 from support.library import heap_of
 from support.programs import FORMS, PROCESS, SOURCES, ask, c_program, gdbheap, running
 
+from gdbheap.contents.cxx.kinds import Libraries, Structures
 from gdbheap.heap import Heap
-from gdbheap.structures.kinds import Libraries, Structures
 
 pytestmark = pytest.mark.cases(3)
 

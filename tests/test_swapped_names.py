@@ -13,15 +13,15 @@ import pytest
 from support.programs import c_program, gdbheap, running
 
 from gdbheap import _native
-from gdbheap.answers.records import to_json
+from gdbheap.answers.accounting.records import to_json
 from gdbheap.errors import UsageError
-from gdbheap.events.call_stacks import END, call_stacks
-from gdbheap.events.replay import planned
-from gdbheap.events.stats import call_stats
 from gdbheap.files import open_to_read
-from gdbheap.history import file as snapshots
-from gdbheap.target import core as cores
-from gdbheap.target.core import Core
+from gdbheap.snapshots import file as snapshots
+from gdbheap.targets import core as cores
+from gdbheap.targets.core import Core
+from gdbheap.tracing.call_stacks import END, call_stacks
+from gdbheap.tracing.replay import planned
+from gdbheap.tracing.stats import call_stats
 
 Plant = Callable[[Path, Path], None]
 

@@ -19,10 +19,10 @@ from support import kernel, programs
 from test_target_elf import compile_program
 
 from gdbheap.errors import Fault, GdbheapError, NoTarget, Unsupported, UsageError
-from gdbheap.target.core import Core, Part, data_extents, present_runs
-from gdbheap.target.machine import X86_64
-from gdbheap.target.mappings import Mappings, parse_smaps
-from gdbheap.target.notes import parse_files, read_notes
+from gdbheap.machines.machine import X86_64
+from gdbheap.targets.core import Core, Part, data_extents, present_runs
+from gdbheap.targets.cores.notes import parse_files, read_notes
+from gdbheap.targets.mappings import Mappings, parse_smaps
 
 PAGE = 4096
 PT_LOAD, PT_NOTE = 1, 4

@@ -19,12 +19,12 @@ from support import programs
 
 from gdbheap._native import Space
 from gdbheap.errors import Fault
-from gdbheap.target import image
-from gdbheap.target.core import SegmentRow
-from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, read_symbols
-from gdbheap.target.machine import X86_64
-from gdbheap.target.mappings import Mapping, Mappings
-from gdbheap.target.process import Process, stopped
+from gdbheap.machines import image
+from gdbheap.machines.machine import X86_64
+from gdbheap.targets.core import SegmentRow
+from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, find_objects, read_symbols
+from gdbheap.targets.mappings import Mapping, Mappings
+from gdbheap.targets.process import Process, stopped
 
 SOURCE = """
 #include <stdio.h>

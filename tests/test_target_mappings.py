@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdbheap.answers import at, partition
+from gdbheap.answers import at
+from gdbheap.answers.accounting import partition
 from gdbheap.heap import Heap
-from gdbheap.target.mappings import Mapping, Mappings, parse_maps, parse_smaps
-from gdbheap.target.target import Target
+from gdbheap.targets.mappings import Mapping, Mappings, parse_maps, parse_smaps
+from gdbheap.targets.target import Target
 
 SMAPS = b"""55d0a0000000-55d0a0002000 r--p 00000000 fe:00 247766                     /usr/bin/sleep
 Size:                  8 kB

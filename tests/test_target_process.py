@@ -21,9 +21,9 @@ from support.library import heap_of
 
 from gdbheap._native import PRESENT, Pages
 from gdbheap.errors import Fault, NotPermitted
-from gdbheap.target.machine import Machine
-from gdbheap.target.mappings import Mapping, parse_smaps
-from gdbheap.target.process import Preparation, Process, Registers, stopped
+from gdbheap.machines.machine import Machine
+from gdbheap.targets.mappings import Mapping, parse_smaps
+from gdbheap.targets.process import Preparation, Process, Registers, stopped
 
 # argv: seed, folder. Prints addresses of: private memory, a private file mapping, shared memory.
 SPREAD = """
@@ -185,7 +185,7 @@ def test_without_pagemap(spread: programs.Running, monkeypatch: pytest.MonkeyPat
         def from_pagemap(machine: Machine, path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
             raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("gdbheap.target.process.Pages", Closed)
+    monkeypatch.setattr("gdbheap.targets.process.Pages", Closed)
     with stopped(spread.pid) as process:
         assert process.pages is None and "pagemap" in process.warnings[0] and process.rss.bytes
         assert sum(mapping.rss or 0 for mapping in process.mappings) == process.rss.bytes
@@ -200,7 +200,7 @@ def test_pagemap_that_differs_is_told(spread: programs.Running, monkeypatch: pyt
         def from_pagemap(machine: Machine, path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
             return Pages.from_runs(machine, [(ranges[0][0], ranges[0][1], PRESENT)])
 
-    monkeypatch.setattr("gdbheap.target.process.Pages", More)
+    monkeypatch.setattr("gdbheap.targets.process.Pages", More)
     with stopped(spread.pid) as process:
         assert len(process.warnings) == 1 and "smaps differ in" in process.warnings[0]
 
@@ -223,7 +223,7 @@ def test_pages_without_scan(spread: programs.Running, monkeypatch: pytest.Monkey
     with stopped(spread.pid) as process:
         assert process.pages is not None
         scanned = process.pages.runs(0, 1 << 63)
-    monkeypatch.setattr("gdbheap.target.process.Pages", Unscanned)
+    monkeypatch.setattr("gdbheap.targets.process.Pages", Unscanned)
     with stopped(spread.pid) as process:
         assert process.pages is not None and process.warnings == []
         assert [run for run in process.pages.runs(0, 1 << 63) if run.state == PRESENT] == [
@@ -235,7 +235,7 @@ def test_reserved_terabytes_are_not_read_without_scan(
     rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two terabytes without a page are not looked through page by page while the process stands still."""
-    monkeypatch.setattr("gdbheap.target.process.Pages", Unscanned)
+    monkeypatch.setattr("gdbheap.targets.process.Pages", Unscanned)
     with programs.running(programs.c_program("reserved", rng.getrandbits(30)), tmp_path) as running:
         with stopped(running.pid) as process:
             pages = process.pages
@@ -252,7 +252,7 @@ def test_reserved_terabytes_are_not_read_without_scan(
 
 def test_older_kernels(spread: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without smaps_rollup the sums of smaps are taken, without smaps the status."""
-    from gdbheap.target.procfs import ProcessFolder
+    from gdbheap.host.procfs import ProcessFolder
 
     hidden = {"smaps_rollup"}
     read = ProcessFolder.read
@@ -289,7 +289,7 @@ def test_half_an_answer_without_memory(spread: programs.Running, tmp_path: Path)
     if os.getuid() or setpriv is None:
         pytest.skip("needs root and setpriv")
     script = (
-        "import sys\nfrom gdbheap.target.process import stopped\n"
+        "import sys\nfrom gdbheap.targets.process import stopped\n"
         "with stopped(int(sys.argv[1])) as p: print(p.partial, type(p.refusal).__name__, p.rss.bytes,"
         " p.pages is not None, p.space.contains(p.mappings[0].start, 1), len(p.warnings), p.warnings[0])"
     )
@@ -307,7 +307,7 @@ def test_another_user_is_refused(spread: programs.Running, tmp_path: Path) -> No
     if os.getuid():
         pytest.skip("needs root to become another user")
     script = (
-        "import os,sys\nfrom gdbheap.target.process import stopped\nfrom gdbheap.errors import NotPermitted\n"
+        "import os,sys\nfrom gdbheap.targets.process import stopped\nfrom gdbheap.errors import NotPermitted\n"
         f"os.setgroups([]);os.setgid({UNPRIVILEGED});os.setuid({UNPRIVILEGED})\n"
         "try:\n  with stopped(int(sys.argv[1])): pass\nexcept NotPermitted as error: print(error)"
     )
@@ -339,7 +339,7 @@ def comm() -> str:
 
 def test_a_mapping_is_found_by_its_file(spread: programs.Running) -> None:
     """The file behind a private mapping: the kernel's own link, or the same inode by its path, or nothing."""
-    from gdbheap.target.process import mapped_file
+    from gdbheap.targets.process import mapped_file
 
     preparation = Preparation(spread.pid)
     with stopped(spread.pid) as process:

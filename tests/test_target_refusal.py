@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdbheap.errors import NoTarget, NotPermitted, UsageError, one_line
-from gdbheap.target import causes, refusal
-from gdbheap.target.causes import CAP_SYS_PTRACE, Facts, permission
-from gdbheap.target.machine import X86_64
-from gdbheap.target.open import parse_target
-from gdbheap.target.procfs import parse_auxv, parse_flags, parse_status
+from gdbheap.host.procfs import parse_auxv, parse_flags, parse_status
+from gdbheap.machines.machine import X86_64
+from gdbheap.refusals import causes, refusal
+from gdbheap.refusals.causes import CAP_SYS_PTRACE, Facts, permission
+from gdbheap.targets.typed_target import parse_target
 
 ALL = (1 << 41) - 1
 SAME = Facts(7, "victim", frozenset({1000}), frozenset({1000}), own_uid=1000, own_gid=1000, bounding=ALL)

@@ -9,9 +9,9 @@ from typing import Any
 from support.programs import ask, gdbheap, running
 
 from gdbheap.commands.surface.screen import Screen
-from gdbheap.history.standing import Standing, StandingSum, Table
-from gdbheap.report.style import Style
-from gdbheap.report.top import HELP, render
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.top import HELP, render
+from gdbheap.sampling.current_totals import Standing, StandingSum, Table
 
 MIB = 1 << 20
 

@@ -22,10 +22,10 @@ from support.programs import GDBHEAP, PATIENCE, SOURCES, build, gdbheap
 from support.recorded import recorder_environment
 
 from gdbheap.errors import UsageError
-from gdbheap.events import recording
-from gdbheap.events.log import BY_LOCK, BY_TIME, LogWriter
-from gdbheap.events.recorder import RecorderFile
-from gdbheap.events.recording import finish
+from gdbheap.tracing import traced_command
+from gdbheap.tracing.log import BY_LOCK, BY_TIME, LogWriter
+from gdbheap.tracing.recorder_files import RecorderFile
+from gdbheap.tracing.traced_command import finish
 
 
 @pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
@@ -169,15 +169,15 @@ def test_calls_that_are_missing(rng: random.Random, tmp_path: Path, monkeypatch:
     table, log = Table(1, 2000, 0, tmp_path / "table"), tmp_path / "calls.log"
     parts, older = Path(f"{log}.parts"), rng.randbytes(100)
     log.write_bytes(older)
-    monkeypatch.setattr(recording, "_adopt", lambda: None)
+    monkeypatch.setattr(traced_command, "_adopt", lambda: None)
     with monkeypatch.context() as patch:
         patch.setattr(RecorderFile, "take", lambda *_: iter(()))
-        answer = recording.trace(str(log), table.words(rng))
+        answer = traced_command.trace(str(log), table.words(rng))
     assert (log.read_bytes(), answer.calls, answer.ok) == (older, 0, False) and not parts.exists()
     assert f"{log} stays as it was" in answer.failures
     with monkeypatch.context() as patch:
         patch.setattr(RecorderFile, "lost", lambda _: 5)
-        answer = recording.trace(str(log), table.words(rng))
+        answer = traced_command.trace(str(log), table.words(rng))
     assert (log.read_bytes(), answer.lost, answer.ok) == (older, 5, False) and Path(answer.path).parent == parts
     assert "5 calls could not be written down" in "".join(answer.failures)
     again = finish(str(log))
@@ -284,7 +284,7 @@ def test_files_that_no_recorder_made(has_older: bool, rng: random.Random, tmp_pa
     done = gdbheap("trace", "-o", str(log), "--", "sh", "-c", planted, "sh", *table.words(rng))
     assert done.returncode == 0 and "no recorder made" in done.stderr and names[0] in done.stderr, done.stderr
     (row,) = table.rows()
-    assert len(row.calls) <= max(process.calls for process in recording._traced(str(log), 0, None, []).processes)
+    assert len(row.calls) <= max(process.calls for process in traced_command._traced(str(log), 0, None, []).processes)
     assert set(os.listdir(f"{log}.parts")) == set(names)
 
 

@@ -14,7 +14,7 @@ from reference.call_log import PYTHON, PYTHON_CALLOC, PYTHON_FREE, PYTHON_MALLOC
 from support.programs import gdbheap, interpreter_of_release, plain_environment, since
 from support.recorded import recorder_environment
 
-from gdbheap.events.recorder import OF_PYTHON
+from gdbheap.tracing.recorder_files import OF_PYTHON
 
 MARK, MOMENTS = 70_000, 12
 RELEASES = [release for release in since("3.7") if release not in ("3.14", "3.15")]

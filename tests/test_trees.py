@@ -18,7 +18,7 @@ from support.programs import KINDS, Running, ask, c_program, gdbheap, python_pro
 
 from gdbheap.answers.contexts import ContextRow, Contexts
 from gdbheap.answers.dominator_tree import Dominated, DominatorTree
-from gdbheap.report.trees import DEEPER, MOST_FRAMES, contexts_tree, retained_tree
+from gdbheap.report.formats.trees import DEEPER, MOST_FRAMES, contexts_tree, retained_tree
 
 FORMS = ("folded", "svg", "speedscope", "pprof")
 

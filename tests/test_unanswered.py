@@ -17,15 +17,15 @@ from support.attackers import needs_root, place
 from support.busy import wait_for
 from support.programs import GDBHEAP, PATIENCE, SOURCES
 
-from gdbheap.history.watched import Moment, Watched
-from gdbheap.target.file_systems import FileSystems, find_answering
-from gdbheap.target.mappings import parse_maps
-from gdbheap.target.mounts import parse_mounts
-from gdbheap.target.process import elf_candidates, mapped_file
-from gdbheap.target.procfs import ProcessFolder
-from gdbheap.target.refusal import check as machine_of_process
-from gdbheap.target.running import Running
-from gdbheap.target.tmpfs import _of_tmpfs
+from gdbheap.host.file_systems import FileSystems, find_answering
+from gdbheap.host.mounts import parse_mounts
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.host.tmpfs import _of_tmpfs
+from gdbheap.refusals.refusal import check as machine_of_process
+from gdbheap.sampling.sampled_process import Moment, Watched
+from gdbheap.targets.mappings import parse_maps
+from gdbheap.targets.process import elf_candidates, mapped_file
+from gdbheap.targets.running import Running
 from gdbheap.watching import actions
 
 FUSE = (10, 229)

@@ -21,7 +21,7 @@ from gdbheap._native import Stop
 from gdbheap.commands.calls.inferior_call import TRIM, find_libc
 from gdbheap.commands.calls.native_caller import NativeCaller
 from gdbheap.errors import CallEnded, GdbheapError
-from gdbheap.target.process import Process, stopped
+from gdbheap.targets.process import Process, stopped
 
 STYLES = pytest.mark.parametrize("style", [SEIZED, ATTACHED])
 LIMIT = 0.3

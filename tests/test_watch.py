@@ -23,9 +23,9 @@ from elftools.elf.elffile import ELFFile
 from support.control_groups import limited_group
 from support.programs import GDBHEAP, PATIENCE, SOURCES, gdbheap, interpreters, status, tracer
 
-from gdbheap.history.file import read
+from gdbheap.snapshots.file import read
 from gdbheap.watching.gauges import Gauge, Gauges
-from gdbheap.watching.memory import GroupMemory, MachineMemory, ProcessMemory
+from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, ProcessMemory
 from gdbheap.watching.triggers import AboveSize, NearLimit
 from gdbheap.watching.watcher import ProcessFolder
 

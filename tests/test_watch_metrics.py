@@ -26,12 +26,12 @@ import pytest
 from support.programs import PATIENCE, gdbheap
 from test_watch import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swelling, wait_for, watching
 
-from gdbheap.report.metrics import COUNTER, METRICS, Now, values_of
-from gdbheap.report.prometheus import MOST_AT_ONCE, Address, Names, address_of, is_loopback
-from gdbheap.report.style import style_for
-from gdbheap.report.watch import event_text
-from gdbheap.watching.events import Event
-from gdbheap.watching.looks import Figures, Seen
+from gdbheap.report.text.style import style_for
+from gdbheap.report.words.watch import event_text
+from gdbheap.watching.heap_figures import Figures, Seen
+from gdbheap.watching.messages import Event
+from gdbheap.watching.metrics import COUNTER, METRICS, Now, values_of
+from gdbheap.watching.prometheus import MOST_AT_ONCE, Address, Names, address_of, is_loopback
 
 parser = pytest.importorskip("prometheus_client.parser", reason="the extra gdbheap[prometheus] is not installed")
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gdbheap.report.numbers import duration_text, parse_duration
+from gdbheap.report.text.numbers import duration_text, parse_duration
 from gdbheap.watching.triggers import (
     FASTEST,
     RATE_SECONDS,

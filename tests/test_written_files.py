@@ -34,12 +34,12 @@ from support.recorded import recorder_environment
 
 from gdbheap import files
 from gdbheap.errors import UsageError
-from gdbheap.events.log import LogWriter
-from gdbheap.events.recording import finish
-from gdbheap.events.stack_settings import STACKS_ENVIRONMENT
 from gdbheap.files.folders import HeldFolder, hold
-from gdbheap.history.sample import Series
-from gdbheap.history.series import SeriesFile
+from gdbheap.sampling.sample import Series
+from gdbheap.sampling.series import SeriesFile
+from gdbheap.tracing.log import LogWriter
+from gdbheap.tracing.stack_settings import STACKS_ENVIRONMENT
+from gdbheap.tracing.traced_command import finish
 
 VICTIM = b"what must not change\n"
 
@@ -566,7 +566,7 @@ def test_pipes_to_read(line: list[str], target: Running, tmp_path: Path) -> None
 def test_pipes_of_a_shell(tmp_path: Path) -> None:
     """A pipe that we were started with is read, as <(zcat series.csv.gz) of a shell."""
     series_file(str(tmp_path / "a.csv"))
-    script = "import sys; from gdbheap.history.series import read; print(read(sys.argv[1]).host)"
+    script = "import sys; from gdbheap.sampling.series import read; print(read(sys.argv[1]).host)"
     words = ["bash", "-c", f"{sys.executable} -c '{script}' <(cat {tmp_path}/a.csv)"]
     if shutil.which("bash") is None:
         pytest.skip("no bash")

@@ -10,8 +10,8 @@ from gdbheap.commands.calls.native_caller import NativeCaller, Tracer, errno_of
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
-    from gdbheap.target.process import Process
-    from gdbheap.target.target import Target
+    from gdbheap.targets.process import Process
+    from gdbheap.targets.target import Target
 
 __all__ = ["LocalCalls"]
 

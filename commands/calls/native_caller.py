@@ -18,13 +18,13 @@ from gdbheap import _native
 from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.commands.calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
-from gdbheap.target.stacks import find_stacks
-from gdbheap.target.unwind_tables import DWARF, modules_of
+from gdbheap.targets.stack_mappings import find_stacks
+from gdbheap.targets.unwind_tables import DWARF, modules_of
 
 if TYPE_CHECKING:
-    from gdbheap.target.process import Process
-    from gdbheap.target.stacks import Stack as StackRange
-    from gdbheap.target.target import Thread
+    from gdbheap.targets.process import Process
+    from gdbheap.targets.stack_mappings import Stack as StackRange
+    from gdbheap.targets.target import Thread
 
 __all__ = ["Debugger", "NativeCaller", "Tracer", "errno_of"]
 

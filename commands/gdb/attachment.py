@@ -9,8 +9,9 @@ import os
 import gdb
 
 from gdbheap.commands.gdb.inferior import program, word_of
-from gdbheap.target import procfs, refusal
-from gdbheap.target.mappings import parse_maps
+from gdbheap.host import procfs
+from gdbheap.refusals import refusal
+from gdbheap.targets.mappings import parse_maps
 
 __all__ = ["attach"]
 

@@ -11,8 +11,8 @@ import gdb
 from gdbheap.commands.gdb.command_line import own_invocation
 from gdbheap.commands.gdb.output import output_failed, write
 from gdbheap.errors import GdbheapError, NoTarget
-from gdbheap.target import refusal
-from gdbheap.target.core import check_core
+from gdbheap.refusals import refusal
+from gdbheap.targets.core import check_core
 
 __all__ = ["Status"]
 

@@ -18,11 +18,12 @@ from gdbheap.commands.gdb.inferior import Place as Inferior
 from gdbheap.commands.gdb.inferior import reread, selection_kept
 from gdbheap.commands.gdb.output import write
 from gdbheap.errors import CallEnded, GdbheapError, UsageError, one_line
-from gdbheap.target import procfs, refusal
-from gdbheap.target.code import Place, Plan, left_patches
-from gdbheap.target.following import LocalProcess, planned_for
-from gdbheap.target.hits import MAX_STAND, Following
-from gdbheap.target.machine import Machine
+from gdbheap.host import procfs
+from gdbheap.machines.machine import Machine
+from gdbheap.refusals import refusal
+from gdbheap.targets.code_places import Place, Plan, left_patches
+from gdbheap.targets.following import LocalProcess, planned_for
+from gdbheap.targets.hits import MAX_STAND, Following
 
 __all__ = ["GdbProcess"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import gdb
 
+from gdbheap.answers.accounting.describing import describe_blocks
 from gdbheap.answers.at import Block, at, find_block
-from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.target.machine import LARGEST_ADDRESS
+from gdbheap.machines.machine import LARGEST_ADDRESS
 
 __all__ = ["address_of", "defined"]
 

@@ -19,12 +19,12 @@ from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import RemoteProcess
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, UsageError, one_line
 from gdbheap.files import temporary_folder
-from gdbheap.target.core import Core
-from gdbheap.target.debuginfod import fetcher
-from gdbheap.target.machine import READ_TITLES, Machine, machine_of_gdb
-from gdbheap.target.process import Process, Registers
-from gdbheap.target.procfs import STATE, ProcessFolder, stat_fields
-from gdbheap.target.target import Target
+from gdbheap.host.procfs import STATE, ProcessFolder, stat_fields
+from gdbheap.machines.machine import READ_TITLES, Machine, machine_of_gdb
+from gdbheap.targets.core import Core
+from gdbheap.targets.cores.debuginfod import fetcher
+from gdbheap.targets.process import Process, Registers
+from gdbheap.targets.target import Target
 
 __all__ = [
     "CORE",

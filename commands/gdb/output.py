@@ -7,7 +7,7 @@ import select
 
 import gdb
 
-from gdbheap.report.style import terminal_text
+from gdbheap.report.text.style import terminal_text
 
 __all__ = ["charset", "output_failed", "write"]
 

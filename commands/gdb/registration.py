@@ -46,13 +46,13 @@ from gdbheap.commands.surface.session import (
     present,
     status_of,
 )
+from gdbheap.contents.python.text.disclosure import is_hidden, wanted
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
-from gdbheap.python.disclosure import is_hidden, wanted
-from gdbheap.report.numbers import is_name
-from gdbheap.report.style import Style, encodable, style_for
-from gdbheap.target.process import Process
-from gdbheap.target.target import Target
+from gdbheap.report.text.numbers import is_name
+from gdbheap.report.text.style import Style, encodable, style_for
+from gdbheap.targets.process import Process
+from gdbheap.targets.target import Target
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
@@ -157,8 +157,8 @@ def _looked(compute: Callable[[Place, Heap], T]) -> T:
 
 def _compare(command: AnyCommand, options: Common, words: Sequence[str]) -> Result:
     """Snapshots with each other; one alone with the selected inferior."""
-    from gdbheap.history.file import read
-    from gdbheap.history.snapshot import take
+    from gdbheap.snapshots.file import read
+    from gdbheap.snapshots.snapshot import take
 
     looks = [read(os.path.expanduser(word)) for word in words]
     if not looks:

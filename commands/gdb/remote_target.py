@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from gdbheap._native import PRESENT, SWAPPED, Pages, Space
 from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.errors import GdbheapError, one_line
-from gdbheap.target import procfs
-from gdbheap.target.elf import ElfFiles, find_objects
-from gdbheap.target.identity import BOOT_ID, identify
-from gdbheap.target.machine import X86_64, Machine
-from gdbheap.target.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
-from gdbheap.target.process import Registers, is_readable, thread_of
-from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, Rss, Target
+from gdbheap.host import procfs
+from gdbheap.host.identity import BOOT_ID, identify
+from gdbheap.host.procfs import Rss
+from gdbheap.machines.machine import X86_64, Machine
+from gdbheap.targets.elf import ElfFiles, find_objects
+from gdbheap.targets.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
+from gdbheap.targets.process import Registers, is_readable, thread_of
+from gdbheap.targets.target import AT_ENTRY, AT_PAGESZ, Target
 
 if TYPE_CHECKING:
     Read = Callable[[int, int], bytes]

@@ -27,9 +27,9 @@ from gdbheap.errors import GdbheapError, one_line
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
-    from gdbheap.target.elf import LoadedObject
-    from gdbheap.target.mappings import Mapping
-    from gdbheap.target.target import Target
+    from gdbheap.targets.elf import LoadedObject
+    from gdbheap.targets.mappings import Mapping
+    from gdbheap.targets.target import Target
 
 __all__ = ["GdbCaller", "ServerCalls", "settings"]
 

@@ -15,7 +15,7 @@ from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
 from gdbheap.environment import given
 from gdbheap.errors import UsageError
-from gdbheap.report.style import style_for
+from gdbheap.report.text.style import style_for
 from gdbheap.text import IN_SHELL
 
 __all__ = ["run"]

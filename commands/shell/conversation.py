@@ -21,9 +21,9 @@ from gdbheap.commands.surface.parser import wants_help
 from gdbheap.commands.surface.progress import tell
 from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import Result, present, status_of
+from gdbheap.contents.python.text.disclosure import NO_TEXT
 from gdbheap.errors import GdbheapError, UsageError
-from gdbheap.python.disclosure import NO_TEXT
-from gdbheap.report.style import style_for
+from gdbheap.report.text.style import style_for
 
 __all__ = ["Talk"]
 

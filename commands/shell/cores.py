@@ -10,8 +10,8 @@ from gdbheap.commands.surface.progress import shown, tell
 from gdbheap.errors import one_line
 
 if TYPE_CHECKING:
-    from gdbheap.target.core import Core
-    from gdbheap.target.procfs import Named
+    from gdbheap.host.procfs import Named
+    from gdbheap.targets.core import Core
 
 __all__ = ["Stored", "Subject", "core_of", "name_of"]
 
@@ -31,7 +31,7 @@ Subject = Union["Named", str, Stored]
 
 def name_of(core: str | Stored) -> str:
     """What messages call it."""
-    from gdbheap.target.stored_cores import title
+    from gdbheap.targets.cores.stored_cores import title
 
     return title(core.match) if isinstance(core, Stored) else core
 
@@ -39,9 +39,9 @@ def name_of(core: str | Stored) -> str:
 def core_of(core: str | Stored, exe: str | None, sysroot: str | None) -> Core:
     """Opened, and unpacked where it is packed; what that takes is shown on a terminal. Raises what ``Core`` does."""
     # Imported here: commands that are about no core start faster.
-    from gdbheap.target.core import Core
-    from gdbheap.target.debuginfod import fetcher
-    from gdbheap.target.stored_cores import dump
+    from gdbheap.targets.core import Core
+    from gdbheap.targets.cores.debuginfod import fetcher
+    from gdbheap.targets.cores.stored_cores import dump
 
     name = name_of(core)
     with shown(f"unpacking {one_line(name, NAME_SHOWN)}") as progress:

@@ -11,11 +11,11 @@ from gdbheap.commands.shell.line import Extra, Line, opened
 from gdbheap.commands.surface.progress import tell
 from gdbheap.errors import GdbheapError, NoTarget
 from gdbheap.heap import Heap
-from gdbheap.target import refusal
-from gdbheap.target.cloning import cloned
-from gdbheap.target.core import Core
-from gdbheap.target.process import Process, stopped
-from gdbheap.target.procfs import Named
+from gdbheap.host.procfs import Named
+from gdbheap.refusals import refusal
+from gdbheap.targets.cloning import cloned
+from gdbheap.targets.core import Core
+from gdbheap.targets.process import Process, stopped
 
 __all__ = ["Kept"]
 

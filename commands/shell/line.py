@@ -14,11 +14,11 @@ from gdbheap.commands.surface.needs import PROCESS
 from gdbheap.commands.surface.options import Common, Option, options_of, switch, valued
 from gdbheap.commands.surface.parser import help_call
 from gdbheap.errors import UsageError
-from gdbheap.target.open import parse_target
+from gdbheap.targets.typed_target import parse_target
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
-    from gdbheap.target.procfs import ProcessFolder
+    from gdbheap.host.procfs import ProcessFolder
 
 __all__ = ["Extra", "Line", "Opener", "extra_options", "opened"]
 
@@ -80,7 +80,7 @@ class Line:
         if self.held is not None and self.held.pid == target:
             return self.held
         # Imported here: a command's start is mostly imports.
-        from gdbheap.target.refusal import open_folder
+        from gdbheap.refusals.refusal import open_folder
 
         return open_folder(target)
 
@@ -113,8 +113,8 @@ def opened(line: Line, target: Subject) -> Iterator[Heap]:
     afterwards says for how long."""
     # Imported here: commands that are about no one process or core start faster.
     from gdbheap.heap import Heap
-    from gdbheap.target.cloning import cloned
-    from gdbheap.target.process import stopped
+    from gdbheap.targets.cloning import cloned
+    from gdbheap.targets.process import stopped
 
     if isinstance(target, (str, Stored)):
         yield Heap(core_of(target, line.extra.exe, line.extra.sysroot))

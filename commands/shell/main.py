@@ -149,13 +149,13 @@ def _run(words: list[str]) -> int:
     clean()
     if words[:1] != READS_ALL:
         return _answered(words)
-    from gdbheap.processes import ahead
+    from gdbheap.processes import early_reading
 
-    ahead.begin()
+    early_reading.begin()
     try:
         return _answered(words)
     finally:
-        ahead.end()
+        early_reading.end()
 
 
 def _answered(words: list[str]) -> int:

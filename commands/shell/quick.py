@@ -11,8 +11,8 @@ __all__ = ["LINES"]
 
 def _ps() -> str:
     from gdbheap.processes.programs import read, summed
-    from gdbheap.report.ps import render
-    from gdbheap.report.style import style_for
+    from gdbheap.report.text.style import style_for
+    from gdbheap.report.words.ps import render
     from gdbheap.text import printable_record
 
     return render(printable_record(summed(read())), 0, False, style_for(sys.stdout, False, None))

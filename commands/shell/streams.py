@@ -17,7 +17,7 @@ PARTIAL = 1
 def complain(message: str, status: int = PARTIAL) -> int:
     """One line on standard error, if there is one. Returns ``status``."""
     from gdbheap.errors import one_line
-    from gdbheap.report.style import terminal_text
+    from gdbheap.report.text.style import terminal_text
     from gdbheap.text import IN_GDB, IN_SHELL, as_typed
 
     message = as_typed(message, IN_SHELL)
@@ -35,8 +35,8 @@ def complain(message: str, status: int = PARTIAL) -> int:
 def fault(error: Exception, words: Sequence[str]) -> tuple[str, int]:
     """What to say of an error that ended a command, and its exit status. ``words``: the command line. Raises the error
     itself where it is a fault of ours and GDBHEAP_DEBUG is set; KeyboardInterrupt where a signal led to it."""
+    from gdbheap.contents.python.text.disclosure import is_hidden
     from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted
-    from gdbheap.python.disclosure import is_hidden
 
     if isinstance(error, GdbheapError):
         return str(error), error.status
@@ -62,7 +62,7 @@ def write(output: str) -> None:
     """Print a report, if there is one. Raises BrokenPipeError where nobody reads, GdbheapError on a full disk or
     without a standard output; nothing can be written after either."""
     from gdbheap.errors import GdbheapError
-    from gdbheap.report.style import terminal_text
+    from gdbheap.report.text.style import terminal_text
 
     try:
         sys.stdout.write(terminal_text(output + "\n" if output else "", sys.stdout.encoding))

@@ -56,17 +56,17 @@ from gdbheap.commands.surface.session import (
     with_warnings,
 )
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError
-from gdbheap.report.numbers import is_name, parse_address
-from gdbheap.target.open import parse_target
+from gdbheap.report.text.numbers import is_name, parse_address
+from gdbheap.targets.typed_target import parse_target
 
 if TYPE_CHECKING:
     from gdbheap.commands.calls.local_calls import LocalCalls
+    from gdbheap.export.gathered import Gathered
+    from gdbheap.export.source import Source
     from gdbheap.heap import Heap
-    from gdbheap.history.snapshot import Look
-    from gdbheap.tables.gathered import Gathered
-    from gdbheap.tables.source import Source
-    from gdbheap.target.procfs import Named
-    from gdbheap.target.programs import Programs
+    from gdbheap.host.procfs import Named
+    from gdbheap.snapshots.snapshot import Look
+    from gdbheap.targets.chosen_processes import Programs
 
 __all__ = ["answer", "answer_about", "meant", "own_words"]
 
@@ -80,7 +80,7 @@ def meant(noun: str, words: Sequence[str]) -> AnyCommand:
     about_logs = ABOUT_LOGS.get(noun)
     if about_logs is not None:
         # Imported here: a command's start is mostly imports.
-        from gdbheap.events.log import is_call_log
+        from gdbheap.tracing.log import is_call_log
 
         if any(is_call_log(os.path.expanduser(word)) for word in words):
             return COMMANDS[about_logs]
@@ -137,7 +137,7 @@ def _about_target(line: Line) -> Result:
     target = _targets(line)[0]
     of_snapshot = line.command.of_snapshot
     if of_snapshot is not None and isinstance(target, str):
-        from gdbheap.history.file import is_snapshot, read
+        from gdbheap.snapshots.file import is_snapshot, read
 
         if is_snapshot(target):
             answer = partial(_of_snapshot, of_snapshot, target)
@@ -193,7 +193,7 @@ def _about_looks(line: Line) -> Result:
     if len(line.words) < 2:
         raise line.error(f"which looks? Two or more snapshots, processes or cores ({line.help})")
     # Imported here: a command's start is mostly imports.
-    from gdbheap.history.file import is_snapshot, read
+    from gdbheap.snapshots.file import is_snapshot, read
 
     # Where a file has all blocks, the process that it is compared with is asked for its own.
     files = {word: read(word) for word in line.words if is_snapshot(word)}
@@ -205,7 +205,7 @@ def _about_looks(line: Line) -> Result:
 
 
 def _look(line: Line, target: Subject, with_blocks: bool) -> Look:
-    from gdbheap.history.snapshot import take
+    from gdbheap.snapshots.snapshot import take
 
     with line.open(line, target) as heap, shown_for(heap):
         heap.disclosure.contents = not line.options.no_text
@@ -222,7 +222,7 @@ def _about_programs(line: Line) -> Result:
 
 def _programs(line: Line) -> Programs:
     """The processes that the line means. Raises UsageError for what is none."""
-    from gdbheap.target.programs import Programs
+    from gdbheap.targets.chosen_processes import Programs
 
     for word in line.words:
         _check_noun(word)
@@ -254,9 +254,9 @@ def _process(line: Line, word: str) -> Named:
 
 def _about_reported(line: Line) -> Result:
     """One target, looks, a log of calls, series, or processes: by what the words are."""
-    from gdbheap.events.log import is_call_log
-    from gdbheap.history.file import is_snapshot, read
-    from gdbheap.history.series import is_series
+    from gdbheap.sampling.series import is_series
+    from gdbheap.snapshots.file import is_snapshot, read
+    from gdbheap.tracing.log import is_call_log
 
     options, words = line.options, [os.path.expanduser(word) for word in line.words]
     picks = isinstance(options, Several) and (options.children or options.name or options.cgroup)
@@ -283,7 +283,7 @@ def _refuse_clone(line: Line) -> None:
 
 def _about_live(line: Line) -> Result:
     """A process that runs on, or a command that is started."""
-    from gdbheap.target.following import LocalProcess, Program
+    from gdbheap.targets.following import LocalProcess, Program
 
     if line.started:
         _refuse_words(line, line.words)
@@ -322,7 +322,7 @@ def _about_log(line: Line) -> Result:
 def _about_source(line: Line) -> Result:
     """One of what has tables, and a query."""
     if line.extra.coredump is None and line.words and os.path.isdir(line.words[0]):
-        from gdbheap.tables.source import Source
+        from gdbheap.export.source import Source
 
         _take_argument(line, line.words[1:])
         folder = Source(line.words[0], _no_target, line.words[0])
@@ -351,7 +351,7 @@ def _about_sources(line: Line) -> Result:
         named.append(_found(line, word))
     options.check_user(line.called, any(not isinstance(target, (str, Stored)) for target in named))
     if options.children or options.name is not None or options.cgroup is not None:
-        from gdbheap.target.programs import Programs
+        from gdbheap.targets.chosen_processes import Programs
 
         processes = [target for target in named if not isinstance(target, (str, Stored))]
         pids = {int(str(process)) for process in processes}
@@ -366,10 +366,10 @@ def _about_sources(line: Line) -> Result:
 
 def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
     """A target that is read when its tables are wanted, and let go then; ``met`` gets what is said of it."""
-    from gdbheap.history.file import is_snapshot, read
-    from gdbheap.report.findings import words_of
-    from gdbheap.tables.gathered import gather, gather_look
-    from gdbheap.tables.source import Source
+    from gdbheap.export.gathered import gather, gather_look
+    from gdbheap.export.source import Source
+    from gdbheap.report.words.findings import words_of
+    from gdbheap.snapshots.file import is_snapshot, read
 
     def of_heap(names: Collection[str], graph: bool | None) -> Gathered:
         with line.open(line, target) as heap:
@@ -518,7 +518,7 @@ def _refuse_extra(line: Line, target: Subject) -> None:
 
 def _calls(line: Line, heap: Heap) -> LocalCalls | None:
     """How functions of the target are called: not at all, unless it is a process that our own tracer holds."""
-    from gdbheap.target.process import Process
+    from gdbheap.targets.process import Process
 
     target = heap.target
     if line.command.call is None or not isinstance(target, Process) or target.tracer is None:

@@ -20,13 +20,13 @@ from gdbheap.commands.surface.options import (
     one_of,
     options_of,
 )
-from gdbheap.report.style import Style
+from gdbheap.report.text.style import Style
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
     from gdbheap.commands.calls.inferior_call import Calls, Purpose
     from gdbheap.heap import Heap
-    from gdbheap.target.target import Damage
+    from gdbheap.targets.target import Damage
 
 __all__ = ["ADDRESS", "FILE", "FUNCTION", "GDB", "QUERY", "SHELL", "AnyCommand", "Argument", "Call", "Command", "Shown"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from gdbheap.export.source import Source
     from gdbheap.heap import Heap
-    from gdbheap.history.snapshot import Look
-    from gdbheap.tables.source import Source
-    from gdbheap.target.following import Live, LocalProcess
-    from gdbheap.target.programs import Programs
+    from gdbheap.snapshots.snapshot import Look
+    from gdbheap.targets.chosen_processes import Programs
+    from gdbheap.targets.following import Live, LocalProcess
 
 __all__ = [
     "CALLED",

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+from gdbheap.contents.python.text.disclosure import NO_TEXT, VARIABLE
 from gdbheap.errors import UsageError
 from gdbheap.files import PRIVATE, check_writable, own_descriptor
-from gdbheap.python.disclosure import NO_TEXT, VARIABLE
-from gdbheap.report.numbers import parse_duration, parse_size
+from gdbheap.report.text.numbers import parse_duration, parse_size
 
 __all__ = [
     "Addressed",

@@ -9,8 +9,8 @@ from typing import Any, NoReturn, TypeVar
 
 from gdbheap.commands.surface.declaration import SHELL, AnyCommand, Command
 from gdbheap.commands.surface.options import Common, Option
+from gdbheap.contents.python.text.disclosure import wanted
 from gdbheap.errors import UsageError
-from gdbheap.python.disclosure import wanted
 
 __all__ = ["help_call", "parse", "wants_help"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from gdbheap.commands.surface.options import PPROF, Pictured
 
 if TYPE_CHECKING:
-    from gdbheap.answers.stacks import Weighted
-    from gdbheap.report.flame import Subject
+    from gdbheap.report.formats.flame import Subject
+    from gdbheap.stacks import Weighted
 
 __all__ = ["draw"]
 
@@ -25,9 +25,9 @@ def draw(
     file for pprof where that says more than the tree. Raises UsageError where a file cannot be written."""
     # Imported where it is needed: a command's start is mostly imports.
     from gdbheap.files import write_bytes
-    from gdbheap.report.composition import MEMORY
-    from gdbheap.report.pprof import pprof_of_tree
-    from gdbheap.report.stack_files import KINDS, write_stacks
+    from gdbheap.report.formats.composition import MEMORY
+    from gdbheap.report.formats.pprof import pprof_of_tree
+    from gdbheap.report.formats.stack_files import KINDS, write_stacks
 
     subject = subject or MEMORY
     for kind, path in options.pictures.items():

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
-from gdbheap.report.style import terminal_text
+from gdbheap.report.text.style import terminal_text
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap

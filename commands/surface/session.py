@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gdbheap.commands.surface.declaration import AnyCommand, Shown
 from gdbheap.commands.surface.options import Addressed, Common, MaybeAddressed, Pictured
 from gdbheap.errors import GdbheapError, NotPermitted, Unsupported, UsageError, one_line
-from gdbheap.report.check import named
-from gdbheap.report.json import document, text_of
-from gdbheap.report.style import FAULT, Style
-from gdbheap.report.tables import join
+from gdbheap.report.formats.json import document, text_of
+from gdbheap.report.text.style import FAULT, Style
+from gdbheap.report.text.tables import join
+from gdbheap.report.words.check import named
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
     from gdbheap.commands.calls.inferior_call import Calls
     from gdbheap.heap import Heap
-    from gdbheap.history.snapshot import Look
-    from gdbheap.target.target import Damage
+    from gdbheap.snapshots.snapshot import Look
+    from gdbheap.targets.target import Damage
 
 __all__ = [
     "Result",
@@ -92,7 +92,9 @@ def _named(heap: Heap, options: Common) -> Common:
     """Return the options with the address of the holder that they name."""
     if not isinstance(options, (Addressed, MaybeAddressed)) or options.name is None:
         return options
-    from gdbheap.answers.source_paths import address_named  # Few commands name one: the others start faster without.
+    from gdbheap.answers.accounting.source_paths import (
+        address_named,  # Few commands name one: the others start faster without.
+    )
 
     with disclosing([heap], options.no_text):
         return dataclasses.replace(options, address=address_named(heap, options.name), name=None)

@@ -1,1 +1,2 @@
-"""Who handed these bytes out: glibc's arenas, chunks and thread caches; CPython's arenas, pools and blocks."""
+"""Who handed these bytes out: ``allocator.py`` is the protocol that each implements in a folder of its own, and
+``finding.py`` lists them. Also runtimes and allocators that are only recognised."""

@@ -16,9 +16,9 @@ from weakref import proxy
 from gdbheap import _native
 from gdbheap.allocators.recognised import OtherAllocator
 from gdbheap.layout.facts import Facts
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges, subtract
-from gdbheap.target.target import Damage, Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import Ranges, subtract
+from gdbheap.targets.target import Damage, Target
 
 Progress = Callable[[int, int], object]
 HoleRow = _native.Hole

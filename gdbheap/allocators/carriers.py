@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gdbheap.allocators.runtimes import file_name, not_python
 from gdbheap.errors import NotAPython, Unsupported
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Target
-from gdbheap.target.unseen import about
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.target import Target
+from gdbheap.targets.unseen_files import about
 
 TYPE = "PyType_Type"
 # Data of every CPython, of 3.7 and later, of 3.11 and later; and a function: a program that is linked at a fixed

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.frames import function_at
-from gdbheap.target.functions import Functions
-from gdbheap.target.target import AT_ENTRY, Damage, Target, Thread
-from gdbheap.target.unwind_tables import DWARF, modules_of
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.frames import function_at
+from gdbheap.targets.functions import Functions
+from gdbheap.targets.target import AT_ENTRY, Damage, Target, Thread
+from gdbheap.targets.unwind_tables import DWARF, modules_of
 
 __all__ = ["Inside", "caught", "in_hands"]
 

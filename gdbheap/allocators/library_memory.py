@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.target.ranges import OwnedRange, Ranges, joined
-from gdbheap.target.target import Target
+from gdbheap.targets.ranges import OwnedRange, Ranges, joined
+from gdbheap.targets.target import Target
 
 MIN_RANGE_BYTES = 64 << 10
 

@@ -14,10 +14,10 @@ from itertools import chain
 
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name, kind_of, title
 from gdbheap.errors import Fault, one_line
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.mappings import Mapping
-from gdbheap.target.target import AT_ENTRY, Target
-from gdbheap.target.unseen import about
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.mappings import Mapping
+from gdbheap.targets.target import AT_ENTRY, Target
+from gdbheap.targets.unseen_files import about
 
 META_AREA_HEAD = 56
 MAX_DATA_BYTES = 4 << 20

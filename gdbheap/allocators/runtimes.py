@@ -14,12 +14,12 @@ from functools import cache
 from typing import Any
 
 from gdbheap.errors import one_line
+from gdbheap.host.procfs import PROC
+from gdbheap.host.sockets import listening
 from gdbheap.layout.tables import table
-from gdbheap.target.elf import LoadedObject, notes_in
-from gdbheap.target.mappings import KERNELS, Mapping
-from gdbheap.target.procfs import PROC
-from gdbheap.target.sockets import listening
-from gdbheap.target.target import AT_ENTRY, Target
+from gdbheap.targets.elf import LoadedObject, notes_in
+from gdbheap.targets.mappings import KERNELS, Mapping
+from gdbheap.targets.target import AT_ENTRY, Target
 
 NAME_LIMIT = 64
 PID, LISTENER = "{pid}", "{listener}"

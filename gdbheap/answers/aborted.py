@@ -11,14 +11,14 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import Block
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.mutation import malloc_range
-from gdbheap.answers.describing import describe_blocks
-from gdbheap.answers.ways import ways
+from gdbheap.answers.accounting.describing import describe_blocks
+from gdbheap.answers.accounting.paths import ways
 from gdbheap.errors import Fault, GdbheapError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.roots import GLOBAL, BlockRoot
 from gdbheap.heap import Heap
-from gdbheap.target.frames import Frame, frames_of
-from gdbheap.target.target import Damage
+from gdbheap.targets.frames import Frame, frames_of
+from gdbheap.targets.target import Damage
 
 __all__ = ["MESSAGE", "Abort", "AbortBlock", "abort_message", "abort_of"]
 

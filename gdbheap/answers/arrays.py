@@ -11,11 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from gdbheap.answers.accounting.paths import ways
 from gdbheap.answers.views import kept_by_views
-from gdbheap.answers.ways import ways
-from gdbheap.errors import Fault, GdbheapError
-from gdbheap.heap import Heap
-from gdbheap.python.columns import (
+from gdbheap.contents.python.arrays.columns import (
     ARROW_ARRAY,
     CHUNKED_ARRAY,
     DATAFRAME,
@@ -30,8 +28,10 @@ from gdbheap.python.columns import (
     NotBelieved,
     Values,
 )
-from gdbheap.python.frames import Frames
-from gdbheap.target.ranges import joined
+from gdbheap.contents.python.arrays.kinds import Frames
+from gdbheap.errors import Fault, GdbheapError
+from gdbheap.heap import Heap
+from gdbheap.targets.ranges import joined
 
 __all__ = ["ArrayColumn", "ArrayRow", "Arrays", "InArray", "array_at", "arrays", "frames_of"]
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 from gdbheap import _native
 from gdbheap.allocators.allocator import MMAPPED, Block
 from gdbheap.allocators.library_memory import held_at
+from gdbheap.answers.accounting.describing import describe_blocks, may_be_buffer
+from gdbheap.answers.accounting.partition import main_runtime
+from gdbheap.answers.accounting.paths import ways
 from gdbheap.answers.arrays import InArray, array_at
-from gdbheap.answers.describing import describe_blocks, may_be_buffer
-from gdbheap.answers.partition import main_runtime
-from gdbheap.answers.ways import ways
+from gdbheap.contents.python.arrays.arrow import MODULE as OF_ARROW
+from gdbheap.contents.python.arrays.ndarrays import KIND as NDARRAY
+from gdbheap.contents.python.arrays.polars import HOLDERS as OF_POLARS
+from gdbheap.contents.python.objects.owned import REACHED, ROLES
 from gdbheap.errors import UsageError
 from gdbheap.graph.mapped import Mapped
 from gdbheap.heap import Heap
-from gdbheap.python.arrow import MODULE as OF_ARROW
-from gdbheap.python.ndarrays import KIND as NDARRAY
-from gdbheap.python.owned import REACHED, ROLES
-from gdbheap.python.polars import HOLDERS as OF_POLARS
-from gdbheap.target.mappings import Mapping
+from gdbheap.targets.mappings import Mapping
 
 if TYPE_CHECKING:
-    from gdbheap.answers.stacks import Made
+    from gdbheap.stacks import Made
 
 # Blocks that are named at most.
 MAX_REFERRED = 100

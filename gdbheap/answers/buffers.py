@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from gdbheap.contents.python.objects.owned import REACHED, ROLES
 from gdbheap.heap import Heap
-from gdbheap.python.owned import REACHED, ROLES
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from gdbheap._native import Branch, Grouped
 from gdbheap.allocators.runtimes import Runtime
-from gdbheap.answers.absent import absent_by
-from gdbheap.answers.partition import main_runtime
+from gdbheap.answers.accounting.absent import absent_by
+from gdbheap.answers.accounting.partition import main_runtime
 from gdbheap.answers.shared_out import NAMES, NOBODY
+from gdbheap.contents.java.heap_place import java_heap
+from gdbheap.contents.postgresql.contexts import Context
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BlockPaths, group_name
 from gdbheap.graph.roots import GLOBAL, MEMORY, BlockRoot
 from gdbheap.heap import Heap
-from gdbheap.structures.java import java_heap
-from gdbheap.structures.postgresql import Context
-from gdbheap.target.ranges import Ranges
+from gdbheap.targets.ranges import Ranges
 
 __all__ = ["CONTEXT", "JAVA", "RootShare", "by_root"]
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gdbheap import _native
+from gdbheap.contents.python.names.packages import DYNAMIC
+from gdbheap.contents.python.names.paths import OWN_DICT, key_of
+from gdbheap.contents.python.objects.collector import frozen_heads
+from gdbheap.contents.python.objects.shapes import GENERATORS
 from gdbheap.errors import Fault, GdbheapError
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import TP_FLAGS
-from gdbheap.python.collector import frozen_heads
-from gdbheap.python.homes import DYNAMIC
-from gdbheap.python.paths import OWN_DICT, key_of
-from gdbheap.python.shapes import GENERATORS
 
 COLLECTABLE, FROZEN = "collectable", "frozen"
 MAX_FROZEN = 1 << 22

@@ -12,8 +12,8 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import MMAPPED, Allocator, Asked, ExtentArena
 from gdbheap.allocators.glibc.allocator import GlibcAllocator, Wanted
 from gdbheap.allocators.glibc.arenas import HEADER
+from gdbheap.answers.accounting.describing import describe_blocks
 from gdbheap.answers.arenas import ArenaChoice, chosen, other_arenas
-from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import NotAPython, UsageError
 from gdbheap.heap import Heap
 

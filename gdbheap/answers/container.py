@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from gdbheap.target.cgroup import Group, Pressure
-from gdbheap.target.target import Rss
-from gdbheap.target.tmpfs import TmpfsFile
+from gdbheap.host.cgroup import Group, Pressure
+from gdbheap.host.procfs import Rss
+from gdbheap.host.tmpfs import TmpfsFile
 
 __all__ = ["Container", "Pressure", "container"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from gdbheap.contents.postgresql.contexts import Context
+from gdbheap.contents.python.text.disclosure import hidden
 from gdbheap.heap import Heap
-from gdbheap.python.disclosure import hidden
-from gdbheap.structures.postgresql import Context
 
 
 @dataclass(frozen=True)

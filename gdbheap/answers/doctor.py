@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, NotPermitted
-from gdbheap.target import refusal
-from gdbheap.target.causes import CAP_SYS_PTRACE, KUBERNETES_DEBUG, Facts
-from gdbheap.target.cgroup import find_group
-from gdbheap.target.identity import CONTAINER
-from gdbheap.target.procfs import PROC, Named, ProcessFolder
+from gdbheap.host.cgroup import find_group
+from gdbheap.host.identity import CONTAINER
+from gdbheap.host.procfs import PROC, Named, ProcessFolder
+from gdbheap.refusals import refusal
+from gdbheap.refusals.causes import CAP_SYS_PTRACE, KUBERNETES_DEBUG, Facts
 
 __all__ = ["Check", "Doctor", "doctor", "remedy"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap.answers.retained import MIN_BYTES_TOGETHER, top_objects
+from gdbheap.contents.python.names.packages import modules, namespaces
+from gdbheap.contents.python.objects.references import BY_OTHERS
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
-from gdbheap.python.homes import modules, namespaces
-from gdbheap.python.references import BY_OTHERS
 
 __all__ = ["Dominated", "DominatorTree", "dominator_tree"]
 

@@ -9,11 +9,11 @@ from fnmatch import fnmatchcase
 
 from gdbheap import _native
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
+from gdbheap.contents.python.names.paths import ObjectPaths
+from gdbheap.contents.python.objects.comparable import KINDS, SINGLES, Values, values_of
+from gdbheap.contents.python.text.repr import Limits
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
-from gdbheap.python.paths import ObjectPaths
-from gdbheap.python.repr import Limits
-from gdbheap.python.values import KINDS, SINGLES, Values, values_of
 
 # Distinct values that are kept in memory at once, by about 100 bytes each.
 VALUES_AT_ONCE = 4 << 20

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
+from gdbheap.contents.python.objects.hash_tables import tables_of
+from gdbheap.contents.python.objects.slack import growing_of
 from gdbheap.heap import Heap
-from gdbheap.python.slack import growing_of
-from gdbheap.python.tables import tables_of
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER, SMALLEST_CHUNK, Glibc
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.target.machine import LARGEST_SIZE
+from gdbheap.machines.machine import LARGEST_SIZE
 
 MIN_LARGE = 0x400
 MIN_HEAP = 32 << 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gdbheap.errors import GdbheapError
-from gdbheap.target.procfs import ProcessFolder, parse_auxv
-from gdbheap.target.programs import running
-from gdbheap.target.target import AT_RANDOM, Target
+from gdbheap.host.procfs import ProcessFolder, parse_auxv
+from gdbheap.targets.chosen_processes import running
+from gdbheap.targets.target import AT_RANDOM, Target
 
 __all__ = ["forked_from"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
+from gdbheap.contents.python.objects.bounded_reads import Pages
+from gdbheap.contents.python.objects.comparable import KINDS, values_of
+from gdbheap.contents.python.objects.reading import FIRST_ENTRIES, Allowance
+from gdbheap.contents.python.text.repr import Limits
 from gdbheap.errors import Fault, Unsupported, UsageError
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import OB_TYPE
-from gdbheap.python.contents import FIRST_ENTRIES, Allowance
-from gdbheap.python.memory import Pages
-from gdbheap.python.repr import Limits
-from gdbheap.python.values import KINDS, values_of
 
 # Objects of these types are equal where their values are; others only to themselves. Where values are not compared (a
 # str of another release's), the texts are, which are whole.

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap.allocators.allocator import Drawn
-from gdbheap.answers.partition import Sum, Sums, line_states, partition, total
+from gdbheap.answers.accounting.partition import Sum, Sums, line_states, partition, total
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
-from gdbheap.target.machine import Machine
-from gdbheap.target.ranges import Ranges
+from gdbheap.machines.machine import Machine
+from gdbheap.targets.ranges import Ranges
 
 CELLS = 1200
 MAX_CELLS = 1 << 20

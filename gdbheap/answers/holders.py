@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gdbheap.answers.accounting.paths import alike
 from gdbheap.answers.retained import MODULE, Kept
-from gdbheap.answers.ways import alike
+from gdbheap.contents.python.names.packages import modules
+from gdbheap.contents.python.names.paths import is_own_dict
+from gdbheap.contents.python.objects.references import References
 from gdbheap.heap import Heap
-from gdbheap.python.homes import modules
-from gdbheap.python.paths import is_own_dict
-from gdbheap.python.references import References
 
 __all__ = ["Holder", "holders"]
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator, HoleRow
-from gdbheap.answers.describing import BlockKind, describe_blocks
+from gdbheap.answers.accounting.describing import BlockKind, describe_blocks
+from gdbheap.answers.accounting.paths import ways
 from gdbheap.answers.fit import Fit, fit
-from gdbheap.answers.stacks import Made
-from gdbheap.answers.ways import ways
 from gdbheap.heap import Heap
+from gdbheap.stacks import Made
 
 
 @dataclass(frozen=True)

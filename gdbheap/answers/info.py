@@ -8,9 +8,9 @@ from gdbheap.allocators.finding import MALLOC
 from gdbheap.answers.aborted import MESSAGE, abort_message
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
+from gdbheap.host.procfs import as_shown
 from gdbheap.layout.facts import Fact
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.procfs import as_shown
+from gdbheap.targets.elf import LoadedObject
 
 ABORT = "abort"
 

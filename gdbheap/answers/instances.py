@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from gdbheap.contents.python.text.repr import BRIEF
 from gdbheap.heap import Heap
-from gdbheap.python.repr import BRIEF
 
 MAX_TEXTS = 10_000
 ORDERS = ("together", "bytes", "buffers", "type", "address")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gdbheap.target.target import Target
+from gdbheap.targets.target import Target
 
 __all__ = ["MappingRow", "mappings"]
 

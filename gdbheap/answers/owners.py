@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from gdbheap.answers.absent import absent_by, absent_memory, share_of_rss, shared_memory
+from gdbheap.answers.accounting.absent import absent_by, absent_memory, share_of_rss, shared_memory
+from gdbheap.answers.accounting.paths import in_words
+from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
 from gdbheap.answers.by_root import RootShare, by_root
 from gdbheap.answers.shared_out import MAX_PARTS, NOBODY, Part, Shape, share_out
-from gdbheap.answers.unfinished import finishing, not_examined
-from gdbheap.answers.ways import in_words
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BlockPaths, Paths, group_name

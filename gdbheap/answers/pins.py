@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from gdbheap._native import PinTotals
 from gdbheap.allocators.allocator import Allocator, PinRow
 from gdbheap.allocators.allocator import Member as MemberRow
-from gdbheap.answers.describing import CACHED, UNKNOWN, BlockKind, Described, describe_blocks
-from gdbheap.answers.source_paths import source_path
-from gdbheap.answers.ways import alike, in_a_line, ways
+from gdbheap.answers.accounting.describing import CACHED, UNKNOWN, BlockKind, Described, describe_blocks
+from gdbheap.answers.accounting.paths import alike, in_a_line, ways
+from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 

@@ -10,9 +10,9 @@ from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.allocators.pymalloc.pools import Pymalloc
-from gdbheap.answers.describing import Described, describe_blocks
+from gdbheap.answers.accounting.describing import Described, describe_blocks
+from gdbheap.contents.python.text.repr import BRIEF
 from gdbheap.heap import Heap
-from gdbheap.python.repr import BRIEF
 
 PERCENTS = (1, 10, 25, 50, 75, 100)
 MAX_ARENAS_LISTED = 5

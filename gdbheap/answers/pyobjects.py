@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from typing import Optional
 
 from gdbheap import _native
-from gdbheap.answers.absent import absent_blocks
-from gdbheap.answers.describing import describe_blocks, looks
+from gdbheap.answers.accounting.absent import absent_blocks
+from gdbheap.answers.accounting.describing import describe_blocks, looks
+from gdbheap.contents.python.objects.owned import REACHED
 from gdbheap.heap import MAX_UNIDENTIFIED, Heap
-from gdbheap.python.owned import REACHED
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.answers.why import find_node
+from gdbheap.contents.python.names.edges import is_namespace
 from gdbheap.graph.nodes import Node, Nodes
 from gdbheap.graph.paths import Paths
 from gdbheap.heap import Heap
-from gdbheap.python.edges import is_namespace
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from gdbheap._native import NodeBytes
-from gdbheap.answers.absent import absent_by, absent_under, shared_under
+from gdbheap.answers.accounting.absent import absent_by, absent_under, shared_under
+from gdbheap.answers.accounting.paths import MAX_PATHS, alike, in_a_line, in_words
+from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.arrays import frames_of
-from gdbheap.answers.unfinished import finishing, not_examined
 from gdbheap.answers.views import kept_by_views
-from gdbheap.answers.ways import MAX_PATHS, alike, in_a_line, in_words
 from gdbheap.answers.why import find_node
+from gdbheap.contents.python.names.packages import modules, modules_of_files, namespaces
+from gdbheap.contents.python.names.paths import MEMORY, ObjectPaths, is_own_dict
+from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BLOCK, BlockPaths, Path, Paths, group_name
 from gdbheap.graph.roots import GLOBAL, THREAD, BlockRoot
 from gdbheap.heap import Heap
-from gdbheap.python.homes import modules, modules_of_files, namespaces
-from gdbheap.python.paths import MEMORY, ObjectPaths, is_own_dict
-from gdbheap.python.references import BY_OTHERS, PythonNodes
 
 OBJECT, TYPE, MODULE = "object", "type", "module"
 # What is told apart: with Python, and without.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
-from gdbheap.answers.stacks import NATIVE, StackFrame
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
-from gdbheap.target.frames import function_at
-from gdbheap.target.functions import Functions
+from gdbheap.stacks import NATIVE, StackFrame
+from gdbheap.targets.frames import function_at
+from gdbheap.targets.functions import Functions
 
 NO_SAMPLES = (
     "nothing is sampled here: a jemalloc that was configured with --enable-prof samples allocations in a program that "

@@ -7,15 +7,25 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gdbheap._native import Branch
-from gdbheap.answers.absent import BlockBytes
+from gdbheap.answers.accounting.absent import BlockBytes
+from gdbheap.answers.accounting.paths import alike, in_words, through_blocks
 from gdbheap.answers.behind_objects import credited
-from gdbheap.answers.ways import alike, in_words, through_blocks
+from gdbheap.contents.python.arrays.columns import COLUMN, Column
+from gdbheap.contents.python.arrays.kinds import Frames
+from gdbheap.contents.python.names.packages import (
+    FRAME,
+    INTERPRETER_ITSELF,
+    LIBRARY,
+    ONE_FILE,
+    PACKAGE,
+    STANDARD,
+    THREAD,
+    Home,
+    Homes,
+)
+from gdbheap.contents.python.names.paths import OWN_DICT, ObjectPaths
+from gdbheap.contents.python.objects.references import PythonRoot
 from gdbheap.graph.paths import Group, Paths, group_name
-from gdbheap.python.columns import COLUMN, Column
-from gdbheap.python.frames import Frames
-from gdbheap.python.homes import FRAME, INTERPRETER_ITSELF, LIBRARY, ONE_FILE, PACKAGE, STANDARD, THREAD, Home, Homes
-from gdbheap.python.paths import OWN_DICT, ObjectPaths
-from gdbheap.python.references import PythonRoot
 
 __all__ = ["NOBODY", "VARIABLE", "Part", "Shape", "SharedOut", "Wide", "share_out"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
+from gdbheap.contents.python.objects.comparable import length_at
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.python.values import length_at
 
 SIZE, LENGTH, MODULE = "size", "length", "module"
 BY_BLOCK = -1

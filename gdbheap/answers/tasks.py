@@ -7,10 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gdbheap.errors import Fault, Unsupported
-from gdbheap.heap import Heap
-from gdbheap.layout.asyncio import task_layout
-from gdbheap.python.coroutines import (
+from gdbheap.contents.python.running.coroutines import (
     GENERATORS,
     GREENLET,
     PENDING,
@@ -21,7 +18,10 @@ from gdbheap.python.coroutines import (
     Suspended,
     Task,
 )
-from gdbheap.python.disclosure import hidden
+from gdbheap.contents.python.text.disclosure import hidden
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.heap import Heap
+from gdbheap.layout.asyncio import task_layout
 
 KINDS = (TASK, *GENERATORS, GREENLET)
 IDLE = "idle"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gdbheap.contents.python.objects.references import References
+from gdbheap.contents.python.running.threads import Frame, Local, ThreadState
+from gdbheap.contents.python.text.repr import BRIEF
 from gdbheap.heap import Heap
-from gdbheap.python.references import References
-from gdbheap.python.repr import BRIEF
-from gdbheap.python.threads import Frame, Local, ThreadState
-from gdbheap.target.frames import frames_of
-from gdbheap.target.target import Thread
+from gdbheap.targets.frames import frames_of
+from gdbheap.targets.target import Thread
 
 # What runs Python's code; compilers add to these names.
 LOOPS = ("_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import ArenaTrim, Trim
 from gdbheap.heap import Heap
-from gdbheap.target.machine import LARGEST_SIZE
-from gdbheap.target.target import Target
+from gdbheap.machines.machine import LARGEST_SIZE
+from gdbheap.targets.target import Target
 
 __all__ = ["MAX_PAD", "ArenaTrim", "Trim", "compared", "trim"]
 

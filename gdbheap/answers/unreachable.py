@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gdbheap import _native
+from gdbheap.answers.accounting.describing import looks
+from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.causes import COLLECTABLE, CauseTexts, collector_facts
-from gdbheap.answers.describing import looks
-from gdbheap.answers.unfinished import finishing, not_examined
 from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
 

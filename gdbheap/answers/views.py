@@ -6,12 +6,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gdbheap.answers.absent import absent_under
+from gdbheap.answers.accounting.absent import absent_under
+from gdbheap.contents.python.arrays.columns import (
+    ARROW_ARRAY,
+    CHUNKED_ARRAY,
+    DATAFRAME,
+    NDARRAY,
+    RECORD_BATCH,
+    SERIES,
+    TABLE,
+    TENSOR,
+)
+from gdbheap.contents.python.arrays.kinds import Frames
 from gdbheap.errors import Fault
 from gdbheap.heap import Heap
-from gdbheap.python.columns import ARROW_ARRAY, CHUNKED_ARRAY, DATAFRAME, NDARRAY, RECORD_BATCH, SERIES, TABLE, TENSOR
-from gdbheap.python.frames import Frames
-from gdbheap.target.ranges import Ranges, joined
+from gdbheap.targets.ranges import Ranges, joined
 
 __all__ = ["MIN_BUFFER", "SmallViews", "Window", "kept_by_views", "small_views", "windows"]
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gdbheap.answers.absent import absent_under
-from gdbheap.answers.unfinished import finishing, not_examined
+from gdbheap.answers.accounting.absent import absent_under
+from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import STEPS_AT_EACH_END, Step
 from gdbheap.heap import Heap
 
 if TYPE_CHECKING:
-    from gdbheap.answers.stacks import Made
+    from gdbheap.stacks import Made
 
 MAX_DOMINATORS = 2 * STEPS_AT_EACH_END
 """Of a long chain of them so many at each end are looked at."""

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from gdbheap import _native
 from gdbheap.graph.nodes import LIKELY, Node, Nodes, Root
 from gdbheap.graph.roots import BY_PADDING, BY_STATIC, tables
-from gdbheap.structures.kinds import Structures
-from gdbheap.target.target import Target
+from gdbheap.targets.target import Target
 
 __all__ = ["BlockReferences"]
+
+
+class Kinds(Protocol):
+    """What blocks are, where their contents are known."""
+
+    @property
+    def native(self) -> _native.Structures:
+        """The same for the native half."""
+
+    def name_of(self, kind: int) -> str:
+        """The name of a kind by its number."""
 
 
 class BlockReferences(Nodes):
@@ -23,7 +34,7 @@ class BlockReferences(Nodes):
         target: Target,
         stores: Sequence[_native.Store],
         roots: Sequence[Root],
-        structures: Structures | None = None,
+        structures: Kinds | None = None,
         progress: Callable[[int, int], object] | None = None,
         is_partial: bool = False,
     ) -> None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.errors import Fault
-from gdbheap.target.mappings import MEMORY_FILES, Mapping
-from gdbheap.target.ranges import Ranges
-from gdbheap.target.target import Target
+from gdbheap.targets.mappings import MEMORY_FILES, Mapping
+from gdbheap.targets.ranges import Ranges
+from gdbheap.targets.target import Target
 
 __all__ = ["Mapped", "find_mapped", "mapped_files", "shared_ranges"]
 

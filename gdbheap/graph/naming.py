@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from gdbheap import _native
 from gdbheap.graph.nodes import Node, Nodes
-from gdbheap.target.target import Target
+from gdbheap.targets.target import Target
 
 __all__ = ["BUFFER", "INDEX", "INSIDE", "MOST_NAMED", "NAME", "EdgeName", "EdgeNames", "Holders", "name_edges"]
 

@@ -10,8 +10,8 @@ from gdbheap import _native
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.graph.nodes import Node, Nodes
 from gdbheap.graph.roots import DATA, GLOBAL, STACK, BlockRoot, thread_variables
-from gdbheap.target.code import LIBCS
-from gdbheap.target.frames import Frame, frames_of
+from gdbheap.targets.code_places import LIBCS
+from gdbheap.targets.frames import Frame, frames_of
 
 STEPS_AT_EACH_END = 100
 BLOCK = "block"

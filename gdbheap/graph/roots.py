@@ -10,13 +10,13 @@ from itertools import accumulate, chain, islice
 
 from gdbheap import _native
 from gdbheap.graph.nodes import Root
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.environment import started_as
-from gdbheap.target.functions import readable
-from gdbheap.target.image import PF_W, PT_LOAD, PT_TLS
-from gdbheap.target.ranges import Ranges, intersect, joined, subtract, within
-from gdbheap.target.stacks import Stack
-from gdbheap.target.target import AT_ENTRY, Target, Thread
+from gdbheap.machines.image import PF_W, PT_LOAD, PT_TLS
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.environment import started_as
+from gdbheap.targets.functions import readable
+from gdbheap.targets.ranges import Ranges, intersect, joined, subtract, within
+from gdbheap.targets.stack_mappings import Stack
+from gdbheap.targets.target import AT_ENTRY, Target, Thread
 
 __all__ = [
     "BY_PADDING",

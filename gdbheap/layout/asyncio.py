@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gdbheap._native import Space
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import Release
-from gdbheap.target.elf import LoadedObject
+from gdbheap.targets.elf import LoadedObject
 
 SYMBOL, SECTION = "_AsyncioDebug", ".AsyncioDebug"
 # The first words: size, task_name, task_awaited_by, task_is_task, task_awaited_by_is_set, task_coro, task_node.

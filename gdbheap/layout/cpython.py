@@ -18,8 +18,8 @@ from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.debug_offsets import DebugOffsets, version_text, windows
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import table
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.target import Target
 
 TP_NAME = 24
 TP_BASICSIZE = 32

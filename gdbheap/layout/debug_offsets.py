@@ -16,8 +16,8 @@ from typing import Any
 from gdbheap._native import Space
 from gdbheap.errors import Fault
 from gdbheap.layout.tables import table
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import backed_pieces
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import backed_pieces
 
 SYMBOL = "_PyRuntime"
 COOKIE = b"xdebugpy"

@@ -12,15 +12,17 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from gdbheap._native import ProcessAccount, Stop
-from gdbheap.answers.findings.holder import MainHolder
-from gdbheap.answers.ledger import Ledger, ledger
-from gdbheap.answers.main_holders import BUDGET
 from gdbheap.answers.pyobjects import pyobjects
 from gdbheap.errors import GdbheapError, NoTarget, reason_of
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.first_page.ledger import Ledger, ledger
+from gdbheap.first_page.main_holders import BUDGET
 from gdbheap.heap import Heap
+from gdbheap.host import procfs
+from gdbheap.host.procfs import Named, ProcessFolder
 from gdbheap.processes import accounts
 from gdbheap.processes.heap_use import HeapUse, heap_use, use_of
-from gdbheap.processes.written import (
+from gdbheap.processes.written_pages import (
     TypeCounts,
     Written,
     compare,
@@ -30,10 +32,10 @@ from gdbheap.processes.written import (
     total_written,
     value_marks,
 )
-from gdbheap.target import holding, procfs, refusal
-from gdbheap.target.process import Process, program_of, stopped
-from gdbheap.target.procfs import Named, ProcessFolder
-from gdbheap.target.programs import running
+from gdbheap.refusals import refusal
+from gdbheap.targets import stopping
+from gdbheap.targets.chosen_processes import running
+from gdbheap.targets.process import Process, program_of, stopped
 
 __all__ = ["Advice", "Family", "Member", "Sums", "family"]
 
@@ -176,7 +178,7 @@ def _held(processes: Sequence[Named]) -> dict[int, ProcessFolder]:
 def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[ProcessAccount]:
     """What the kernel says of them while they all stand still: those that cannot be stopped run on."""
     with ExitStack() as standing:
-        standing.enter_context(holding.undisturbed())
+        standing.enter_context(stopping.undisturbed())
         for folder in held.values():
             with suppress(OSError, TimeoutError):
                 standing.callback(Stop(folder, limit or LONGEST_STOP).release)

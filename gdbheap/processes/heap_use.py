@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gdbheap.answers.findings import Finding
-from gdbheap.answers.ledger import judged
-from gdbheap.answers.summary import Summary, summary
+from gdbheap.findings import Finding
+from gdbheap.first_page.ledger import judged
+from gdbheap.first_page.summary import Summary, summary
 from gdbheap.heap import Heap
 
 __all__ = ["HeapUse", "Largest", "heap_use", "use_of"]

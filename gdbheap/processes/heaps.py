@@ -9,8 +9,8 @@ from gdbheap.errors import GdbheapError, reason_of
 from gdbheap.heap import Heap
 from gdbheap.processes.accounts import HeapSums, Program
 from gdbheap.processes.heap_use import HeapUse, heap_use
-from gdbheap.target.process import stopped
-from gdbheap.target.programs import Running, running, started_at
+from gdbheap.targets.chosen_processes import Running, running, started_at
+from gdbheap.targets.process import stopped
 
 __all__ = ["with_heaps"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 from gdbheap._native import process_accounts
-from gdbheap.processes import ahead
-from gdbheap.processes.ahead import PROC
+from gdbheap.processes import early_reading
+from gdbheap.processes.early_reading import PROC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAcc
     """What the kernel says of these processes, or of all but ourselves; by pid. Raises OSError."""
     if pids is not None:
         return process_accounts(proc, list(pids))
-    known = ahead.take() if proc == PROC else None
+    known = early_reading.take() if proc == PROC else None
     rows, own = process_accounts(proc) if known is None else known, os.getpid()
     return [row for row in rows if row.pid != own]
 

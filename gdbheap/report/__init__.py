@@ -1,2 +1,2 @@
-"""What a person or a script sees: tables, sentences, JSON. The only place that formats numbers; nothing is computed
-here that an answer could have computed, and nothing is printed."""
+"""What a person or a program sees, the only place that formats numbers: ``words/`` has a file for each answer,
+``text/`` what these are made of, ``formats/`` JSON, profiles and pictures, ``page/`` the pages for a browser."""

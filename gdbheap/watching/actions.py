@@ -19,18 +19,18 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from gdbheap.answers.main_holders import MainHolders
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line, reason_of
 from gdbheap.files import PRIVATE, check_place, is_shared, settle, working_folder, write_text
+from gdbheap.first_page.main_holders import MainHolders
 from gdbheap.heap import Heap
-from gdbheap.history.file import write
-from gdbheap.history.snapshot import take
-from gdbheap.target import refusal
-from gdbheap.target.core import check_whole
-from gdbheap.target.process import Preparation, Process, Registers, stopped
-from gdbheap.target.procfs import ProcessFolder, stat_fields
-from gdbheap.target.room import room_for_copy
+from gdbheap.host.headroom import room_for_copy
+from gdbheap.host.procfs import ProcessFolder, stat_fields
+from gdbheap.refusals import refusal
+from gdbheap.snapshots.file import write
+from gdbheap.snapshots.snapshot import take
+from gdbheap.targets.core import check_whole
+from gdbheap.targets.process import Preparation, Process, Registers, stopped
 from gdbheap.watching.child import LOST, TOO_LONG, Child, usually
 from gdbheap.watching.core_contents import Contents, find_contents, mark_absent
 from gdbheap.watching.triggers import Cause

@@ -15,14 +15,14 @@ from contextlib import closing
 from typing import NamedTuple
 
 from gdbheap.errors import Unsupported
-from gdbheap.target import image
-from gdbheap.target.core import read_segment_table
-from gdbheap.target.mappings import Mapping, Mappings, parse_smaps
-from gdbheap.target.mounts import device_name
-from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder
-from gdbheap.target.ranges import Ranges, containing, joined
-from gdbheap.target.room import memory_left
-from gdbheap.target.running_memory import find_unanswered
+from gdbheap.host.headroom import memory_left
+from gdbheap.host.mounts import device_name
+from gdbheap.host.procfs import TABLE_LIMIT, ProcessFolder
+from gdbheap.machines import image
+from gdbheap.targets.core import read_segment_table
+from gdbheap.targets.mappings import Mapping, Mappings, parse_smaps
+from gdbheap.targets.ranges import Ranges, containing, joined
+from gdbheap.targets.running_memory import find_unanswered
 
 __all__ = ["Contents", "find_contents", "mark_absent"]
 

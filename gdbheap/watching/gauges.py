@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gdbheap.watching.triggers import Cause, Reading, Trigger
-from gdbheap.watching.wakers import Waker
+from gdbheap.watching.wake_descriptors import Waker
 
 __all__ = ["LONGEST", "SHORTEST_OF_SIZE", "Found", "Gauge", "Gauges", "Memory"]
 

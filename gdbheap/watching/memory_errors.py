@@ -8,15 +8,15 @@ from __future__ import annotations
 import select
 from contextlib import ExitStack
 
-from gdbheap.answers.stacks import StackFrame, Stacks
 from gdbheap.errors import NotAPython
-from gdbheap.target.code import function_places
-from gdbheap.target.following import LocalProcess
-from gdbheap.target.hits import Follower, Hit
-from gdbheap.target.process import Preparation, Registers
-from gdbheap.target.procfs import ProcessFolder
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.stacks import StackFrame, Stacks
+from gdbheap.targets.code_places import function_places
+from gdbheap.targets.following import LocalProcess
+from gdbheap.targets.hits import Follower, Hit
+from gdbheap.targets.process import Preparation, Registers
 from gdbheap.watching.triggers import MEMORY_ERROR
-from gdbheap.watching.wakers import Waker
+from gdbheap.watching.wake_descriptors import Waker
 
 __all__ = ["MemoryErrors"]
 

@@ -10,15 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gdbheap.errors import GdbheapError, one_line, reason_of
-from gdbheap.target.hits import MAX_STAND
-from gdbheap.target.procfs import ProcessFolder
-from gdbheap.target.programs import Programs
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.targets.chosen_processes import Programs
+from gdbheap.targets.hits import MAX_STAND
 from gdbheap.watching.gauges import LONGEST, SHORTEST_OF_SIZE, Gauge, Gauges
-from gdbheap.watching.looks import Looks
-from gdbheap.watching.memory import GroupMemory, MachineMemory, ProcessMemory, groups_above, groups_of
+from gdbheap.watching.heap_figures import Looks
 from gdbheap.watching.memory_errors import MemoryErrors
+from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, ProcessMemory, groups_above, groups_of
 from gdbheap.watching.triggers import AboveSize, Cause, Grows, NearLimit, Raised, Trigger
-from gdbheap.watching.wakers import group_wakers, machine_wakers, process_wakers
+from gdbheap.watching.wake_descriptors import group_wakers, machine_wakers, process_wakers
 
 __all__ = ["Happening", "Wanted", "Watched", "Watcher"]
 

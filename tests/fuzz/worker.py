@@ -34,11 +34,11 @@ from gdbheap.commands.surface.registry import COMMANDS  # noqa: E402
 from gdbheap.commands.surface.session import ask, present, status_of  # noqa: E402
 from gdbheap.errors import GdbheapError  # noqa: E402
 from gdbheap.heap import Heap  # noqa: E402
-from gdbheap.history.difference import difference  # noqa: E402
-from gdbheap.history.file import read  # noqa: E402
 from gdbheap.layout.facts import Facts  # noqa: E402
-from gdbheap.report.style import style_for  # noqa: E402
-from gdbheap.target.core import Core  # noqa: E402
+from gdbheap.report.text.style import style_for  # noqa: E402
+from gdbheap.snapshots.difference import difference  # noqa: E402
+from gdbheap.snapshots.file import read  # noqa: E402
+from gdbheap.targets.core import Core  # noqa: E402
 
 ADDRESS_SPACE = 3 << 30
 # The page of vsyscall is above it.

@@ -22,7 +22,7 @@ from support import programs
 from support.call_tables import Table, by_thread, has_every_call, recorded
 from tabulate import tabulate
 
-from gdbheap.events.log import BY_LOCK, BY_TIME
+from gdbheap.tracing.log import BY_LOCK, BY_TIME
 
 # The recorder alone, whose files the slow reader reads call by call; the program under gdbheap trace; gdbheap itself.
 ALONE, TRACED, COLLECTOR = WAYS = ("recorder alone", "traced", "gdbheap")

@@ -22,7 +22,7 @@ STOP, COMMAND, GDB = "library", "command", "gdb"
 LIBRARY = """
 import sys
 from gdbheap.heap import Heap
-from gdbheap.target.process import stopped
+from gdbheap.targets.process import stopped
 for line in sys.stdin:
     with stopped(int(line)) as process:
         Heap(process).stacks

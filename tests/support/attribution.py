@@ -6,8 +6,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
+from gdbheap.answers.accounting.describing import describe_blocks
 from gdbheap.answers.at import at
-from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.owners import held
 from gdbheap.answers.pyobjects import pyobjects
 from gdbheap.answers.why import why

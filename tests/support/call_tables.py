@@ -13,8 +13,8 @@ from pathlib import Path
 from reference import call_log
 from reference.call_log import CALLOC, FREE, MALLOC, MEMALIGN, REALLOC, Call
 
-from gdbheap.events.log import BY_LOCK
-from gdbheap.events.recorder import ORDER
+from gdbheap.tracing.log import BY_LOCK
+from gdbheap.tracing.recorder_files import ORDER
 from support.programs import build
 from support.recorded import recorder_environment
 

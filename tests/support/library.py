@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.heap import Heap
-from gdbheap.target.core import Core
-from gdbheap.target.process import stopped
+from gdbheap.targets.core import Core
+from gdbheap.targets.process import stopped
 from support.programs import program_of
 
 

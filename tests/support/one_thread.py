@@ -7,7 +7,7 @@ import ctypes
 import os
 from collections.abc import Iterator
 
-from gdbheap.target.unwind_tables import DWARF
+from gdbheap.targets.unwind_tables import DWARF
 
 TRACEME, GETREGS, DETACH, SEIZE, INTERRUPT = 0, 12, 17, 0x4206, 0x4207
 # waitpid(2): for threads too.

@@ -16,20 +16,20 @@ from pathlib import Path
 import pytest
 
 from gdbheap.answers.dominator_tree import dominator_tree
-from gdbheap.answers.ledger import ledger
-from gdbheap.answers.main_holders import BUDGET
 from gdbheap.answers.owners import owners
 from gdbheap.answers.retained import OBJECT, retained
 from gdbheap.answers.why import why
+from gdbheap.first_page.ledger import ledger
+from gdbheap.first_page.main_holders import BUDGET
 from gdbheap.heap import Heap
-from gdbheap.history.difference import difference
-from gdbheap.history.overview import Asked
-from gdbheap.history.snapshot import Look, take
-from gdbheap.report.difference import owner_text
-from gdbheap.report.findings import text_of
-from gdbheap.report.graph import held_at
+from gdbheap.report.formats.trees import retained_tree
 from gdbheap.report.page.contents import owners_section, retained_section
-from gdbheap.report.trees import retained_tree
+from gdbheap.report.words.difference import owner_text
+from gdbheap.report.words.findings import text_of
+from gdbheap.report.words.graph import held_at
+from gdbheap.snapshots.difference import difference
+from gdbheap.snapshots.overview import Asked
+from gdbheap.snapshots.snapshot import Look, take
 from support.library import heap_of
 from support.programs import SOURCES, running
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from gdbheap.events.recorder import ENVIRONMENT, recorder_library
+from gdbheap.tracing.recorder_files import ENVIRONMENT, recorder_library
 from support.programs import GDBHEAP, PATIENCE, Running, plain_environment, running
 
 WAITS = re.compile(r"after call ([\d,]+) of ([\d,]+) process (\d+) waits")

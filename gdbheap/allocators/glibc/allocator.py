@@ -29,9 +29,9 @@ from gdbheap.allocators.glibc.arenas import HEADER, Glibc, MappedChunk
 from gdbheap.allocators.glibc.bins import Bins, ChunkRow, list_names
 from gdbheap.allocators.glibc.mutation import Changes
 from gdbheap.allocators.glibc.trim import Trim, given_tops, predict
-from gdbheap.target.mappings import HUGE_PAGES
-from gdbheap.target.ranges import Ranges, joined, subtract
-from gdbheap.target.target import Damage
+from gdbheap.targets.mappings import HUGE_PAGES
+from gdbheap.targets.ranges import Ranges, joined, subtract
+from gdbheap.targets.target import Damage
 
 # The lines of the ledger by the parts of an arena; those of an arena have its index after them.
 OF_ARENAS = {

@@ -27,9 +27,9 @@ from gdbheap.allocators.glibc.locate import (
 from gdbheap.errors import Fault
 from gdbheap.files import open_regular
 from gdbheap.layout.facts import Facts
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges, joined
-from gdbheap.target.target import Damage, Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import Ranges, joined
+from gdbheap.targets.target import Damage, Target
 
 HEAP_MAX = 64 << 20
 HUGE_HEAP_PAGES = 4

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import Glibc
-from gdbheap.target.target import Damage
+from gdbheap.targets.target import Damage
 
 UNSORTED, FIRST_LARGE = 1, 64
 LISTS = ("fast", "tcache")

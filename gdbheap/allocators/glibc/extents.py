@@ -11,8 +11,8 @@ from typing import Callable
 from gdbheap import _native
 from gdbheap.allocators.glibc.locate import MallocPar, MallocState
 from gdbheap.errors import Fault
-from gdbheap.target.ranges import Ranges, joined, subtract
-from gdbheap.target.target import Target
+from gdbheap.targets.ranges import Ranges, joined, subtract
+from gdbheap.targets.target import Target
 
 ALIGNMENT = 16
 # Up to this far after an extent the next one is looked for at every chunk's place, where it may be sbrk's.

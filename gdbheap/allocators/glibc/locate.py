@@ -18,19 +18,21 @@ from operator import itemgetter
 from typing import Any
 
 from gdbheap import _native
+from gdbheap.allocators.confirming import confirm
 from gdbheap.allocators.recognised import no_glibc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import variants
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.machine import Machine
-from gdbheap.target.ranges import Ranges, holds, joined
-from gdbheap.target.target import Damage, Target, Thread
+from gdbheap.machines.machine import Machine
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import Ranges, WordTest, holds, joined
+from gdbheap.targets.target import Damage, Target, Thread
 
 BINS = 127
 MIN_SCORE = 10
 # Nobody sets a threshold below.
-MIN_THRESHOLD = 4 << 10
+MIN_THRESHOLD, LARGEST_THRESHOLD, LARGEST_TRIM = 4 << 10, 1 << 30, (1 << 40) - 1
+PAR_BYTES = 144
 MAX_DATA = 64 << 20
 MAX_BROKEN_ENDS = 4
 MAX_ARENAS = 65536
@@ -195,14 +197,6 @@ def _is_unused(machine: Machine, raw: bytes, offset: int, layout: dict[str, Any]
     return (attached is None or words.pop(attached // machine.word) == 1) and not any(words)
 
 
-def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
-    """``symbol`` when the object's own symbols name the same address; None when they know nothing of it."""
-    known = loaded.symbol(name)
-    if known is None:
-        return None
-    return "symbol" if known == address else f"the symbol says {known:#x}"
-
-
 def _candidates(target: Target) -> Iterator[tuple[LoadedObject, int]]:
     """Where an arena's bins may begin, and in whose data."""
     # The first bins may be damaged, and other list heads may precede them.
@@ -285,11 +279,30 @@ def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> 
     for start, end in loaded.writable_ranges():
         low, high = max(start, main.address - MP_DISTANCE), min(end, main.address + MP_DISTANCE)
         raw = target.space.read_available(low, max(0, high - low))
-        for offset in range(0, len(raw) - 144 + 1, target.machine.word):
-            for layout in layouts:
-                par = _parse_par(target.machine, raw, offset, low + offset, layout)
-                if par is not None:
-                    yield par
+        likely = [
+            (offset, number) for number, layout in enumerate(layouts) for offset in _likely(target.machine, raw, layout)
+        ]
+        for offset, number in sorted(likely):
+            par = _parse_par(target.machine, raw, offset, low + offset, layouts[number])
+            if par is not None:
+                yield par
+
+
+def _likely(machine: Machine, raw: bytes, layout: dict[str, Any]) -> set[int]:
+    """Where at least one field has the value that it mostly has: without that no place has a score of ``MIN_SCORE``."""
+    every = machine.address_end - 1
+    usual = [
+        WordTest(0, every, MIN_THRESHOLD, LARGEST_TRIM),
+        WordTest(0, every, every, every),
+        WordTest(8, every, DEFAULT_TOP_PAD, DEFAULT_TOP_PAD),
+        WordTest(16, every, MIN_THRESHOLD, LARGEST_THRESHOLD),
+        WordTest(24, every, DEFAULT_ARENA_TEST, DEFAULT_ARENA_TEST),
+        WordTest(layout["n_mmaps"] + 4, 0xFFFFFFFF, DEFAULT_MMAPS_MAX, DEFAULT_MMAPS_MAX),
+    ]
+    if layout["tcache_bins"] is not None:
+        usual.append(WordTest(layout["tcache_bins"], every, SMALL_TCACHE_BINS, SMALL_TCACHE_BINS))
+    places = {place for test in usual for place in _native.find_places(raw, [test])}
+    return {place for place in places if place <= len(raw) - PAR_BYTES}
 
 
 def _parse_par(machine: Machine, raw: bytes, offset: int, address: int, layout: dict[str, Any]) -> MallocPar | None:
@@ -320,10 +333,10 @@ def _score(target: Target, par: MallocPar, main: MallocState) -> int:
     """How much speaks for a place: the program's break first, then defaults that tunables rarely all change."""
     points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
-    points += 2 if MIN_THRESHOLD <= par.mmap_threshold <= 1 << 30 else 0
+    points += 2 if MIN_THRESHOLD <= par.mmap_threshold <= LARGEST_THRESHOLD else 0
     # A size and no address, or all ones: never.
     never = target.machine.address_end - 1
-    points += 2 if MIN_THRESHOLD <= par.trim_threshold < 1 << 40 or par.trim_threshold == never else 0
+    points += 2 if MIN_THRESHOLD <= par.trim_threshold <= LARGEST_TRIM or par.trim_threshold == never else 0
     points += 3 if par.arena_test == DEFAULT_ARENA_TEST else 0
     points += 1 if par.arena_max < 1 << 20 else -4
     has_cache = par.layout["tcache_count"] is not None

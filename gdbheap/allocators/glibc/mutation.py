@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.allocators.glibc.locate import LARGEST_LOCK
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Damage, Target, Thread
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.target import Damage, Target, Thread
 
 EXPORTED = (
     "aligned_alloc", "calloc", "cfree", "free", "mallinfo", "mallinfo2", "malloc", "malloc_info", "malloc_stats",

@@ -13,8 +13,8 @@ from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK, Glibc
 from gdbheap.allocators.glibc.locate import MAX_ARENAS
 from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.errors import Fault
-from gdbheap.target.machine import Machine
-from gdbheap.target.ranges import Ranges
+from gdbheap.machines.machine import Machine
+from gdbheap.targets.ranges import Ranges
 
 __all__ = ["ArenaNow", "MmappedNow", "RunningMalloc", "StateLayout"]
 

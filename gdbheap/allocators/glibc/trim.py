@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK, Glibc
-from gdbheap.target.mappings import BREAK
-from gdbheap.target.target import Target
+from gdbheap.host.procfs import BREAK
+from gdbheap.targets.target import Target
 
 
 @dataclass(frozen=True)

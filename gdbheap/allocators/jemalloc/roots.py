@@ -13,14 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.allocators.extents import are_enough, own_ranges
 from gdbheap.errors import Fault
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges, joined
-from gdbheap.target.target import Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import Ranges, joined
+from gdbheap.targets.target import Target
 
-# Of a sample so many in ten must be as they are expected. In a small one, whose memory may be damaged, a few may be
-# otherwise: no more than that, and beside each of them so many that are.
-ENOUGH, FEW, BESIDE = 9, 2, 2
 # Of a thread's storage for one module, and modules that have some, at most.
 STORAGE, MAX_MODULES = 16 << 10, 512
 
@@ -35,15 +33,6 @@ class Root:
     bits: int
     module: LoadedObject
     fit: _native.JemallocFit
-
-
-def own_ranges(target: Target) -> Ranges:
-    """Where its memory may lie, ascending and joined."""
-    return joined([
-        (mapping.start, mapping.end)
-        for mapping in target.mappings
-        if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
-    ])  # fmt: skip
 
 
 def thread_storage(target: Target) -> Ranges:
@@ -82,9 +71,3 @@ def _best(target: Target, loaded: LoadedObject, row: _native.FoundTree) -> Root 
     ]
     form, fit = max(fits, key=lambda pair: pair[1].fit)
     return Root(form, row.address, row.bits, loaded, fit) if are_enough(fit.fit, fit.extents) else None
-
-
-def are_enough(fit: int, asked: int) -> bool:
-    """Whether of ``asked`` structures as many ``fit`` as prove the others to be damaged."""
-    few = asked - fit <= FEW and fit >= BESIDE * (asked - fit)
-    return bool(fit) and (few or fit * 10 >= asked * ENOUGH)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import re
 
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.target import Target
 
 PLAIN = "MALLOC_CONF"
 NAME = re.compile(rb"(?<![0-9A-Za-z_.])([A-Z_]{0,32}MALLOC_CONF)\0")

@@ -31,9 +31,9 @@ from gdbheap.allocators.inside import in_hands
 from gdbheap.allocators.recognised import MUSL
 from gdbheap.allocators.runtimes import NAME_LIMIT
 from gdbheap.errors import NotInUse, Unsupported, one_line
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges, holds, joined
-from gdbheap.target.target import Damage, Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import Ranges, holds, joined
+from gdbheap.targets.target import Damage, Target
 
 NAME = "mallocng"
 SLACK, OVERHEAD = f"{NAME}.slack", f"{NAME}.overhead"

@@ -27,8 +27,8 @@ from gdbheap.allocators.mimalloc.roots import Root, find_roots
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.errors import NotInUse, Unsupported
-from gdbheap.target.ranges import Ranges, holds
-from gdbheap.target.target import Damage, Target
+from gdbheap.targets.ranges import Ranges, holds
+from gdbheap.targets.target import Damage, Target
 
 RESERVE = "mimalloc.free.reserve"
 

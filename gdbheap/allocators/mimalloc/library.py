@@ -29,8 +29,8 @@ from gdbheap.allocators.mimalloc.roots import Root, anonymous_ranges, find_roots
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.several import SeveralAllocators
 from gdbheap.errors import NotInUse, one_line
-from gdbheap.target.ranges import Ranges, holds, joined, subtract
-from gdbheap.target.target import Damage
+from gdbheap.targets.ranges import Ranges, holds, joined, subtract
+from gdbheap.targets.target import Damage
 
 NAME = "libmimalloc"
 USED, RESERVE, OVERHEAD = f"{NAME}.used", f"{NAME}.free.reserve", f"{NAME}.overhead"

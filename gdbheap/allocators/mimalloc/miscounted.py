@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gdbheap import _native
 from gdbheap.allocators.inside import Inside, caught
-from gdbheap.target.target import Damage
+from gdbheap.targets.target import Damage
 
 __all__ = ["CAUGHT", "FUNCTIONS", "OWN_STATES", "add_miscounted"]
 

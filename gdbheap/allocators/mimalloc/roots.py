@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from gdbheap import _native
 from gdbheap.errors import Fault
 from gdbheap.layout.debug_offsets import windows
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.mappings import Mappings
-from gdbheap.target.ranges import Ranges, containing, holds, joined
-from gdbheap.target.target import Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.mappings import Mappings
+from gdbheap.targets.ranges import Ranges, containing, holds, joined
+from gdbheap.targets.target import Target
 
 SEGMENT = 32 << 20
 MAX_BLOCKS = 1 << 20

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.allocators.mimalloc.roots import SEGMENT, segment_ranges
 from gdbheap.allocators.mimalloc.segments import Mimalloc
-from gdbheap.target.machine import Machine
-from gdbheap.target.mappings import Mappings
+from gdbheap.machines.machine import Machine
+from gdbheap.targets.mappings import Mappings
 
 __all__ = ["RunningMimalloc", "SegmentsNow"]
 

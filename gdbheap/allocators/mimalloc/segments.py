@@ -8,8 +8,8 @@ from gdbheap import _native
 from gdbheap.allocators.mimalloc.roots import Root, find_roots
 from gdbheap.errors import Unsupported
 from gdbheap.layout.facts import Facts
-from gdbheap.target.ranges import Ranges, subtract
-from gdbheap.target.target import Damage, Target
+from gdbheap.targets.ranges import Ranges, subtract
+from gdbheap.targets.target import Damage, Target
 
 TAGS = ("PyMem", "objects", "objects of the collector", "objects of the collector with a pre-header")
 

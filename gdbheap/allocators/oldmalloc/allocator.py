@@ -31,9 +31,9 @@ from gdbheap.allocators.mallocng.allocator import MallocngAllocator, need_musl
 from gdbheap.allocators.recognised import MUSL
 from gdbheap.allocators.runtimes import NAME_LIMIT
 from gdbheap.errors import NotInUse, one_line
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges, joined, subtract
-from gdbheap.target.target import Damage, Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import Ranges, joined, subtract
+from gdbheap.targets.target import Damage, Target
 
 NAME = "oldmalloc"
 OVERHEAD = f"{NAME}.overhead"

@@ -21,9 +21,9 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
 )
 from gdbheap.allocators.pymalloc.pools import Pymalloc
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges, joined
-from gdbheap.target.target import Damage
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import Ranges, joined
+from gdbheap.targets.target import Damage
 
 MAX_DAMAGE = 1000
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.carriers import carriers, need_python, python_first
-from gdbheap.allocators.glibc.locate import confirm
+from gdbheap.allocators.confirming import confirm
 from gdbheap.allocators.pymalloc.usedpools import MAX_CLASSES, MIN_CLASSES, ListHeads, PoolState
 from gdbheap.errors import GdbheapError, Unsupported
 from gdbheap.layout.facts import Facts
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges, subtract
-from gdbheap.target.target import Damage, Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import Ranges, subtract
+from gdbheap.targets.target import Damage, Target
 
 # Of an allocator that holds nothing: any will do.
 NO_POOL_SIZE = 4 << 10

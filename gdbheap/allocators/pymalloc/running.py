@@ -13,7 +13,7 @@ from gdbheap import _native
 from gdbheap.allocators.pymalloc.pools import ArenaRow, Pymalloc
 from gdbheap.allocators.pymalloc.usedpools import ARENA_OBJECT, MAX_ARENAS, ArenaObject, PoolState, is_slot
 from gdbheap.errors import Fault
-from gdbheap.target.machine import Machine
+from gdbheap.machines.machine import Machine
 
 __all__ = ["ClassesNow", "PoolsNow", "RunningPymalloc"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gdbheap import _native
-from gdbheap.allocators.glibc.locate import confirm
+from gdbheap.allocators.confirming import confirm
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.target import Target
 
 MIN_CLASSES = 32
 MAX_CLASSES = 64

@@ -24,13 +24,14 @@ from gdbheap.allocators.allocator import (
     Surroundings,
     WalkedBlocks,
 )
+from gdbheap.allocators.extents import own_ranges
 from gdbheap.allocators.inside import Inside, caught
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.several import SeveralAllocators
-from gdbheap.allocators.tcmalloc.roots import Root, find_roots, own_ranges
+from gdbheap.allocators.tcmalloc.roots import Root, find_roots
 from gdbheap.errors import NotInUse, one_line
-from gdbheap.target.ranges import Ranges, containing
-from gdbheap.target.target import Damage
+from gdbheap.targets.ranges import Ranges, containing
+from gdbheap.targets.target import Damage
 
 NAME = "tcmalloc"
 USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"

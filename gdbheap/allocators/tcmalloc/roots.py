@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.allocators.jemalloc.roots import are_enough, own_ranges
-from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Target
+from gdbheap.allocators.extents import are_enough, own_ranges
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.target import Target
 
-__all__ = ["Root", "find_roots", "own_ranges"]
+__all__ = ["Root", "find_roots"]
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.arena_names import arena_number
-from gdbheap.report.holes import neighbour_text, sentence
-from gdbheap.report.numbers import arena_text
 from gdbheap.report.page.html import ADDRESS, COUNT, SIZE, Column, Section, details, listed, paragraph, refused, table
-from gdbheap.report.pins import conclusion, sentences
-from gdbheap.report.style import Style
+from gdbheap.report.text.arena_names import arena_number
+from gdbheap.report.text.numbers import arena_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.holes import neighbour_text, sentence
+from gdbheap.report.words.pins import conclusion, sentences
 
 if TYPE_CHECKING:
     from gdbheap.answers.arenas import Arenas
     from gdbheap.answers.holes import Holes
     from gdbheap.answers.pins import Pins
-    from gdbheap.history.overview import Asked
+    from gdbheap.snapshots.overview import Asked
 
 __all__ = ["arenas_section", "holes_section"]
 

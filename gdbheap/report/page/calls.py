@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.report.call_curves import curves_part, curves_style
-from gdbheap.report.call_stats import told as told_of_calls
-from gdbheap.report.flame import ALLOCATED, COLOURS, flame_part, flame_style
-from gdbheap.report.numbers import counted
+from gdbheap.report.formats.call_curves import curves_part, curves_style
+from gdbheap.report.formats.flame import ALLOCATED, COLOURS, flame_part, flame_style
+from gdbheap.report.formats.weighted import NO_STACK, label
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, paragraph, refused, safe, table
 from gdbheap.report.page.skeleton import DARK, LIGHT, fitted, page
 from gdbheap.report.page.target import moment
-from gdbheap.report.style import Style
-from gdbheap.report.weighted import NO_STACK, label
+from gdbheap.report.text.numbers import counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.call_stats import told as told_of_calls
 
 if TYPE_CHECKING:
-    from gdbheap.events.call_stacks import CallStacks
-    from gdbheap.events.stats import CallStats
+    from gdbheap.tracing.call_stacks import CallStacks
+    from gdbheap.tracing.stats import CallStats
 
 __all__ = ["calls_page"]
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.composition import NO_OBJECT, USED, composition
+from gdbheap.report.formats.composition import NO_OBJECT, USED, composition
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, details, paragraph, refused, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gdbheap.answers.stacks import StackFrame
-    from gdbheap.history.overview import Overview
+    from gdbheap.snapshots.overview import Overview
+    from gdbheap.stacks import StackFrame
 
 __all__ = ["NO_OBJECT", "composition_section"]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.block_kinds import BlockKinds
-from gdbheap.report.graph import held_at
-from gdbheap.report.numbers import count_text
 from gdbheap.report.page.html import ADDRESS, COUNT, SIZE, Column, Section, paragraph, refused, table
-from gdbheap.report.pyobjects import sentences
-from gdbheap.report.style import Style
-from gdbheap.report.unfinished import unfinished
+from gdbheap.report.text.numbers import count_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.unfinished import unfinished
+from gdbheap.report.words.graph import held_at
+from gdbheap.report.words.pyobjects import sentences
 
 if TYPE_CHECKING:
     from gdbheap.answers.owners import HeldTogether, Owners
     from gdbheap.answers.pyobjects import PyObjects
     from gdbheap.answers.retained import Retained
-    from gdbheap.history.overview import Asked, Types
+    from gdbheap.snapshots.overview import Asked, Types
 
 __all__ = ["owners_section", "retained_section", "types_section"]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.report.difference import conclusion, heading, holder_text, limit_sentence, owner_text
-from gdbheap.report.holder_changes import now_text
-from gdbheap.report.numbers import arena_text, size_text
 from gdbheap.report.page.html import ADDRESS, COUNT, SIGNED, SIZE, Column, Section, TableRow, paragraph, safe, table
 from gdbheap.report.page.ledger import ledger_section
 from gdbheap.report.page.skeleton import fitted, page
 from gdbheap.report.page.target import moment, name_of, sections_of, title_of
-from gdbheap.report.style import Style
+from gdbheap.report.text.numbers import arena_text, size_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.difference import conclusion, heading, holder_text, limit_sentence, owner_text
+from gdbheap.report.words.holder_changes import now_text
 
 if TYPE_CHECKING:
-    from gdbheap.history.difference import Difference
-    from gdbheap.history.overview import Overview
+    from gdbheap.snapshots.difference import Difference
+    from gdbheap.snapshots.overview import Overview
 
 __all__ = ["difference_page"]
 

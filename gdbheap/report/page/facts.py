@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import counted
 from gdbheap.report.page.html import ADDRESS, Column, Section, paragraph, refused, table
+from gdbheap.report.text.numbers import counted
 
 if TYPE_CHECKING:
     from gdbheap.answers.info import Info
-    from gdbheap.history.overview import Asked
-    from gdbheap.target.target import Damage
+    from gdbheap.snapshots.overview import Asked
+    from gdbheap.targets.target import Damage
 
 __all__ = ["damage_section", "facts_section"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.findings import advice_or_none, text_or_none
-from gdbheap.report.ledger import FIRST, advice_sentence, commands_of, doubt_of, no_findings
 from gdbheap.report.page.html import Section, paragraph, safe
-from gdbheap.report.style import Style
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.findings import advice_or_none, text_or_none
+from gdbheap.report.words.ledger import FIRST, advice_sentence, commands_of, doubt_of, no_findings
 from gdbheap.text import IN_SHELL, as_typed
 
 if TYPE_CHECKING:
-    from gdbheap.answers.findings import Finding
-    from gdbheap.answers.ledger import Ledger
+    from gdbheap.findings import Finding
+    from gdbheap.first_page.ledger import Ledger
 
 __all__ = ["findings_section", "text_or_id"]
 

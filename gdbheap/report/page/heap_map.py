@@ -11,14 +11,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
-from gdbheap.report.heap_map import LOOKS, look_of
-from gdbheap.report.numbers import counted, size_text
 from gdbheap.report.page.html import Section, paragraph, refused, safe
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.words.heap_map import LOOKS, look_of
 
 if TYPE_CHECKING:
     from gdbheap.answers.heap_map import Cell, Group
-    from gdbheap.history.overview import Overview
-    from gdbheap.history.places import TypeShare
+    from gdbheap.snapshots.overview import Overview
+    from gdbheap.snapshots.type_places import TypeShare
 
 __all__ = ["map_section"]
 

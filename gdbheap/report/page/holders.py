@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.composition import MEMORY, composition
-from gdbheap.report.flame import flame_part
-from gdbheap.report.holder_tree import holder_tree
-from gdbheap.report.main_holders import whole_text
-from gdbheap.report.numbers import count_text
+from gdbheap.report.formats.composition import MEMORY, composition
+from gdbheap.report.formats.flame import flame_part
+from gdbheap.report.formats.holder_tree import holder_tree
 from gdbheap.report.page.html import SHARE, SIZE, Column, Section, paragraph, refused, table
+from gdbheap.report.text.numbers import count_text
+from gdbheap.report.words.main_holders import whole_text
 
 if TYPE_CHECKING:
-    from gdbheap.answers.stacks import Weighted
-    from gdbheap.history.overview import Overview
+    from gdbheap.snapshots.overview import Overview
+    from gdbheap.stacks import Weighted
 
 __all__ = ["holders_section"]
 

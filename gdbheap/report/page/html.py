@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from gdbheap.errors import one_line
-from gdbheap.report.numbers import UNKNOWN, count_text, share_text, size_text
+from gdbheap.report.text.numbers import UNKNOWN, count_text, share_text, size_text
 from gdbheap.text import IN_SHELL, as_typed
 
 __all__ = [

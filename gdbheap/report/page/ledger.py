@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import share_text, size_text
 from gdbheap.report.page.html import FILLS, SHARE, SIZE, Column, Section, bar, details, percent, safe, table
+from gdbheap.report.text.numbers import share_text, size_text
 
 if TYPE_CHECKING:
-    from gdbheap.answers.ledger import Ledger, Line
+    from gdbheap.first_page.ledger import Ledger, Line
 
 __all__ = ["ledger_section"]
 

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
-from gdbheap.report.numbers import counted, size_text
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, bar, listed, paragraph, safe, table
 from gdbheap.report.page.skeleton import fitted, page
 from gdbheap.report.page.target import moment
-from gdbheap.report.processes import advice_sentence, counts_sentence, shared_sentence, verdict_line, written_kinds
-from gdbheap.report.style import Style
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.processes import (
+    advice_sentence,
+    counts_sentence,
+    shared_sentence,
+    verdict_line,
+    written_kinds,
+)
 
 if TYPE_CHECKING:
     from gdbheap.processes.family import Family, Member

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gdbheap.allocators.finding import MALLOC
 from gdbheap.errors import one_line
-from gdbheap.report import container
-from gdbheap.report.composition import MEMORY
-from gdbheap.report.flame import flame_style
-from gdbheap.report.ledger import decision
-from gdbheap.report.numbers import size_text
+from gdbheap.report.formats.composition import MEMORY
+from gdbheap.report.formats.flame import flame_style
 from gdbheap.report.page.blocks import arenas_section, holes_section
 from gdbheap.report.page.composition import composition_section
 from gdbheap.report.page.contents import owners_section, retained_section, types_section
@@ -25,11 +22,14 @@ from gdbheap.report.page.html import Section, listed, paragraph, safe
 from gdbheap.report.page.ledger import ledger_section
 from gdbheap.report.page.skeleton import DARK, LIGHT, MAX_ROWS, fitted, page
 from gdbheap.report.page.threads import tasks_section, threads_section
-from gdbheap.report.style import Style
-from gdbheap.report.verdict import program_text, verdict
+from gdbheap.report.text.numbers import size_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.words import container
+from gdbheap.report.words.ledger import decision
+from gdbheap.report.words.verdict import program_text, verdict
 
 if TYPE_CHECKING:
-    from gdbheap.history.overview import Overview
+    from gdbheap.snapshots.overview import Overview
 
 __all__ = ["FLAMES", "missing_in", "moment", "name_of", "sections_of", "target_page", "title_of"]
 

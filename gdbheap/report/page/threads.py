@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from gdbheap.answers.threads import PythonThread, Running
 from gdbheap.errors import one_line
-from gdbheap.report.graph import thread_name
-from gdbheap.report.numbers import counted, size_text
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, details, paragraph, refused, table
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.words.graph import thread_name
 
 if TYPE_CHECKING:
     from gdbheap.answers.tasks import Row, Tasks
     from gdbheap.answers.threads import Line, ThreadLines, Threads
-    from gdbheap.history.overview import Asked
-    from gdbheap.history.snapshot import ThreadName
+    from gdbheap.snapshots.overview import Asked
+    from gdbheap.snapshots.snapshot import ThreadName
 
 __all__ = ["tasks_section", "threads_section"]
 

@@ -271,6 +271,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         mallocng::read_mallocng,
         mallocng::find_contexts,
         memory::find_initial,
+        memory::find_places,
+        memory::words_at,
         memory::find_pointer,
         memory::find_pointer_runs,
         memory::count_pointers,

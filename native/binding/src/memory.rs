@@ -4,7 +4,7 @@ use crate::process::Stop;
 use crate::records::{field, records, Given, Read};
 use crate::rows::{answers, Range, Released};
 use crate::watch::{fault, raised, watched};
-use gdbheap_core::memory::{self, Backing, Mapping, MappingKind, OwnedRange, Run, Segment, Source};
+use gdbheap_core::memory::{self, Backing, Mapping, MappingKind, OwnedRange, Run, Segment, Source, WordTest};
 use gdbheap_core::process::ProcessFolder;
 use gdbheap_core::{Machine, Missing};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError};
@@ -48,6 +48,7 @@ records! {
     MappingRow { start, end, kind, file, offset }
     SegmentRow { start, end, file, offset }
     OwnedRange { number, start, end }
+    WordTest { offset, mask, low, high }
 }
 
 answers! {
@@ -150,7 +151,7 @@ impl Room {
 pub struct Space(pub Arc<memory::Space>, Py<PyAny>);
 
 /// An address that Python computed: beyond 64 bits nothing is there, as at the last address.
-struct Address(u64);
+pub(crate) struct Address(u64);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Address {
     type Error = PyErr;
@@ -345,6 +346,19 @@ impl Space {
 #[pyfunction]
 pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<Range>) -> Vec<u64> {
     memory::find_initial(&space.0, start, initial, &ranges)
+}
+
+/// The places in `raw`, each a multiple of a word, at which all `tests` hold.
+#[pyfunction]
+pub fn find_places(raw: &[u8], tests: Given<Vec<WordTest>>) -> Vec<u64> {
+    memory::find_places(raw, &tests.0)
+}
+
+/// The word at each of the addresses; None for those that cannot be read.
+#[pyfunction]
+pub fn words_at(space: &Space, addresses: Vec<Address>) -> Vec<Option<u64>> {
+    let addresses: Vec<u64> = addresses.into_iter().map(|address| address.0).collect();
+    memory::words_at(&space.0, &addresses)
 }
 
 /// The address of the first word in [start, end) that is at least `low` and less than `high`; None where no word that can be

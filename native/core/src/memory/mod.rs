@@ -18,4 +18,6 @@ pub use gate::Gate;
 pub use pages::{Pages, Run, PRESENT, SWAPPED, ZERO};
 pub use sharing::{sharing, Sharing};
 pub use space::{Backing, Mapping, MappingKind, Segment, Source, Space};
-pub use words::{count_pointers, find_initial, find_pointer, find_pointer_runs, OwnedRange};
+pub use words::{
+    count_pointers, find_initial, find_places, find_pointer, find_pointer_runs, words_at, OwnedRange, WordTest,
+};

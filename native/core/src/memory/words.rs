@@ -19,6 +19,34 @@ pub struct OwnedRange {
     pub end: u64,
 }
 
+/// What the word `offset` bytes behind a place must be, of its bits in `mask`: at least `low`, and at most `high`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WordTest {
+    pub offset: u64,
+    pub mask: u64,
+    pub low: u64,
+    pub high: u64,
+}
+
+impl WordTest {
+    fn holds(&self, bytes: &[u8], place: usize) -> bool {
+        let word =
+            place.checked_add(self.offset as usize).and_then(|at| bytes.get(at..)).and_then(|rest| rest.first_chunk());
+        word.is_some_and(|word| (self.low..=self.high).contains(&(u64::from_le_bytes(*word) & self.mask)))
+    }
+}
+
+/// The places in `bytes`, each a multiple of a word, at which all `tests` hold.
+pub fn find_places(bytes: &[u8], tests: &[WordTest]) -> Vec<u64> {
+    let places = (0..bytes.len()).step_by(8).filter(|place| tests.iter().all(|test| test.holds(bytes, *place)));
+    places.map(|place| place as u64).collect()
+}
+
+/// The word at each of the addresses, as far as it can be read.
+pub fn words_at(space: &Space, addresses: &[u64]) -> Vec<Option<u64>> {
+    addresses.iter().map(|address| space.word(*address).ok()).collect()
+}
+
 /// The words of a stretch, as far as they can be read. Those of absent pages are zeros in `words`: only where no structure
 /// begins with one is that enough, everybody else asks `at`.
 pub(crate) struct Words {
@@ -152,6 +180,18 @@ mod tests {
                 there
             }
         }
+    }
+
+    #[test]
+    fn places_are_those_where_all_tests_hold() {
+        let bytes: Vec<u8> = [5u64, 1 << 40 | 7, 6, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let odd = WordTest { offset: 8, mask: 1, low: 1, high: 1 };
+        let few = WordTest { offset: 0, mask: u64::MAX, low: 5, high: 6 };
+        assert_eq!(find_places(&bytes, &[few]), [0, 16]);
+        assert_eq!(find_places(&bytes, &[few, odd]), [0]);
+        // Nothing lies behind the end.
+        assert_eq!(find_places(&bytes, &[WordTest { offset: 24, mask: 0, low: 0, high: 0 }]), [0]);
+        assert_eq!(find_places(&bytes, &[WordTest { offset: u64::MAX, mask: 0, low: 0, high: 0 }]), []);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What GDBHEAP_STACKS asks for: every how many bytes a stack is recorded, and where the fields of Python's structures are,
-//! by release: `524288 3.9:8,8,16,…` (gdbheap/events/stack_settings.py).
+//! by release: `524288 3.9:8,8,16,…` (gdbheap/tracing/stack_settings.py).
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,110 @@
+"""What a used block is, in a few words: the object in it, the object that owns it, or what its bytes look like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.contents.cxx.kinds import Kind, class_names
+from gdbheap.contents.python.objects.census import Found, Owner
+from gdbheap.heap import Heap
+
+PLAIN_LOOKS = ("zeros", "text", "pointers", "data", "absent bytes")
+OBJECT, SPARE, REACHED, STRUCTURE, UNKNOWN, CACHED = (
+    "object", "object on a free list", "reached", "structure", "unknown", "cached",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BlockKind:
+    """What a block is, not which one: blocks that are the same thing have equal kinds.
+
+    ``role``: "object", "object on a free list", what a buffer is to the object that owns it (such as "items"),
+    "reached" from data of a library, "structure" of an allocator, "cached" (free, in a thread's cache), or "unknown".
+    ``type``: the object's, or its owner's; ``library``: whose data points to it, or "threads"; ``look``: which
+    structure, or what the bytes look like."""
+
+    role: str
+    type: str | None = None
+    library: str | None = None
+    look: str | None = None
+
+    def text(self, owner: int | None = None) -> str:
+        """A few words, with the address of the owner where one is given."""
+        place = "" if owner is None else f" at {owner:#x}"
+        if self.role == OBJECT:
+            return str(self.type)
+        if self.role == SPARE:
+            return f"{self.type} on a free list"
+        if self.role == REACHED:
+            return f"reached from {self.library}{place}"
+        if self.role == UNKNOWN and self.look in PLAIN_LOOKS:
+            return f"unknown ({self.look})"
+        return str(self.look) if self.look is not None else f"{self.role} of {self.type}{place}"
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a block is, and the address of its owner: an object, or a word of a library's data that points to it."""
+
+    kind: BlockKind
+    owner: int | None = None
+
+    def __str__(self) -> str:
+        return self.kind.text(self.owner)
+
+
+def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool = True) -> dict[int, Described]:
+    """Return what each used block (user address, size) is, by user address. ``draws`` as for ``Heap.owners_of``."""
+    found = _structures(heap)
+    objects = heap.objects_or_none
+    unknown = [block for block in dict.fromkeys(blocks) if block[0] not in found]
+    if objects is not None and unknown:
+        held = {address: one for (address, _size), one in zip(unknown, objects.objects_in(unknown)) if one is not None}
+        for address, one in held.items():
+            found[address] = Described(BlockKind(OBJECT if one.alive else SPARE, one.type))
+        others = [address for address, _ in unknown if address not in held or may_be_buffer(heap, held[address])]
+        owners = heap.owners_of(others, draws)
+        found.update((address, _owned(owner)) for address, owner in owners.items() if owner is not None)
+    rest = [block for block in unknown if block[0] not in found]
+    for (address, _size), look in zip(rest, looks(heap, rest)):
+        found[address] = Described(BlockKind(UNKNOWN, look=look))
+    return {address: found[address] for address, _size in blocks}
+
+
+def may_be_buffer(heap: Heap, found: Found) -> bool:
+    """Return whether the owner of a buffer has to be asked for before a block is taken for the object that it looks
+    like: one on a free list if the first words are zero and a class, a living one if they are a pointer and a class."""
+    return not found.alive or heap.target.mappings.find(heap.target.space.word(found.address)) is not None
+
+
+def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
+    """What each block (user address, size) is by its own bytes: one of PLAIN_LOOKS, a C++ object of a class, or, where
+    no Python has objects, what ``heap.known_structures`` knows it to be."""
+    found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
+    addresses = [address for address, _size in blocks]
+    return [look if kind is None else kind.text for look, kind in zip(found, _kinds(heap, addresses))]
+
+
+def _kinds(heap: Heap, addresses: list[int]) -> list[Kind | None]:
+    structures = heap.known_structures if heap.objects_or_none is None else None
+    if structures is not None:
+        return structures.kinds_at(addresses)
+    names = class_names(heap.target, addresses)
+    return [None if name is None else Kind("object", name) for name in names]
+
+
+def _owned(owner: Owner) -> Described:
+    if owner.type is None:
+        return Described(BlockKind(REACHED, library=owner.role), owner.address)
+    return Described(BlockKind(owner.role, owner.type), owner.address)
+
+
+def _structures(heap: Heap) -> dict[int, Described]:
+    """Blocks of the allocators themselves."""
+    return {
+        address: Described(BlockKind(STRUCTURE, look=what))
+        for allocator in heap.allocators
+        for address, what in allocator.structures().items()
+    }

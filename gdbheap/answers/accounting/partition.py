@@ -1,0 +1,290 @@
+"""Whose is each byte of the address space, and each page? The owners are the leaves of the ledger.
+
+Each byte of a page belongs to its owner, so that what is resident of a line is never more than the line. Beside that
+each whole page belongs to one of the owners that touch it, in this order (the last wins): free memory, reserves, tops,
+an allocator's own overhead, other memory, shared memory, stacks, files, blocks in use. So the whole pages of a line
+that is free are those that nobody holds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Union
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import Allocator, LedgerLine, State
+from gdbheap.allocators.recognised import OtherAllocator
+from gdbheap.allocators.runtimes import Runtime
+from gdbheap.errors import GdbheapError
+from gdbheap.heap import Heap
+from gdbheap.host.procfs import BREAK
+from gdbheap.targets.mappings import Mapping
+from gdbheap.targets.ranges import Ranges, joined, subtract, within
+
+# Ascending: a later owner gets a page that both touch. What is in use, or not known, comes after these.
+EMPTY = (State.FREE, State.RESERVED, State.TOP, State.OVERHEAD)
+REST = "other.rest"
+"""Other memory that nothing more is known of."""
+ENDED_STACKS = "ended-stacks"
+"""Stacks that no thread has any more: the C library keeps them for threads to come."""
+SHARED, SHARED_FILES = "shared", "file.shared"
+"""Shared memory, and files on a disk that are mapped so that writes reach them."""
+OTHERS = (
+    REST,
+    "other.break",
+    "other.kernel",
+    "other.allocator",
+    "other.runtime",
+    SHARED,
+    "stacks",
+    ENDED_STACKS,
+    "file.readonly",
+    SHARED_FILES,
+    "file.data",
+    "file.text",
+)
+UNEXPLAINED = "unexplained"
+MISSING = "missing"
+"""What a core that is cut short should have and has not: nobody knows whose it is."""
+
+# Above it is the kernel's half with [vsyscall], which is in every process's maps and belongs to none of them.
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Bytes of one owner: all of them; of these the resident ones, the swapped ones, those that the kernel's zero page
+    stands for (not resident), and the resident ones mapped by huge pages. ``pages``: the bytes of the pages that belong
+    to it as a whole; of these ``whole`` are resident, and ``whole_huge`` mapped by huge pages."""
+
+    virtual: int = 0
+    resident: int = 0
+    swapped: int = 0
+    zero: int = 0
+    huge: int = 0
+    pages: int = 0
+    whole: int = 0
+    whole_huge: int = 0
+
+    def __add__(self, other: Sum) -> Sum:
+        return Sum(*(one + two for one, two in zip(vars(self).values(), vars(other).values())))
+
+
+Sums = dict[str, Sum]
+"""By owner: the id of a line of the ledger that has none below it."""
+Owner = Union[str, Allocator]
+
+
+def total(sums: Sums, name: str = "") -> Sum:
+    """The sum over the owners below ``name``, over all of them without it."""
+    found = Sum()
+    for owner, values in sums.items():
+        if not name or _is_below(owner, name):
+            found += values
+    return found
+
+
+def _is_below(owner: str, name: str) -> bool:
+    return owner == name or owner.startswith(name + ".")
+
+
+def other_allocator(heap: Heap) -> OtherAllocator | None:
+    """The allocator beside glibc's, None when none shows or no memory can be read."""
+    return heap.other_allocator if heap.target.refusal is None else None
+
+
+def main_runtime(heap: Heap) -> Runtime | None:
+    """The runtime that is known to have anonymous mappings of its own, None when there is none or it is not certain."""
+    if heap.target.refusal is not None:
+        return None
+    return next((found for found in heap.runtimes if any(map(found.owns, heap.target.mappings))), None)
+
+
+def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
+    """What each owner has in each cell of the address space: below the first cut, from there to the second, and so on.
+
+    ``cuts``: ascending addresses of whole pages. What cannot be looked into (no malloc, no memory) stays under files,
+    stacks and other."""
+    layout = _Layout(heap)
+    if heap.target.refusal is None:
+        layout.build()
+    else:
+        heap.note(f"{heap.target.refusal}: memory is told apart by its mappings alone, not by what is in use")
+        layout.add_rest()
+    return _Sweep(heap, layout, cuts).run()
+
+
+def huge_ranges(heap: Heap, parts: Sequence[str]) -> Ranges:
+    """The whole pages of the owners below ``parts`` that the kernel maps by huge pages."""
+    layout = _Layout(heap)
+    layout.build()
+    sweep = _Sweep(heap, layout, (), parts)
+    sweep.run()
+    return sweep.kept
+
+
+def other_pieces(heap: Heap) -> list[tuple[int, int, str]]:
+    """Return (start, end, owner) of what lies in no allocator's blocks, ascending; nothing where no memory can be
+    read."""
+    if heap.target.refusal is not None:
+        return []
+    layout = _Layout(heap)
+    layout.build()
+    return [(start, end, owner) for start, end, owner in layout.pieces if isinstance(owner, str)]
+
+
+class _Sweep:
+    """The pieces of a layout, swept over by the native side."""
+
+    def __init__(self, heap: Heap, layout: _Layout, cuts: Sequence[int], parts: Sequence[str] = ()) -> None:
+        self._heap, self._layout = heap, layout
+        self._owners = list(_ranked(ledger_lines(layout.allocators)))
+        self._ranks = {owner: rank for rank, owner in enumerate(self._owners)}
+        kept = [rank for owner, rank in self._ranks.items() if any(_is_below(owner, part) for part in parts)]
+        self._sweep = _native.Sweep(heap.target.machine, heap.target.pages, len(self._owners), cuts, kept)
+        self._sweep.set_lost(heap.target.missing, self._ranks[MISSING])
+
+    @property
+    def kept(self) -> Ranges:
+        """What the owners below ``parts`` have in huge pages."""
+        return self._sweep.huge_ranges()
+
+    def run(self) -> list[Sums]:
+        at = 0
+        for start, end, owner in self._layout.pieces:
+            if start < at:
+                whose = owner if isinstance(owner, str) else owner.title
+                self._heap.note(f"two owners claim the bytes at {start:#x}: they do not count for {whose}, the second")
+                start = at
+            if start < end:
+                at = self._add(start, end, owner)
+        return [{self._owners[row.owner]: _sum_of(row) for row in cell} for cell in self._sweep.finish()]
+
+    def _add(self, start: int, end: int, owner: Owner) -> int:
+        if isinstance(owner, str):
+            self._sweep.add(start, end, self._rank(owner))
+            return end
+        if (start, end) in self._layout.walked:
+            return owner.sweep(self._sweep, start, self._rank)
+        self._sweep.add(start, end, self._rank(UNEXPLAINED))
+        return end
+
+    def _rank(self, owner: str) -> int:
+        return self._ranks.get(owner, self._ranks[UNEXPLAINED])
+
+
+def _sum_of(row: _native.OwnerSum) -> Sum:
+    return Sum(row.bytes, row.resident, row.swapped, row.zero, row.huge, row.pages, row.whole, row.whole_huge)
+
+
+def ledger_lines(allocators: Iterable[Allocator]) -> list[LedgerLine]:
+    """The lines of the allocators that say whose bytes are, without those that have such lines below them."""
+    return [line for allocator in allocators for line in allocator.all_lines() if line.state is not None]
+
+
+def line_states(allocators: Iterable[Allocator]) -> dict[str, str]:
+    """What the bytes of the allocators' lines are, by the lines' ids, also of those that are sums of one kind: "used",
+    "free" (reserved address space too), "top", "overhead"."""
+    found: dict[str, str] = {}
+    for allocator in allocators:
+        for line in ledger_lines([allocator]):
+            state = State.FREE if line.state in (State.FREE, State.RESERVED) else line.state
+            # Above it are those whose ids begin its own, but for the allocator's.
+            parts = line.id.removeprefix(f"{allocator.name}.").split(".")
+            names = [".".join([allocator.name, *parts[: place + 1]]) for place in range(len(parts))]
+            found.update((name, state.value) for name in names if state is not None)
+    return found
+
+
+def _ranked(lines: Sequence[LedgerLine]) -> Iterator[str]:
+    for state in EMPTY:
+        yield from (line.id for line in lines if line.state is state)
+    yield from OTHERS
+    yield from (line.id for line in lines if line.state is State.USED)
+    yield UNEXPLAINED
+    yield MISSING
+
+
+class _Layout:
+    """The address space as ascending pieces, each with an owner: a line of the ledger, or an allocator, whose blocks
+    say theirs.
+
+    ``walked``: the places of the latter; ``allocators``: those that could be walked."""
+
+    def __init__(self, heap: Heap) -> None:
+        self._heap = heap
+        self.pieces: list[tuple[int, int, Owner]] = []
+        self.walked: set[tuple[int, int]] = set()
+        self.allocators: list[Allocator] = []
+
+    def build(self) -> None:
+        """Allocators first; what they leave of each mapping belongs to the mapping's own owner."""
+        heap = self._heap
+        self.pieces = [(start, end, "stacks") for start, end in heap.stack_ranges]
+        self.pieces += [(stack.start, stack.end, ENDED_STACKS) for stack in heap.ended_stacks]
+        try:
+            _known = heap.malloc
+        except GdbheapError as error:
+            heap.note(f"{error}: malloc's memory counts as other memory")
+        for allocator in heap.allocators:
+            self._add(allocator)
+        walked = joined(sorted(self.walked))
+        for loaded in heap.target.objects:
+            # musl's malloc is given what is left over at the end of it.
+            own = subtract(sorted(loaded.bss), within(walked, loaded.base, loaded.end))
+            self.pieces += [(start, end, "file.data") for start, end in own]
+        self.pieces = list(_mapped_parts(self.pieces, joined(heap.target.mappings.ranges())))
+        self.add_rest()
+
+    def _add(self, allocator: Allocator) -> None:
+        try:
+            found = list(allocator.pieces())
+        except GdbheapError as error:
+            self._heap.note(f"{error}: the memory of {allocator.title} counts as other memory")
+            return
+        self.allocators.append(allocator)
+        self.walked.update((piece.start, piece.end) for piece in found if piece.owner is None)
+        self.pieces += [(piece.start, piece.end, piece.owner or allocator) for piece in found]
+
+    def add_rest(self) -> None:
+        """What is in no piece yet, by its mapping."""
+        self.pieces.sort(key=lambda piece: piece[:2])
+        taken = [(start, end) for start, end, _owner in self.pieces]
+        mappings, limit = list(self._heap.target.mappings), self._heap.target.machine.kernel_start
+        whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.start < limit]
+        starts = [mapping.start for mapping in mappings]
+        other, runtime = other_allocator(self._heap), main_runtime(self._heap)
+        for start, end in subtract(whole, taken):
+            mapping = mappings[bisect_right(starts, start) - 1]
+            self.pieces.append((start, end, self._owner_of(mapping, other, runtime)))
+        self.pieces.sort(key=lambda piece: piece[:2])
+
+    def _owner_of(self, mapping: Mapping, other: OtherAllocator | None, runtime: Runtime | None) -> str:
+        if not mapping.private:
+            return SHARED if self._heap.is_shared_memory(mapping) else SHARED_FILES
+        if not mapping.anonymous:
+            return "file.text" if mapping.executable else "file.data" if mapping.writable else "file.readonly"
+        if other is not None and other.owns(mapping):
+            return "other.allocator"
+        if runtime is not None and runtime.owns(mapping):
+            return "other.runtime"
+        if mapping.is_kernels:
+            return "other.kernel"
+        return "other.break" if mapping.path == BREAK else REST
+
+
+def _mapped_parts(pieces: list[tuple[int, int, Owner]], mapped: Ranges) -> Iterator[tuple[int, int, Owner]]:
+    """The pieces without what lies in no mapping: the sizes of stacks and heaps are the target's own words. What says
+    its own blocks was bounded by mappings when it was found."""
+    starts = [start for start, _end in mapped]
+    for start, end, owner in pieces:
+        at = max(0, bisect_right(starts, start) - 1)
+        if not isinstance(owner, str):
+            yield start, end, owner
+            continue
+        while at < len(mapped) and mapped[at][0] < end:
+            first, last = max(start, mapped[at][0]), min(end, mapped[at][1])
+            if first < last:
+                yield first, last, owner
+            at += 1

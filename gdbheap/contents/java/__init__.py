@@ -1,0 +1,1 @@
+"""Where a JVM has its heap."""

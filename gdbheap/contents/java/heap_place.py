@@ -1,0 +1,57 @@
+"""The place of the Java heap of a HotSpot JVM, by the table that libjvm exports for debuggers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from gdbheap.errors import Fault
+from gdbheap.targets.ranges import Ranges
+from gdbheap.targets.target import Target
+
+__all__ = ["java_heap"]
+
+TABLE = "gHotSpotVMStructs"
+# vmStructs.hpp, VMStructEntry: typeName, fieldName, typeString, isStatic, offset, address; a row of zeros is the last.
+STRIDE, FIELD_NAME, OFFSET, ADDRESS = 48, 8, 32, 40
+MAX_ROWS, MAX_NAME = 1 << 14, 128
+HEAP = ("Universe", "_collectedHeap")
+RESERVED, START, WORDS = ("CollectedHeap", "_reserved"), ("MemRegion", "_start"), ("MemRegion", "_word_size")
+
+
+def java_heap(target: Target) -> Ranges:
+    """Return the range that the JVM reserved for the Java heap; nothing where there is no JVM or no table."""
+    for loaded in target.objects:
+        if not loaded.path.endswith("/libjvm.so"):
+            continue
+        pointer = loaded.symbol(TABLE)
+        with suppress(Fault):
+            return [] if pointer is None else _reserved(target, target.space.word(pointer))
+    return []
+
+
+def _reserved(target: Target, table: int) -> Ranges:
+    """Read CollectedHeap::_reserved. Raises Fault."""
+    wanted, found = {HEAP, RESERVED, START, WORDS}, {}
+    for key, offset, address in _rows(target, table):
+        if key in wanted:
+            found[key] = address if key == HEAP else offset
+        if len(found) == len(wanted):
+            break
+    else:
+        return []
+    word = target.space.word
+    region = word(found[HEAP]) + found[RESERVED]
+    start, size = word(region + found[START]), word(region + found[WORDS]) * target.machine.word
+    return [(start, start + size)] if start and target.mappings.find(start) is not None else []
+
+
+def _rows(target: Target, table: int) -> Iterator[tuple[tuple[str, str], int, int]]:
+    """Yield the rows of the table: (type, field), offset, address of a static field. Raises Fault."""
+    space = target.space
+    for at in range(table, table + MAX_ROWS * STRIDE, STRIDE):
+        kind, name = space.word(at), space.word(at + FIELD_NAME)
+        if not kind or not name:
+            return
+        texts = tuple(space.cstring(address, MAX_NAME).decode("latin-1") for address in (kind, name))
+        yield (texts[0], texts[1]), space.word(at + OFFSET), space.word(at + ADDRESS)

@@ -1,0 +1,1 @@
+"""OpenSSL's contexts and connections."""

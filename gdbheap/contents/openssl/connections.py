@@ -1,0 +1,129 @@
+"""OpenSSL's contexts and connections (``SSL_CTX``, ``SSL``), found by libssl's static tables of methods.
+
+What is named is proven by what it leads to: both objects have a ``CERT`` of their own, whose first word points into
+itself, and each connection, at the same place in all, its context. Layouts: ``layout/tables/openssl.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from os.path import basename
+from typing import Any
+
+from gdbheap import _native
+from gdbheap.errors import Fault
+from gdbheap.layout.tables import table
+from gdbheap.machines.image import PF_X, PT_LOAD
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import holds, joined, within
+from gdbheap.targets.target import Target
+
+CONTEXT, CONNECTION = "OpenSSL SSL_CTX", "OpenSSL SSL"
+TABLE = "openssl"
+MAX_TABLE_BYTES = 4 << 20
+CERT_BYTES = 1 << 10
+HEADER = 16
+"""Of a block, at most: its end is not looked at."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A block that may be an object: its words, and where the method stands."""
+
+    address: int
+    words: list[int]
+    method: int
+
+
+def find_named(
+    target: Target, heaps: _native.Heaps, progress: Callable[[int, int], object] | None = None
+) -> list[tuple[int, str]]:
+    """(address of the block, CONTEXT or CONNECTION) of all that are proven."""
+    library = next((loaded for loaded in target.objects if basename(loaded.path).startswith("libssl.so")), None)
+    methods = list(_methods(target, library)) if library is not None else []
+    if not methods:
+        return []
+    facts = table(TABLE)
+    rows = [
+        row
+        for row in _native.blocks_with(heaps, methods, progress)
+        if facts["least_size"] <= row[1] <= facts["largest_size"]
+    ]
+    candidates = [found for row in rows if (found := _read(target, *row)) is not None]
+    for form in facts["objects"]:
+        named = _named(target, candidates, form)
+        if named:
+            return named
+    return []
+
+
+def _methods(target: Target, library: LoadedObject) -> Iterator[int]:
+    """The addresses of libssl's tables of methods."""
+    facts = table(TABLE)
+    # A core may not say which mappings can be executed.
+    loads = [load for load in library.segments if load.type == PT_LOAD and load.flags & PF_X]
+    code = joined(sorted((library.bias + one.address, library.bias + one.address + one.memory_size) for one in loads))
+    first, least, versions = facts["method"]["functions"], facts["method"]["least_functions"], set(facts["versions"])
+    left = MAX_TABLE_BYTES
+    for mapping in library.mappings:
+        in_code = within(code, mapping.start, mapping.end)
+        if in_code or not mapping.readable or mapping.size > left:
+            continue
+        left -= mapping.size
+        words = _words(target, target.space.read_available(mapping.start, mapping.end - mapping.start))
+        for place, word in enumerate(words[: len(words) - first - least]):
+            functions = place + first
+            if word & 0xFFFF_FFFF in versions and all(holds(code, one) for one in words[functions : functions + least]):
+                yield mapping.start + target.machine.word * place
+
+
+def _words(target: Target, raw: bytes) -> list[int]:
+    unpack = target.machine.structure("P").iter_unpack
+    return [word for (word,) in unpack(raw[: len(raw) - len(raw) % target.machine.word])]
+
+
+def _read(target: Target, address: int, size: int, offset: int) -> _Found | None:
+    try:
+        return _Found(address, _words(target, target.space.read(address, size - HEADER)), offset)
+    except Fault:
+        return None
+
+
+def _named(target: Target, candidates: list[_Found], form: dict[str, Any]) -> list[tuple[int, str]]:
+    """What the candidates are if objects have this form; nothing where they do not fit it."""
+    starts = form["connection_starts"]
+    starts = set(table(TABLE)["versions"] if starts == "versions" else starts)
+    certified = [found for found in candidates if _has_cert(target, found)]
+    # Since 3.2 there are two methods next to each other: the one to begin with comes first.
+    places = {form["connection_method"], form["connection_method"] - target.machine.word} - {form["context_method"]}
+    if form["context_method"] == form["connection_method"]:
+        places = {form["connection_method"]}
+    connections = [found for found in certified if found.method in places and found.words[0] & 0xFFFF_FFFF in starts]
+    known = {found.address for found in connections}
+    contexts = [found for found in certified if found.method == form["context_method"] and found.address not in known]
+    if not contexts or not all(_begins_context(target, found) for found in contexts):
+        return []
+    addresses = {found.address for found in contexts}
+    held = [{place for place, word in enumerate(found.words) if word in addresses} for found in connections]
+    # The context's place is one that all connections have.
+    if held and not set.intersection(*held):
+        return []
+    return [(found.address, CONTEXT) for found in contexts] + [(found.address, CONNECTION) for found in connections]
+
+
+def _begins_context(target: Target, found: _Found) -> bool:
+    """Whether the first word is a method, or one of a context since 3.0: the library's own, or none."""
+    return found.method == 0 or found.words[0] == 0 or target.mappings.find(found.words[0]) is not None
+
+
+def _has_cert(target: Target, found: _Found) -> bool:
+    """Whether a word leads to a CERT: its first word points into itself, or (since 3.2) is another of its words."""
+    for word in found.words:
+        if word == 0 or word % 16 or target.mappings.find(word) is None:
+            continue
+        raw = target.space.read_available(word, CERT_BYTES)
+        first, *others = _words(target, raw) or [0]
+        if first and first % target.machine.word == 0 and (word < first < word + CERT_BYTES or first in others[:16]):
+            return True
+    return False

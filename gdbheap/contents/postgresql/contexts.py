@@ -1,0 +1,390 @@
+"""The memory contexts of a PostgreSQL backend, with what ``pg_backend_memory_contexts`` says of each.
+
+A context is a node of a tree whose links lead both ways, with blocks of its own from malloc. Which of the layouts of
+``layout/tables/postgresql.json`` a context has is decided by its bytes: its blocks, summed up, are what the context
+itself counts (``mem_allocated``, PostgreSQL 13 and later).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from os.path import basename
+from typing import Any
+
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.layout.debug_offsets import windows
+from gdbheap.layout.facts import Facts
+from gdbheap.layout.tables import table, variants
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import containing
+from gdbheap.targets.target import Damage, Target
+
+TABLE = "postgresql"
+TOP = "TopMemoryContext"
+NAME_LIMIT, IDENT_LIMIT = 64, 1024
+"""As much of an ident as the view shows (mcxtfuncs.c: MEMORY_CONTEXT_IDENT_DISPLAY_SIZE)."""
+HASH_TABLE = "dynahash"
+MAX_CONTEXTS, MAX_BLOCKS, MAX_LISTED = 1 << 20, 1 << 22, 100
+FREE_LISTS, LEAST_CHUNK = 11, 8
+"""aset.c: ALLOCSET_NUM_FREELISTS, 1 << ALLOC_MINBITS."""
+ALLOC_SET_ID, ID_BITS = 3, 7
+"""memutils_internal.h: MCTX_ASET_ID, and the bits of a chunk's header that all releases keep it in."""
+BLOCK_ENDS = {"aset": 0, "next": 16, "freeptr": 24, "endptr": 32}
+"""aset.c: AllocBlockData."""
+MOST_OWN = 4 << 10
+"""More than the fields of a context that its blocks do not hold."""
+UNREADABLE = (Fault, OverflowError)
+"""What a pointer raises that leads nowhere, or beyond all addresses."""
+ALIGNMENT, PAGE_BITS = 8, 12
+"""c.h: MAXALIGN of what malloc and the contexts hand out; the addresses of a page are kept together."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """A memory context: bytes ``total`` that it has from malloc, of which ``free`` can be handed out again, as the
+    view's total_bytes, free_bytes and used_bytes. ``level``: its distance from TopMemoryContext; ``ident``: None where
+    there is none. Names of hash tables are their idents, as in the view. ``blocks``: (start, end) of each."""
+
+    name: str
+    ident: str | None
+    level: int
+    total: int
+    free: int
+    address: int
+    blocks: list[tuple[int, int]] = field(repr=False, default_factory=list)
+
+    @property
+    def used(self) -> int:
+        """Bytes that are handed out, with headers."""
+        return self.total - self.free
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a context's blocks add up to: in the statistics, free, and in ``mem_allocated``. ``damage``: what ended a
+    list of free chunks too early."""
+
+    total: int
+    free: int
+    allocated: int
+    blocks: list[tuple[int, int]]
+    damage: Damage | None = None
+
+
+_Counter = Callable[[int, dict[str, Any]], Counted]
+
+
+class _NoSuch(Exception):
+    """The bytes are not what this layout says."""
+
+
+class _Met:
+    """The addresses that were met, as a bit for each place that can have a chunk: a block, a chunk or the head of a
+    list is one context's, so that all lists together take no more steps than the memory has places."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, bytearray] = {}
+
+    def add(self, address: int) -> bool:
+        """Return whether the address is one that can be, and is met for the first time."""
+        if address % ALIGNMENT:
+            return False
+        places = self._pages.get(address >> PAGE_BITS)
+        if places is None:
+            places = self._pages[address >> PAGE_BITS] = bytearray(((1 << PAGE_BITS) // ALIGNMENT + 7) >> 3)
+        index, bit = divmod(address % (1 << PAGE_BITS) // ALIGNMENT, 8)
+        is_new = not places[index] >> bit & 1
+        places[index] |= 1 << bit
+        return is_new
+
+
+def find_contexts(target: Target, facts: Facts) -> list[Context]:
+    """All contexts, each before its children. Raises Unsupported where this is no backend of PostgreSQL, or one whose
+    contexts are not known."""
+    program = next((loaded for loaded in target.objects if basename(loaded.path) in ("postgres", "postmaster")), None)
+    if program is None:
+        raise Unsupported("memory contexts are PostgreSQL's, and this program is not postgres")
+    reader = _Reader(target, facts)
+    top = _top(target, program, reader)
+    if top is None:
+        raise Unsupported(f"no {TOP} was found: tried the symbol, and pointers in the data of {program.path}")
+    found = list(reader.tree(top))
+    _check_apart(found)
+    target.damage.extend(reader.damage)
+    return found
+
+
+def _check_apart(contexts: list[Context]) -> None:
+    """Raise Unsupported where two contexts claim the same memory: all together have no more than there is."""
+    blocks = sorted((start, end, context.address) for context in contexts for start, end in context.blocks)
+    for (_start, end, one), (start, _end, other) in zip(blocks, blocks[1:]):
+        if start < end:
+            raise Unsupported(f"the memory contexts at {one:#x} and {other:#x} claim the same memory: they are damaged")
+
+
+def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
+    symbol = program.symbol(TOP)
+    known = [] if symbol is None else [target.space.read_available(symbol, target.machine.word)]
+    for raw in chain(known, (raw for _address, raw in windows(target.space, program))):
+        for address in filter(None, target.machine.words_of(raw)):
+            with suppress(*UNREADABLE):
+                if address % target.machine.word == 0 and reader.is_top(address):
+                    return address
+    return None
+
+
+def _misplaced(chunk: int, size: int, blocks: list[tuple[int, int]]) -> str | None:
+    """Return in words where a chunk lies that is in none of the sorted ``blocks``; None if it is in one."""
+    place = bisect(blocks, (chunk, chunk)) - 1
+    is_inside = place >= 0 and chunk + size <= blocks[place][1]
+    return None if is_inside else f"{chunk:#x}, outside of its blocks"
+
+
+def _broken_list(place: int, context: int, size: int, wrong: str) -> Damage:
+    what = f"list of free chunks of {size} bytes of the memory context at {context:#x}"
+    return Damage(place, what, "a free chunk of the context's own", wrong)
+
+
+class _Reader:
+    """Reads contexts; what each kind looks like is found out once."""
+
+    def __init__(self, target: Target, facts: Facts) -> None:
+        self.space = target.space
+        self.facts = facts
+        self.damage: list[Damage] = []
+        self._word = target.machine.word
+        self._mapped = target.mappings.ranges()
+        self.offsets: dict[str, int] = table(TABLE)["context"]
+        self._forms: dict[tuple[int, int], tuple[_Counter, dict[str, Any]]] = {}
+        self._seen: set[int] = set()
+        self._met: dict[str, _Met] = defaultdict(_Met)
+
+    def _link(self, context: int, name: str) -> int:
+        return self.space.word(context + self.offsets[name])
+
+    def _text(self, address: int, limit: int) -> str:
+        return self.space.cstring(address, limit).decode("utf-8", "replace")
+
+    def is_top(self, address: int) -> bool:
+        """Whether this is the context that all others are below."""
+        return self._link(address, "parent") == 0 and self._text(self._link(address, "name"), NAME_LIMIT) == TOP
+
+    def tree(self, top: int) -> Iterator[Context]:
+        """The context and all below. Raises Unsupported where links do not agree, or the blocks of one with what it
+        counts."""
+        waiting = [(top, 0, 0)]
+        while waiting:
+            address, parent, level = waiting.pop()
+            if address in self._seen or len(self._seen) >= MAX_CONTEXTS:
+                raise Unsupported(f"the memory context at {address:#x} is met twice: the tree is damaged or changing")
+            self._seen.add(address)
+            try:
+                if self._link(address, "parent") != parent:
+                    raise Unsupported(f"the memory context at {address:#x} does not lead back to its parent")
+                yield self._context(address, level)
+                waiting += reversed([(child, address, level + 1) for child in self._children(address)])
+            except UNREADABLE as fault:
+                raise Unsupported(f"the memory context at {address:#x} cannot be read") from fault
+
+    def _children(self, context: int) -> Iterator[int]:
+        child, before = self._link(context, "firstchild"), 0
+        met = 0
+        while child:
+            if self._link(child, "prevchild") != before or met >= MAX_CONTEXTS:
+                raise Unsupported(f"the children of the memory context at {context:#x} do not lead back to each other")
+            yield child
+            met += 1
+            child, before = self._link(child, "nextchild"), child
+
+    def _context(self, address: int, level: int) -> Context:
+        name = self._text(self._link(address, "name"), NAME_LIMIT)
+        place = self._link(address, "ident")
+        ident = self._text(place, IDENT_LIMIT) if place else None
+        if name == HASH_TABLE and ident is not None:
+            name, ident = ident, None
+        counted = self._counted(address)
+        return Context(name, ident, level, counted.total, counted.free, address, counted.blocks)
+
+    def _counted(self, address: int) -> Counted:
+        key = (self.space.u32(address), self._link(address, "methods"))
+        allocated = self._link(address, "mem_allocated")
+        damaged: list[Counted] = []
+        for count, form in [self._forms[key]] if key in self._forms else self._all_forms():
+            try:
+                counted = count(address, form)
+            except (_NoSuch, *UNREADABLE):
+                continue
+            if not self._is_possible(counted):
+                continue
+            if counted.allocated == allocated and counted.damage is None:
+                self._learn(key, count, form, counted)
+                return counted
+            if counted.allocated == allocated:
+                damaged.append(counted)
+        return self._damaged(address, allocated, damaged)
+
+    def _is_possible(self, counted: Counted) -> bool:
+        """Return whether the blocks are mapped and apart, and hold what is counted; a context's own fields may lie
+        elsewhere."""
+        blocks = sorted(counted.blocks)
+        mapped = (containing(self._mapped, start) for start, _end in blocks)
+        are_mapped = all(place is not None and end <= place[1] for place, (_start, end) in zip(mapped, blocks))
+        are_apart = all(end <= start for (_start, end), (start, _end) in zip(blocks, blocks[1:]))
+        held = MOST_OWN + sum(end - start for start, end in blocks)
+        return are_mapped and are_apart and 0 <= counted.free <= counted.total <= held
+
+    def _learn(self, key: tuple[int, int], count: _Counter, form: dict[str, Any], counted: Counted) -> None:
+        # Without a free chunk both ways of keeping them fit.
+        if key not in self._forms and (counted.free or count != self._alloc_set):
+            self._forms[key] = count, form
+            kind = count.__name__.strip("_").replace("_", " ")
+            self.facts.add(f"PostgreSQL's {kind} contexts", f"as since {form['since']}", "blocks add up")
+
+    def _damaged(self, address: int, allocated: int, found: list[Counted]) -> Counted:
+        """Return the layout's sums that fit best a context whose free lists are damaged."""
+        if not found:
+            raise Unsupported(
+                f"the blocks of the memory context at {address:#x} do not add up to the {allocated} bytes that it "
+                f"counts: tried the layouts of PostgreSQL 13 to 18"
+            )
+        best = max(found, key=lambda counted: counted.free)
+        if best.damage is not None and len(self.damage) < MAX_LISTED:
+            self.damage.append(best.damage)
+        return best
+
+    def _all_forms(self) -> Iterator[tuple[_Counter, dict[str, Any]]]:
+        kinds = (self._alloc_set, self._generation, self._slab, self._bump)
+        for count in kinds:
+            yield from ((count, form) for form in variants(TABLE, count.__name__.strip("_")))
+
+    def _alloc_set(self, context: int, form: dict[str, Any]) -> Counted:
+        """AllocSetStats(): blocks in a list, the first of them in one piece with the context; free chunks in lists."""
+        blocks: list[tuple[int, int]] = []
+        total, free = form["size"], 0
+        met = self._met["alloc_set" + form["since"]]
+        block = self.space.word(context + form["blocks"])
+        while block:
+            owner, after, freeptr, endptr = (self.space.word(block + offset) for offset in BLOCK_ENDS.values())
+            if owner != context or not block < freeptr <= endptr or not met.add(block):
+                raise _NoSuch
+            start = context if block == context + form["size"] else block
+            blocks.append((start, endptr))
+            total += endptr - block
+            free += endptr - freeptr
+            block = after
+        if blocks and not any(start == context for start, _end in blocks):
+            raise _NoSuch
+        chunks, damage = self._free_chunks(context, form, sorted(blocks), met)
+        return Counted(total, free + chunks, total, blocks, damage)
+
+    def _free_chunks(
+        self, context: int, form: dict[str, Any], blocks: list[tuple[int, int]], met: _Met
+    ) -> tuple[int, Damage | None]:
+        """The bytes of the chunks in all lists with their headers, and the damage that ended one. Until 15 a header is
+        the size and the next chunk (where a used one has its context); since 16 it is a word of bits, and the next
+        chunk's address lies behind it."""
+        has_size, found = form["chunk"] == "size", 0
+        header = 2 * self._word if has_size else self._word
+        damage = None
+        for number in range(FREE_LISTS):
+            size = LEAST_CHUNK << number
+            place = context + form["freelist"] + self._word * number
+            while chunk := self.space.word(place):
+                wrong = _misplaced(chunk, size + header, blocks) or (None if met.add(chunk) else "one met before")
+                if wrong is None:
+                    head = self.space.word(chunk)
+                    is_right = head == size if has_size else head & ID_BITS == ALLOC_SET_ID
+                    wrong = None if is_right else f"the header {head:#x}"
+                if wrong is not None:
+                    damage = damage or _broken_list(place, context, size, wrong)
+                    break
+                found += size + header
+                place = chunk + self._word
+        return found, damage
+
+    def _ring(self, head: int) -> Iterator[int]:
+        """The nodes of a dlist (lib/ilist.h), whose first word leads to the one before and the second to the next."""
+        at, before = self.space.word(head + self._word), head
+        if at == 0:  # all kinds of contexts make theirs lead to themselves
+            raise _NoSuch
+        for _ in range(MAX_BLOCKS):
+            if at == head:
+                return
+            if self.space.word(at) != before:
+                raise _NoSuch
+            yield at
+            before, at = at, self.space.word(at + self._word)
+        raise _NoSuch
+
+    def _generation(self, context: int, form: dict[str, Any]) -> Counted:
+        """GenerationStats()."""
+        blocks: list[tuple[int, int]] = []
+        own, total, free = form["size"], 0, 0
+        for block in self._ring(context + form["blocks"]):
+            size, freeptr, endptr = (self.space.word(block + form[name]) for name in ("blksize", "freeptr", "endptr"))
+            is_its = form["context"] is None or self.space.word(block + form["context"]) == context
+            if not is_its or block + size != endptr or not block < freeptr <= endptr:
+                raise _NoSuch
+            start = context if block == context + own else block
+            blocks.append((start, endptr))
+            total, free = total + size, free + endptr - freeptr
+        if not blocks:
+            raise _NoSuch
+        return Counted(own + total, free, total, blocks)
+
+    def _slab(self, context: int, form: dict[str, Any]) -> Counted:
+        """SlabStats()."""
+        number = self.space.u32 if form["half_words"] else self.space.word
+        chunk, size = number(context + form["full_chunk"]), number(context + form["block_size"])
+        lists = form["list_count"] or self.space.u32(context + form["per_block"]) + 1
+        own = form["size"] or self.space.word(context + form["header_size"])
+        if not 0 < chunk <= size or lists > MAX_BLOCKS or not 0 < own < 1 << 30:
+            raise _NoSuch
+        blocks: list[tuple[int, int]] = []
+        free, met = 0, self._met["slab" + form["since"]]
+        for place in range(lists):
+            head = context + form["lists"] + 2 * self._word * place
+            if not met.add(head):
+                raise _NoSuch
+            for node in self._ring(head):
+                block = node - form["node"]
+                handed_back = chunk * self.space.u32(block + form["nfree"])
+                is_its = form["slab"] is None or self.space.word(block + form["slab"]) == context
+                if not is_its or handed_back > size:
+                    raise _NoSuch
+                blocks.append((block, block + size))
+                free += handed_back
+        blocks += [(block, block + size) for block in self._empty_blocks(context, form)]
+        return Counted(own + size * len(blocks), free, size * len(blocks), [(context, context + own), *blocks])
+
+    def _empty_blocks(self, context: int, form: dict[str, Any]) -> Iterator[int]:
+        """Yield the empty blocks that a slab keeps: a dclist since PostgreSQL 16, whose last field is the count."""
+        if form["empty_count"] is None:
+            return
+        place = context + form["empty_count"]
+        left = self.space.u32(place)
+        if left:
+            for node in self._ring(place - 2 * self._word):
+                left -= 1
+                yield node - form["node"]
+        if left:
+            raise _NoSuch
+
+    def _bump(self, context: int, form: dict[str, Any]) -> Counted:
+        """BumpStats(), which leaves out the context itself."""
+        blocks: list[tuple[int, int]] = []
+        own, total, free = form["size"], 0, 0
+        for block in self._ring(context + form["blocks"]):
+            freeptr, endptr = self.space.word(block + form["freeptr"]), self.space.word(block + form["endptr"])
+            if not block < freeptr <= endptr:
+                raise _NoSuch
+            blocks.append((context if block == context + own else block, endptr))
+            total, free = total + endptr - block, free + endptr - freeptr
+        if not blocks:
+            raise _NoSuch
+        return Counted(total, free, own + total, blocks)

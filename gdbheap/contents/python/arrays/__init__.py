@@ -1,0 +1,1 @@
+"""Arrays and tables of numpy, pandas, polars, pyarrow and torch."""

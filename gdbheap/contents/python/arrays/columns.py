@@ -1,0 +1,104 @@
+"""What is known of arrays and of tables with columns, whichever library made them: plain records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gdbheap.targets.ranges import Ranges
+
+# What a row is about: a table (with columns), something with one column, or one array.
+DATAFRAME, SERIES, INDEX, COLUMN = "DataFrame", "Series", "Index", "column"
+TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY = "Table", "RecordBatch", "ChunkedArray", "Array"
+NDARRAY, TENSOR = "ndarray", "Tensor"
+
+# Whether all bytes from an address on can be a buffer's: in one used block, or in memory that may be read.
+Fits = Callable[[int, int], bool]
+
+
+class NotBelieved(Exception):
+    """What an object says of itself cannot be."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``count`` items of ``size`` bytes, each ``stride`` bytes after the one before (which may be less than 0)."""
+
+    start: int
+    count: int
+    stride: int
+    size: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first byte, and the one after the last; both the same where there is no item."""
+        if not self.count:
+            return self.start, self.start
+        ends = (self.start, self.start + self.stride * (self.count - 1))
+        return min(ends), max(ends) + self.size
+
+    def __contains__(self, address: int) -> bool:
+        low, high = self.span
+        if not low <= address < high:
+            return False
+        return not self.stride or (address - low) % abs(self.stride) < self.size
+
+
+def run(start: int, size: int) -> Piece:
+    """The piece that is a run of bytes."""
+    return Piece(start, 1, size, size)
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of one column. ``bytes`` as its library counts them (``nbytes``), None where that is not known;
+    ``pieces``: where they lie; ``objects``: those of them that are pointers to Python's objects."""
+
+    dtype: str
+    length: int
+    bytes: int | None
+    pieces: tuple[Piece, ...] = ()
+    objects: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, or the index of a table. ``name``: its label as text, None where it has none or it is not known;
+    ``bytes`` as in ``DataFrame.memory_usage()`` and ``ChunkedArray.nbytes``."""
+
+    what: str
+    name: str | None
+    values: Values
+
+
+@dataclass(frozen=True)
+class Frame:
+    """An array, or a table with its columns. ``address``: the Python object's; ``type`` its type's name; ``base``: of
+    an array the object whose memory it shows, 0 where it is its own. Of a tensor: ``device`` as str() has it,
+    ``nbytes`` of its own items, whether they lie behind one another, and ``storage``, the address of what has its
+    bytes, 0 where that is not known."""
+
+    what: str
+    type: str
+    address: int
+    name: str | None
+    shape: tuple[int, ...]
+    dtype: str | None
+    columns: Sequence[Column] = field(default_factory=list)
+    base: int = 0
+    device: str | None = None
+    nbytes: int | None = None
+    is_contiguous: bool = True
+    storage: int = 0
+
+    @property
+    def bytes(self) -> int | None:
+        """Of all columns together; None where one is not known."""
+        sizes = [column.values.bytes for column in self.columns]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    @property
+    def spans(self) -> Ranges:
+        """Where its values lie, ascending; they may overlap."""
+        spans = {piece.span for column in self.columns for piece in column.values.pieces}
+        return sorted(span for span in spans if span[0] < span[1])

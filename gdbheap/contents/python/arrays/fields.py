@@ -1,0 +1,196 @@
+"""The parts of objects whose classes are known by name, wherever a release of their library keeps them: an attribute in
+a dict or a slot, or a field of a Cython class, which has no name in memory and is told by the class of what it
+holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from gdbheap.contents.python.arrays.columns import NotBelieved
+from gdbheap.contents.python.objects.attributes import Attributes
+from gdbheap.contents.python.objects.bounded_reads import Pages, signed_word
+from gdbheap.contents.python.objects.census import Objects
+from gdbheap.contents.python.objects.reading import COMPACT, read_str, str_length
+from gdbheap.contents.python.text.scalars import int_text
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.layout.cpython import (
+    FLAG_INT,
+    FLAG_LIST,
+    FLAG_TUPLE,
+    FLAG_TYPE,
+    FLAG_UNICODE,
+    OB_SIZE,
+    OB_TYPE,
+    OBJECT_HEAD,
+    TP_BASICSIZE,
+    TP_MRO,
+)
+
+MAX_MRO = 64
+MAX_FIELDS = 64
+MAX_ATTRIBUTES = 256
+MAX_ITEMS = 1 << 17
+MAX_DIGITS = 30
+MAX_INT_DIGITS = 1 << 32
+MAX_KINDS = 1 << 16
+ZERO_HAS_A_DIGIT = (3, 11)
+SINGLES = ("float", "NoneType")
+
+
+class Fields:
+    """Reads objects of one target. Every method raises Fault where memory is absent, NotBelieved where what is there
+    cannot be."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.space = objects.target.space
+        self.memory = Pages(self.space)
+        self.release = objects.release
+        self.names = objects.names
+        self.repr = objects.repr
+        self._attributes = Attributes(self.space, self.release)
+        self._kinds: dict[int, frozenset[str]] = {}
+
+    def type_of(self, address: int) -> int:
+        """The address of an object's type."""
+        return self.memory.word(address + self.release.at(OB_TYPE))
+
+    def type_name(self, address: int) -> str:
+        """The name of an object's type."""
+        return self.names.name(self.type_of(address))
+
+    def kinds(self, kind: int) -> frozenset[str]:
+        """Of the type at ``kind`` and its bases the package and the name (``pandas.DataFrame``), whatever modules lie
+        between, which releases have moved; none where no type is there."""
+        found = self._kinds.get(kind)
+        if found is None:
+            if len(self._kinds) > MAX_KINDS:
+                self._kinds.clear()
+            found = self._kinds[kind] = frozenset(self._read_kinds(kind))
+        return found
+
+    def _read_kinds(self, kind: int) -> Iterator[str]:
+        """A type is the first of its own bases (``tp_mro``), and its type is a type."""
+        try:
+            if not self.names.flags(self.type_of(kind)) & FLAG_TYPE:
+                return
+            bases = self.items(self.memory.word(kind + self.release.at(TP_MRO)), MAX_MRO)
+        except (Fault, NotBelieved, OverflowError):
+            return
+        if not bases or bases[0] != kind:
+            return
+        for base in bases:
+            first, _, last = self.names.name(base).partition(".")
+            yield f"{first}.{last.rpartition('.')[2]}" if last else first
+
+    def kinds_of(self, address: int) -> frozenset[str]:
+        """The same of an object's type; none where no object is there."""
+        try:
+            return self.kinds(self.type_of(address))
+        except (Fault, OverflowError):
+            return frozenset()
+
+    def items(self, address: int, most: int = MAX_ITEMS) -> list[int]:
+        """The items of a list or a tuple, of which there may be ``most``."""
+        flags = self.names.flags(self.type_of(address))
+        if not flags & (FLAG_LIST | FLAG_TUPLE):
+            raise NotBelieved
+        count = self.memory.word(address + self.release.at(OB_SIZE))
+        if count > most:
+            raise NotBelieved
+        start = address + self.release["tuple_items"]
+        if flags & FLAG_LIST:
+            start = self.memory.word(address + self.release["ob_item"]) if count else 0
+        return self.words(start, count)
+
+    def words(self, start: int, count: int) -> list[int]:
+        """Words behind one another."""
+        raw = self.memory.read(start, count * self.memory.machine.word) if count else b""
+        return list(self.memory.machine.words_of(raw))
+
+    def attributes(self, address: int) -> dict[str, int]:
+        """The attributes in the object's dict and slots, by name."""
+        try:
+            found = self._attributes.of(self.memory, address, self.type_of(address))
+            return dict(islice(found, MAX_ATTRIBUTES))
+        except Unsupported as error:
+            raise NotBelieved from error
+
+    def raw(self, address: int) -> list[int]:
+        """The words of an object behind its head, those that its type says all its instances have."""
+        head, word = self.release.at(OBJECT_HEAD), self.memory.machine.word
+        size = self.memory.word(self.type_of(address) + self.release.at(TP_BASICSIZE))
+        return self.words(address + head, min(max(size - head, 0) // word, MAX_FIELDS))
+
+    def held(self, address: int, *kinds: str) -> list[int]:
+        """The fields of the object, and after them its attributes, that are objects of one of these kinds."""
+        wanted = frozenset(kinds)
+        found = [word for word in self.raw(address) if word and wanted & self.kinds_of(word)]
+        found += [value for value in self.attributes(address).values() if wanted & self.kinds_of(value)]
+        return list(dict.fromkeys(found))
+
+    def attribute(self, address: int, *names: str) -> int:
+        """The first of these attributes that is set."""
+        found = self.attributes(address)
+        for name in names:
+            if name in found:
+                return found[name]
+        raise NotBelieved
+
+    def number(self, address: int) -> int:
+        """The value of an int."""
+        if not self.names.flags(self.type_of(address)) & FLAG_INT:
+            raise NotBelieved
+        try:
+            return int(int_text(self.memory, self.release, address, MAX_DIGITS))
+        except ValueError as error:
+            raise NotBelieved from error
+
+    def text(self, address: int, limit: int = 200) -> str:
+        """The value of a str."""
+        found = read_str(self.memory, self.release, address, limit)
+        if found is None or not self.is_str(address):
+            raise NotBelieved
+        return found
+
+    def is_str(self, address: int) -> bool:
+        """Whether it is a str."""
+        return bool(self.names.flags(self.type_of(address)) & FLAG_UNICODE)
+
+    def size(self, address: int) -> int | None:
+        """What sys.getsizeof() says of a str, an int, a float or None; None of other objects."""
+        kind = self.type_of(address)
+        flags = self.names.flags(kind)
+        if flags & FLAG_UNICODE:
+            return self._str_size(address)
+        if flags & FLAG_INT:
+            return self._int_size(address)
+        if self.names.name(kind) in SINGLES:
+            return self.memory.word(kind + self.release.at(TP_BASICSIZE))
+        return None
+
+    def _str_size(self, address: int) -> int | None:
+        """PEP 393: characters and a zero after the header, and the UTF-8 that it may keep beside them."""
+        release = self.release
+        if release.get("unicode_state") is None or self.names.name(self.type_of(address)) != "str":
+            return None
+        state = self.memory.u32(address + release["unicode_state"]) >> (release.get("unicode_state_shift") or 0)
+        if not state & COMPACT:
+            return None
+        length, width = str_length(self.memory, release, address), state >> 2 & 7
+        if state & COMPACT << 1:
+            return release["sizeof_ascii"] + length + 1
+        utf8 = release["unicode_utf8"]
+        kept = (
+            self.memory.word(address + utf8 - self.memory.machine.word) + 1 if self.memory.word(address + utf8) else 0
+        )
+        return release["sizeof_compact"] + (length + 1) * width + kept
+
+    def _int_size(self, address: int) -> int:
+        """Digits of four bytes; since 3.11 ``int.__sizeof__()`` counts one of 0 too (Objects/longobject.c)."""
+        word = signed_word(self.memory, address + self.release.at(OB_SIZE))
+        count = abs(word) if self.release.get("lv_tag") is None else word >> 3
+        count = max(count, 1) if (self.release.major, self.release.minor) >= ZERO_HAS_A_DIGIT else count
+        if not 0 <= count <= MAX_INT_DIGITS:
+            raise NotBelieved
+        return self.release["ob_digit"] + 4 * count

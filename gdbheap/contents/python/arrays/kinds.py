@@ -1,0 +1,56 @@
+"""Arrays, and tables, of numpy, pandas, polars, pyarrow and torch: which types are such, and what each is."""
+
+from __future__ import annotations
+
+import struct
+
+from gdbheap.contents.python.arrays import arrow, dataframes, ndarrays, polars, tensors
+from gdbheap.contents.python.arrays.arrow import Arrow
+from gdbheap.contents.python.arrays.columns import NDARRAY, TENSOR, Fits, Frame, NotBelieved
+from gdbheap.contents.python.arrays.dataframes import DataFrames
+from gdbheap.contents.python.arrays.fields import Fields
+from gdbheap.contents.python.arrays.native_classes import Classes
+from gdbheap.contents.python.arrays.ndarrays import Arrays
+from gdbheap.contents.python.arrays.polars import Polars
+from gdbheap.contents.python.arrays.tensors import Tensors
+from gdbheap.contents.python.objects.census import Objects
+from gdbheap.errors import Fault, Unsupported
+
+# The kinds of fields.Fields, the more special first; of pandas and of pyarrow each has one of them.
+KINDS = {**dataframes.KINDS, **polars.KINDS, **arrow.KINDS, ndarrays.KIND: NDARRAY, tensors.KIND: TENSOR}
+BROKEN = (Fault, NotBelieved, Unsupported, OverflowError, ValueError, struct.error)
+
+
+class Frames:
+    """Reads the frames of one target. ``fits``: whether bytes can lie where somebody says that they do."""
+
+    def __init__(self, objects: Objects, fits: Fits) -> None:
+        self.fields = Fields(objects)
+        self.arrays = Arrays(self.fields, fits)
+        classes = Classes(self.fields.memory, objects.target)
+        self._arrow = Arrow(self.fields, classes, fits)
+        self._tensors = Tensors(self.fields, classes, fits)
+        self._pandas = DataFrames(self.fields, self.arrays, self._arrow)
+        self._polars = Polars(self.fields, objects.target, fits)
+        self._kinds: dict[int, str | None] = {}
+
+    def what(self, kind: int) -> str | None:
+        """What the instances of the type at ``kind`` are, as ``Frame.what`` says it; None where they are no frames."""
+        if kind not in self._kinds:
+            kinds = self.fields.kinds(kind)
+            self._kinds[kind] = next((what for name, what in KINDS.items() if name in kinds), None)
+        return self._kinds[kind]
+
+    def read(self, address: int, what: str) -> Frame | None:
+        """What the object at ``address`` is; None where what it says of itself cannot be."""
+        try:
+            if what == NDARRAY:
+                return self.arrays.frame(address)
+            if what == TENSOR:
+                return self._tensors.frame(address)
+            if polars.KINDS.keys() & self.fields.kinds_of(address):
+                return self._polars.frame(address)
+            reader = self._pandas if what in dataframes.KINDS.values() else self._arrow
+            return reader.frame(address)
+        except BROKEN:
+            return None

@@ -1,0 +1,478 @@
+"""polars' DataFrames and Series, read from memory: polars 0.20 to 2.1.
+
+Rust has no layout that could be relied on, so nothing is taken from a place alone. Of which type a ``Series`` is the
+functions in its vtable say, by their symbols, which polars' wheels have; without them nothing is believed. A vector is
+capacity, pointer and length; an array's buffer is believed where what it keeps alive (``SharedStorage``) has the same
+bytes; an array's parts are as long as the array, all arrays together as long as the column, and all columns as long as
+the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``, polars-arrow's ``array/``, ``buffer/`` and
+``bitmap/immutable.rs``).
+
+Bytes are counted as ``estimated_size()`` counts them: of texts the characters, not their views of 16 bytes. A column of
+one value that stands for all rows has none, where that function would make the rows first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.contents.python.arrays.columns import (
+    COLUMN,
+    DATAFRAME,
+    SERIES,
+    Column,
+    Fits,
+    Frame,
+    NotBelieved,
+    Piece,
+    Values,
+    run,
+)
+from gdbheap.contents.python.arrays.fields import Fields
+from gdbheap.errors import Fault
+from gdbheap.targets.target import Target
+
+KINDS = {f"polars.{name}": name for name in (DATAFRAME, SERIES)}
+# The types of what Python's objects hold Rust's in.
+HOLDERS = ("PyDataFrame", "PySeries")
+SCALAR = "scalar"
+# Bytes of an item; of those with a unit, or digits, the type's name alone is known.
+WIDTHS = {
+    "Int8": 1, "UInt8": 1, "Int16": 2, "UInt16": 2, "Float16": 2, "Int32": 4, "UInt32": 4, "Float32": 4, "Date": 4,
+    "Int64": 8, "UInt64": 8, "Float64": 8, "Datetime": 8, "Duration": 8, "Time": 8, "Int128": 16, "UInt128": 16,
+    "Decimal": 16,
+}  # fmt: skip
+BOOLEAN, TEXTS = "Boolean", ("String", "Binary")
+KNOWN = frozenset((*WIDTHS, BOOLEAN, *TEXTS))
+RENAMED = {
+    "Utf8": "String",
+    "FixedSizeList": "Array",
+    **dict.fromkeys((f"Categorical{n}" for n in (8, 16, 32)), "Categorical"),
+}
+VIEW = 16
+BITS = 8
+MAX_COLUMNS = 1 << 16
+MAX_CHUNKS = 1 << 17
+MAX_READ = 1 << 20
+MAX_BODY, MAX_FIELD = 512, 14
+MAX_NAME = 4000
+MAX_LENGTH = 1 << 46
+# Words of an element of a frame's vector, and where in it the pointer to a series is.
+STRIDES, PLACES, PROBED = range(2, 41), range(4), 8
+# Words of a buffer, of a bitmap, and of what keeps either alive.
+BUFFER, BITMAP, STORAGE_WORDS = 3, 4, 8
+LEAST_OF_ARRAY = 2 * BITMAP
+METHODS, LEAST = 64, 8
+# compact_str: of 24 bytes the last one is 0xc0 and the length, 0xd8 behind a pointer, or a text's last one;
+# smartstring: the first one is twice the length, and 1.
+INLINE, HEAP, TEXT_BYTES = 0xC0, 0xD8, 24
+COMPACT, SMART = "compact_str", "smartstring"
+Place = tuple[int, str]
+_WRAPPED = "SeriesWrap"
+_TYPE = re.compile(r"SeriesWrap<.*?(\w+?)(?:Type|Chunked)\b(?!<)")
+
+
+class _Types:
+    """Of which type of column each vtable of polars is; each library's symbols are read once."""
+
+    def __init__(self, fields: Fields, target: Target) -> None:
+        self._fields = fields
+        self._target = target
+        self._found: dict[int, str] = {}
+        self._names: dict[str, dict[int, str]] = {}
+
+    def of(self, vtable: int) -> str:
+        """The type's name as polars shows it; "" where no such vtable is there."""
+        if vtable not in self._found:
+            self._found[vtable] = self._read(vtable)
+        return self._found[vtable]
+
+    def _read(self, vtable: int) -> str:
+        """What most of its functions are of: a compiler that finds two of them equal keeps one, by either's name."""
+        names = self._functions(vtable)
+        if not names:
+            return ""
+        try:
+            words = self._fields.words(vtable, METHODS)
+        except (Fault, OverflowError):
+            return ""
+        types = Counter(found for found in map(_type_in, (names.get(word, "") for word in words)) if found)
+        first, second = (*types.most_common(2), ("", 0), ("", 0))[:2]
+        return first[0] if first[1] >= LEAST and 2 * first[1] > 3 * second[1] else ""
+
+    def _functions(self, address: int) -> dict[int, str]:
+        """The symbols of the library that has the address, as far as they are about series."""
+        mapping = self._target.mappings.find(address)
+        path = mapping.path if mapping is not None else None
+        if not path or "polars" not in path:
+            return {}
+        if path not in self._names:
+            found = [loaded for loaded in self._target.objects if any(one.path == path for one in loaded.mappings)]
+            symbols = (item for loaded in found for item in loaded.symbols().items())
+            self._names[path] = {address: name for name, (address, _size) in symbols if _WRAPPED in name}
+        return self._names[path]
+
+
+def _type_in(symbol: str) -> str:
+    """The type that a method is of."""
+    found = _TYPE.search(_native.demangle(symbol) or "") if symbol else None
+    return RENAMED.get(found[1], found[1]) if found else ""
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Its values, and what may be its name, by the place in its field and the form of the text."""
+
+    values: Values
+    names: dict[Place, str]
+
+
+class Polars:
+    """Reads polars' objects; so many columns and chunks in all, then NotBelieved is raised."""
+
+    def __init__(self, fields: Fields, target: Target, fits: Fits) -> None:
+        self._fields = fields
+        self._memory = fields.memory
+        self._word = fields.memory.machine.word
+        self._types = _Types(fields, target)
+        self._fits = fits
+        self._left = MAX_READ
+        self._form: tuple[int, int] | None = None
+        self._name_place: Place | None = None
+
+    def frame(self, address: int) -> Frame:
+        """A DataFrame or a Series. Raises Fault, NotBelieved."""
+        kinds = self._fields.kinds_of(address)
+        name = self._fields.type_name(address)
+        if "polars.DataFrame" in kinds:
+            columns, rows = self._columns(self._fields.raw(self._fields.attribute(address, "_df")))
+            return Frame(DATAFRAME, name, address, None, (rows, len(columns)), None, columns)
+        if "polars.Series" not in kinds:
+            raise NotBelieved
+        words = self._fields.raw(self._fields.attribute(address, "_s"))
+        found = next((pair for pair in zip(words, words[1:]) if self._is_series(*pair)), None)
+        if found is None:
+            raise NotBelieved
+        series = self._series(*found, None)
+        label = self._names([series])[0]
+        column = Column(SERIES, label, series.values)
+        return Frame(SERIES, name, address, label, (series.values.length,), series.values.dtype, [column])
+
+    def _spend(self, count: int = 1) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise NotBelieved
+
+    def _columns(self, words: list[int]) -> tuple[list[Column], int]:
+        """The columns in the one vector among the words whose elements are such, and the rows."""
+        for capacity, start, count in zip(words, words[1:], words[2:]):
+            if not count <= capacity <= MAX_COLUMNS or start % self._word:
+                continue
+            if not count:
+                if not capacity and start <= 2 * self._word:
+                    return [], 0
+                continue
+            form = self._form_of(start, count)
+            if form is not None:
+                return self._in_vector(start, count, form)
+        raise NotBelieved
+
+    def _form_of(self, start: int, count: int) -> tuple[int, int] | None:
+        """Words of an element, and its place of a series, with which most of the first elements have one."""
+        probed = min(count, PROBED)
+        best, form = 0, None
+        for stride in STRIDES if self._form is None else (self._form[0],):
+            for place in PLACES if self._form is None else (self._form[1],):
+                at = [start + (number * stride + place) * self._word for number in range(probed)]
+                found = sum(self._has_series(one) for one in at) if place + 2 <= stride else 0
+                if found > best:
+                    best, form = found, (stride, place)
+        if form is not None and best > 1:
+            self._form = form
+        return form
+
+    def _has_series(self, at: int) -> bool:
+        try:
+            return self._is_series(self._memory.word(at), self._memory.word(at + self._word))
+        except (Fault, OverflowError):
+            return False
+
+    def _is_series(self, address: int, vtable: int) -> bool:
+        """A counted object (two counts before it) with the vtable of a series."""
+        if not address or address % self._word or not self._types.of(vtable):
+            return False
+        try:
+            counts = self._fields.words(address, 2)
+        except (Fault, OverflowError):
+            return False
+        return all(0 < count < 1 << 32 for count in counts)
+
+    def _in_vector(self, start: int, count: int, form: tuple[int, int]) -> tuple[list[Column], int]:
+        stride, place = form
+        self._spend(count)
+        words = self._fields.words(start, count * stride)
+        slots = [words[at : at + stride] for at in range(0, len(words), stride)]
+        are = [self._is_series(*slot[place : place + 2]) for slot in slots]
+        pairs = {n: (slot[place], slot[place + 1]) for n, slot in enumerate(slots) if are[n]}
+        rows = next(filter(None, (self._length(*pair) for pair in pairs.values())), None)
+        found = {number: self._series(*pair, rows) for number, pair in pairs.items()}
+        lengths = {series.values.length for series in found.values()}
+        if len(lengths) != 1:
+            raise NotBelieved
+        rows = lengths.pop()
+        names = dict(zip(found, self._names(list(found.values()))))
+        columns = [
+            Column(COLUMN, names[number], found[number].values)
+            if number in found
+            else self._scalar(slots[number], rows)
+            for number in range(count)
+        ]
+        return columns, rows
+
+    def _length(self, address: int, vtable: int) -> int | None:
+        """Of a column whose arrays tell; None of others."""
+        if self._types.of(vtable) not in KNOWN:
+            return None
+        return self._series(address, vtable, None).values.length
+
+    def _scalar(self, words: list[int], rows: int) -> Column:
+        """One value for all rows: its name is followed by their number."""
+        for at in range(len(words) - 3):
+            if words[at + 3] == rows:
+                name = self._text((at, COMPACT), words)
+                if name is not None:
+                    return Column(COLUMN, self._shown(name), Values(SCALAR, rows, 0))
+        raise NotBelieved
+
+    def _series(self, address: int, vtable: int, rows: int | None) -> _Series:
+        """What a Series' pointer leads to: the arrays that it has, its field behind them, and its length, which is
+        ``rows`` where its arrays are of a kind that is not read."""
+        self._spend()
+        dtype = self._types.of(vtable)
+        size = self._memory.word(vtable + self._word)
+        if not size <= MAX_BODY:
+            raise NotBelieved
+        words = self._fields.words(address + 2 * self._word, size // self._word)
+        if dtype not in KNOWN:
+            if rows is None:
+                raise NotBelieved
+            return _Series(Values(dtype, rows, None), self._texts_in(words, self._arrays_at(words)))
+        found = [series for series in self._believed(dtype, words) if series.names]
+        if not found:
+            raise NotBelieved
+        # What is wrapped (a Datetime's numbers) lies behind its type, in whose gaps an older one may be.
+        return found[-1]
+
+    def _arrays_at(self, words: list[int]) -> int:
+        return next((at for at in range(len(words) - 2) if self._chunks(*words[at : at + 3])), len(words))
+
+    def _believed(self, dtype: str, words: list[int]) -> Iterator[_Series]:
+        """What the vectors among the words can be: what was there before may look like one."""
+        lengths = _lengths(words, self._word)
+        for at in range(len(words) - 2):
+            chunks = self._chunks(*words[at : at + 3])
+            try:
+                values = self._of_chunks(dtype, chunks)
+            except (Fault, OverflowError, NotBelieved):
+                continue
+            if chunks and values.length in lengths:
+                yield _Series(values, self._texts_in(words, at))
+
+    def _chunks(self, capacity: int, start: int, count: int) -> list[list[int]]:
+        """The words of each array in a vector of boxes; none where it is no such vector."""
+        if not 0 < count <= capacity <= MAX_CHUNKS or start % self._word or not start:
+            return []
+        try:
+            self._spend(count)
+            pairs = self._fields.words(start, 2 * count)
+            return [self._array(*pair) for pair in zip(pairs[::2], pairs[1::2])]
+        except (Fault, OverflowError, NotBelieved):
+            return []
+
+    def _array(self, address: int, vtable: int) -> list[int]:
+        """What the vtable says it is long; behind its first word, a function, are size and alignment."""
+        size, alignment = self._fields.words(vtable + self._word, 2)
+        if alignment not in (self._word, 2 * self._word) or not 0 < size <= MAX_BODY or size % self._word:
+            raise NotBelieved
+        return self._fields.words(address, size // self._word)
+
+    def _of_chunks(self, dtype: str, chunks: list[list[int]]) -> Values:
+        """The column has the length that its arrays have together."""
+        length, size, known = 0, 0, True
+        pieces: list[Piece] = []
+        for words in chunks:
+            count, counted, found = self._part(dtype, words)
+            length += count
+            known = known and counted is not None
+            size += counted or 0
+            pieces += [piece for piece in found if piece.size]
+        return Values(dtype, length, size if known else None, tuple(pieces))
+
+    def _part(self, dtype: str, words: list[int]) -> tuple[int, int | None, list[Piece]]:
+        """Of an array its length, its bytes and where they are. Behind its type come its values, which of them are
+        valid, and of texts the bytes of all, with and without those that are short."""
+        if len(words) < LEAST_OF_ARRAY:
+            raise NotBelieved
+        if dtype in TEXTS:
+            return self._texts_of(words)
+        if dtype == BOOLEAN:
+            count, values = self._bits(words[-2 * BITMAP : -BITMAP])
+        else:
+            count, values = self._items(words[-BITMAP - BUFFER : -BITMAP], WIDTHS[dtype])
+        pieces = [values, *self._validity(words[-BITMAP:], count)]
+        return count, sum(piece.size for piece in pieces), pieces
+
+    def _texts_of(self, words: list[int]) -> tuple[int, int | None, list[Piece]]:
+        """Views, then the buffers of texts that are longer than a view, which are shared and not counted by
+        themselves: two words (an Arc of a slice), or a buffer of buffers."""
+        end = len(words) - 2 - BITMAP
+        for skipped in (2, BUFFER):
+            try:
+                at = end - skipped
+                count, views = self._items(words[at - BUFFER : at], VIEW)
+            except (Fault, OverflowError, NotBelieved):
+                continue
+            pieces = [views, *self._buffers(words[at:end]), *self._validity(words[end:-2], count)]
+            return count, words[-2] if words[-2] <= MAX_LENGTH else None, pieces
+        raise NotBelieved
+
+    def _items(self, words: list[int], width: int) -> tuple[int, Piece]:
+        """A buffer: its storage, its first item, and how many they are."""
+        storage, start, count = words
+        if not self._is_stored(storage, start, count, count * width):
+            raise NotBelieved
+        return count, run(start, count * width)
+
+    def _bits(self, words: list[int]) -> tuple[int, Piece]:
+        """A bitmap: its storage, its first bit, how many they are, and how many of them are not set."""
+        storage, offset, count = words[:3]
+        if not storage or max(offset, count) > MAX_LENGTH:
+            raise NotBelieved
+        start = self._stored_bits(storage, (offset + count + BITS - 1) // BITS)
+        return count, run(start + offset // BITS, (offset % BITS + count + BITS - 1) // BITS)
+
+    def _validity(self, words: list[int], count: int) -> list[Piece]:
+        """Which items are there; nothing where all are."""
+        if not words[0]:
+            return []
+        length, piece = self._bits(words)
+        if length != count:
+            raise NotBelieved
+        return [piece]
+
+    def _is_stored(self, storage: int, start: int, count: int, size: int) -> bool:
+        """Whether what keeps a buffer alive has these bytes: its pointer and its length, in bytes or in items, are
+        words behind one another."""
+        if not storage or storage % self._word or count > MAX_LENGTH or not start:
+            return False
+        try:
+            words = self._fields.words(storage, STORAGE_WORDS)
+        except (Fault, OverflowError):
+            return False
+        width = size // count if count else 1
+        for first, length in zip(words, words[1:]):
+            for held in (length, length * width):
+                if first and first <= start and start + size <= first + held and length <= MAX_LENGTH:
+                    return not size or self._fits(start, size)
+            if not size and first == start and not length:
+                return True
+        return False
+
+    def _stored_bits(self, storage: int, size: int) -> int:
+        words = self._fields.words(storage, STORAGE_WORDS)
+        for start, held in zip(words, words[1:]):
+            if size <= held <= MAX_LENGTH < start and self._fits(start, size):
+                return start
+        raise NotBelieved
+
+    def _buffers(self, words: list[int]) -> Iterator[Piece]:
+        """Those of the longer texts: storage, pointer and length of each, behind the counts of an Arc."""
+        start, count = words[-2:]
+        if not 0 < count <= MAX_CHUNKS:
+            return
+        self._spend(count)
+        start += 2 * self._word if len(words) == 2 else 0
+        found = self._fields.words(start, BUFFER * count)
+        for storage, first, size in zip(found[::3], found[1::3], found[2::3]):
+            if not self._is_stored(storage, first, size, size):
+                raise NotBelieved
+            yield run(first, size)
+
+    def _texts_in(self, words: list[int], at: int) -> dict[Place, str]:
+        """The texts in the field (``Arc<Field>``) that the word behind the vector leads to, by their places."""
+        field = words[at + 3] if at + 3 < len(words) else 0
+        if not field or field % self._word:
+            return {}
+        try:
+            found = self._fields.words(field, MAX_FIELD)
+        except (Fault, OverflowError):
+            return {}
+        if not all(0 < count < 1 << 32 for count in found[:2]):
+            return {}
+        places = [(place, form) for place in range(2, MAX_FIELD - 2) for form in (COMPACT, SMART)]
+        texts = {where: self._text(where, found) for where in places}
+        return {where: text for where, text in texts.items() if text is not None}
+
+    def _names(self, series: list[_Series]) -> list[str | None]:
+        """The names of a frame's columns: all are at the same place of their fields, and no two are the same. What was
+        there before may look like a name too; then the place is that of frames before, or not known."""
+        named = [one for one in series if one.names]
+        places = set.intersection(*(set(one.names) for one in named)) if named else set()
+        found = [place for place in places if len({one.names[place] for one in named}) == len(named)]
+        if len(found) == 1 and len(named) > 1:
+            self._name_place = found[0]
+        place = self._name_place if self._name_place in found else found[0] if len(found) == 1 else None
+        texts = [one.names.get(place) if place is not None else None for one in series]
+        return [None if text is None else self._shown(text) for text in texts]
+
+    def _text(self, where: tuple[int, str], words: list[int]) -> str | None:
+        """What is at a place among words, in one form; before 1.0 it was the other one, and no value stood for all."""
+        place, form = where
+        return (self._compact if form == COMPACT else self._smart)(words[place : place + 3])
+
+    def _shown(self, name: str) -> str:
+        return self._fields.repr.disclosure.name(name)
+
+    def _compact(self, words: list[int]) -> str | None:
+        """A compact_str's text; None where the three words are none."""
+        raw = self._memory.machine.structure("P" * 3).pack(*words)
+        last = raw[-1]
+        if INLINE <= last < HEAP:
+            length = last - INLINE
+            return None if any(raw[length:-1]) else _printable(raw[:length])
+        if last == HEAP:
+            return self._long(words[0], words[1])
+        return _printable(raw) if last < INLINE and min(raw) >= ord(" ") else None
+
+    def _smart(self, words: list[int]) -> str | None:
+        """A smartstring's text; None where the three words are none."""
+        raw = self._memory.machine.structure("P" * 3).pack(*words)
+        length = raw[0] >> 1
+        if raw[0] & 1 and length < TEXT_BYTES:
+            return _printable(raw[1 : 1 + length]) if length and not any(raw[1 + length :]) else None
+        return self._long(words[0], words[2]) if words[2] <= words[1] <= MAX_NAME else None
+
+    def _long(self, start: int, length: int) -> str | None:
+        if not TEXT_BYTES <= length <= MAX_NAME:
+            return None
+        try:
+            return _printable(self._memory.read(start, length))
+        except (Fault, OverflowError):
+            return None
+
+
+def _printable(raw: bytes) -> str | None:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return text if "\0" not in text else None
+
+
+def _lengths(words: list[int], word: int) -> set[int]:
+    """The numbers that may be a length: words, and halves of words."""
+    half = 1 << 4 * word
+    return {number for one in words for number in (one, one % half, one // half) if number <= MAX_LENGTH}

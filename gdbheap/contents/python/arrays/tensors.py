@@ -1,0 +1,210 @@
+"""torch's tensors, read from memory: torch 1.13 and 2.13.
+
+A ``torch.Tensor`` leads to a TensorImpl, which leads back to it and to a StorageImpl, whose bytes several tensors may
+show (torch/csrc/autograd/python_variable.h, c10/core/TensorImpl.h and StorageImpl.h). Releases have moved the fields
+before the pointer back, and counts of references are one word or two: both objects are told by their vtables, and the
+pointer back by its value. What lies behind it has stayed: sizes and strides, offset, number of items, dtype, device.
+A tensor is believed only where its sizes multiply to its number of items, and its storage is on its device, lies where
+bytes can be, and has room for all items.
+
+Bytes are the storage's, as ``untyped_storage().nbytes()``: they are in use as long as one tensor shows any of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from gdbheap.contents.python.arrays.columns import TENSOR, Column, Fits, Frame, NotBelieved, Piece, Values, run
+from gdbheap.contents.python.arrays.fields import Fields
+from gdbheap.contents.python.arrays.native_classes import Classes
+
+KIND = "torch.Tensor"
+# What has items has a storage; subclasses, such as sparse tensors', may have none.
+DENSE, STORAGE = "c10::TensorImpl", "c10::StorageImpl"
+# In words of a TensorImpl: where its storage and the pointer back to the Python object may be.
+STORAGES, BACK = range(2, 4), range(5, 11)
+# From the word behind the pointer back: SizesAndStrides (how many, then both where there are at most five dimensions,
+# else a pointer to them), storage_offset_, numel_, then the dtype (u16) and an optional device: a byte each for its
+# type, its index, and whether it is there, which came first in older releases.
+DIMENSIONS, SIZES, INLINE = 0, 1, 5
+OFFSET, NUMEL, DTYPE, TENSOR_WORDS = 11, 12, 13, 14
+# A pointer back that the tensor owns has its lowest bit set in some releases.
+OWNED = 1
+# In words of a StorageImpl, from where the data may begin: data, deleter, context, device, size.
+DATA_AT, DATA, DEVICE, SIZE, STORAGE_WORDS = (2, 3), 0, 3, 4, 5
+MAX_DIMENSIONS = 64
+MAX_BYTES = 1 << 46
+# enum ScalarType (c10/core/ScalarType.h; numbers are in saved files and stay): names, and bytes of an item.
+DTYPES = (
+    ("uint8", 1), ("int8", 1), ("int16", 2), ("int32", 4), ("int64", 8), ("float16", 2), ("float32", 4),
+    ("float64", 8), ("complex32", 4), ("complex64", 8), ("complex128", 16), ("bool", 1), ("qint8", 1), ("quint8", 1),
+    ("qint32", 4), ("bfloat16", 2), ("quint4x2", 1), ("quint2x4", 1), ("bits1x8", 1), ("bits2x4", 1), ("bits4x2", 1),
+    ("bits8", 1), ("bits16", 2), ("float8_e5m2", 1), ("float8_e4m3fn", 1), ("float8_e5m2fnuz", 1),
+    ("float8_e4m3fnuz", 1), ("uint16", 2), ("uint32", 4), ("uint64", 8),
+    *((f"uint{bits}", 1) for bits in range(1, 8)), *((f"int{bits}", 1) for bits in range(1, 8)),
+    ("float8_e8m0fnu", 1), ("float4_e2m1fn_x2", 1),
+)  # fmt: skip
+# Items that a byte of the storage has; torch counts a byte for each.
+PACKED = {"quint4x2": 2, "quint2x4": 4}
+# enum DeviceType (c10/core/DeviceType.h).
+CPU = "cpu"
+DEVICES = (
+    CPU, "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip", "fpga", "maia", "xla", "vulkan", "metal", "xpu", "mps",
+    "meta", "hpu", "ve", "lazy", "ipu", "mtia", "privateuseone",
+)  # fmt: skip
+NO_INDEX = 255
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor. ``device`` as str() has it; ``storage``: the StorageImpl's address, 0 where it has none (sparse ones);
+    ``start`` and ``size`` of the storage's bytes in this memory, both 0 where there are none; ``data``: where the first
+    item lies. ``offset`` and ``strides`` are in items."""
+
+    address: int
+    dtype: str
+    itemsize: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    device: str
+    storage: int
+    start: int = 0
+    size: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Of all items."""
+        return prod(self.shape) * self.itemsize
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the items lie behind one another, in the order of the dimensions."""
+        expected = 1
+        for size, stride in zip(self.shape[::-1], self.strides[::-1]):
+            if size != 1 and stride != expected:
+                return False
+            expected *= size
+        return True
+
+    @property
+    def needs(self) -> int:
+        """The bytes from the storage's first one to the end of the last item, at least."""
+        if not self.nbytes:
+            return 0
+        last = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
+        return -(-(last + 1) * self.itemsize // PACKED.get(self.dtype, 1))
+
+    @property
+    def values(self) -> Values:
+        """What is in this memory: the first item and those behind it, and all of the storage."""
+        length = self.shape[0] if self.shape else 1
+        if not self.storage:
+            return Values(self.dtype, length, None)
+        if not self.size:
+            return Values(self.dtype, length, 0)
+        first = self.offset * self.itemsize
+        items = (run(self.start + first, self.needs - first),) if self.nbytes else ()
+        pieces: tuple[Piece, ...] = (*items, run(self.start, self.size))
+        return Values(self.dtype, length, self.size, pieces)
+
+
+class Tensors:
+    """Reads tensors."""
+
+    def __init__(self, fields: Fields, classes: Classes, fits: Fits) -> None:
+        self._fields = fields
+        self._classes = classes
+        self._fits = fits
+
+    def frame(self, address: int) -> Frame:
+        """The tensor as a row of its own. Raises Fault, NotBelieved."""
+        tensor = self.read(address)
+        return Frame(
+            TENSOR, self._fields.type_name(address), address, None, tensor.shape, tensor.dtype,
+            [Column(TENSOR, None, tensor.values)], device=tensor.device, storage=tensor.storage,
+            nbytes=tensor.nbytes if tensor.storage else None, is_contiguous=tensor.is_contiguous,
+        )  # fmt: skip
+
+    def read(self, address: int) -> Tensor:
+        """The tensor at ``address``. Raises Fault, NotBelieved."""
+        if KIND not in self._fields.kinds_of(address):
+            raise NotBelieved
+        implementation, back = self._implementation(address)
+        word = self._fields.memory.machine.word
+        start = implementation + (back + 1) * word
+        words = self._fields.words(start, TENSOR_WORDS)
+        sizes, strides = self._sizes(words)
+        if prod(sizes) != words[NUMEL]:
+            raise NotBelieved
+        code, devices = words[DTYPE] & 0xFFFF, _devices(words[DTYPE])
+        if code >= len(DTYPES) or not devices:
+            raise NotBelieved
+        name, itemsize = DTYPES[code]
+        plain = Tensor(address, name, itemsize, sizes, strides, words[OFFSET], _device_text(devices[0]), 0)
+        storage = self._storage(implementation)
+        return self._stored(plain, storage, devices) if storage else plain
+
+    def _implementation(self, address: int) -> tuple[int, int]:
+        """The TensorImpl that leads back to the object at ``address``, and the number of the word that does."""
+        for found in self._fields.raw(address):
+            if not found or "Tensor" not in self._classes.name(found):
+                continue
+            words = self._fields.words(found, BACK.stop)
+            for place in BACK:
+                if words[place] & ~OWNED == address:
+                    return found, place
+        raise NotBelieved
+
+    def _storage(self, implementation: int) -> int:
+        """The StorageImpl of a TensorImpl; 0 where it has none."""
+        words = self._fields.words(implementation, STORAGES.stop)
+        found = next((words[place] for place in STORAGES if self._classes.name(words[place]) == STORAGE), 0)
+        if not found and self._classes.name(implementation) == DENSE:
+            raise NotBelieved
+        return found
+
+    def _sizes(self, words: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Sizes and strides."""
+        count = words[DIMENSIONS]
+        if count > MAX_DIMENSIONS:
+            raise NotBelieved
+        if count > INLINE:
+            found = self._fields.words(words[SIZES], 2 * count)
+            sizes, strides = found[:count], found[count:]
+        else:
+            sizes, strides = words[SIZES : SIZES + count], words[SIZES + INLINE : SIZES + INLINE + count]
+        return tuple(sizes), tuple(strides)
+
+    def _stored(self, plain: Tensor, storage: int, devices: list[int]) -> Tensor:
+        """The tensor with its storage, which is on one of these devices: on another one than the CPU, and without data,
+        it has no bytes here."""
+        for place in DATA_AT:
+            start = storage + place * self._fields.memory.machine.word
+            words = self._fields.words(start, STORAGE_WORDS)
+            device = words[DEVICE] & 0xFFFF
+            if device not in devices or words[SIZE] > MAX_BYTES:
+                continue
+            found = replace(plain, storage=storage, device=_device_text(device))
+            if found.device != CPU or not words[DATA] or not words[SIZE]:
+                return found
+            found = replace(found, start=words[DATA], size=words[SIZE])
+            if found.needs <= found.size and self._fits(found.start, found.size):
+                return found
+        raise NotBelieved
+
+
+def _devices(word: int) -> list[int]:
+    """What the device may be (its type in the lower byte, its index in the other), by either order of the fields."""
+    first, second, third = (word >> shift & 0xFF for shift in (16, 24, 32))
+    found = [first | second << 8] if third == 1 else []
+    return [*found, second | third << 8] if first == 1 else found
+
+
+def _device_text(device: int) -> str:
+    """``cpu``, ``cuda:0``."""
+    kind, index = device & 0xFF, device >> 8
+    if kind >= len(DEVICES):
+        raise NotBelieved
+    return DEVICES[kind] if index == NO_INDEX else f"{DEVICES[kind]}:{index}"

@@ -1,0 +1,1 @@
+"""What types, objects and references are called."""

@@ -1,0 +1,202 @@
+"""Whose an object is before anybody asks who refers to it: modules, classes and functions are of the package that they
+were written in, frames of their threads, static data of its library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from gdbheap.contents.python.names.type_names import TypeNames
+from gdbheap.contents.python.objects.reading import dict_lookup, read_name
+from gdbheap.contents.python.objects.references import BY_STACKS, MODULES, STATIC_TYPES, PythonNodes, PythonRoot
+from gdbheap.contents.python.objects.roots import INTERPRETER, THREADS
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.graph.nodes import Node
+from gdbheap.layout.cpython import FLAG_TYPE, MODULE_DICT
+
+__all__ = [
+    "FRAME",
+    "INTERPRETER_ITSELF",
+    "LIBRARY",
+    "ONE_FILE",
+    "PACKAGE",
+    "STANDARD",
+    "THREAD",
+    "Home",
+    "Homes",
+    "modules",
+    "modules_of_files",
+    "namespaces",
+]
+
+# What a home is.
+PACKAGE, STANDARD, FRAME, LIBRARY, THREAD, INTERPRETER_ITSELF, ONE_FILE = (
+    "package", "standard library", "frame", "library", "thread", "interpreter", "modules",
+)  # fmt: skip
+MAX_NAME_LENGTH = 200
+# A file that was loaded as so many modules is one holder.
+MIN_OF_FILE = 4
+MAX_PATH_LENGTH = 4000
+BUILTINS = ("builtins", "__builtin__")
+# Modules that are part of the interpreter, under the names that they had when it started.
+FROZEN = ("_frozen_importlib", "_frozen_importlib_external")
+# Where the standard library's extension modules are.
+DYNAMIC = "/lib-dynload/"
+INSTALLED = ("/site-packages/", "/dist-packages/")
+FUNCTION, DICT = "function", "dict"
+
+
+class Home(NamedTuple):
+    """``kind``: a word of those above; ``name``: of the package, the frame, the file or the thread, else ""."""
+
+    kind: str
+    name: str
+
+
+class Homes:
+    """``seeds``: nodes of the graph and what they are at home in. ``open``: those whose dict is a part of them, as a
+    class's is; ``through``: the addresses of the types of such dicts."""
+
+    def __init__(self, references: PythonNodes) -> None:
+        """Raises Unsupported where the tables lack a field."""
+        self._references = references
+        self._names: TypeNames = references.objects.names
+        graph = references.graph
+        kinds: dict[str, list[int]] = {}
+        for address in graph.type_addresses():
+            kinds.setdefault(self._names.name(address), []).append(address)
+        self.through = set(kinds.get(DICT, []))
+        found = list(modules(references))
+        self._packages = self._known_packages(found)
+        self._libraries = dict(self._of_packages())
+        self.seeds: dict[int, Home] = dict(self._roots())
+        of_dicts: dict[int, Home] = {}
+        for module, names, name in found:
+            home = self._home(name)
+            self.seeds[module.id] = of_dicts[names.id] = home
+        self.seeds |= of_dicts
+        classes = dict(self._classes())
+        own = {number for number, home in of_dicts.items() if home.kind != INTERPRETER_ITSELF}
+        functions = {
+            number: of_dicts[home] for kind in kinds.get(FUNCTION, []) for number, home in graph.homes(kind, own)
+        }
+        self.seeds |= functions | classes
+        self.open = {*functions, *classes}
+
+    def _roots(self) -> Iterator[tuple[int, Home]]:
+        for number, root in enumerate(self._references.roots, self._references.first_root):
+            yield number, self._home_of_root(root)
+
+    def _known_packages(self, found: list[tuple[Node, Node, str]]) -> dict[str, Home]:
+        """By the names of packages: what lies where ``os`` does is the standard library, and so is what has no file but
+        was imported."""
+        files = {
+            name: _text(self._references, names, "__file__", MAX_PATH_LENGTH)
+            for _module, names, name in found
+            if "." not in name
+        }
+        base = (files.get("os") or "").rpartition("/")[0]
+        made = {name for _module, names, name in found if _is_made(self._references, names)}
+        homes = {}
+        for name, file in files.items():
+            own = name not in made if not file else base and _is_below(file, base)
+            homes[name] = Home(STANDARD, "") if own and name != "__main__" else Home(PACKAGE, name)
+        for file, rows in modules_of_files(self._references, found).items():
+            home = Home(ONE_FILE, f"{len(rows):,} modules of {file}")
+            homes |= {name: home for _module, _names, name in rows if name in files and homes[name].kind == PACKAGE}
+        return homes | {name: Home(INTERPRETER_ITSELF, "") for name in BUILTINS}
+
+    def _home(self, module: str, is_static: bool = False) -> Home:
+        """Static types may say that they are of a module that was never imported."""
+        name = module.partition(".")[0]
+        if name in self._packages:
+            return self._packages[name]
+        return Home(INTERPRETER_ITSELF, "") if is_static or name in FROZEN else Home(PACKAGE, name)
+
+    def _classes(self) -> Iterator[tuple[int, Home]]:
+        graph = self._references.graph
+        for address in graph.type_addresses():
+            if self._names.flags(address) & FLAG_TYPE:
+                for node in self._references.nodes(graph.objects_of(address)):
+                    yield node.id, self._home_of_class(node.address)
+        for address in self._references.objects.static_types():
+            number = graph.find(address)
+            if number is not None:
+                yield number, self._home_of_class(address, is_static=True)
+
+    def _home_of_class(self, address: int, is_static: bool = False) -> Home:
+        module, dot, _rest = self._names.name(address).partition(".")
+        return self._home(module, is_static) if dot else Home(INTERPRETER_ITSELF, "")
+
+    def _home_of_root(self, root: PythonRoot) -> Home:
+        if root.frame is not None:
+            return Home(FRAME, root.name)
+        if root.name in (MODULES, STATIC_TYPES, INTERPRETER):
+            return Home(INTERPRETER_ITSELF, "")
+        if root.phase == BY_STACKS or root.name == THREADS:
+            return Home(THREAD, "")
+        return self._libraries.get(root.name, Home(LIBRARY, root.name))
+
+    def _of_packages(self) -> Iterator[tuple[str, Home]]:
+        """The names of libraries in the folder of a package or of the standard library, each with that."""
+        for loaded in self._references.objects.target.objects:
+            name = loaded.path.rpartition("/")[2]
+            for part in INSTALLED:
+                package = loaded.path.partition(part)[2].partition("/")[0].partition(".")[0]
+                if package in self._packages:
+                    yield name, self._packages[package]
+            if DYNAMIC in loaded.path:
+                yield name, Home(STANDARD, "")
+
+
+def modules(references: PythonNodes) -> Iterator[tuple[Node, Node, str]]:
+    """Each module with its dict and its name, "?" where that is not known."""
+    for module, names in namespaces(references):
+        yield module, names, _text(references, names, "__name__", MAX_NAME_LENGTH) or "?"
+
+
+def namespaces(references: PythonNodes) -> Iterator[tuple[Node, Node]]:
+    """Each module with its dict."""
+    names, graph = references.objects.names, references.graph
+    kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
+    space, place = references.objects.target.space, references.objects.release.at(MODULE_DICT)
+    for module in references.nodes([number for kind in kinds for number in graph.objects_of(kind)]):
+        with suppress(Fault):
+            node = references.find(space.word(module.address + place))
+            if node is not None:
+                yield module, node
+
+
+def modules_of_files(
+    references: PythonNodes, found: Iterable[tuple[Node, Node, str]]
+) -> dict[str, list[tuple[Node, Node, str]]]:
+    """Return those of the modules whose file was loaded as MIN_OF_FILE of them or more, by that file."""
+    by_file: dict[str, list[tuple[Node, Node, str]]] = {}
+    for module, names, name in found:
+        file = _text(references, names, "__file__", MAX_PATH_LENGTH)
+        if file:
+            by_file.setdefault(file, []).append((module, names, name))
+    return {file: rows for file, rows in by_file.items() if len(rows) >= MIN_OF_FILE}
+
+
+def _is_below(file: str, base: str) -> bool:
+    """Return whether a file is the standard library's, which lies below ``base``."""
+    return file.startswith(f"{base}/") and not any(part in file for part in INSTALLED)
+
+
+def _is_made(references: PythonNodes, names: Node) -> bool:
+    """Return whether a program made a module itself, so that it has no spec. Python 2 does not tell."""
+    objects = references.objects
+    with suppress(Fault, Unsupported):
+        spec = dict_lookup(objects.target.space, objects.release, names.address, "__spec__", objects.names.lookups)
+        return spec is not None and objects.type_at(spec) == "NoneType"
+    return False
+
+
+def _text(references: PythonNodes, names: Node, key: str, limit: int) -> str | None:
+    space, release = references.objects.target.space, references.objects.release
+    with suppress(Fault, Unsupported):
+        found = dict_lookup(space, release, names.address, key, references.objects.names.lookups)
+        return None if found is None else read_name(space, release, found, limit)
+    return None

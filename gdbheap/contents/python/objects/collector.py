@@ -1,0 +1,139 @@
+"""The state of CPython's cyclic garbage collector, found by its shape: three generations, each the head of a list that
+points back to it, a threshold and a count, and the head of the permanent generation after them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.errors import Fault
+from gdbheap.machines.machine import LOWEST_ADDRESS, Machine
+from gdbheap.targets.ranges import Ranges, WordTest, backed_pieces
+
+GENERATIONS = 3
+# Of PyGC_Head: _gc_next, _gc_prev. The lowest bits of the second are flags.
+NEXT, PREVIOUS = 0, 8
+FLAGS = 7
+
+
+@dataclass(frozen=True)
+class Shape:
+    """struct gc_generation by the size of PyGC_Head, ``head``: ``step`` bytes from one generation to the next.
+    ``switches``: where, before the first, the ints enabled and debug are; the bytes around them are zero between
+    collections. ``pointer``: up to 3.13 a pointer to the youngest generation precedes the permanent one; its bytes with
+    padding."""
+
+    head: int
+    step: int
+    switches: tuple[int, int]
+    pointer: int
+
+
+SHAPES = {16: Shape(16, 24, (-12, -4), 8), 32: Shape(32, 48, (-20, -12), 16)}
+# Of the older generations, which count collections of the one before them: 10 unless it was set.
+MAX_THRESHOLD = 1 << 16
+# struct gc_generation_stats, which follow the permanent generation: collections, collected, uncollectable.
+STATS = 24
+MOST_COLLECTIONS = 1 << 40
+INTERPRETER_BYTES = 64 << 10
+WINDOW = 1 << 20
+
+
+@dataclass(frozen=True)
+class Collector:
+    """What the collector says of itself, youngest generation first. ``frozen``: whether gc.freeze() has put objects
+    aside. ``collections``: how often each generation was collected, with the younger ones; empty where that is not
+    there. ``permanent``: the head of the list of those objects."""
+
+    address: int
+    enabled: bool
+    thresholds: tuple[int, ...]
+    counts: tuple[int, ...]
+    frozen: bool
+    collections: tuple[int, ...] = ()
+    permanent: int = 0
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it runs only when it is called: gc.disable(), or a threshold of 0."""
+        return not self.enabled or self.thresholds[0] == 0
+
+
+def find_collector(
+    space: _native.Space, head: int, data: Ranges, interpreters: Callable[[], Sequence[int]]
+) -> Collector | None:
+    """In the interpreter's data, else in its interpreters (3.9 and 3.10 keep them on the heap). ``head``: the size of
+    PyGC_Head. None where it is not found: up to 3.6 the switch lies elsewhere, 3.14 began with other generations."""
+    shape = SHAPES.get(head)
+    if shape is None:
+        return None
+    found = next(_search(space, shape, data), None)
+    return found or next(_search(space, shape, _around(interpreters())), None)
+
+
+def count_frozen(space: _native.Space, collector: Collector, most: int) -> int:
+    """How many objects gc.freeze() has put aside, ``most`` if there are more; 3.12 does so itself with a few when it
+    starts."""
+    return sum(1 for _head in frozen_heads(space, collector, most))
+
+
+def frozen_heads(space: _native.Space, collector: Collector, most: int) -> Iterator[int]:
+    """Yield the addresses of the heads (PyGC_Head) of objects that gc.freeze() has put aside, at most ``most``; none
+    after one that cannot be read."""
+    at = collector.permanent
+    for _count in range(most):
+        try:
+            at = space.word(at + NEXT) & ~FLAGS
+        except (Fault, OverflowError):
+            return
+        if at == collector.permanent:
+            return
+        yield at
+
+
+def _around(addresses: Sequence[int]) -> Ranges:
+    return [(address, address + INTERPRETER_BYTES) for address in addresses]
+
+
+def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Collector]:
+    tests = _tests(space.machine, shape)
+    for start, end in ranges:
+        for window, raw in backed_pieces(space, start, end, WINDOW, GENERATIONS * shape.step):
+            for offset in _native.find_places(raw, tests):
+                found = _read(space, shape, window + offset)
+                if found is not None:
+                    yield found
+
+
+def _tests(machine: Machine, shape: Shape) -> list[WordTest]:
+    """The older two generations have small thresholds, and the first begins with what may be pointers."""
+    every, least = machine.address_end - 1, LOWEST_ADDRESS + 1
+    thresholds = [WordTest(shape.step * older + shape.head, 0xFFFFFFFF, 1, MAX_THRESHOLD) for older in (2, 1)]
+    return [*thresholds, WordTest(0, every, least, every), WordTest(machine.word, every, least, every)]
+
+
+def _read(space: _native.Space, shape: Shape, address: int) -> Collector | None:
+    heads = [address + generation * shape.step for generation in range(GENERATIONS)]
+    behind = heads[-1] + shape.step
+    try:
+        permanent = behind + (shape.pointer if space.word(behind) == address else 0)
+        if not all(_is_head(space, head) for head in (*heads, permanent)):
+            return None
+        pairs = [struct.unpack("<ii", space.read(head + shape.head, 8)) for head in heads]
+        first, last = (address + place for place in shape.switches)
+        enabled = any(space.read(first, last - first))
+        frozen = space.word(permanent) != permanent
+        stats = [space.word(permanent + shape.step + STATS * generation) for generation in range(GENERATIONS)]
+    except (Fault, OverflowError):
+        return None
+    thresholds, counts = zip(*pairs)
+    collections = tuple(stats) if all(number < MOST_COLLECTIONS for number in stats) else ()
+    return Collector(address, enabled, thresholds, counts, frozen, collections, permanent)
+
+
+def _is_head(space: _native.Space, address: int) -> bool:
+    """Whether a list leads from there to there. Raises Fault."""
+    following, previous = space.word(address + NEXT), space.word(address + PREVIOUS)
+    return space.word(following + PREVIOUS) & ~FLAGS == address and space.word(previous + NEXT) & ~FLAGS == address

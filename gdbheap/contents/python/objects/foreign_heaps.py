@@ -1,0 +1,60 @@
+"""Python's objects and buffers in memory that nobody walks: malloc is another allocator's.
+
+The search is native/core/src/python/unwalked.rs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.contents.python.objects.hash_tables import TableHead, tables_of
+from gdbheap.contents.python.objects.roots import Roots
+from gdbheap.contents.python.objects.sizing import Sizing, sizing
+from gdbheap.errors import Fault
+from gdbheap.layout.cpython import FLAG_HEAP_TYPE, FLAGS_PLAIN, Release
+
+MAX_SAMPLED_BLOCKS = 20_000
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What sizes rest on; ``plain``: bits of ``tp_flags`` whose types' objects hold no references."""
+
+    sizing: Sizing
+    keys: TableHead | None
+    plain: int = FLAGS_PLAIN
+    flag_heap_type: int = FLAG_HEAP_TYPE
+
+
+def measures(release: Release) -> Measures:
+    """What the objects of a release say of their sizes, and the table of its dicts."""
+    (keys,) = [table.head for table in tables_of(release) if table.name == "dict"]
+    return Measures(sizing(release), keys)
+
+
+def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
+    """The interpreter's data, then others', then the threads' stacks: words there are to be believed in this order."""
+
+    def of(numbers: Sequence[int]) -> list[tuple[int, int]]:
+        return [(start, end) for number, start, end in roots.ranges if number in numbers]
+
+    others = [number for number in range(1, len(roots.names)) if number != roots.last]
+    return [of([0]), of(others), of([roots.last])]
+
+
+def class_dealloc(
+    space: _native.Space, heaps: _native.Heaps, layout: _native.TypeLayout, claimed: _native.Claimed
+) -> int:
+    """``subtype_dealloc``, of heap types of objects in ``claimed``, among ``heaps``: what most have; 0 without any."""
+    places = [(start, size, start) for start, size in claimed.sample(MAX_SAMPLED_BLOCKS)]
+    types = {row.type_address for row in _native.objects_in(heaps, layout, places) if row is not None}
+    votes: Counter[int] = Counter()
+    for address in types:
+        with suppress(Fault):
+            if space.word(address + layout.tp_flags) & FLAG_HEAP_TYPE:
+                votes[space.word(address + layout.tp_dealloc)] += 1
+    return votes.most_common(1)[0][0] if votes else 0

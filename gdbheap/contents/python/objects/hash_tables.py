@@ -1,0 +1,114 @@
+"""Tables of dicts and sets: which fields say where they are and how large, and whether one looks nearly empty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.contents.python.objects.bounded_reads import Memory
+from gdbheap.contents.python.objects.owned import SET_MASK
+from gdbheap.contents.python.objects.reading import index_width
+from gdbheap.contents.python.objects.shapes import set_key
+from gdbheap.contents.python.text.repr import SET_USED
+from gdbheap.errors import Fault
+from gdbheap.layout.cpython import FLAG_BYTES, FLAG_UNICODE, OB_SIZE, Release
+
+# The first entries of what modules and classes have.
+FIRST_NAMES = ["__name__", "__module__"]
+DICT_SLOT, SET_SLOT, HASHED_KEY = 24, 16, 8
+# The places of a table that are looked at, and the slots in each; of a healthy one a third is in use or, of a set, a
+# seventh.
+PLACES, INDICES, ENTRIES = 32, 16, 4
+SPARSE_DIVISOR = 4
+# Headers, and rounding to pages, come to less.
+MAX_TABLE_SURPLUS = 4352
+MAX_LOG2 = 40
+
+
+@dataclass(frozen=True)
+class TableHead:
+    """Offsets from a table: its slots, or their logarithm, and its kind (-1 where there is no such field); where its
+    indices begin."""
+
+    slots_at: int
+    log2_at: int
+    kind_at: int
+    indices: int
+
+
+@dataclass(frozen=True)
+class TableEntries:
+    """How texts among the keys are known, and those that a namespace has as its first."""
+
+    text_flags: int
+    text_at: int
+    first_names: list[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Offsets from an object: the entries it holds, its table, and (or -1) the slots of that less one, and the word
+    that is not 0 where others share the table; bytes of a slot with its part of the entries at most, and, where the
+    slots are the entries, where in one the key is. See native/core/src/python/containers/tables.rs."""
+
+    name: str
+    used_at: int
+    table_at: int
+    mask_at: int
+    shared_at: int
+    slot: int
+    key_at: int
+    head: TableHead | None
+    entries: TableEntries | None
+
+
+def tables_of(release: Release) -> list[Table]:
+    """Those of a dict and of a set."""
+    key, at = set_key(release), release.at
+    in_set = Table("set", at(SET_USED), release["set_table"], at(SET_MASK), -1, SET_SLOT, key, None, None)
+    if release.get("ma_table") is not None:
+        used, table, mask = (release[name] for name in ("ma_used", "ma_table", "ma_mask"))
+        texts = TableEntries(FLAG_BYTES, release["bytes_data"], FIRST_NAMES)
+        return [Table("dict", used, table, mask, -1, DICT_SLOT, HASHED_KEY, None, texts), in_set]
+    slots, log2, kind = (-1 if at is None else at for at in map(release.get, ("dk_size", "dk_log2_size", "dk_kind")))
+    head = TableHead(slots, log2, kind, release["dk_indices"])
+    texts = TableEntries(FLAG_UNICODE, release["sizeof_ascii"], FIRST_NAMES)
+    # Only a split table's values lie elsewhere.
+    keys, values = release["ma_keys"], release["ma_values"]
+    return [Table("dict", at(OB_SIZE), keys, -1, values, DICT_SLOT, HASHED_KEY, head, texts), in_set]
+
+
+def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
+    """Whether a block may be such a table, less than a quarter in use."""
+    try:
+        if table.head is None:
+            return _has_few_keys(space, table, address, 1 << (size // table.slot).bit_length() - 1)
+        slots = _slots(space, table.head, address)
+        is_table = table.slot // 2 * slots <= size <= table.slot * slots + MAX_TABLE_SURPLUS
+        return is_table and _has_few_indices(space, address + table.head.indices, slots)
+    except Fault:
+        return False
+
+
+def _slots(space: Memory, head: TableHead, address: int) -> int:
+    if head.slots_at >= 0:
+        return space.word(address + head.slots_at)
+    return 1 << min(space.read(address + head.log2_at, 1)[0], MAX_LOG2)
+
+
+def _has_few_indices(space: Memory, start: int, slots: int) -> bool:
+    """An index is negative where there is no entry, or no longer."""
+    width = index_width(slots)
+    seen = 0
+    for place in range(PLACES):
+        raw = space.read(start + width * (slots * place // PLACES), width * INDICES)
+        seen += sum(byte < 0x80 for byte in raw[width - 1 :: width])
+    return seen * SPARSE_DIVISOR < PLACES * INDICES
+
+
+def _has_few_keys(space: Memory, table: Table, start: int, slots: int) -> bool:
+    """Where an entry was taken out the key is always the same one."""
+    keys: set[int] = set()
+    for place in range(PLACES):
+        raw = space.read(start + table.slot * (slots * place // PLACES), table.slot * ENTRIES)
+        keys.update(space.machine.word_of(raw, table.slot * entry + table.key_at) for entry in range(ENTRIES))
+    return len(keys - {0}) * SPARSE_DIVISOR < PLACES * ENTRIES

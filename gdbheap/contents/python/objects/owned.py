@@ -1,0 +1,335 @@
+"""Which fields of which objects own a block of their own, as data for the native census.
+
+The offsets are CPython's (Objects/*.c of each release, checked against DWARF in the shipped tables).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.contents.python.objects.reading import ASCII, COMPACT
+from gdbheap.layout.cpython import (
+    FLAG_DICT,
+    FLAG_LIST,
+    FLAG_MANAGED_DICT,
+    FLAG_TYPE,
+    FLAG_UNICODE,
+    OB_SIZE,
+    Release,
+)
+
+ROLES = (
+    "items",
+    "keys",
+    "values",
+    "table",
+    "data",
+    "utf-8",
+    "wide characters",
+    "shared keys",
+    "name",
+    "state",
+    "nodes",
+    "dimensions",
+    "structure",
+    "documentation",
+    "definition",
+    "free items",
+)
+REACHED = ROLES.index("structure")
+ANY_WORD = 0xFFFFFFFF
+OWNDATA = 4
+SET_MASK = 32
+# Bytes of an entry of a set's table, and of Python 2's dict's; of a node of an OrderedDict; where array.array's
+# description has the size of an item; where a buffered file has the size of its buffer.
+SET_ENTRY, TABLE_ENTRY, ORDERED_NODE, ITEM_SIZE, BUFFER_SIZE = 16, 24, 56, 4, 120
+# MAXFREEBLOCKS of Modules/_collectionsmodule.c.
+FREE_DEQUE_BLOCKS = 16
+# sizeof(sem_t) of x86-64.
+SEMAPHORE = 32
+# In the state of a str: the bytes of a character.
+KIND_AT = 2
+# struct PyModuleDef, all releases since 3.0.
+M_SIZE = 56
+TP_DOC = 176
+# What leads on from a claimed block; see native/core/src/python/layout.rs.
+NOTHING, ALL, CLAIM = -1, -2, -3
+# What references a claimed block holds; see native/core/src/graph/shapes.rs.
+(LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE, COUNTED,
+ MODULE_STATE) = range(1, 14)  # fmt: skip
+
+# What says how large a claimed block is; see native/core/src/python/unwalked.rs.
+(UNKNOWN_SIZE, COUNT, OF_KEYS, TEXT, OF_ITEMS, STRIDES, VARIABLE, OF_SPLIT, OF_HEADED, STATE, CHARACTERS,
+ OF_PREFIXED) = range(12)  # fmt: skip
+NOWHERE = -1
+
+# What PyMethodDef or PyGetSetDef describes: static data, unless a library (cffi, PyO3) made it as it went.
+DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
+LOCKS = ["_thread.lock", "_thread.RLock", "thread.lock"]
+BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
+
+# Types whose fields hold objects and plain values only, beside what the families say.
+CLOSED = (
+    "object", "int", "float", "complex", "str", "bytes", "bytearray", "tuple", "list", "dict", "set",
+    "frozenset", "cell", "function", "method", "builtin_function_or_method", "instancemethod", "slice", "range",
+    "property", "staticmethod", "classmethod", "generator", "coroutine", "async_generator",
+    "wrapper_descriptor", "method_descriptor", "classmethod_descriptor", "getset_descriptor",
+    "member_descriptor", "method-wrapper", "mappingproxy", "BaseException", "weakref", "weakref.ReferenceType",
+    "list_iterator", "tuple_iterator", "dict_keyiterator", "enumerate", "zip", "map", "datetime.date",
+    "datetime.datetime", "datetime.time", "datetime.timedelta", "collections.defaultdict", "functools.partial",
+    "types.SimpleNamespace", "frame", "traceback", "types.GenericAlias",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How large a block is, by its owner's fields or its own: a rule, and up to three numbers that belong to it."""
+
+    rule: int
+    at: int = NOWHERE
+    unit: int = 0
+    more: int = 0
+
+
+NO_EXTENT = Extent(UNKNOWN_SIZE)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``low`` to ``high``.
+
+    ``follow``: NOTHING, ALL, CLAIM (it holds only for the start of a block that is no object), or the offset of a link
+    in the block to the next of a chain; ``last``: the offset from the object of the pointer to the last block of the
+    chain, 0 when its link is 0. ``contents``: which references the block holds (native/core/src/graph/shapes.rs);
+    ``count_at``: the offset from the object of the word that says how many, -1 where none does. ``extent``: what says
+    how large the block is where no allocator does.
+    """
+
+    offset: int
+    test: int
+    mask: int
+    low: int
+    high: int
+    role: int
+    follow: int
+    last: int
+    contents: int
+    count_at: int
+    extent: Extent
+
+
+@dataclass(frozen=True)
+class Family:
+    """Types that own blocks by the same fields: those with a bit of ``flags``, or a base named in ``names``."""
+
+    flags: int
+    names: list[str]
+    claims: list[Claim]
+
+
+def _claim(
+    offset: int,
+    role: str,
+    test: int = 0,
+    mask: int = 0,
+    low: int = 0,
+    high: int | None = None,
+    follow: int = NOTHING,
+    last: int = 0,
+    contents: int = LEAF,
+    count_at: int = -1,
+    extent: Extent = NO_EXTENT,
+) -> Claim:
+    """``high`` is ``low`` unless it is said."""
+    high = low if high is None else high
+    return Claim(offset, test, mask, low, high, ROLES.index(role), follow, last, contents, count_at, extent)
+
+
+def families(release: Release) -> list[Family]:
+    """What objects of this release own."""
+    at = release.at
+    found = [
+        Family(FLAG_LIST, [], _list_claims(release)),
+        # Since 3.15, and no subclass of dict.
+        Family(FLAG_DICT, ["frozendict"], _dict_claims(release)),
+        Family(FLAG_UNICODE, [], _str_claims(release)),
+        Family(0, ["set", "frozenset"], _set_claims(release)),
+        Family(FLAG_TYPE, [], _type_claims(release)),
+        Family(0, ["module"], _optional(release, "md_state", "state", ALL, MODULE_STATE, Extent(STATE))),
+        Family(0, ["array.array"], [_claim(at(24), "items", extent=Extent(OF_ITEMS, at(32), at(40), ITEM_SIZE))]),
+        Family(0, ["collections.deque"], _deque_claims(release)),
+        Family(0, ["collections.OrderedDict"], _ordered_claims(release)),
+        Family(0, ["_io.StringIO"], [_claim(at(16), "data", extent=Extent(COUNT, at(40), 4))]),
+        Family(0, BUFFERED, [_claim(at(56), "data", extent=Extent(COUNT, at(BUFFER_SIZE), 1))]),
+        # Up to 3.13 a semaphore (PyThread_allocate_lock): less than its block, and without pointers.
+        Family(0, LOCKS, [_claim(at(16), "data", follow=CLAIM, extent=Extent(COUNT, more=SEMAPHORE))]),
+        Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
+        Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
+        # mmap_object, all releases since 2.7: data, size.
+        Family(0, ["mmap.mmap"], [_claim(at(16), "data", extent=Extent(COUNT, at(24), 1))]),
+        Family(0, ["builtin_function_or_method"], [_claim(at(16), "definition", follow=CLAIM)]),
+        Family(0, DESCRIPTORS, [_claim(release["descr_method"], "definition", follow=CLAIM)]),
+        # Since 3.15 the data is a bytes object, which nobody else has and sys.getsizeof() counts as the bytearray's.
+        Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data", extent=_bytearray_extent(release))]),
+    ]
+    return found + _managed_values(release)
+
+
+def _list_claims(release: Release) -> list[Claim]:
+    """Free-threaded builds keep the capacity before the items."""
+    contents = COUNTED if release.is_free_threaded else ITEMS
+    return [_claim(release["ob_item"], "items", contents=contents, count_at=release.at(OB_SIZE),
+                   extent=Extent(COUNT, release["ob_item"] + 8, 8))]  # fmt: skip
+
+
+def _set_claims(release: Release) -> list[Claim]:
+    extent = Extent(COUNT, release.at(SET_MASK), SET_ENTRY, SET_ENTRY)
+    return [_claim(release["set_table"], "table", contents=SET, count_at=release.at(SET_MASK), extent=extent)]
+
+
+def _bytearray_extent(release: Release) -> Extent:
+    """ob_alloc; the bytes object of 3.15 and later says its size itself, less its head and the byte after the last."""
+    if release.get("bytearray_is_bytes"):
+        return Extent(VARIABLE, NOWHERE, release.at(OB_SIZE), release["bytes_data"] + 1)
+    return Extent(COUNT, release["bytearray_alloc"], 1)
+
+
+@dataclass(frozen=True)
+class DequeLayout:
+    """A deque: its first block, the place of the first item in that, how many items it has; in a block of ``room``
+    items where those begin and where the link to the next block lies."""
+
+    left: int
+    left_index: int
+    length: int
+    room: int
+    items: int
+    right_link: int
+
+
+def deque_layout(release: Release) -> DequeLayout:
+    """Python 2's blocks have both links after their items, the right one first; later ones the left before them."""
+    names = "deque_left", "deque_left_index", "deque_length", "deque_room", "deque_items", "deque_right_link"
+    return DequeLayout(*(release[name] for name in names))
+
+
+def _deque_claims(release: Release) -> list[Claim]:
+    """Links lead from the first block, leftblock, to the last one, rightblock, whose own is an old one.
+
+    Since 3.11 a deque keeps up to 16 blocks that it emptied, with the items that they had, and says how many."""
+    layout = deque_layout(release)
+    contents = DEQUE if layout.items else OLD_DEQUE
+    left, last = layout.left, layout.left + 8
+    extent = Extent(COUNT, more=8 * (layout.room + 2))
+    found = [_claim(left, "items", follow=layout.right_link, last=last, contents=contents, count_at=left,
+                    extent=extent)]  # fmt: skip
+    free, count = release.get("deque_free"), release.get("deque_free_count")
+    if free is not None and count is not None:
+        for place in range(FREE_DEQUE_BLOCKS):
+            found.append(_claim(free + 8 * place, "free items", count, ANY_WORD, place + 1, FREE_DEQUE_BLOCKS,
+                                extent=extent))  # fmt: skip
+    return found
+
+
+def _ordered_claims(release: Release) -> list[Claim]:
+    """A node holds its key; the table points to all nodes, too, and so may memory that was theirs once."""
+    nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING, extent=Extent(COUNT, more=ORDERED_NODE))
+    size = release.at(72)
+    table = _claim(release.at(64), "table", contents=ITEMS, count_at=size, extent=Extent(COUNT, size, 8))
+    return [nodes, table]
+
+
+def _ctypes_claims(release: Release) -> list[Claim]:
+    """CDataObject: b_ptr belongs to the object where b_needsfree is not 0."""
+    needs_free = release.at(24)
+    return [_claim(release.at(16), "data", needs_free, ANY_WORD, 1, ANY_WORD, contents=ANYTHING,
+                   extent=Extent(COUNT, release.at(40), 1))]  # fmt: skip
+
+
+def _ndarray_claims(release: Release) -> list[Claim]:
+    """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides follow dimensions."""
+    return [
+        _claim(
+            release.at(16),
+            "data",
+            test=release.at(64),
+            mask=OWNDATA,
+            low=OWNDATA,
+            contents=ANYTHING,
+            extent=Extent(STRIDES, release.at(24), release.at(32), release.at(40)),
+        ),
+        _claim(release.at(32), "dimensions"),
+    ]
+
+
+def _dict_claims(release: Release) -> list[Claim]:
+    """A split table's keys belong to the type; a dict that has values of its own does not own its keys."""
+    if release.get("ma_table") is not None:
+        return [_claim(release["ma_table"], "table", contents=TABLE, count_at=release["ma_mask"],
+                       extent=Extent(COUNT, release["ma_mask"], TABLE_ENTRY, TABLE_ENTRY))]  # fmt: skip
+    keys, values = release["ma_keys"], release["ma_values"]
+    claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, low=0, contents=KEYS, extent=Extent(OF_KEYS))]
+    header = release.get("values_header")
+    if header is None:
+        return [*claims, _claim(values, "values", contents=SPLIT, count_at=keys, extent=Extent(OF_SPLIT, keys))]
+    if header == 0:
+        return [*claims, _claim(values, "values", contents=PREFIXED)]
+    # Since 3.13 the values may be part of the instance whose dict it is.
+    return [*claims, _claim(values, "values", follow=CLAIM, contents=HEADED, extent=Extent(OF_HEADED))]
+
+
+def _str_claims(release: Release) -> list[Claim]:
+    state = release.get("unicode_state")
+    if state is None:
+        return [_claim(release["unicode_data"], "data")]
+    utf8 = release["unicode_utf8"]
+    wide = Extent(CHARACTERS, release["unicode_length"], state, KIND_AT + (release.get("unicode_state_shift") or 0))
+    compact, ascii_only = (bit << (release.get("unicode_state_shift") or 0) for bit in (COMPACT, ASCII))
+    claims = [
+        _claim(
+            utf8,
+            "utf-8",
+            state,
+            compact | ascii_only,
+            0,
+            (compact | ascii_only) - 1,
+            extent=Extent(COUNT, utf8 - 8, 1, 1),
+        ),
+        _claim(release["unicode_data"], "data", state, compact, 0, extent=wide),
+    ]
+    return claims + _optional(release, "unicode_wstr", "wide characters")
+
+
+def _type_claims(release: Release) -> list[Claim]:
+    keys = _optional(release, "ht_cached_keys", "shared keys", contents=KEYS, extent=Extent(OF_KEYS))
+    found = keys + _optional(release, "_ht_tpname", "name", extent=Extent(TEXT))
+    return [_claim(release.at(TP_DOC), "documentation", extent=Extent(TEXT)), *found]
+
+
+def state_size(release: Release) -> list[int]:
+    """Where a module says how large its state is: offsets to follow from the module, the last one that of the size; a
+    block is larger, and what its last user left there leads anywhere."""
+    if release.get("md_state_size") is not None:
+        return [release["md_state_size"]]
+    return [release["md_def"], release.at(M_SIZE)] if release.get("md_def") is not None else []
+
+
+def _optional(
+    release: Release, field: str, role: str, follow: int = NOTHING, contents: int = LEAF, extent: Extent = NO_EXTENT
+) -> list[Claim]:
+    """A claim on a field that not every release has."""
+    offset = release.get(field)
+    return [] if offset is None else [_claim(offset, role, follow=follow, contents=contents, extent=extent)]
+
+
+def _managed_values(release: Release) -> list[Family]:
+    """Attribute values in front of the object: by a pointer of their own (3.11), by that of the dict, tagged (3.12)."""
+    extent = Extent(OF_PREFIXED, unit=release.get("ht_cached_keys") or 0, more=release.get("dk_nentries") or 0)
+    values, tag = release.get("managed_values"), release.get("managed_values_tag")
+    if values is not None:
+        return [Family(FLAG_MANAGED_DICT, [], [_claim(values, "values", contents=PREFIXED, extent=extent)])]
+    if tag is not None:
+        at = release["managed_dict"]
+        claim = _claim(at, "values", test=at, mask=tag, low=tag, contents=PREFIXED, extent=extent)
+        return [Family(FLAG_MANAGED_DICT, [], [claim])]
+    return []

@@ -1,0 +1,68 @@
+"""Python 2's objects where they differ: names are byte strings, a dict has one table, ``unicode`` a block more."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+from gdbheap.contents.python.objects.bounded_reads import Memory
+from gdbheap.layout.cpython import OB_SIZE, Release
+
+MAX_SLOTS = 1 << 20
+MAX_CHARACTERS = 1 << 40
+
+
+def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str | None:
+    """The first ``limit`` bytes of the byte string at ``address`` as text; None when it is none. Raises Fault."""
+    size = space.word(address + release.at(OB_SIZE))
+    if size > MAX_CHARACTERS:
+        return None
+    return space.read(address + release["bytes_data"], min(size, limit)).decode("utf-8", "replace")
+
+
+def dict_items(
+    space: Memory, release: Release, address: int, take: Callable[[int, int], None] | None = None
+) -> Iterator[tuple[int, int]]:
+    """(key, value) addresses of the dict at ``address``: its table has a hash, a key and a value for each slot.
+    ``take`` is told of how many slots of which table. Raises Fault."""
+    table = space.word(address + release["ma_table"])
+    slots = space.word(address + release["ma_mask"]) + 1
+    slot = space.machine.structure("PPP")
+    slots = min(slots, MAX_SLOTS)
+    if take is not None:
+        take(table, slots)
+    for _hash, key, value in slot.iter_unpack(space.read(table, slots * slot.size)):
+        if key and value:
+            yield key, value
+
+
+def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
+    """A function from other dicts to the value of the key, where it lies in the same slot as in the dict at
+    ``address``, else 0. Raises Fault."""
+    table, slots = space.word(address + release["ma_table"]), space.word(address + release["ma_mask"]) + 1
+    layout, word = space.machine.structure("PPP"), space.machine.word
+    raw = space.read(table, min(slots, MAX_SLOTS) * layout.size)
+    slot = next((place for place, row in enumerate(layout.iter_unpack(raw)) if row[1] == key), None)
+    if slot is None:
+        return None
+
+    def read(other: int) -> int:
+        if space.word(other + release["ma_mask"]) < slot:
+            return 0
+        at = space.word(other + release["ma_table"]) + layout.size * slot
+        return space.word(at + 2 * word) if space.word(at + word) == key else 0
+
+    return read
+
+
+def read_unicode(space: Memory, release: Release, address: int, limit: int) -> str | None:
+    """The first ``limit`` characters of the ``unicode`` at ``address``; None when it is none. Raises Fault.
+
+    Builds differ in their width (``--enable-unicode``): a unit above 0xFFFF after every unit would be no character.
+    """
+    length = space.word(address + release["unicode_length"])
+    if length > MAX_CHARACTERS:
+        return None
+    raw = space.read(space.word(address + release["unicode_data"]), min(length, limit) * 4)
+    wide = all(unit < 0x110000 for (unit,) in struct.iter_unpack("<I", raw))
+    return raw.decode("utf-32-le" if wide else "utf-16-le", "replace")[:limit]

@@ -1,0 +1,230 @@
+"""Reading Python objects from memory, without running anything: the characters of a str, the entries of a dict.
+
+Everything is bounded; what does not look like the object it should be is None, never a guess.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+from gdbheap.contents.python.objects import python2
+from gdbheap.contents.python.objects.bounded_reads import Memory
+from gdbheap.errors import Fault
+from gdbheap.layout.cpython import Release
+
+MAX_TEXT_LENGTH = 200
+MAX_ENTRIES = 1 << 20
+ENTRIES_AT_ONCE = 64
+# How many entries lookups may read together, and how many more with each: a type takes 1 KB, and has fewer methods.
+FIRST_ENTRIES, MORE_ENTRIES = 1 << 18, 128
+COMPACT, ASCII = 1 << 5, 1 << 6
+WIDTHS = {1: "B", 2: "H", 4: "I"}
+WIDE = 4
+
+
+class Allowance:
+    """How many entries of dicts may still be read: a forged table may be that of all of them."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, table: int, count: int) -> None:
+        """Count entries of a table, before they are read. Raises Fault where they are too many."""
+        self.left -= count
+        if self.left < 0:
+            raise Fault(table)
+
+
+class Lookups(Allowance):
+    """Looks for keys in many dicts; the allowance grows with each. Keeps the addresses of keys that were met: most are
+    interned, so that equal ones are the same."""
+
+    def __init__(self) -> None:
+        super().__init__(FIRST_ENTRIES)
+        self._known: dict[str, set[int]] = {}
+
+    def begin(self, name: str) -> set[int]:
+        """Return the known addresses of a key, for one more dict."""
+        self.left = max(self.left, 0) + MORE_ENTRIES
+        return self._known.setdefault(name, set())
+
+
+def read_str(space: Memory, release: Release, address: int, limit: int = MAX_TEXT_LENGTH) -> str | None:
+    """The first ``limit`` characters of the ``str`` at ``address``; None when it is not to be read or is none."""
+    try:
+        if release.get("unicode_state") is None:
+            return python2.read_unicode(space, release, address, limit)
+        found = _characters(space, release, address)
+        if found is None:
+            return None
+        data, width, length = found
+        count = min(length, limit)
+        raw = space.read(data, count * width)
+    except Fault:
+        return None
+    try:
+        # Two surrogates side by side are two characters here.
+        codes = raw if width == 1 else struct.unpack(f"<{count}{WIDTHS[width]}", raw)
+        return "".join(map(chr, codes))
+    except (ValueError, OverflowError):  # beyond the last character, beyond a C int
+        return None
+
+
+def str_length(space: Memory, release: Release, address: int) -> int:
+    """The characters of the ``str`` at ``address``; 0 when it is none. Raises Fault."""
+    if release.get("unicode_state") is None:
+        return _plausible(space.word(address + release["unicode_length"]))
+    found = _characters(space, release, address)
+    return found[2] if found is not None else 0
+
+
+def _characters(space: Memory, release: Release, address: int) -> tuple[int, int, int] | None:
+    """Where a str's characters lie, the width of one and how many there are (PEP 393); None when it is no str.
+
+    Compact strings carry them after the header, others point to them; up to 3.11 one that was not made ready has
+    wide characters only."""
+    length = space.word(address + release["unicode_length"])
+    # Since 3.14 free-threaded builds have a byte before the bits that others have from the third on.
+    state = space.u32(address + release["unicode_state"]) >> (release.get("unicode_state_shift") or 0)
+    width = state >> 2 & 7
+    wide = release.get("unicode_wstr")
+    if width == 0 and wide is not None and not state & COMPACT:
+        return space.word(address + wide), WIDE, _plausible(space.word(address + release["unicode_wstr_length"]))
+    if width not in WIDTHS or length > 1 << 40:
+        return None
+    if not state & COMPACT:
+        return space.word(address + release["unicode_data"]), width, length
+    return address + release["sizeof_ascii" if state & ASCII else "sizeof_compact"], width, length
+
+
+def _plausible(length: int) -> int:
+    return length if length <= 1 << 40 else 0
+
+
+def read_name(space: Memory, release: Release, address: int, limit: int) -> str | None:
+    """The identifier at ``address``: a ``str``, which in Python 2 is a byte string."""
+    if release.get("unicode_state") is not None:
+        return read_str(space, release, address, limit)
+    try:
+        return python2.read_bytes(space, release, address, limit)
+    except Fault:
+        return None
+
+
+def dict_items(
+    space: Memory, release: Release, address: int, allowance: Allowance | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield the (key, value) addresses of the dict at ``address``, in its order. Raises Fault, also where the
+    ``allowance`` ends."""
+    if release.get("ma_table") is not None:
+        return python2.dict_items(space, release, address, None if allowance is None else allowance.take)
+    keys = space.word(address + release["ma_keys"])
+    values = space.word(address + release["ma_values"])
+    if values:
+        return shared_items(space, release, keys, values, allowance)
+    entries = _entries(space, release, keys, allowance=allowance)
+    return ((key, value) for key, value in entries if key and value)
+
+
+def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
+    """A function from other dicts to the value of the key, quick where it lies at the same place as in the dict at
+    ``address``, and 0 where it does not; None where the place is nothing to go by. Raises Fault."""
+    if release.get("ma_table") is not None:
+        return python2.entry_reader(space, release, address, key)
+    own = space.word(address + release["ma_keys"])
+    index = next((place for place, (found, _value) in enumerate(_entries(space, release, own)) if found == key), None)
+    if index is None:
+        return None
+    shared, header = bool(space.word(address + release["ma_values"])), release.get("values_header")
+    if shared and header is not None:
+        return None
+
+    def read(other: int) -> int:
+        keys = space.word(other + release["ma_keys"])
+        values = space.word(other + release["ma_values"])
+        if values or shared:
+            return space.word(values + space.machine.word * index) if values and shared and keys == own else 0
+        if space.word(keys + release["dk_nentries"]) <= index:
+            return 0
+        start, general = _entries_start(space, release, keys)
+        at = start + (24 * index + 8 if general else 16 * index)
+        return space.word(at + 8) if space.word(at) == key else 0
+
+    return read
+
+
+def shared_items(
+    space: Memory, release: Release, keys: int, values: int, allowance: Allowance | None = None
+) -> Iterator[tuple[int, int]]:
+    """Keys and values of a dict whose ``keys`` are shared (PEP 412), and its own ``values``, in their order."""
+    header = release.get("values_header")
+    if header is None:
+        for index, (key, _none) in enumerate(_entries(space, release, keys, allowance=allowance)):
+            value = space.word(values + space.machine.word * index)
+            if key and value:
+                yield key, value
+        return
+    names = shared_names(space, release, keys, allowance)
+    for index in _insertion_order(space, values, header):
+        value = space.word(values + header + space.machine.word * index)
+        if index < len(names) and names[index] and value:
+            yield names[index], value
+
+
+def shared_names(space: Memory, release: Release, keys: int, allowance: Allowance | None = None) -> list[int]:
+    """The addresses of shared keys, by their index; 0 where there is none any more. Raises Fault."""
+    return [key for key, _none in _entries(space, release, keys, 256, allowance)]
+
+
+def _insertion_order(space: Memory, values: int, header: int) -> bytes:
+    """Indices of the values that are there: before them in 3.11 and 3.12, downwards; after them since 3.13."""
+    if not header:
+        used = space.read(values - 2, 1)[0]
+        return space.read(values - 2 - used, used)[::-1]
+    capacity, used = space.read(values, 2)
+    return space.read(values + header + space.machine.word * capacity, min(used, capacity))
+
+
+def _entries(
+    space: Memory, release: Release, keys: int, most: int = MAX_ENTRIES, allowance: Allowance | None = None
+) -> Iterator[tuple[int, int]]:
+    """(key, value) of the first ``most`` entries of a keys object, zero where there is none."""
+    count = min(space.word(keys + release["dk_nentries"]), most)
+    start, general = _entries_start(space, release, keys)
+    layout = space.machine.structure("PPP" if general else "PP")
+    for first in range(0, count, ENTRIES_AT_ONCE):
+        size = min(ENTRIES_AT_ONCE, count - first) * layout.size
+        if allowance is not None:
+            allowance.take(keys, size // layout.size)
+        yield from (row[-2:] for row in layout.iter_unpack(space.read(start + first * layout.size, size)))
+
+
+def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, bool]:
+    """Where a keys object's entries start, and whether they hold the hash too (kind 0, and all up to 3.10)."""
+    indices = keys + release["dk_indices"]
+    if release.get("dk_kind") is not None:
+        log2_bytes = space.read(keys + release["dk_log2_index_bytes"], 1)[0]
+        return indices + (1 << min(log2_bytes, 48)), space.read(keys + release["dk_kind"], 1)[0] == 0
+    size = space.word(keys + release["dk_size"])
+    return indices + size * index_width(size), True
+
+
+def index_width(slots: int) -> int:
+    """Bytes of an index in a keys object of that many slots."""
+    return 1 if slots <= 0xFF else 2 if slots <= 0xFFFF else 4 if slots <= 0xFFFFFFFF else 8
+
+
+def dict_lookup(space: Memory, release: Release, address: int, name: str, lookups: Lookups) -> int | None:
+    """Return the value of the str key ``name``, as far as the ``lookups`` may read. Raises Fault."""
+    others: list[tuple[int, int]] = []
+    known = lookups.begin(name)
+    for key, value in dict_items(space, release, address, lookups):
+        if key in known:
+            return value
+        others.append((key, value))
+    for key, value in others:
+        if read_name(space, release, key, len(name) + 1) == name:
+            known.add(key)
+            return value
+    return None

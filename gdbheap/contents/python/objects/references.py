@@ -1,0 +1,125 @@
+"""The references of one target: the native graph, its roots, and the objects that its numbers stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.contents.python.objects.census import Objects
+from gdbheap.contents.python.objects.roots import INTERPRETER, REGISTERS, STACKS, THREADS
+from gdbheap.contents.python.objects.shapes import graph_layout
+from gdbheap.contents.python.running.threads import Frame, Threads
+from gdbheap.graph.nodes import Node, Nodes, Root
+from gdbheap.targets.ranges import Ranges
+
+# In which order roots are followed; see native/core/src/graph/tree.rs.
+# The evidence is weak from BY_PADDING on.
+BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_PADDING, BY_INNER, BY_STACKS, NOT_REACHED = range(8)
+MODULES, STATIC_TYPES = "sys.modules", "static types"
+
+
+@dataclass(frozen=True)
+class PythonRoot(Root):
+    """A root of objects: a name, a frame that runs, or memory. ``interpreter``: the number of the one whose
+    ``sys.modules`` it is, 0 the main one."""
+
+    frame: Frame | None = None
+    interpreter: int = 0
+
+
+class PythonNodes(Nodes):
+    """Nodes that are objects of one target, its frames, and memory."""
+
+    objects: Objects
+    threads: Threads
+    roots: Sequence[PythonRoot]
+
+    @property
+    def space(self) -> _native.Space:
+        return self.objects.target.space
+
+    def objects_among(self, numbers: Sequence[int]) -> list[Node]:
+        """The blocks with these numbers that are no buffers; they are not remembered, as there may be many."""
+        raise NotImplementedError
+
+
+class References(PythonNodes):
+    """The graph of one target."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        threads: Threads,
+        progress: Callable[[int, int], object] | None = None,
+        mapped: Ranges | None = None,
+        is_partial: bool = False,
+    ) -> None:
+        """Raises Unsupported where the tables lack a field. ``mapped``: memory that objects mapped, whose bytes are not
+        read; each range is a node. ``is_partial``: memory that may lead to objects is missing."""
+        super().__init__()
+        self.objects = objects
+        self.threads = threads
+        statics = objects.static_types()
+        self.roots = [
+            *roots_of_python(threads),
+            PythonRoot(STATIC_TYPES, BY_FRAMES, statics),
+            *_of_memory(objects),
+        ]
+        heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release)
+        self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, progress, is_partial)
+
+    def is_certain(self, number: int) -> bool:
+        """Whether a chain of references that layouts tell of leads to the node."""
+        return self.graph.phases([number])[0] < BY_REMAINS - 1
+
+    def objects_among(self, numbers: Sequence[int]) -> list[Node]:
+        rows = zip(numbers, self.graph.nodes_of(numbers))
+        return list(self._read([number for number, row in rows if row.kind != "buffer"]))
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[Node]:
+        rows = self.graph.nodes_of(numbers)
+        inside = [(row.address, row.size) for row in rows if _may_be_object(row)]
+        found = iter(self.objects.addresses_in(inside))
+        for number, row in zip(numbers, rows):
+            block = row.address
+            if row.place == "root":
+                root = self.roots[block]
+                at = root.frame.address if root.frame else next(iter(root.pointers), 0)
+                yield Node(number, row.place, row.kind, at, 0, 0, 0, root)
+                continue
+            own = next(found) if _may_be_object(row) else None
+            yield Node(number, row.place, row.kind, block if own is None else own, block, row.size, row.type_address)
+
+
+def _may_be_object(row: _native.GraphNode) -> bool:
+    return row.place == "block" and row.kind in ("object", "idle")
+
+
+def roots_of_python(threads: Threads) -> list[PythonRoot]:
+    roots = [PythonRoot(MODULES, BY_MODULES, [address], interpreter=number) for number, address in threads.modules()]
+    for state in threads.states:
+        for frame in state.frames:
+            held = [frame.address] if frame.object else [*(local.value for local in frame.locals), *frame.references]
+            roots.append(PythonRoot(frame.title, BY_FRAMES, held, frame=frame))
+    return roots
+
+
+def _of_memory(objects: Objects) -> list[PythonRoot]:
+    """The data of each library, what may be left over in the interpreter's own and in data of threads, and what lies on
+    stacks."""
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for number, start, end in objects.roots.ranges:
+        if number != objects.roots.last:
+            ranges.setdefault(objects.roots.names[number], []).append((start, end))
+    late = (INTERPRETER, THREADS)
+    ranges[THREADS] = objects.roots.thread_data
+    found = [
+        PythonRoot(name, BY_REMAINS if name in late else BY_OTHERS, ranges=parts)
+        for name, parts in sorted(ranges.items(), key=lambda item: item[0] in late)
+    ]
+    return [
+        *found,
+        PythonRoot(STACKS, BY_STACKS, ranges=objects.roots.stacks),
+        PythonRoot(REGISTERS, BY_STACKS, objects.roots.registers),
+    ]

@@ -1,0 +1,50 @@
+"""Memory outside of the heaps that holds pointers into them: static data of the loaded objects, and the threads'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdbheap.graph.roots import MAX_TLS, aligned, given_data, linked, thread_data, tls_size
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import OwnedRange, Ranges, joined, subtract, within
+from gdbheap.targets.target import Target
+
+INTERPRETER = "the interpreter"
+THREADS = "threads"
+# Roots of the graph that are the threads' too.
+ON_STACKS = STACKS, REGISTERS = "stacks", "registers"
+
+
+class Roots:
+    """``names``: who the roots are, the interpreter first; ``ranges``: by the number of the name; ``last``: the
+    number of the threads, whose stacks hold many pointers that are left over; ``registers``: those of
+    the threads: in the middle of a function nothing else may lead to a block. ``thread_data``: what belongs
+    to the threads without doubt, ``stacks``: what is in use of their stacks beside that.
+
+    ``live``: what may be in use of the threads' stacks; ``loose``: of coroutines' and signals', see ``live_stacks``;
+    ``heaps``: where blocks lie, and the allocators' own records, which are no static data."""
+
+    def __init__(
+        self, target: Target, interpreter: LoadedObject, live: Ranges, loose: Ranges, heaps: Ranges | None = None
+    ) -> None:
+        given = given_data(target, heaps or [])
+        self._numbers = {INTERPRETER: 0}
+        self.ranges: list[OwnedRange] = []
+        for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
+            name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
+            holes = sorted([*within(given, loaded.base, loaded.end), *linked(target, loaded)])
+            self._add(target, name, subtract(loaded.writable_ranges(), holes))
+        for file, ranges in target.unseen_data():
+            self._add(target, file.name, ranges)
+        live = joined(sorted(live + loose))
+        self._add(target, THREADS, live)
+        self._add(target, THREADS, thread_data(target, MAX_TLS))
+        self.names = list(self._numbers)
+        self.last = self._numbers[THREADS]
+        self.thread_data = thread_data(target, tls_size(target))
+        self.stacks = aligned(target, subtract(sorted(live), sorted(self.thread_data)))
+        self.registers = [value for thread in target.threads for value in thread.registers]
+
+    def _add(self, target: Target, name: str, ranges: Sequence[tuple[int, int]]) -> None:
+        number = self._numbers.setdefault(name, len(self._numbers))
+        self.ranges.extend(OwnedRange(number, start, end) for start, end in aligned(target, ranges))

@@ -1,0 +1,1 @@
+"""What runs: interpreters, threads, frames, coroutines, the tables of tracemalloc."""

@@ -1,0 +1,321 @@
+"""Coroutines, generators, tasks and greenlets: where each waits, and for what; nothing of the target runs.
+
+A generator or coroutine is an object whose frame is a part of it (since 3.11) or which points to one. What it delegates
+to, by ``await`` or ``yield from``, lies on top of its frame's stack (``_PyGen_yf``, Objects/genobject.c).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gdbheap.contents.python.objects.attributes import MAX_BASES
+from gdbheap.contents.python.objects.bounded_reads import Pages
+from gdbheap.contents.python.objects.census import Objects
+from gdbheap.contents.python.objects.reading import read_name
+from gdbheap.contents.python.running.threads import MAX_LOCALS, Position, Threads
+from gdbheap.errors import Fault
+from gdbheap.layout.asyncio import TaskLayout
+from gdbheap.layout.cpython import OB_TYPE, TP_BASE, Release
+
+TASK, COROUTINE, GENERATOR, ASYNC_GENERATOR, GREENLET = (
+    "task", "coroutine", "generator", "async_generator", "greenlet",
+)  # fmt: skip
+GENERATORS = (COROUTINE, GENERATOR, ASYNC_GENERATOR)
+C_TASK, PYTHON_TASK, GREENLETS = "_asyncio.Task", "asyncio.tasks.Task", "greenlet.greenlet"
+# In 3.6 Python's own class of tasks is a subclass of C's futures, which have a task's first fields.
+C_FUTURE, MIXED_TASK = "_asyncio.Future", "asyncio.tasks.Task, a future of C's"
+# Objects that only pass on what their first field points to: what ``__await__()``, ``__anext__()`` and a future's
+# ``__await__()`` give (PyCoroWrapper, PyAsyncGenASend, PyAsyncGenAThrow, anextawaitableobject, futureiterobject).
+WRAPPERS = frozenset((
+    "coroutine_wrapper", "async_generator_asend", "async_generator_athrow", "anext_awaitable", "_asyncio.FutureIter",
+))  # fmt: skip
+WRAPPED = 16
+# fut_state: of futures that nobody has ended.
+PENDING, CANCELLED, FINISHED = "pending", "cancelled", "finished"
+TASK_STATES = {0: PENDING, 1: CANCELLED, 2: FINISHED}
+TASK_STATE_TEXTS = {state.upper(): state for state in TASK_STATES.values()}
+CREATED, SUSPENDED, RUNNING, ENDED = "created", "suspended", "running", "ended"
+# Opcode of YIELD_FROM, 3.5 to 3.10 (Include/opcode.h); since 3.11 the argument of the RESUME that follows a yield says
+# what it is: 2 for yield from, 3 for await (Lib/opcode.py; Include/internal/pycore_opcode_utils.h).
+YIELD_FROM, DELEGATING = 72, 2
+# PyFrameObject of 3.11 and later: ob_base, f_back, f_frame.
+FRAME_FRAME = 24
+# A greenlet's C++ half has fewer (greenlet 1 to 3: TGreenlet.hpp); sizeof(PyGreenlet).
+GREENLET_WORDS, GREENLET_FIELDS = 64, (16, 96)
+MAX_NAME = 200
+
+
+@dataclass(frozen=True)
+class Suspended:
+    """A generator, coroutine or asynchronous generator. ``state``: created, suspended, running or ended; ``place``:
+    where it is, None when it has ended; ``awaits``: the object that it delegates to, 0 for none; ``frame``: its frame;
+    ``apart``: whether that is another object (up to 3.10)."""
+
+    address: int
+    function: str
+    state: str
+    place: Position | None
+    awaits: int
+    frame: int
+    apart: bool
+
+
+@dataclass(frozen=True)
+class Task:
+    """An asyncio task: its name (None where the release has none, or it is no str), the state of a future, its
+    coroutine and the future that it waits for, 0 for none."""
+
+    address: int
+    name: str | None
+    state: str
+    coroutine: int
+    waits_for: int
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where frames are, and whether what they wait for is on top of their stacks."""
+
+    position: Position
+    delegates: bool
+
+
+class _Fields:
+    """Offsets of a release, looked up once: there may be a million to read. None where the release has no such
+    field."""
+
+    def __init__(self, release: Release) -> None:
+        self.kind = release.at(OB_TYPE)
+        self.wrapped = release.at(WRAPPED)
+        self.qualname = release["gen_qualname"]
+        self.frame_inside = release.get("gi_iframe")
+        self.frame = release.get("gen_frame") or 0
+        self.state = release.get("gi_frame_state")
+        self.created, self.executing = release.get("gi_created"), release.get("gi_executing") or 0
+        self.delegating = release.get("gi_delegating")
+        self.code, self.copy = release["f_code"], release.get("f_code_copy")
+        self.instruction, self.last = release.get("f_instruction"), release.get("f_lasti") or 0
+        self.locals, self.top, self.stack = release["f_locals"], release["f_top"], release.get("f_stack")
+        # Since 3.15 an index, or nothing, is above what is awaited.
+        self.depth = release.get("gi_awaited_depth") or 1
+        self.top_is_pointer, self.tags = bool(release["f_top_is_pointer"]), release.get("f_tags") or 0
+
+
+class Coroutines:
+    """Those of one target, read one by one."""
+
+    def __init__(self, objects: Objects, threads: Threads, tasks: TaskLayout | None) -> None:
+        """``tasks``: the fields of C's tasks, None where they are not known."""
+        self._objects = objects
+        self._space = objects.target.space
+        self._memory = Pages(self._space)
+        self._fields = _Fields(objects.release)
+        self._places: dict[tuple[int, int, int], _Place | None] = {}
+        self._release = objects.release
+        self._threads = threads
+        self._tasks = tasks
+        self._names: dict[int, str | None] = {}
+        self._running = {
+            outer.address: inner
+            for state in threads.states
+            for outer, inner in zip(state.frames, [0, *(frame.address for frame in state.frames)])
+        }
+        self._readers: dict[tuple[int, str], Callable[[int], int]] = {}
+
+    def inner_frame(self, frame: int) -> int:
+        """The frame that a running frame has called; 0 for none."""
+        return self._running.get(frame, 0)
+
+    def kinds(self, types: list[int]) -> dict[int, tuple[str, str]]:
+        """Of types those that are of interest: {type: (kind, the name of the type that says so)}."""
+        found = {}
+        for address in types:
+            name = self._objects.names.name(address)
+            if name in GENERATORS:
+                found[address] = name, name
+                continue
+            bases = self._bases(address)
+            base = next((base for base in bases if base in (C_TASK, PYTHON_TASK, GREENLETS)), None)
+            if base == PYTHON_TASK and C_FUTURE in bases:
+                base = MIXED_TASK
+            if base is not None:
+                found[address] = (GREENLET if base == GREENLETS else TASK), base
+        return found
+
+    def _bases(self, address: int) -> list[str]:
+        """The names of a type and its bases, as far as they can be read."""
+        names: list[str] = []
+        with suppress(Fault):
+            while address and len(names) < MAX_BASES:
+                names.append(self._objects.names.name(address))
+                address = self._space.word(address + self._release.at(TP_BASE))
+        return names
+
+    def type_name(self, address: int) -> str:
+        """The type's name of the object at ``address``; "?" when that cannot be read."""
+        try:
+            return self._objects.names.name(self._memory.word(address + self._fields.kind))
+        except (Fault, OverflowError):
+            return "?"
+
+    def _text(self, address: int) -> str | None:
+        if address not in self._names:
+            self._names[address] = read_name(self._space, self._release, address, MAX_NAME)
+        return self._names[address]
+
+    def suspended(self, address: int) -> Suspended:
+        """The generator, coroutine or asynchronous generator at ``address``. Raises Fault."""
+        fields, memory = self._fields, self._memory
+        function = self._text(memory.word(address + fields.qualname)) or "?"
+        embedded = fields.frame_inside
+        frame = memory.word(address + fields.frame) if embedded is None else address + embedded
+        state = self._state_of(address, frame)
+        place = self._place(frame) if state != ENDED else None
+        awaits = self._awaits(address, frame, place) if state == SUSPENDED and place is not None else 0
+        position = None if place is None else place.position
+        return Suspended(address, function, state, position, self._passed_on(awaits), frame, embedded is None)
+
+    def _state_of(self, address: int, frame: int) -> str:
+        if not frame:
+            return ENDED
+        if frame in self._running:
+            return RUNNING
+        fields = self._fields
+        if fields.state is None:
+            (last,) = struct.unpack("<i", self._memory.read(frame + fields.last, 4))
+            return CREATED if last < 0 else SUSPENDED
+        state = self._frame_state(address)
+        if state == fields.created:
+            return CREATED
+        if state == fields.executing:
+            return RUNNING
+        return ENDED if state > fields.executing else SUSPENDED
+
+    def _frame_state(self, address: int) -> int:
+        byte = self._memory.read(address + (self._fields.state or 0), 1)[0]
+        return byte - 256 if byte > 127 else byte
+
+    def _place(self, frame: int) -> _Place | None:
+        """Where a frame is; read once for all that are there. Raises Fault."""
+        fields, memory = self._fields, self._memory
+        code = memory.word(frame + fields.code)
+        # Its instruction, as an address or as an index, and in free-threaded builds which copy of the code it is in.
+        copy = 0 if fields.copy is None else memory.u32(frame + fields.copy)
+        at = memory.u32(frame + fields.last) if fields.instruction is None else memory.word(frame + fields.instruction)
+        key = code, at, copy
+        if key not in self._places:
+            position = self._threads.position(frame)
+            self._places[key] = None if position is None else _Place(position, self._is_delegation(position, at))
+        return self._places[key]
+
+    def _is_delegation(self, position: Position, at: int) -> bool:
+        """Whether the instruction after that one is what stands behind an ``await`` or ``yield from``; since 3.13 the
+        generator itself says so. Raises Fault."""
+        fields, memory = self._fields, self._memory
+        if fields.delegating is not None:
+            return True
+        if fields.instruction is not None:
+            return memory.read(at + 3, 1)[0] >= DELEGATING
+        last = (at - (1 << 32) if at >> 31 else at) * self._release["f_lasti_unit"]
+        code = memory.word(position.code + self._release["code_bytes"]) + self._release["bytes_data"]
+        return memory.read(code + last + 2, 1)[0] == YIELD_FROM
+
+    def _awaits(self, address: int, frame: int, place: _Place) -> int:
+        """What a suspended frame delegates to: on top of its stack; 0 when it only yields."""
+        fields, memory = self._fields, self._memory
+        if not place.delegates or (fields.delegating is not None and self._frame_state(address) < fields.delegating):
+            return 0
+        word, start, top = memory.machine.word, frame + fields.locals, frame + fields.top
+        if fields.top_is_pointer:
+            end = memory.word(top)
+        else:
+            count = memory.u32(top)
+            end = (start if fields.stack is None else memory.word(frame + fields.stack)) + word * count
+        if not start + word * fields.depth <= end <= start + word * MAX_LOCALS:
+            return 0
+        return memory.word(end - word * fields.depth) & ~fields.tags
+
+    def _passed_on(self, address: int) -> int:
+        """What an awaited object stands for: what it wraps, or itself."""
+        with suppress(Fault):
+            for _ in range(MAX_BASES):
+                if not address or self.type_name(address) not in WRAPPERS:
+                    break
+                address = self._memory.word(address + self._fields.wrapped) or address
+        return address
+
+    def task(self, address: int, kind: int, base: str) -> Task | None:
+        """The task at ``address`` of the class at ``kind``; None where a field cannot be believed. Raises Fault."""
+        return self._c_task(address) if base == C_TASK else self._python_task(address, kind, base == MIXED_TASK)
+
+    def _c_task(self, address: int) -> Task | None:
+        layout, space = self._tasks, self._memory
+        if layout is None:
+            return None
+        state = TASK_STATES.get(space.u32(address + layout.state))
+        coroutine, waiter = space.word(address + layout.coro), space.word(address + layout.waiter)
+        name = None if layout.name is None else self._task_name(space.word(address + layout.name))
+        return None if state is None else Task(address, name, state, coroutine, waiter)
+
+    def _python_state(self, address: int, kind: int, is_mixed: bool) -> str | None:
+        if is_mixed:
+            return None if self._tasks is None else TASK_STATES.get(self._memory.u32(address + self._tasks.state))
+        # Until it is ended, the state is the class's.
+        held = self._attribute(address, kind, "_state")
+        return TASK_STATE_TEXTS.get(self._text(held) or "") if held else PENDING
+
+    def _python_task(self, address: int, kind: int, is_mixed: bool) -> Task | None:
+        state = self._python_state(address, kind, is_mixed)
+        name = self._task_name(self._attribute(address, kind, "_name"))
+        coroutine, waiter = (self._attribute(address, kind, name) for name in ("_coro", "_fut_waiter"))
+        if waiter and self.type_name(waiter) == "NoneType":
+            waiter = 0
+        return None if state is None else Task(address, name, state, coroutine, waiter)
+
+    def _attribute(self, address: int, kind: int, name: str) -> int:
+        key = kind, name
+        if key not in self._readers:
+            self._readers[key] = self._objects.repr.attributes.reader(self._memory, address, kind, name)
+        return self._readers[key](address)
+
+    def _task_name(self, address: int) -> str | None:
+        """A task's name; a number where it has none yet (3.12 and later: an int until it is asked for)."""
+        if not address:
+            return None
+        kind = self.type_name(address)
+        if kind == "int":
+            text = self._objects.repr.text(address)
+            return None if text is None else f"Task-{text}"
+        return read_name(self._memory, self._release, address, MAX_NAME) if kind == "str" else None
+
+    def greenlet(self, address: int) -> Position | None:
+        """Where the greenlet at ``address`` was left; None where it runs, has not begun or has ended.
+
+        Its C++ half holds one frame object, that it was left in; which field it is differs by release."""
+        word = self._space.machine.word
+        for at in range(*GREENLET_FIELDS, word):
+            with suppress(Fault):
+                half = self._space.word(address + self._release.at(at))
+                raw = self._space.read_available(half, word * GREENLET_WORDS) if half % word == 0 else b""
+                for held in self._space.machine.words_of(raw):
+                    if self._is_frame(held):
+                        return self._threads.position(self._frame_of(held))
+        return None
+
+    def _is_frame(self, address: int) -> bool:
+        if not address or address % self._space.machine.word:
+            return False
+        try:
+            kind = self._space.word(address + self._release.at(OB_TYPE))
+            is_frame = self._objects.names.name(kind) == "frame"
+            return is_frame and self._threads.position(self._frame_of(address)) is not None
+        except (Fault, OverflowError):
+            return False
+
+    def _frame_of(self, frame: int) -> int:
+        if self._release.get("frame_data") is None:
+            return frame
+        return self._space.word(frame + self._release.at(FRAME_FRAME))

@@ -1,0 +1,121 @@
+"""The CPython of a target, found by itself: whatever allocates its objects, and whether or not it has symbols."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from gdbheap.allocators.carriers import carriers, exports, need_python
+from gdbheap.contents.python.running.threads import Threads
+from gdbheap.errors import Fault, Unsupported, one_line
+from gdbheap.layout.cpython import Build, Release, exported_version, find_release, find_type, with_own
+from gdbheap.layout.debug_offsets import DebugOffsets, find_debug_offsets, has_cookie, read_debug_offsets, version_text
+from gdbheap.layout.facts import Facts
+from gdbheap.layout.tables import table
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.target import Target
+
+# The fields that a warning names at most, and those that have a fact of their own.
+MAX_FIELDS_NAMED, MAX_FIELDS_LISTED = 4, 20
+
+
+class Interpreter:
+    """The interpreter of one target: ``module`` is the loaded object that carries it, ``release`` says where its
+    objects have their fields, ``warnings`` what a reader must know of that.
+
+    ``named``: the loaded object in whose data pymalloc was found, or None; ``tagged``: whether mimalloc's pages tell
+    that the build is free-threaded. Raises NotAPython, or Unsupported.
+    """
+
+    def __init__(self, target: Target, facts: Facts, named: LoadedObject | None = None, tagged: bool = False) -> None:
+        need_python(target)
+        self._target = target
+        self._facts = facts
+        self.warnings: list[str] = []
+        self.module, source = _find_module(target, named)
+        place = find_type(target.space, self.module)
+        confirmed = None if place is None else f"PyType_Type at {place[0]:#x} is its own type"
+        facts.add("interpreter", one_line(self.module.path), source, confirmed)
+        own = self._read_own()
+        build = Build(own, place[1] if place is not None else 0, tagged)
+        self.release = self._find_release(build)
+
+    @property
+    def is_free_threaded(self) -> bool:
+        """Whether it was built to run without the interpreter's lock."""
+        return self.release.is_free_threaded
+
+    @cached_property
+    def threads(self) -> Threads:
+        """Its thread states, those of its subinterpreters among them. Raises Unsupported."""
+        try:
+            return Threads(self._target, self.module, self.release)
+        except Fault as fault:
+            raise Unsupported(f"threads cannot be read: nothing is at {fault.args[0]:#x}") from fault
+
+    def _read_own(self) -> DebugOffsets | None:
+        """The table of offsets that it publishes; None where it has none, or one that cannot be believed."""
+        space, version = self._target.space, exported_version(self._target, self.module)
+        place = find_debug_offsets(space, self.module)
+        if place is None or (not has_cookie(space, place[0]) and not _publishes(version)):
+            return None
+        address, source = place
+        try:
+            own = read_debug_offsets(space, address)
+            if version is not None and own.version != version:
+                raise ValueError(f"it is of version {own.release}, and Py_Version says {version_text(version)}")
+        except ValueError as error:
+            self._facts.add("_Py_DebugOffsets", "not believed", f"{source}: {error}")
+            self.warnings.append(
+                f"the interpreter's own table of offsets (_Py_DebugOffsets at {address:#x}) is damaged, and the "
+                f"shipped one is used: {error}"
+            )
+            return None
+        self._facts.add("_Py_DebugOffsets", address, source, f"{len(own.fields)} fields, each where it can be")
+        return own
+
+    def _find_release(self, build: Build) -> Release:
+        """The release, with what the interpreter itself says of its fields. Raises Unsupported."""
+        release = find_release(self._target, self.module, self._facts, build)
+        shipped = f"as of {release.major}.{release.minor}"
+        source = "shipped table, from DWARF of a build of that release"
+        if build.own is None:
+            self._facts.add("object layouts", shipped, source)
+            return release
+        release, differ = with_own(release, build.own)
+        same = f"{len(build.own.fields) - len(differ)} fields are the same in _Py_DebugOffsets"
+        self._facts.add("object layouts", shipped, source, same)
+        if differ:
+            self._tell(release, differ)
+        return release
+
+    def _tell(self, release: Release, differ: dict[str, tuple[int, int]]) -> None:
+        """Say which fields are not where the shipped table has them."""
+        for name, (own, shipped) in list(differ.items())[:MAX_FIELDS_LISTED]:
+            self._facts.add(f"offset of {name}", own, f"_Py_DebugOffsets; the shipped table has {shipped}")
+        named = ", ".join(list(differ)[:MAX_FIELDS_NAMED])
+        others = f" and {len(differ) - MAX_FIELDS_NAMED} others" if len(differ) > MAX_FIELDS_NAMED else ""
+        self.warnings.append(
+            f"the interpreter's own table of offsets (_Py_DebugOffsets) differs from the shipped one of "
+            f"{release.major}.{release.minor} in {named}{others}, and is believed: a patched build, or a damaged one"
+        )
+
+
+def _publishes(version: int | None) -> bool:
+    """Whether an interpreter of that version (PY_VERSION_HEX) has a table of offsets; unknown counts as no."""
+    first = min(tuple(map(int, text.split("."))) for text in table("debug_offsets")["releases"])
+    return version is not None and (version >> 24, version >> 16 & 255) >= first
+
+
+def _find_module(target: Target, named: LoadedObject | None) -> tuple[LoadedObject, str]:
+    """(loaded object, source): the one in whose data an allocator of CPython's was found, else the one that exports
+    most of what CPython does, else the one in whose data ``type`` is, else one that is named so."""
+    if named is not None:
+        return named, "pymalloc's usedpools are in its data"
+    candidates = carriers(target)
+    found = exports(candidates[0])
+    if found:
+        return candidates[0], f"it exports {', '.join(found)}"
+    for loaded in candidates:
+        if find_type(target.space, loaded) is not None:
+            return loaded, "the type of all types is in its data"
+    return candidates[0], "by its name"

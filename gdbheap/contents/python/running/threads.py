@@ -1,0 +1,499 @@
+"""The interpreters and threads of a Python process, found without symbols, and the frames that run.
+
+A thread state has its thread's pthread_t, which is the thread pointer that the kernel knows, and points to its
+interpreter, which points back; interpreters are found from the data of the library, where the runtime keeps them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+from gdbheap._native import Space, words_at
+from gdbheap.contents.python.objects.reading import Lookups, dict_items, dict_lookup, read_name
+from gdbheap.contents.python.running.line_tables import line_of
+from gdbheap.errors import Fault
+from gdbheap.layout.cpython import (
+    FLAG_DICT,
+    FLAG_TUPLE,
+    FLAG_TYPE,
+    MODULE_DICT,
+    OB_SIZE,
+    OB_TYPE,
+    TP_BASICSIZE,
+    TP_FLAGS,
+    TP_ITEMSIZE,
+    TP_NAME,
+    Release,
+)
+from gdbheap.layout.debug_offsets import windows
+from gdbheap.machines.machine import LOWEST_ADDRESS
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.target import Target, Thread
+
+MAX_THREADS = 1 << 14
+MAX_LOCALS = 4 << 10
+LONGEST_TABLE = 1 << 20
+LONGEST_NAME = 200
+# The two modules that every interpreter has are the oldest; Python 2's dicts keep no order.
+MAX_MODULES = 1 << 14
+# sizeof(PyDictObject): 48 bytes, 248 in Python 2, which has a small table inside; links of Py_TRACE_REFS come to that.
+LARGEST_DICT = 512
+INTERPRETER_BYTES = 16 << 10
+# What the frames of all threads may have together.
+ALL_FRAMES, ALL_LOCALS = 1 << 18, 1 << 20
+# What the code objects may have together: names of variables, and bytes of tables of lines.
+ALL_NAMES, ALL_LINES = 1 << 20, 64 << 20
+REMEMBERED = 1 << 16
+# Pieces of the library's data whose words are kept: data of fewer is read once.
+FEW = 4
+# enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
+OWNED_BY_C = 3
+
+
+@dataclass(frozen=True)
+class Local:
+    """A local variable, or (``name`` None) a value on the frame's stack: where it lies and the object's address."""
+
+    name: str | None
+    place: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame that runs. ``object``: whether it is a Python object (up to 3.10). ``references``: what it holds beside
+    its locals. ``entry``: whether C called it: one call of the interpreter's loop runs it and those that it called from
+    Python (since 3.11)."""
+
+    address: int
+    code: int
+    function: str
+    file: str
+    line: int | None
+    locals: list[Local]
+    references: list[int]
+    object: bool
+    entry: bool = False
+
+    @property
+    def title(self) -> str:
+        """``load() at app.py:41``."""
+        line = "" if self.line is None else f":{self.line}"
+        return f"{self.function}() at {self.file.rsplit('/', 1)[-1]}{line}"
+
+
+@dataclass(frozen=True)
+class Position:
+    """The code object that a frame runs, the function's name, its file, and the line; None where it has none."""
+
+    code: int
+    function: str
+    file: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class ThreadState:
+    """A PyThreadState: its thread (None when it has ended), and its frames, the innermost first."""
+
+    address: int
+    interpreter: int
+    thread: Thread | None
+    frames: list[Frame]
+
+
+class Threads:
+    """The thread states of one target. ``is_cut``: there are more frames than were read."""
+
+    def __init__(self, target: Target, module: LoadedObject, release: Release) -> None:
+        self._target = target
+        self._space = target.space
+        self._lookups = Lookups()
+        self._release = release
+        self._threads = {thread.thread_pointer: thread for thread in target.threads}
+        self._codes: dict[int, _Code | None] = {}
+        self._names_left, self._lines_left = ALL_NAMES, ALL_LINES
+        self._seen: set[int] = set()
+        self.is_cut = False
+        self._locals_left = ALL_LOCALS
+        self._modules: dict[int, bool] = {}
+        self.interpreters = self._find_interpreters(module)
+        self.states = [state for address in self.interpreters for state in self._states(address)]
+
+    def modules(self) -> list[tuple[int, int]]:
+        """(number, ``sys.modules``) of each interpreter, the main one's, whose number is 0, first."""
+        numbers = self._numbers()
+        found = ((numbers[interpreter], self._modules_of(interpreter)) for interpreter in self.interpreters)
+        return sorted((number, address) for number, address in found if address is not None)
+
+    def _numbers(self) -> dict[int, int]:
+        """{interpreter: number}. The newest one is the first of a list, whose links are in the same place in all: their
+        ids follow; where there are none (up to 3.6) they are counted from the end."""
+        heads = {
+            one: self._words(one, self._release["interp_tstates"] + self._space.machine.word)
+            for one in self.interpreters
+        }
+        for place in range(min(map(len, heads.values()), default=0) - 2):
+            chain = _chain({one: words[place] for one, words in heads.items()})
+            if not chain or len(chain) != len(heads):
+                continue
+            for behind in (1, 2):
+                ids = [heads[one][place + behind] for one in chain]
+                if ids[-1] == 0 and all(first > second for first, second in zip(ids, ids[1:])) and ids[0] < MAX_THREADS:
+                    return dict(zip(chain, ids))
+            return {one: number for number, one in enumerate(reversed(chain))}
+        return {one: number for number, one in enumerate(self.interpreters)}
+
+    def _words(self, address: int, size: int) -> tuple[int, ...]:
+        return self._space.machine.words_of(self._space.read_available(address, size))
+
+    def _may_be(self, word: int) -> bool:
+        """Whether a structure may lie there."""
+        return word > LOWEST_ADDRESS and word % self._space.machine.word == 0
+
+    def _find_interpreters(self, module: LoadedObject) -> list[int]:
+        """Those that have a thread; then, by where those have their modules, others to which the data of the library or
+        other interpreters lead."""
+        pieces = self._candidates(module)
+        few = list(islice(pieces, FEW))
+        found = {
+            word for words in chain(few, pieces) for word in self._led_back_to(words) if self._is_interpreter(word)
+        }
+        places = {place for one in found if (place := self._modules_place(one)) is not None}
+        if len(places) != 1:
+            return sorted(found)
+        (place,) = places
+        modules = {self._space.word(one + place) for one in found}
+        waiting = deque(sorted(found))
+        again = few if len(few) < FEW else self._candidates(module)
+        for words in chain(again, self._links(waiting)):
+            # No two have the same modules.
+            likely = self._led_back_to(words - found, place)
+            more = [word for word in likely if self._has_modules(word, place, modules)]
+            found.update(more)
+            waiting += more
+            if len(found) >= MAX_THREADS:
+                break
+        return sorted(found)
+
+    def _candidates(self, module: LoadedObject) -> Iterator[set[int]]:
+        """Yield the words of the library's data that may be addresses of data, a piece at a time: static data may be
+        large. Most lead to the library's own code and constants, which lie before its data."""
+        size, base = self._space.machine.word, module.base
+        data = min((start for start, _end in module.writable_ranges()), default=base)
+        for _address, raw in windows(self._space, module):
+            words = self._space.machine.words_of(raw)
+            yield {w for w in set(words) if w > LOWEST_ADDRESS and not w % size and not base <= w < data}
+
+    def _led_back_to(self, words: Iterable[int], place: int | None = None) -> list[int]:
+        """Those of the words, ascending, to which the thread state leads back that lies where an interpreter has its
+        first one; with ``place`` also where there is none, but something that may lie somewhere is in that place."""
+        ordered = sorted(words)
+        heads = self._words_at(ordered, self._release["interp_tstates"])
+        backs = self._words_at([head or 0 for head in heads], self._release["ts_interp"])
+        places: Sequence[int | None] = [None] * len(ordered) if place is None else self._words_at(ordered, place)
+        return [
+            word
+            for word, head, back, at in zip(ordered, heads, backs, places)
+            if (head and back == word) or (head == 0 and at is not None and self._may_be(at))
+        ]
+
+    def _words_at(self, addresses: Sequence[int], offset: int) -> list[int | None]:
+        return words_at(self._space, [address + offset for address in addresses])
+
+    def _links(self, waiting: deque[int]) -> Iterator[set[int]]:
+        """Yield the words of the interpreters that are waiting, until none is."""
+        while waiting:
+            yield set(self._words(waiting.popleft(), self._release["interp_tstates"]))
+
+    def _has_modules(self, interpreter: int, place: int, known: set[int]) -> bool:
+        """Whether ``sys.modules`` is in that place and not yet known; a thread state must lead back, if any."""
+        if not self._may_be(interpreter):
+            return False
+        try:
+            state = self._space.word(interpreter + self._release["interp_tstates"])
+            leads_back = not state or self._space.word(state + self._release["ts_interp"]) == interpreter
+            modules = self._space.word(interpreter + place)
+            if not leads_back or modules in known or not self._is_modules(modules) or not self._is_own(modules):
+                return False
+        except (Fault, OverflowError):
+            return False
+        known.add(modules)
+        return True
+
+    def _is_interpreter(self, address: int) -> bool:
+        try:
+            state = self._space.word(address + self._release["interp_tstates"])
+            return state > LOWEST_ADDRESS and any(
+                self._space.word(place + self._release["thread_id"]) in self._threads
+                for place in self._list(state, address)
+            )
+        except (Fault, OverflowError):
+            return False
+
+    def _list(self, state: int, interpreter: int) -> Iterator[int]:
+        """The thread states of an interpreter. Raises Fault."""
+        seen: set[int] = set()
+        while state and state not in seen and len(seen) < MAX_THREADS:
+            if self._space.word(state + self._release["ts_interp"]) != interpreter:
+                return
+            seen.add(state)
+            yield state
+            state = self._space.word(state + self._release["ts_next"])
+
+    def _states(self, interpreter: int) -> Iterator[ThreadState]:
+        try:
+            for address in self._list(self._space.word(interpreter + self._release["interp_tstates"]), interpreter):
+                thread = self._threads.get(self._space.word(address + self._release["thread_id"]))
+                yield ThreadState(address, interpreter, thread, list(self._frames(address)))
+        except (Fault, OverflowError):
+            return
+
+    def _modules_of(self, interpreter: int) -> int | None:
+        """The first dict among its fields that has the modules sys and builtins."""
+        place = self._modules_place(interpreter)
+        return None if place is None else self._space.word(interpreter + place)
+
+    def _modules_place(self, interpreter: int) -> int | None:
+        words = self._words(interpreter, INTERPRETER_BYTES)
+        places = (place for place, word in enumerate(words) if self._may_be(word) and self._is_modules(word))
+        place = next(places, None)
+        return None if place is None else place * self._space.machine.word
+
+    def _is_modules(self, address: int) -> bool:
+        """Whether a dict has the modules sys and builtins; many words lead to the same one."""
+        if address not in self._modules:
+            if len(self._modules) >= REMEMBERED:
+                self._modules.clear()
+            self._modules[address] = self._has_both(address)
+        return self._modules[address]
+
+    def _has_both(self, address: int) -> bool:
+        try:
+            if not self._is_dict(address):
+                return False
+            names = set()
+            for key, value in islice(dict_items(self._space, self._release, address), MAX_MODULES):
+                name = read_name(self._space, self._release, key, LONGEST_NAME)
+                if name in ("sys", "builtins", "__builtin__") and self._is_module(value):
+                    names.add(name)
+                if len(names) == 2:
+                    return True
+            return False
+        except (Fault, OverflowError):
+            return False
+
+    def _is_dict(self, address: int) -> bool:
+        """Whether the object's type says that it is a dict, has a dict's size and is a type itself: a frame's words may
+        be read as an object of a type with any flags. Raises Fault."""
+        release, space = self._release, self._space
+        kind = space.word(address + release.at(OB_TYPE))
+        if not space.word(kind + release.at(TP_FLAGS)) & FLAG_DICT or not self._flags(kind) & FLAG_TYPE:
+            return False
+        size, item = (space.word(kind + release.at(at)) for at in (TP_BASICSIZE, TP_ITEMSIZE))
+        return 0 < size <= LARGEST_DICT and item == 0
+
+    def _is_own(self, modules: int) -> bool:
+        """Whether the module sys in the dict says that this is ``sys.modules``. Raises Fault."""
+        module = dict_lookup(self._space, self._release, modules, "sys", self._lookups)
+        names = self._space.word(module + self._release.at(MODULE_DICT)) if module else 0
+        return bool(names) and dict_lookup(self._space, self._release, names, "modules", self._lookups) == modules
+
+    def _is_module(self, address: int) -> bool:
+        """Whether an object is a module, by its type's name, or where that is in no file at hand by the ``__name__`` in
+        its dict. Raises Fault."""
+        name = self._type_name(address)
+        if name is not None:
+            return name == b"module"
+        held = self._space.word(address + self._release.at(MODULE_DICT))
+        is_dict = self._is_dict(held)
+        return is_dict and dict_lookup(self._space, self._release, held, "__name__", self._lookups) is not None
+
+    def _flags(self, address: int) -> int:
+        """``tp_flags`` of an object's type. Raises Fault."""
+        kind = self._space.word(address + self._release.at(OB_TYPE))
+        return self._space.word(kind + self._release.at(TP_FLAGS))
+
+    def _type_name(self, address: int) -> bytes | None:
+        """The name of an object's type, None where it is in no file at hand. Raises Fault."""
+        kind = self._space.word(address + self._release.at(OB_TYPE))
+        place = self._space.word(kind + self._release.at(TP_NAME))
+        try:
+            return self._space.cstring(place, LONGEST_NAME)
+        except Fault:
+            return None
+
+    def _frames(self, state: int) -> Iterator[Frame]:
+        release, space = self._release, self._space
+        last: Frame | None = None
+        try:
+            at = innermost_frame(space, release, state)
+            is_object = release.get("f_previous") is None
+            previous = release["f_back" if is_object else "f_previous"]
+            # No two threads run the same frame.
+            while at and at not in self._seen:
+                if not self._has_room():
+                    self.is_cut = True
+                    break
+                self._seen.add(at)
+                frame = self.read(at, is_object)
+                self._locals_left -= len(frame.locals) if frame is not None else 0
+                if last is not None:
+                    # Since 3.12 what stands for C comes before the frame that C called.
+                    yield last if frame is not None else replace(last, entry=True)
+                last = frame
+                at = space.word(at + previous)
+        except (Fault, OverflowError):
+            pass
+        if last is not None:
+            yield replace(last, entry=True)
+
+    def _has_room(self) -> bool:
+        """Return whether one more frame may be read."""
+        return len(self._seen) < ALL_FRAMES and self._locals_left > 0
+
+    def read(self, address: int, is_object: bool) -> Frame | None:
+        """The frame at ``address``; None for one that stands for C. Raises Fault."""
+        release, space = self._release, self._space
+        clean = ~(release.get("f_tags") or 0)
+        owner = release.get("f_owner")
+        if owner is not None and space.read(address + owner, 1)[0] >= OWNED_BY_C:
+            return None
+        code = self.code(space.word(address + release["f_code"]) & clean)
+        if code is None:
+            return None
+        fields = [space.word(address + offset) & clean for offset in release.offsets("f_fields")]
+        locals_ = [Local(name, place, value) for name, place, value in self._locals(address, code, clean)]
+        line = self._line(address, code)
+        said = release.get("f_is_entry")
+        entry = is_object or said is not None and space.read(address + said, 1)[0] == 1
+        held = [word for word in fields if word]
+        return Frame(address, code.address, code.name, code.file, line, locals_, held, is_object, entry)
+
+    def position(self, address: int) -> Position | None:
+        """Where the frame at ``address`` is, without what it holds; None without a code object. Raises Fault."""
+        code = self.code(self._space.word(address + self._release["f_code"]) & ~(self._release.get("f_tags") or 0))
+        return None if code is None else Position(code.address, code.name, code.file, self._line(address, code))
+
+    def _locals(self, address: int, code: _Code, clean: int) -> Iterator[tuple[str | None, int, int]]:
+        start = address + self._release["f_locals"]
+        count, machine = len(code.variables), self._space.machine
+        for index, value in enumerate(machine.words_of(self._space.read(start, machine.word * count))):
+            if value & clean:
+                yield code.variables[index], start + machine.word * index, value & clean
+        above, top = self._stack_count(address, start, count), start + machine.word * count
+        for index, value in enumerate(machine.words_of(self._space.read(top, machine.word * above))):
+            if value & clean:
+                yield None, top + machine.word * index, value & clean
+
+    def _stack_count(self, address: int, start: int, count: int) -> int:
+        """How many values lie on the frame's stack; 0 while that is not known, in the frame that runs."""
+        release, space = self._release, self._space
+        at = address + release["f_top"]
+        if release["f_top_is_pointer"]:
+            top = space.word(at)
+            found = (top - start) // space.machine.word - count if top else 0
+        else:
+            (top,) = struct.unpack("<i", space.read(at, 4))
+            found = top if release.get("f_stack") else top - count
+        return found if 0 <= found < MAX_LOCALS else 0
+
+    def _line(self, address: int, code: _Code) -> int | None:
+        release, space = self._release, self._space
+        try:
+            where = release.get("f_instruction")
+            if where is None:
+                (last,) = struct.unpack("<i", space.read(address + release["f_lasti"], 4))
+                offset = last * release["f_lasti_unit"]
+            else:
+                offset = space.word(address + where) - self._first_instruction(address, code)
+            return line_of(release, code.table, code.first_line, offset)
+        except (Fault, IndexError, OverflowError):
+            return None
+
+    def _first_instruction(self, address: int, code: _Code) -> int:
+        """Where the instructions begin that the frame at ``address`` runs. Raises Fault."""
+        number = self._release.get("f_code_copy")
+        copy = None if number is None else self._space.u32(address + number)
+        return first_instruction(self._space, self._release, code.address, copy)
+
+    def code(self, address: int) -> _Code | None:
+        """The code object at ``address``, None when there is none."""
+        if address not in self._codes:
+            try:
+                self._codes[address] = self._read_code(address)
+            except (Fault, OverflowError):
+                self._codes[address] = None
+        return self._codes[address]
+
+    def _read_code(self, address: int) -> _Code | None:
+        release, space = self._release, self._space
+        kind = self._type_name(address)
+        name, file = (
+            read_name(space, release, space.word(address + release[field]), LONGEST_NAME)
+            for field in ("co_name", "co_filename")
+        )
+        if kind != b"code" if kind is not None else name is None or file is None:
+            return None
+        fields = ("co_localsplusnames",) if release.get("co_localsplusnames") else (
+            "co_varnames", "co_cellvars", "co_freevars")  # fmt: skip
+        variables = [variable for field in fields for variable in self._names(space.word(address + release[field]))]
+        linetable = release.get("co_linetable") or release["co_lnotab"]
+        table = space.word(address + linetable)
+        size = min(space.word(table + release.at(OB_SIZE)), LONGEST_TABLE, self._lines_left)
+        self._lines_left -= size
+        raw = space.read(table + release["bytes_data"], size)
+        return _Code(address, name or "?", file or "?", space.u32(address + release["co_firstlineno"]), variables, raw)
+
+    def _names(self, address: int) -> list[str]:
+        space = self._space
+        if not self._flags(address) & FLAG_TUPLE:
+            return []
+        count = min(space.word(address + self._release.at(OB_SIZE)), MAX_LOCALS, self._names_left)
+        self._names_left -= count
+        raw = space.read(address + self._release["tuple_items"], space.machine.word * count)
+        return [read_name(space, self._release, name, LONGEST_NAME) or "?" for name in space.machine.words_of(raw)]
+
+
+def innermost_frame(space: Space, release: Release, state: int) -> int:
+    """Where the innermost frame of a thread state lies, 0 without one. Raises Fault."""
+    chain = release.get("ts_cframe")
+    if chain is not None:
+        return space.word(space.word(state + chain) + release["cf_frame"])
+    return space.word(state + release["ts_frame"])
+
+
+def first_instruction(space: Space, release: Release, code: int, copy: int | None) -> int:
+    """Where the instructions of the code object at ``code`` begin. ``copy``: since 3.14 each thread of a free-threaded
+    build has its own copy of them, of which the frame has the number (_PyCodeArray: size, then a pointer for each
+    copy); None elsewhere. Raises Fault."""
+    if copy is None:
+        return code + release["co_code"]
+    return space.word(space.word(code + release["co_copies"]) + space.machine.word * (1 + copy))
+
+
+def _chain(links: dict[int, int]) -> list[int]:
+    """From the one to which nobody leads to the one that leads to nobody; empty where that is no chain."""
+    firsts = set(links) - set(links.values())
+    if len(firsts) != 1:
+        return []
+    (at,) = firsts
+    chain: list[int] = []
+    while at in links and len(chain) < len(links):
+        chain.append(at)
+        at = links[at]
+    return chain if at == 0 else []
+
+
+@dataclass(frozen=True)
+class _Code:
+    address: int
+    name: str
+    file: str
+    first_line: int
+    variables: list[str]
+    table: bytes

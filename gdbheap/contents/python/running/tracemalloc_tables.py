@@ -1,0 +1,203 @@
+"""The tables of tracemalloc, read from memory: which line of Python allocated a block, where the program traces that.
+
+Modules/_tracemalloc.c and Modules/hashtable.c (Python/hashtable.c): a pointer in the interpreter's data leads to a
+table of the traces of all blocks, another one to a table of such tables by domain (3.8 and later). No symbol is needed:
+what is a table of traces is proven by its buckets, the hashes of its keys and the tracebacks that its entries lead
+to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from gdbheap import _native
+from gdbheap.contents.python.objects.bounded_reads import Pages
+from gdbheap.contents.python.objects.reading import read_str
+from gdbheap.errors import Fault
+from gdbheap.layout.cpython import FLAG_UNICODE, OB_TYPE, TP_FLAGS, Release
+from gdbheap.layout.debug_offsets import windows
+from gdbheap.machines.machine import LOWEST_ADDRESS
+from gdbheap.targets.elf import LoadedObject
+
+# HASHTABLE_MIN_SIZE; a table grows when half of its buckets are in use.
+FEWEST_BUCKETS, MOST_BUCKETS = 16, 1 << 40
+# Blocks' addresses are hashed by turning them by four bits (_Py_HashPointerRaw).
+TURNED = 4
+# Of a table's buckets, so many are looked at until so many entries are proven.
+BUCKETS_LOOKED_AT, PROVEN = 1 << 16, 16
+MAX_CHAIN = 1 << 10
+MAX_DOMAINS = 1 << 10
+# Of what is shaped like a table, and of buckets and entries in all of these: few are in an interpreter's data.
+MAX_TABLES, LOOKED_AT = 1 << 16, 1 << 22
+REMEMBERED = 1 << 16
+# Up to 3.8 a table says how large its keys are (a block's address, and behind it the domain once there is another) and
+# its data; later it has functions there.
+ADDRESS_SIZE, KEY_SIZES, TRACE_SIZE = 8, (8, 12), 16
+# traceback_t: hash, nframe (16 bits since 3.9, the count of all behind it), frames of a pointer and a number, packed.
+# The pointer is to a str, since 3.15 to its bytes.
+FRAMES_AT = 12
+MAX_FRAMES = 1 << 16
+MAX_PATH = 4 << 10
+
+
+@dataclass(frozen=True)
+class TraceTable:
+    """What the native count is told; see native/core/src/python/traces.rs. ``count``: of its buckets; ``key``: bytes of
+    a key after which an entry holds the trace, 0 where it points to it."""
+
+    address: int
+    buckets: int
+    count: int
+    entries: int
+    key: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One block that was traced: the bytes that were asked for, and the address of its traceback."""
+
+    size: int
+    traceback: int
+
+
+class Traces:
+    """The traces of one target; ``tables`` is empty where nothing is traced."""
+
+    def __init__(self, space: _native.Space, release: Release, module: LoadedObject) -> None:
+        self._memory = Pages(space)
+        self._release = release
+        self._lines: dict[int, tuple[str, int] | None] = {}
+        self._files: dict[int, str | None] = {}
+        self._left = LOOKED_AT
+        self.tables = self._find(space, module)
+
+    def _find(self, space: _native.Space, module: LoadedObject) -> list[TraceTable]:
+        """The table of all blocks, then those of other domains."""
+        own: dict[int, TraceTable] = {}
+        others: dict[int, TraceTable] = {}
+        for table in islice(self._tables(space, module), MAX_TABLES):
+            (own if self._is_traces(table) else others)[table.address] = table
+        domains = [table for one in others.values() for table in self._domains(one)]
+        return list({table.address: table for table in [*map(own.__getitem__, sorted(own)), *domains]}.values())
+
+    def _tables(self, space: _native.Space, module: LoadedObject) -> Iterator[TraceTable]:
+        """Yield what is shaped like a hash table where words of the module's data lead, a piece of them at a time."""
+        word = space.machine.word
+        for _address, raw in windows(space, module):
+            for one in sorted(set(space.machine.words_of(raw))):
+                if one > LOWEST_ADDRESS and one % word == 0:
+                    yield from self._table(one)
+
+    def _table(self, address: int) -> list[TraceTable]:
+        """What is shaped like a hash table there: one, or none."""
+        try:
+            words = self._memory.machine.words_of(self._memory.read(address, 5 * self._memory.machine.word))
+        except (Fault, OverflowError):
+            return []
+        first, second, buckets, key, data = words
+        inline = key in KEY_SIZES and data == TRACE_SIZE
+        count, entries = (first, second) if inline else (second, first)
+        shaped = FEWEST_BUCKETS <= count <= MOST_BUCKETS and count & (count - 1) == 0 and 0 < entries <= count
+        if not shaped or buckets <= LOWEST_ADDRESS or buckets % self._memory.machine.word:
+            return []
+        return [TraceTable(address, buckets, count, entries, key if inline else 0)]
+
+    def _is_traces(self, table: TraceTable) -> bool:
+        """Whether its first entries are traces."""
+        found = 0
+        try:
+            for bucket, entry in islice(self._entries(table), PROVEN):
+                hashed, key = (self._memory.word(entry + at) for at in (8, 16))
+                trace = self._trace(table, entry)
+                is_hash = table.key > ADDRESS_SIZE or hashed == _turned(key)
+                known = hashed & (table.count - 1) == bucket and is_hash
+                if not known or trace.size >> 48 or self.line_of(trace.traceback) is None:
+                    return False
+                found += 1
+        except (Fault, OverflowError):
+            return False
+        return found > 0
+
+    def _entries(self, table: TraceTable) -> Iterator[tuple[int, int]]:
+        """(bucket, entry) of a table's first buckets. Raises Fault."""
+        for bucket in range(min(table.count, BUCKETS_LOOKED_AT, self._left)):
+            self._left -= 1
+            for entry in self._chain(table, bucket):
+                self._left -= 1
+                yield bucket, entry
+
+    def _chain(self, table: TraceTable, bucket: int) -> Iterator[int]:
+        """The entries in one bucket. Raises Fault."""
+        entry = self._memory.word(table.buckets + self._memory.machine.word * bucket)
+        for _ in range(MAX_CHAIN):
+            if not entry:
+                return
+            yield entry
+            entry = self._memory.word(entry)
+
+    def _trace(self, table: TraceTable, entry: int) -> Trace:
+        at = entry + 16 + table.key if table.key else self._memory.word(entry + 24)
+        return Trace(self._memory.word(at), self._memory.word(at + 8))
+
+    def _domains(self, table: TraceTable) -> Iterator[TraceTable]:
+        """The tables of traces that the values of a table are."""
+        try:
+            for _bucket, entry in islice(self._entries(table), MAX_DOMAINS):
+                value = self._memory.word(entry + 24)
+                for found in self._table(value):
+                    if self._is_traces(found):
+                        yield found
+        except (Fault, OverflowError):
+            return
+
+    def of(self, address: int) -> Trace | None:
+        """The trace of the block at ``address``, as an allocator gave it; None without one."""
+        for table in self.tables[:1]:
+            try:
+                # Where keys have a domain too, that of Python's own blocks is 0 and changes no hash.
+                for entry in self._chain(table, _turned(address) & (table.count - 1)):
+                    domain = self._memory.u32(entry + 24) if table.key > ADDRESS_SIZE else 0
+                    if self._memory.word(entry + 16) == address and not domain:
+                        return self._trace(table, entry)
+            except (Fault, OverflowError):
+                continue
+        return None
+
+    def line_of(self, traceback: int) -> tuple[str, int] | None:
+        """(file, line) of the innermost frame of a traceback; None where none is there."""
+        if traceback not in self._lines:
+            if len(self._lines) >= REMEMBERED:
+                self._lines.clear()
+            try:
+                self._lines[traceback] = self._read_line(traceback)
+            except (Fault, OverflowError):
+                self._lines[traceback] = None
+        return self._lines[traceback]
+
+    def _read_line(self, traceback: int) -> tuple[str, int] | None:
+        memory = self._memory
+        count = int.from_bytes(memory.read(traceback + 8, 4), "little")
+        # Of both halves the first is at most the second, and since 3.9 both are counts.
+        kept = count & (MAX_FRAMES - 1)
+        file, line = memory.word(traceback + FRAMES_AT), memory.u32(traceback + FRAMES_AT + memory.machine.word)
+        if not kept or (count >> 16 and count >> 16 < kept):
+            return None
+        name = self._file(file)
+        return None if name is None else (name, line)
+
+    def _file(self, address: int) -> str | None:
+        if address not in self._files:
+            memory, release = self._memory, self._release
+            if release.get("traceback_text"):
+                self._files[address] = memory.cstring(address, MAX_PATH).decode("utf-8", "replace") or None
+                return self._files[address]
+            kind = memory.word(address + release.at(OB_TYPE))
+            is_str = memory.word(kind + release.at(TP_FLAGS)) & FLAG_UNICODE
+            self._files[address] = read_str(memory, release, address, MAX_PATH) if is_str else None
+        return self._files[address]
+
+
+def _turned(address: int) -> int:
+    return address >> TURNED | (address & ((1 << TURNED) - 1)) << 64 - TURNED

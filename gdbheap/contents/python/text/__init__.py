@@ -1,0 +1,1 @@
+"""Values as text, and how much of it may be shown."""

@@ -1,0 +1,92 @@
+"""What texts may show of a target: everything, or no contents of strings, bytes and keys (``--no-text``).
+
+There is one Disclosure for each target, asked by whatever turns memory into text: values (``repr``), keys in paths
+(``edges``), and the numbers in damage and errors, which are words of memory. Names are code and are always shown: of
+types, modules, files, functions, variables, and of attributes that are identifiers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gdbheap.machines.machine import USER_END
+from gdbheap.text import MOST_DIGITS
+
+if TYPE_CHECKING:
+    from gdbheap.targets.target import Damage
+
+NO_TEXT, VARIABLE = "--no-text", "GDBHEAP_NO_TEXT"
+# A number with this many readable bytes, in whatever order, may be characters.
+MIN_TEXT_BYTES = 4
+_NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d[\d,]*)\b")
+
+
+class Disclosure:
+    """``contents``: whether contents of strings, bytes and keys are shown. It changes between the commands of gdb.
+    ``is_place``: whether a number is an address that lies in a mapping, or the end of one, and so no secret."""
+
+    def __init__(self, contents: bool = True, is_place: Callable[[int], bool] = lambda number: False) -> None:
+        self.contents = contents
+        self._is_place = is_place
+
+    def name(self, text: str) -> str:
+        """An attribute's name as it is where it is an identifier or contents are shown, else its length."""
+        return text if self.contents or text.isidentifier() else hidden("str", len(text))
+
+    def setting(self, value: str) -> str:
+        """The value of a setting as it is where it is a number or contents are shown, else its length."""
+        is_number = _NUMBER.fullmatch(value) and self.numbers(value) == value
+        return value if self.contents or is_number else hidden("str", len(value))
+
+    def numbers(self, text: str) -> str:
+        """``text`` without numbers that are no address or size but may be characters of the target's."""
+        return text if self.contents else without_words(text, self._is_place)
+
+    def damage(self, found: Damage) -> Damage:
+        """The damage without numbers that may be characters; its address is 0 where that is no place."""
+        if self.contents:
+            return found
+        address = found.address if self._is_place(found.address) else 0
+        what, expected, met = map(self.numbers, (found.what, found.expected, found.found))
+        return replace(found, address=address, what=what, expected=expected, found=met)
+
+
+def wanted(environment: Mapping[str, str]) -> bool:
+    """Whether the environment asks for ``--no-text``: by any value but an empty one and 0."""
+    return environment.get(VARIABLE, "") not in ("", "0")
+
+
+def is_hidden(words: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Whether a command line or the environment asks for ``--no-text``."""
+    return NO_TEXT in words or wanted(environment)
+
+
+def hidden(kind: str, length: int) -> str:
+    """What stands for a value: ``<str of 6>``, in characters or bytes."""
+    return f"<{kind} of {length:,}>"
+
+
+def without_words(text: str, is_place: Callable[[int], bool] = lambda number: False) -> str:
+    """``text`` with a length in place of each number that is no place and whose bytes may be characters."""
+
+    def masked(found: re.Match[str]) -> str:
+        digits = found[0].replace(",", "")
+        if len(digits.lstrip("0")) > MOST_DIGITS:
+            return f"<number of {len(digits):,} digits>"
+        value = int(digits, 16 if digits.startswith("0x") else 10)
+        return f"<word of {_length(value)} bytes>" if _may_be_text(value) and not is_place(value) else found[0]
+
+    return _NUMBER.sub(masked, text)
+
+
+def _length(value: int) -> int:
+    return max((value.bit_length() + 7) // 8, 1)
+
+
+def _may_be_text(value: int) -> bool:
+    """A few characters beside bytes that are none, as the 0 at the end of a text, are a part of one too."""
+    readable = sum(0x20 <= byte < 0x7F for byte in value.to_bytes(_length(value), "little"))
+    return readable >= MIN_TEXT_BYTES or value >= USER_END

@@ -1,0 +1,1 @@
+"""What blocks of Rust hold."""

@@ -1,0 +1,97 @@
+"""Programs in Rust: whether one is, and the types of objects behind pointers to traits.
+
+rustc puts the places of the standard library's sources into each program that can panic, where they also are when the
+symbols were stripped: ``/rustc/59807616e1fa…/library/core/src/…``, or ``/usr/src/rustc-1.63.0/library/…`` of Debian's.
+A vtable has no name of its own: its type is what the functions in it say that they are of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from gdbheap import _native
+from gdbheap.targets.target import Target
+from gdbheap.targets.text_search import mentions
+
+SOURCES = re.compile(rb"/rustc(/[0-9a-f]{40}|-[0-9.]{1,20})/(library|src)/\w")
+TEXTS = {
+    "rust string": "String or Vec<u8> text",
+    "rust vec": "Vec or boxed slice items",
+    "rust deque": "VecDeque items",
+    "rust vec or deque": "Vec or VecDeque items",
+    "rust table": "HashMap or HashSet table",
+    "rust tree": "BTreeMap or BTreeSet node",
+    "rust box": "Box<dyn Trait> object",
+    "rust counted": "Arc<dyn Trait> or Rc<dyn Trait> object",
+    "rust object": "Box, Arc or Rc<dyn Trait> object",
+    "rust shared": "Arc or Rc object",
+    "rust channel": "channel (std::sync::mpsc or crossbeam)",
+    "rust messages": "channel messages, 31 in a block",
+}
+OF_TYPE = {
+    "rust box": "Rust object of type {}",
+    "rust counted": "Rust object of type {} in an Arc or Rc",
+    "rust object": "Rust object of type {}",
+}
+WITH_VTABLES = frozenset(OF_TYPE)
+OF_CHANNEL = {
+    "rust channel": "channel with {} messages waiting (std::sync::mpsc or crossbeam)",
+    "rust messages": "messages of a channel with {} waiting, 31 in a block",
+}
+_DROP = re.compile(r"core::ptr::drop_(?:in_place|glue)<(.+)>(?: \[.*\])?")
+_METHOD = re.compile(r"<(.+) as .+>::\w+")
+_FIRST_METHOD, _MOST_WORDS = 3, 32
+_LEAST_FUNCTIONS = 2
+
+
+def is_rust(target: Target) -> bool:
+    """Whether the program itself is in Rust."""
+    return bool(target.objects) and mentions(target, target.objects[0], SOURCES)
+
+
+def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
+    """The type that each vtable is of, as far as symbols tell, by the names that the vtables' addresses have here.
+
+    A compiler that optimises makes functions of the same code one, by the name of one of them: what drops a struct is
+    often what drops its only field that needs it. So two functions have to name the type, and no method another.
+    """
+    functions = {name: _functions(target, vtable) for name, vtable in vtables.items()}
+    wanted = {function for each in functions.values() for function in each}
+    names: dict[int, set[str]] = defaultdict(set)
+    for loaded in target.objects if wanted else ():
+        for name, (address, _size) in loaded.symbols().items():
+            if address in wanted and name.startswith(("_ZN", "_R")):
+                names[address].add(_native.demangle(name) or name)
+    found = {name: _agreed([names.get(each, set()) for each in words]) for name, words in functions.items()}
+    return {name: type_name for name, type_name in found.items() if type_name is not None}
+
+
+def _functions(target: Target, vtable: int) -> list[int]:
+    """What drops the object, and the words that may be methods."""
+    word = target.machine.word
+    raw = target.space.read_available(vtable, _MOST_WORDS * word)
+    words = [each for (each,) in target.machine.structure("P").iter_unpack(raw[: len(raw) - len(raw) % word])]
+    return words[:1] + words[_FIRST_METHOD:]
+
+
+def _agreed(names: list[set[str]]) -> str | None:
+    """The type that the first name is of, which drops it, and the methods behind it; those end where another drops."""
+    dropped, methods = _type(names[0], _DROP) if names else None, []
+    for each in names[1:]:
+        if _type(each, _DROP) or not each:
+            break
+        methods.append(_type(each, _METHOD))
+    types = {method for method in methods if method}
+    if len(types) != 1:
+        return None
+    name = types.pop()
+    return name if methods.count(name) + (dropped == name) >= _LEAST_FUNCTIONS else None
+
+
+def _type(names: set[str], pattern: re.Pattern[str]) -> str | None:
+    """The type in a function's only name."""
+    if len(names) != 1:
+        return None
+    found = pattern.fullmatch(next(iter(names)))
+    return found[1] if found else None

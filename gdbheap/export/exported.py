@@ -1,0 +1,95 @@
+"""Files of a folder that an export wrote, whose owner may give their names to something else at any moment: each is
+opened once, here, and DuckDB opens what we hold."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from typing import BinaryIO
+
+from gdbheap.errors import UsageError, one_line
+from gdbheap.export.table_files import PARQUET
+from gdbheap.files import open_inside, temporary_folder
+
+__all__ = ["ExportedFiles"]
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Folders of partitions that are inside of one another, at most.
+DEPTH = 32
+
+
+class ExportedFiles:
+    """The files of an exported folder. ``paths`` lead to those that are held open."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.paths: list[str] = []
+        self._held = ExitStack()
+        self._links: str | None = None
+        try:
+            self._number = os.open(folder, FOLDER)
+        except OSError as error:
+            raise UsageError(f"{one_line(folder)}: {one_line(error.strerror or error)}") from None
+        self._held.callback(os.close, self._number)
+
+    def __enter__(self) -> ExportedFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def has(self, name: str) -> bool:
+        """Return whether something in the folder has this name."""
+        with suppress(OSError):
+            os.stat(name, dir_fd=self._number, follow_symlinks=False)
+            return True
+        return False
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file. Raises UsageError for a link, and for what is no regular file, OSError."""
+        return open_inside(self._number, name, os.path.join(self.folder, name))
+
+    def hold(self, name: str) -> str | None:
+        """Return a path that leads to a file from now on; None for a name that is not there. Raises as ``open``."""
+        try:
+            return self._keep(self.open(name))
+        except FileNotFoundError:
+            return None
+
+    def hold_parts(self, name: str) -> list[str]:
+        """Return such paths for all files of partitions. A link may lead anywhere: none is followed."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return list(self._parts(self._number, name, name, 0))
+
+    def _parts(self, above: int, name: str, place: str, depth: int) -> Iterator[str]:
+        with ExitStack() as opened, suppress(NotADirectoryError, FileNotFoundError, PermissionError):
+            folder = os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=above)
+            opened.callback(os.close, folder)
+            entries = sorted(opened.enter_context(os.scandir(folder)), key=lambda entry: entry.name)
+            for entry in entries:
+                inside = f"{place}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False) and depth < DEPTH:
+                    yield from self._parts(folder, entry.name, inside, depth + 1)
+                elif entry.name.endswith(f".{PARQUET}") and entry.is_file(follow_symlinks=False):
+                    path = self._keep(open_inside(folder, entry.name, os.path.join(self.folder, inside)))
+                    yield self._linked(inside, path)
+
+    def _keep(self, file: BinaryIO) -> str:
+        self._held.enter_context(file)
+        # A link to it has the same path once it is resolved, by which DuckDB compares.
+        self.paths.append(f"/proc/self/fd/{file.fileno()}")
+        return self.paths[-1]
+
+    def _linked(self, inside: str, path: str) -> str:
+        """Return a link to a held file, below a private folder as it lies below ours: its path has the partition's
+        values."""
+        if self._links is None:
+            self._links = self._held.enter_context(temporary_folder())
+        link = os.path.join(self._links, inside)
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        os.symlink(path, link)
+        return link

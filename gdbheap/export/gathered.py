@@ -1,0 +1,357 @@
+"""What a look at a process, a core or a snapshot says, in tables. After this nothing of the target is read any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from gdbheap import __version__, _native
+from gdbheap.answers.arenas import arenas
+from gdbheap.answers.holes import bare_holes
+from gdbheap.answers.mappings import mappings
+from gdbheap.answers.pyobjects import pyobjects
+from gdbheap.contents.cxx.kinds import Structures
+from gdbheap.contents.python.names.holder_names import HolderNames
+from gdbheap.errors import GdbheapError, NotAPython, Unsupported, UsageError
+from gdbheap.export.batches import AT_ONCE, Batch, Batches, Cells, Coded, Constant, Packed, Rows, small
+from gdbheap.export.declaration import SNAPSHOTS, TABLES, table_of
+from gdbheap.export.heapsnapshot import NamedGraph
+from gdbheap.findings import Finding
+from gdbheap.first_page.ledger import Ledger, ledger
+from gdbheap.graph.naming import MOST_NAMED, name_edges
+from gdbheap.graph.nodes import Nodes
+from gdbheap.heap import Heap
+from gdbheap.host.headroom import group_limit
+from gdbheap.snapshots.blocks import list_blocks
+from gdbheap.snapshots.snapshot import MAX_GRAPH_BLOCKS, Look, time_of
+
+__all__ = ["ALL", "Gathered", "Words", "gather", "gather_look"]
+
+ALL = frozenset(table.name for table in TABLES)
+OF_MEMORY = ("arenas", "holes", "types", "blocks", "objects", "edges")
+STRENGTHS = ("exact", "likely", "doubtful", "stray")
+SMALLEST_HOLE = 1
+CODE_BYTES = 4
+A = TypeVar("A")
+Words = Callable[[Finding], "tuple[str | None, str | None]"]
+"""Makes the text and the advice of a finding, None where they cannot be made. What makes words for people is to the
+right of this; who asks hands it in."""
+
+
+@dataclass
+class Gathered:
+    """The tables that there are, by name. ``graph``: that of all references, where it was asked for."""
+
+    tables: dict[str, Batches] = field(default_factory=dict)
+    graph: NamedGraph | None = None
+
+    def let_go(self) -> Iterator[tuple[str, Batches]]:
+        """The tables one after the other, each held by nobody else any more: those of blocks are large."""
+        while self.tables:
+            name = next(iter(self.tables))
+            yield name, self.tables.pop(name)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The row of the table of looks."""
+        table = table_of(SNAPSHOTS)
+        batch = next(self.tables[SNAPSHOTS]())
+        return {name: cells[0] for name, cells in zip(table.names, batch.columns) if isinstance(cells, list)}
+
+
+def gather(heap: Heap, words: Words, wanted: Collection[str] = ALL, graph: bool | None = None) -> Gathered:
+    """The tables that are wanted of a heap. ``graph``: whether edges and what blocks retain are found; None where that
+    is quick. What the target does not have is a table without rows."""
+    found, maker = Gathered(), _Maker(heap, words, graph)
+    if "edges" in wanted and graph is not True and not maker.is_quick:
+        heap.note(
+            f"of more than {MAX_GRAPH_BLOCKS:,} blocks: edges, and what blocks retain, are left out without --edges"
+        )
+    # The row of the look comes last: it tells of what was met on the way.
+    for table in sorted(TABLES, key=lambda table: table.name == SNAPSHOTS):
+        if table.name in wanted:
+            found.tables[table.name] = maker.make(table.name)
+    if graph and not wanted:
+        found.graph = maker.named_graph()
+    return found
+
+
+def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gathered:
+    """The tables that are wanted and that a snapshot has. Raises UsageError where it has none of them."""
+    kept = look.snapshot
+    made: dict[str, Callable[[], Rows | None]] = {
+        SNAPSHOTS: lambda: [_row_of_look(look)],
+        "ledger": lambda: _ledger_rows(kept.ledger),
+        "findings": lambda: _finding_rows(kept.ledger, words),
+        "mappings": lambda: None if kept.mappings is None else _named("mappings", kept.mappings),
+        "arenas": lambda: None if kept.arenas is None else _named("arenas", kept.arenas.arenas),
+        "threads": lambda: [(one.tid, one.name or None, None, None, None) for one in kept.threads],
+        "holes": lambda: None if kept.holes is None else list(map(_hole_row, kept.holes.holes)),
+        "types": lambda: None if kept.objects is None else _named("types", kept.objects.types),
+    }
+    if not wanted:
+        raise UsageError("a snapshot has no graph of references: export the process, or the core")
+    found = Gathered()
+    for name, rows in made.items():
+        known = rows() if name in wanted else None
+        if known is not None:
+            found.tables[name] = small(table_of(name), known)
+    blocks = kept.blocks
+    if blocks is not None and look.columns is not None:
+        known_blocks = _Blocks(look.columns, blocks.allocators, [None, *blocks.types])
+        if "blocks" in wanted:
+            found.tables["blocks"] = known_blocks.blocks
+        if "objects" in wanted and look.columns.offsets:
+            found.tables["objects"] = known_blocks.objects
+    if not found.tables:
+        raise UsageError(f"the snapshot does not have {', '.join(sorted(wanted))}: export the process, or the core")
+    return found
+
+
+def _row_of_look(look: Look) -> Sequence[Any]:
+    found = look.snapshot
+    target = {"python": None, "glibc": None, **found.target}
+    return _identity(found.time, target, found.version, found.ledger, found.limit, found.damaged, found.partial)
+
+
+def _identity(
+    when: float, target: dict[str, Any], version: str, found: Ledger, limit: int | None, damage: int, partial: bool
+) -> Sequence[Any]:
+    names = ("host", "boot_id", "container", "kind", "pid", "start_time", "exe", "core", "python", "glibc")
+    known = [target.get(name) for name in names]
+    return [when, *known, version, found.rss.bytes, found.rss.swap, limit, found.trim, damage, partial]
+
+
+def _ledger_rows(found: Ledger) -> Rows:
+    return [
+        (line.id, line.parent, line.name, line.virtual, line.resident, line.swapped, line.state)
+        for line in found.ledger
+    ]
+
+
+def _finding_rows(found: Ledger, words: Words) -> Rows:
+    return [(one.id, one.bytes, *words(one)) for one in found.findings]
+
+
+def _named(table: str, records: Sequence[object]) -> Rows:
+    """Records whose fields are the table's columns."""
+    names = table_of(table).names
+    return [[getattr(record, name) for name in names] for record in records]
+
+
+def _hole_row(hole: Any) -> Sequence[Any]:
+    before, after = (None if one is None else one.address for one in (hole.before, hole.after))
+    return hole.address, hole.size, hole.resident, hole.allocator, hole.arena, before, after
+
+
+class _Blocks:
+    """The blocks of a look, for the tables that list them. ``names``: by the numbers of the kinds, None first."""
+
+    def __init__(self, columns: _native.BlockColumns, allocators: Sequence[str], names: Sequence[str | None]) -> None:
+        self.columns, self.allocators, self.names = columns, allocators, names
+        self.numbers: bytes | None = None
+        self.retained: _native.Retained | None = None
+
+    def _read(self, objects: bool) -> Iterator[_native.BlockBatch]:
+        batches = self.columns.batches(AT_ONCE, objects, self.retained)
+        while (batch := batches.read()) is not None:
+            if batch.count:
+                yield batch
+
+    def _retained(self, batch: _native.BlockBatch) -> Packed | Constant:
+        return Constant(None) if self.retained is None else Packed(batch.retained)
+
+    def blocks(self) -> Iterator[Batch]:
+        """All of them."""
+        for batch in self._read(objects=False):
+            kinds = batch.kinds
+            if self.numbers is not None:
+                kinds = self.numbers[CODE_BYTES * batch.first : CODE_BYTES * (batch.first + batch.count)]
+            yield Batch(
+                batch.count,
+                [
+                    Packed(batch.addresses),
+                    Packed(batch.sizes),
+                    Constant(self.allocators[batch.store]),
+                    Coded(kinds, self.names),
+                    self._retained(batch),
+                ],
+            )
+
+    def objects(self) -> Iterator[Batch]:
+        """The living objects among them."""
+        for batch in self._read(objects=True):
+            cells: list[Cells] = [
+                Packed(batch.objects),
+                Packed(batch.addresses),
+                Packed(batch.sizes),
+                Coded(batch.kinds, self.names),
+            ]
+            yield Batch(batch.count, [*cells, self._retained(batch)])
+
+
+class _Maker:
+    """The tables of one heap. ``make`` reads all that its table needs."""
+
+    def __init__(self, heap: Heap, words: Words, graph: bool | None) -> None:
+        self.heap, self.words, self.graph = heap, words, graph
+
+    def make(self, name: str) -> Batches:
+        """The rows of one table. They hold no contents of the process."""
+        refused = self.heap.target.refusal is not None and name in OF_MEMORY
+        made: Callable[[], Batches | Rows | None] = getattr(self, f"_{name}")
+        found = None if refused else _or_none(made)
+        return found if callable(found) else small(table_of(name), found or [])
+
+    @cached_property
+    def is_quick(self) -> bool:
+        """Whether the graph of references is drawn in about a second."""
+        return self.heap.used_blocks <= MAX_GRAPH_BLOCKS
+
+    def _snapshots(self) -> Rows:
+        heap, target = self.heap, self.heap.target
+        limit = group_limit(target.proc) if target.proc else None
+        described = {**target.describe(), **heap.versions}
+        return [_identity(time_of(heap), described, __version__, self._lines, limit, len(heap.damage), heap.partial)]
+
+    @cached_property
+    def _lines(self) -> Ledger:
+        return ledger(self.heap, detail=True, patient=False)
+
+    def _ledger(self) -> Rows:
+        return _ledger_rows(self._lines)
+
+    def _findings(self) -> Rows:
+        return _finding_rows(self._lines, self.words)
+
+    def _mappings(self) -> Rows:
+        return _named("mappings", mappings(self.heap.target))
+
+    def _arenas(self) -> Rows:
+        return _named("arenas", arenas(self.heap).arenas)
+
+    def _threads(self) -> Rows:
+        stacks = {stack.tid: stack for stack in self.heap.stacks}
+        pages, rows = self.heap.target.pages, []
+        for thread in self.heap.target.threads:
+            stack = stacks.get(thread.tid)
+            bounds: list[int | None] = [None, None, None]
+            if stack is not None:
+                resident = None if pages is None else pages.count(stack.start, stack.end).resident
+                bounds = [stack.start, stack.end, resident]
+            rows.append([thread.tid, thread.name or None, *bounds])
+        return rows
+
+    def _holes(self) -> Rows:
+        return [_hole_row(hole) for hole in bare_holes(self.heap, SMALLEST_HOLE)]
+
+    def _types(self) -> Rows:
+        if self._is_python:
+            return _named("types", pyobjects(self.heap, most=0).types)
+        sums: dict[str, list[int]] = {}
+        for each in self._structures.sums if self._structures is not None else ():
+            row = sums.setdefault(each.kind.text, [0, 0])
+            row[:] = row[0] + each.count, row[1] + each.bytes
+        return [(name, *row, 0, 0) for name, row in sorted(sums.items(), key=lambda item: -item[1][1])]
+
+    @cached_property
+    def _structures(self) -> Structures | None:
+        return self.heap.known_kinds
+
+    def _blocks(self) -> Batches:
+        return self._listed.blocks
+
+    def _objects(self) -> Batches | None:
+        return self._listed.objects if self._is_python else None
+
+    @cached_property
+    def _listed(self) -> _Blocks:
+        nodes = self._nodes
+        # Before the blocks are listed: nothing else here takes as much memory for a while.
+        retained = None if nodes is None else nodes.graph.retained_of_all()
+        table, columns = list_blocks(self.heap)
+        found = _Blocks(columns, table.allocators, [None, *table.types])
+        if not self._is_python and self._structures is not None:
+            numbers = self._structures.native.by_block()
+            if len(numbers) == CODE_BYTES * sum(columns.counts):
+                texts = {each.number: each.kind.text for each in self._structures.sums}
+                found.numbers = numbers
+                found.names = [texts.get(number) for number in range(max(texts, default=0) + 1)]
+        if nodes is not None and retained is not None:
+            found.retained = columns.retained(nodes.graph, retained)
+        return found
+
+    @cached_property
+    def _is_python(self) -> bool:
+        with suppress(GdbheapError):
+            return self.heap.is_python
+        return False
+
+    @cached_property
+    def _nodes(self) -> Nodes | None:
+        wanted = self.is_quick if self.graph is None else self.graph
+        return _or_none(lambda: self.heap.references) if wanted else None
+
+    def named_graph(self) -> NamedGraph | None:
+        """The graph; None where there is none."""
+        nodes = self._nodes
+        if nodes is None:
+            return None
+        numbers = nodes.graph.type_addresses()
+        if self._is_python:
+            names = self.heap.objects.names
+            types = [names.name(address) for address in numbers]
+        else:
+            texts = {} if self._structures is None else {each.number: each.kind.text for each in self._structures.sums}
+            types = [texts.get(number, "(block)") for number in numbers]
+        called, whole = name_edges(self.heap.target, nodes, self._holders)
+        if not whole:
+            self.heap.note(
+                f"only about {MOST_NAMED:,} references were named, those near the roots: the others have numbers"
+            )
+        return NamedGraph(nodes.graph, types, [root.name for root in nodes.roots], called)
+
+    @property
+    def _holders(self) -> HolderNames | None:
+        return HolderNames(self.heap.objects.repr, self.heap.interpreter.threads) if self._is_python else None
+
+    def _edges(self) -> Batches | None:
+        nodes = self._nodes
+        if nodes is None:
+            return None
+        of_roots = _edges_of_roots(nodes)
+        return lambda: _edge_batches(nodes.graph, nodes.first_root, of_roots)
+
+
+def _edges_of_roots(nodes: Nodes) -> Batches:
+    """Those that come from outside of the heaps."""
+    rows = []
+    for number in range(nodes.first_root, nodes.graph.nodes):
+        name = nodes.roots[number - nodes.first_root].name
+        edges = nodes.graph.edges(number)
+        places = nodes.graph.nodes_of([edge.target for edge in edges])
+        rows += [(None, name, place.address, STRENGTHS[edge.strength]) for edge, place in zip(edges, places)]
+    return small(table_of("edges"), rows)
+
+
+def _edge_batches(graph: _native.Graph, end: int, of_roots: Batches) -> Iterator[Batch]:
+    start = 0
+    while start < end:
+        found = graph.edge_columns(start, end, AT_ONCE)
+        start, count = found.next, len(found.strengths) // CODE_BYTES
+        if count:
+            sources, targets = graph.addresses_of(found.sources), graph.addresses_of(found.targets)
+            strengths = Coded(found.strengths, STRENGTHS)
+            yield Batch(count, [Packed(sources), Constant(None), Packed(targets), strengths])
+    yield from of_roots()
+
+
+def _or_none(answer: Callable[[], A]) -> A | None:
+    """None where the target has nothing to answer with."""
+    try:
+        return answer()
+    except (NotAPython, Unsupported):
+        return None

@@ -1,0 +1,164 @@
+"""Looks written as files: whole, or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+
+from gdbheap.errors import Unsupported, UsageError, reason_of
+from gdbheap.export import table_files as files
+from gdbheap.export.arrow import pyarrow
+from gdbheap.export.declaration import SNAPSHOTS
+from gdbheap.export.gathered import Gathered
+from gdbheap.export.heapsnapshot import write_graph
+from gdbheap.export.partitions import Part, check_columns, destination_of, is_url, put, values_of_parts
+from gdbheap.export.source import Source
+from gdbheap.files import (
+    PRIVATE,
+    check_folder,
+    check_place,
+    check_writable,
+    make_folder,
+    not_written,
+    replacing,
+    replacing_folder,
+    temporary_folder,
+    working_folder,
+)
+
+__all__ = ["Exported", "TableFile", "Terms", "check", "export", "export_graph"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How files are written: their ``mode``, and whether CSV is for a spreadsheet (``csv_safe``)."""
+
+    mode: int = PRIVATE
+    csv_safe: bool = False
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table that was written: its rows, its file below the folder, and the file's bytes."""
+
+    name: str
+    rows: int
+    file: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The answer of ``gdbheap export``: the folder or URL, how many looks, the files, and why some of several
+    targets, or some tables that were asked for, are not there."""
+
+    path: str
+    format: str
+    looks: int
+    tables: list[TableFile]
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all are there that should be."""
+        return not self.left_out
+
+
+def check(path: str, form: str, parts: Sequence[Part]) -> None:
+    """Before a process is stopped. Raises UsageError, and Unsupported where a library is missing."""
+    check_columns(parts)
+    if form == files.PARQUET:
+        pyarrow()
+    if parts and form == files.SQLITE:
+        raise UsageError("gdbheap export: --partition is for parquet and csv: a database is one file")
+    if not is_url(path) and not parts:
+        check_folder(path, files.is_ours)
+    elif not is_url(path) and os.path.isdir(path):
+        check_place(path)
+    elif not is_url(path):
+        check_folder(path, files.is_ours)
+
+
+def export(
+    looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = (), terms: Terms = Terms()
+) -> Exported:
+    """Write each look, as it comes; what cannot be written is left out. Raises where that is so of all: UsageError,
+    Unsupported without a library."""
+    written: list[TableFile] = []
+    missed: list[str] = []
+    count = 0
+    failed: Exception | None = None
+    for look in looks:
+        # Its row is gone once it is written.
+        name = look.identity["core"] or f"process {look.identity['pid']}"
+        try:
+            written += _in_parts(look, path, form, parts, terms) if parts else _alone(look, path, form, terms)
+            count += 1
+        except Exception as error:
+            failed = error
+            missed.append(f"{name}: {reason_of(error)}")
+    if failed is not None and not count:
+        raise failed
+    return Exported(path, form, count, written, missed)
+
+
+def export_graph(source: Source, path: str, mode: int = PRIVATE) -> Exported:
+    """Write the graph of references as one file. Raises UsageError where that is not possible, Unsupported for a target
+    that has none."""
+    check_writable(path)
+    found = source.gather((), True).graph
+    if found is None:
+        raise Unsupported(f"{source.name}: no graph of references is known of it")
+    with replacing(path, mode) as stream, io.TextIOWrapper(stream, encoding="utf-8", errors="replace") as text:
+        nodes = write_graph(text, found)
+    name = os.path.basename(path)
+    return Exported(path, "heapsnapshot", 1, [TableFile("graph", nodes, name, os.stat(path).st_size)])
+
+
+def _alone(look: Gathered, path: str, form: str, terms: Terms) -> list[TableFile]:
+    with _as_files(path), replacing_folder(path, files.is_ours, terms.mode) as folder:
+        return _sized(folder, files.write(folder, form, look.let_go(), csv_safe=terms.csv_safe))
+
+
+def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], terms: Terms) -> list[TableFile]:
+    values = values_of_parts(parts, look.identity)
+    with _as_files(path), _working_folder(path, terms.mode) as folder:
+        written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values), terms.csv_safe))
+        # The row of the look comes last: whoever finds it finds the rest.
+        written.sort(key=lambda table: table.name == SNAPSHOTS)
+        places = {_destination(table, values): table for table in written}
+        put(path, {place: os.path.join(folder, table.file) for place, table in places.items()}, terms.mode)
+    return [TableFile(table.name, table.rows, place, table.size) for place, table in places.items()]
+
+
+def _working_folder(path: str, mode: int) -> AbstractContextManager[str]:
+    """Return a folder beside the files' place, so that they need only be renamed; what is hidden is nobody's
+    partition."""
+    if is_url(path):
+        return temporary_folder()
+    make_folder(path, mode)
+    return working_folder(path)
+
+
+def _destination(table: TableFile, values: dict[str, str]) -> str:
+    return destination_of(table.name, values, table.file) if values else table.file
+
+
+def _sized(folder: str, written: Sequence[files.Written]) -> list[TableFile]:
+    sizes = {table.file: os.stat(os.path.join(folder, table.file)).st_size for table in written}
+    return [TableFile(table.name, table.rows, table.file, sizes[table.file]) for table in written]
+
+
+@contextmanager
+def _as_files(path: str) -> Iterator[None]:
+    """What writing raises, in one line."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise not_written(path, error) from None
+    except sqlite3.Error as error:
+        raise UsageError(f"{path} cannot be written: {error}") from None

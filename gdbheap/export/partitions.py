@@ -1,0 +1,131 @@
+"""Folders whose names say what is in them, as Hive has them: ``blocks/host=web1/pid=1234/data.parquet``. The table
+comes first, so that a folder is a table for Spark and Trino, and DuckDB reads ``blocks/*/*/*.parquet`` as one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import quote
+
+from gdbheap.errors import UsageError, one_line
+from gdbheap.export.declaration import SNAPSHOTS, TABLES
+from gdbheap.files import not_written, settle
+
+__all__ = ["Part", "destination_of", "is_url", "parse_partition", "put", "values_of_parts"]
+
+DATA = "data"
+NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
+# Systems of objects by their names alone.
+WITHOUT_FOLDERS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
+# As Hive names what has no value.
+NOTHING = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One key; ``value`` None: as the look itself has it."""
+
+    name: str
+    value: str | None = None
+
+
+def _day(identity: Mapping[str, Any]) -> str:
+    return datetime.fromtimestamp(identity["time"], timezone.utc).strftime("%Y-%m-%d")
+
+
+KNOWN: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "day": _day,
+    "time": lambda identity: int(identity["time"]),
+    "program": lambda identity: os.path.basename(identity["exe"] or "") or None,
+    **{
+        name: (lambda identity, name=name: identity[name])  # type: ignore[misc]
+        for name in ("host", "pid", "boot_id", "container", "kind", "started", "python", "glibc")
+    },
+}
+"""The keys that a look has values for."""
+
+
+def parse_partition(text: str) -> tuple[Part, ...]:
+    """``host=web1,pid``. Raises ValueError."""
+    parts = []
+    for word in text.split(","):
+        name, has_value, value = word.partition("=")
+        if not NAME.match(name):
+            raise ValueError(f"{word!r} is neither KEY nor KEY=VALUE, with letters, digits and _ in the key")
+        if not has_value and name not in KNOWN:
+            raise ValueError(f"{name!r} needs a value: only {', '.join(KNOWN)} are known of each look")
+        if has_value and not value:
+            raise ValueError(f"{name!r} has no value")
+        parts.append(Part(name, value if has_value else None))
+    names = [part.name for part in parts]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{text!r} has a key twice")
+    return tuple(parts)
+
+
+def check_columns(parts: Sequence[Part]) -> None:
+    """Raises UsageError where a key would hide a column of a table that lists what a process has."""
+    others = {column: table.name for table in TABLES if table.name != SNAPSHOTS for column in table.names}
+    for part in parts:
+        if part.name in others:
+            raise UsageError(f"{part.name} is a column of {others[part.name]}: give the partition another name")
+
+
+def values_of_parts(parts: Sequence[Part], identity: Mapping[str, Any]) -> dict[str, str]:
+    """The values of one look."""
+    found = {part.name: KNOWN[part.name](identity) if part.value is None else part.value for part in parts}
+    return {name: NOTHING if value is None else str(value) for name, value in found.items()}
+
+
+def destination_of(table: str, values: Mapping[str, str], file: str) -> str:
+    """The path of a table's file below the folder of all."""
+    keys = [f"{name}={quote(value, safe=' :@+,')}" for name, value in values.items()]
+    # A program's name may be "..", and no name may lead elsewhere.
+    return "/".join([table, *keys, DATA + os.path.splitext(file)[1]])
+
+
+def is_url(path: str) -> bool:
+    """Whether fsspec is asked: ``s3://bucket/heaps``."""
+    return "://" in path
+
+
+def put(folder: str, files: Mapping[str, str], mode: int) -> None:
+    """Put written files, by their destinations below ``folder``, in their places, in that order: nobody finds half of
+    one. ``mode``: theirs, where they are no objects at a URL. Raises UsageError, Unsupported."""
+    if is_url(folder):
+        _upload(folder, files)
+        return
+    for destination, path in files.items():
+        settle(path, os.path.join(folder, destination), mode, make=True)
+
+
+def _names(system: Any) -> Sequence[str]:
+    """The protocols of one of fsspec's systems."""
+    return [system.protocol] if isinstance(system.protocol, str) else system.protocol
+
+
+def _upload(url: str, files: Mapping[str, str]) -> None:
+    from gdbheap.errors import Unsupported
+
+    try:
+        import fsspec
+    except ImportError:
+        raise Unsupported("a URL needs fsspec, which is not installed: pip install 'gdbheap[remote]'") from None
+    try:
+        system, root = fsspec.core.url_to_fs(url)
+        for destination, path in files.items():
+            final = f"{root.rstrip('/')}/{destination}"
+            # Where there are no folders, this would make a bucket.
+            if not set(_names(system)) & WITHOUT_FOLDERS:
+                system.makedirs(final.rsplit("/", 1)[0], exist_ok=True)
+            system.put_file(path, final)
+    except (OSError, ValueError) as error:
+        raise not_written(url, error) from None
+    except ImportError as error:
+        raise Unsupported(f"{one_line(url)}: {one_line(error)}") from None
+    except Exception as error:  # Each of fsspec's systems has errors of its own, botocore's among them.
+        raise UsageError(f"{one_line(url)} cannot be written: {one_line(error)}") from None

@@ -1,0 +1,270 @@
+"""Queries over tables, by DuckDB, which is imported when one is asked. A query reaches the tables and nothing else."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
+from typing import Any
+
+from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
+from gdbheap.export.arrow import MISSING, reader_of
+from gdbheap.export.batches import Batches, small
+from gdbheap.export.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, Table, table_of
+from gdbheap.export.exported import ExportedFiles
+from gdbheap.export.gathered import ALL
+from gdbheap.export.source import Source
+from gdbheap.export.stored import StoredTables
+from gdbheap.export.table_files import CSV, DATABASE, PARQUET
+from gdbheap.host.headroom import room_for_copy
+
+__all__ = ["Answered", "QueryColumn", "query"]
+
+TYPES = {INTEGER: "BIGINT", TEXT: "VARCHAR", REAL: "DOUBLE", FLAG: "BOOLEAN"}
+# Without these a query could load what is on this machine or in the network; nothing is spilled to the working
+# directory.
+BEFORE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "temp_directory": ""}
+# Queries about what tables there are; and what DuckDB says of one that is not.
+LISTING = re.compile(
+    r"\bshow\s+(all\s+)?tables\b|\binformation_schema\b|\bduckdb_(tables|views|columns)\b|^\s*describe\W*$", re.I
+)
+UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
+# Bytes of memory that DuckDB gets at least; those of a small value in an answer.
+LEAST, CELL = 64 << 20, 64
+# Seconds between two looks for a signal while DuckDB works.
+HEARD = 0.1
+AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
+
+
+@dataclass(frozen=True)
+class QueryColumn:
+    """A column of an answer, and DuckDB's type of it."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answer of ``gdbheap sql``: its rows hold what JSON can say."""
+
+    columns: list[QueryColumn]
+    rows: list[list[Any]]
+
+
+def query(source: Source, text: str, graph: bool | None = None) -> Answered:
+    """The answer of one query. Raises UsageError for one that is wrong, Unsupported where a library is missing."""
+    duckdb = _duckdb()
+    room = max(LEAST, room_for_copy())
+    config = {**BEFORE, "memory_limit": f"{room}B"}
+    with closing(duckdb.connect(":memory:", config=config)) as database, ExitStack() as held:
+        database.execute("SET python_enable_replacements = false")
+        named = _named(database, duckdb, text)
+        if not named and LISTING.search(text):
+            _list(database, source, held)
+        elif source.folder is not None:
+            _open_folder(database, held.enter_context(ExportedFiles(source.folder)), named)
+        elif named:
+            found = source.gather(named, graph or ("edges" in named or None))
+            for name, batches in found.tables.items():
+                _fill(database, table_of(name), batches)
+            _refuse_missing(named - found.tables.keys(), "this snapshot")
+        for setting in AFTER:
+            database.execute(setting)
+        return _ask(database, duckdb, text, room // 2)
+
+
+def _list(database: Any, source: Source, held: ExitStack) -> None:
+    """The tables that there are: of what is quickly read with their rows, of a process or a core without."""
+    found = source.gather(ALL, None).tables if source.is_kept else {}
+    if source.folder is not None:
+        files = held.enter_context(ExportedFiles(source.folder))
+        _open_all(database, files, [table.name for table in TABLES])
+        return
+    for table in TABLES:
+        if table.name in found or not source.is_kept:
+            _fill(database, table, found.get(table.name, small(table, [])))
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise Unsupported(MISSING.format("sql", "DuckDB", "sql")) from None
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise Unsupported(MISSING.format("sql", "pyarrow", "sql")) from None
+    return duckdb
+
+
+def _named(database: Any, duckdb: Any, text: str) -> set[str]:
+    """The tables that a query names. Raises UsageError for what is no single query."""
+    statements = _checked(duckdb, lambda: database.extract_statements(text))
+    if len(statements) != 1:
+        raise UsageError(f"gdbheap sql: one query at a time, not {len(statements)}")
+    # EXPORT DATABASE makes a folder before it is told that it must not.
+    if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI):
+        raise UsageError("gdbheap sql: only queries: SELECT, FROM, WITH, PIVOT, SUMMARIZE, DESCRIBE")
+    known = {table.name for table in TABLES}
+    words = known & set(re.findall(r"\w+", text.lower()))
+    if "query" in text.lower():
+        return words
+    try:
+        return known & {name.lower() for name in database.get_table_names(text)}
+    except duckdb.Error:
+        # Not all statements tell (PIVOT): then what is named nowhere is not meant, and the rest may be.
+        return words
+
+
+def _ask(database: Any, duckdb: Any, text: str, room: int) -> Answered:
+    """Ask on a thread of its own: DuckDB lets no signal of Ctrl-C through while it works."""
+    stopped = Event()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(_answered, database, duckdb, text, room, stopped)
+        try:
+            while not answer.done():
+                wait([answer], HEARD)
+        except BaseException:
+            stopped.set()
+            # What is interrupted before it begins is not interrupted.
+            while not answer.done():
+                database.interrupt()
+                wait([answer], HEARD)
+            raise
+    return answer.result()
+
+
+def _answered(database: Any, duckdb: Any, text: str, room: int, stopped: Event) -> Answered:
+    found = _checked(duckdb, lambda: database.execute(text))
+    if found.description is None:
+        return Answered([], [])
+    columns = [QueryColumn(name, str(kind)) for name, kind, *_rest in found.description]
+    return Answered(columns, _rows(lambda: _checked(duckdb, found.fetchone), room, stopped))
+
+
+def _rows(fetch: Callable[[], Any], room: int, stopped: Event) -> list[list[Any]]:
+    """Return all rows, or fewer where nobody waits for them. Raises GdbheapError where they take more bytes than the
+    limit."""
+    rows: list[list[Any]] = []
+    size = 0
+    # One by one: a file may claim a long text for each of many rows.
+    while not stopped.is_set() and (row := fetch()) is not None:
+        rows.append([_plain(value) for value in row])
+        size += sum(map(_size, rows[-1]))
+        if size > room:
+            raise GdbheapError(f"gdbheap sql: there is memory for {len(rows):,} rows, and there are more: add LIMIT")
+    return rows
+
+
+def _size(value: Any) -> int:
+    """Tell about how many bytes a value takes, until it is shown."""
+    if isinstance(value, list):
+        return CELL + sum(map(_size, value))
+    if isinstance(value, dict):
+        return CELL + sum(len(name) + _size(item) for name, item in value.items())
+    return CELL + (len(value) if isinstance(value, str) else 0)
+
+
+def _checked(duckdb: Any, ask: Callable[[], Any]) -> Any:
+    """What DuckDB says is wrong, in one line. It raises ValueErrors too, for texts that are none."""
+    try:
+        return ask()
+    except (duckdb.Error, ValueError, OverflowError) as error:
+        # Below its first line it shows the query, and after the reason that Arrow gives where it was met.
+        reason = str(error).strip().split("\n\n")[0].split(". Detail: Python exception")[0]
+        unknown = UNKNOWN.search(reason)
+        if unknown is not None:
+            # It would guess at names of its own.
+            reason = f"{unknown[0]}: there are {', '.join(table.name for table in TABLES)}"
+        raise UsageError(f"gdbheap sql: {one_line(reason)}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can have it."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return str(value)
+
+
+def _fill(database: Any, table: Table, batches: Batches) -> None:
+    rows = reader_of(table, batches)
+    database.register("gathered", rows)
+    _checked(_duckdb(), lambda: database.execute(f'CREATE TABLE "{table.name}" AS SELECT * FROM gathered'))
+    database.unregister("gathered")
+
+
+def _open_folder(database: Any, files: ExportedFiles, named: Collection[str]) -> None:
+    """Views of the files that an export wrote. Raises UsageError for tables that are not there."""
+    _refuse_missing(set(named) - _open_all(database, files, named), one_line(files.folder))
+    database.execute(f"SET allowed_paths = [{', '.join(map(_quoted, files.paths))}]")
+
+
+def _refuse_missing(names: Collection[str], where: str) -> None:
+    if names:
+        raise UsageError(f"gdbheap sql: {where} has no table {', '.join(sorted(names))}")
+
+
+def _open_all(database: Any, files: ExportedFiles, names: Collection[str]) -> set[str]:
+    with StoredTables(os.path.join(files.folder, DATABASE), partial(files.open, DATABASE)) as stored:
+        return {name for name in names if _open(database, files, name, stored)}
+
+
+def _open(database: Any, files: ExportedFiles, name: str, stored: StoredTables) -> bool:
+    table = table_of(name)
+    types = "{" + ", ".join(f"{_quoted(one.name)}: {_quoted(TYPES[one.kind])}" for one in table.columns) + "}"
+    for form, more in ((PARQUET, ""), (CSV, f", header = true, auto_detect = false, columns = {types}")):
+        path = files.hold(f"{name}.{form}")
+        if path is not None:
+            _view(database, name, f"read_{form}({_quoted(path)}{more})")
+            return True
+    found = files.hold_parts(name)
+    if found:
+        listed = ", ".join(map(_quoted, map(_plain_path, found)))
+        _view(database, name, f"read_parquet([{listed}], hive_partitioning = true, union_by_name = true)")
+        return True
+    return files.has(DATABASE) and _copy(database, stored, table)
+
+
+def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
+    """DuckDB would have to fetch what reads SQLite."""
+    found = stored.batches(table)
+    if found is None:
+        return False
+    _fill(database, table, small(table, []))
+    for batch in found:
+        database.register("gathered", reader_of(table, partial(iter, [batch])))
+        _checked(_duckdb(), lambda: database.execute(f'INSERT INTO "{table.name}" SELECT * FROM gathered'))
+        database.unregister("gathered")
+    return True
+
+
+def _plain_path(path: str) -> str:
+    """DuckDB takes some characters of a path for a pattern, and has no way to say that they are none."""
+    if set(path) & set("*?["):
+        raise UsageError(
+            f"gdbheap sql: {one_line(path)} has a character that DuckDB takes for a pattern: rename the folder"
+        )
+    return path
+
+
+def _view(database: Any, name: str, reader: str) -> None:
+    import duckdb
+
+    _checked(duckdb, lambda: database.execute(f'CREATE VIEW "{name}" AS SELECT * FROM {reader}'))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,174 @@
+"""Rows of a database that an export wrote, which somebody else may have changed since, to harm who reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from typing import Any, BinaryIO, NoReturn
+from urllib.parse import quote
+
+from gdbheap.errors import GdbheapError, UsageError, one_line
+from gdbheap.export.batches import AT_ONCE, Batch
+from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Column, Table
+from gdbheap.export.table_files import SQL_TYPES
+from gdbheap.files import temporary_folder
+from gdbheap.host.headroom import disk_left
+
+__all__ = ["StoredTables"]
+
+MAGIC = b"SQLite format 3\0"
+PIECE = 1 << 20
+# The longest text that a table may have; without a limit in SQLite one row comes at a time.
+LONGEST = 1 << 20
+HAS_LIMIT = sys.version_info >= (3, 11)
+ROWS = 64 if HAS_LIMIT else 1
+# Texts of a batch, in characters.
+BATCH_SIZE = 32 << 20
+# SQLite's steps until the names of the tables must be known, counted in thousands.
+STEP, STEPS = 1000, 2000
+KINDS = {INTEGER: int, TEXT: str, REAL: float, FLAG: int}
+CREATED = re.compile(r'CREATE TABLE "\w+" \(("\w+" [A-Z]+(?: NOT NULL)?(?:, "\w+" [A-Z]+(?: NOT NULL)?)*)\)')
+
+
+class StoredTables:
+    """Reader of the tables in a database file, by a private copy that is made when the first one is asked for.
+    ``opened``: opens the file ``path``."""
+
+    def __init__(self, path: str, opened: Callable[[], BinaryIO]) -> None:
+        self._path, self._source = path, opened
+        self._stack = ExitStack()
+        self._database: sqlite3.Connection | None = None
+        self._size = self._steps = 0
+
+    def __enter__(self) -> StoredTables:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def batches(self, table: Table) -> Iterator[Batch] | None:
+        """Return the rows of a table, None where there is none. Raises UsageError for one that no export wrote, also
+        while the rows are read, GdbheapError where there is no room for the copy."""
+        try:
+            if self._database is None:
+                self._database = self._opened()
+            return self._rows(self._database, table) if self._has(self._database, table) else None
+        except (sqlite3.Error, OSError, ValueError) as error:
+            self._fail(error)
+
+    def _opened(self) -> sqlite3.Connection:
+        """Open a copy: SQLite makes files beside a database, and reads those that others put there."""
+        folder = self._stack.enter_context(temporary_folder())
+        path = os.path.join(folder, "copy")
+        with self._source() as source, open(path, "xb") as copy:
+            self._size = os.fstat(source.fileno()).st_size
+            self._copy(source, copy)
+        database = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
+        self._stack.enter_context(closing(database))
+        if sys.version_info >= (3, 11):
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
+        database.execute("PRAGMA trusted_schema = OFF")
+        database.execute("PRAGMA cell_size_check = ON")
+        return database
+
+    def _copy(self, source: BinaryIO, copy: BinaryIO) -> None:
+        left = self._size
+        if left > disk_left(copy.fileno()):
+            raise GdbheapError(
+                f"{one_line(self._path)} is copied before it is read, and there is no room for its"
+                f" {left >> 20:,} MiB: set TMPDIR to a folder with more"
+            )
+        if source.read(len(MAGIC)) != MAGIC:
+            raise ValueError("it is no database of SQLite")
+        source.seek(0)
+        while left and (piece := source.read(min(PIECE, left))):
+            left -= len(piece)
+            if any(piece):
+                copy.write(piece)
+            else:
+                # A file may have holes that would fill the disk.
+                copy.seek(len(piece), os.SEEK_CUR)
+        copy.truncate(self._size - left)
+
+    def _has(self, database: sqlite3.Connection, table: Table) -> bool:
+        """Return whether it is there, within a bounded number of steps: pages may lead back to themselves."""
+        self._steps = 0
+        database.set_progress_handler(self._step, STEP)
+        # No view, no virtual table and no generated column: what is read is what is stored.
+        query = "SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE"
+        found = database.execute(query, (table.name,)).fetchmany(2)
+        database.set_progress_handler(None, 0)
+        if found and not (len(found) == 1 and _is_ours(table, *found[0])):
+            self._refuse(table)
+        return bool(found)
+
+    def _step(self) -> bool:
+        self._steps += 1
+        return self._steps > STEPS
+
+    def _rows(self, database: sqlite3.Connection, table: Table) -> Iterator[Batch]:
+        try:
+            yield from self._read(database, table)
+        except (sqlite3.Error, ValueError) as error:
+            self._fail(error)
+
+    def _read(self, database: sqlite3.Connection, table: Table) -> Iterator[Batch]:
+        names = ", ".join(f'"{name}"' for name in table.names)
+        rows = database.execute(f'SELECT {names} FROM "{table.name}"')
+        held: list[Sequence[Any]] = []
+        texts = total = 0
+        while found := rows.fetchmany(ROWS):
+            size = self._checked(table, found)
+            texts, total = texts + size, total + size + len(found) * len(names.split())
+            # Pages of a database may be read again and again, by references that form circles.
+            if total > self._size:
+                self._refuse(table)
+            held += found
+            if len(held) >= AT_ONCE or texts >= BATCH_SIZE:
+                yield _batch(table, held)
+                held, texts = [], 0
+        if held:
+            yield _batch(table, held)
+
+    def _checked(self, table: Table, rows: Sequence[Sequence[Any]]) -> int:
+        """Return how long their texts are together. Raises UsageError for a value that its column cannot have."""
+        size = 0
+        for column, cells in zip(table.columns, zip(*rows)):
+            if not set(map(type, cells)) <= _types(column):
+                self._refuse(table)
+            if column.kind == TEXT:
+                size += sum(map(len, filter(None, cells)))
+        return size
+
+    def _refuse(self, table: Table) -> NoReturn:
+        raise UsageError(f"{one_line(self._path)}: {table.name} is not a table that gdbheap wrote")
+
+    def _fail(self, error: Exception) -> NoReturn:
+        # Python drops what a signal raises while SQLite asks whether to go on.
+        is_interrupted = str(error) == "interrupted"
+        if is_interrupted and self._steps <= STEPS:
+            raise KeyboardInterrupt from None
+        reason = "its list of tables has no end" if is_interrupted else one_line(error)
+        raise UsageError(f"{one_line(self._path)}: {reason}") from None
+
+
+def _is_ours(table: Table, kind: Any, text: Any) -> bool:
+    found = CREATED.fullmatch(text) if kind == "table" and isinstance(text, str) else None
+    declared = set(found[1].replace(" NOT NULL", "").split(", ")) if found else set()
+    return declared >= {f'"{column.name}" {SQL_TYPES[column.kind]}' for column in table.columns}
+
+
+def _types(column: Column) -> set[type]:
+    return {KINDS[column.kind], type(None)} if column.may_lack else {KINDS[column.kind]}
+
+
+def _batch(table: Table, rows: Sequence[Sequence[Any]]) -> Batch:
+    columns = [list(cells) for cells in zip(*rows)]
+    for place, column in enumerate(table.columns):
+        if column.kind == FLAG:
+            columns[place] = [None if value is None else bool(value) for value in columns[place]]
+    return Batch(len(rows), columns)

@@ -1,0 +1,1 @@
+"""The finding ``after-fork``: its rule, and its words."""

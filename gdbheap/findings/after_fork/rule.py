@@ -1,0 +1,31 @@
+"""Pages that processes share after fork(): each one's RSS counts them whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.findings.finding import Evidence, Figures, Finding
+
+
+@dataclass(frozen=True)
+class AfterFork(Figures):
+    """The ``anonymous`` bytes of RSS, and of these the process's proportional share (``pss``). ``python``: whether
+    Python's objects are among them."""
+
+    ids = ("after-fork",)
+    anonymous: int
+    pss: int
+    python: bool = False
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """What of the private memory other processes carry, by the kernel's proportional count (PSS)."""
+    rss = evidence.heap.target.rss
+    if rss.anonymous is None or rss.proportional is None:
+        return []
+    shared = rss.anonymous - rss.proportional
+    heap = evidence.heap
+    is_python = heap.target.refusal is None and heap.is_python
+    if not evidence.worth(shared):
+        return []
+    return [Finding("after-fork", shared, AfterFork(rss.anonymous, rss.proportional, is_python))]

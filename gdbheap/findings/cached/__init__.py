@@ -1,0 +1,1 @@
+"""The finding ``cached``: its rule, and its words."""

@@ -1,0 +1,45 @@
+"""Free blocks in threads' caches: nobody has them, and only their thread may have them soon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.allocators.allocator import Allocator, Caching, Purpose
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.modules import largest_first
+
+
+@dataclass(frozen=True)
+class Cached(Figures):
+    """``caches`` of threads, the free ``blocks`` in them and in those that threads share, and the bytes of the latter
+    (``shared``). ``setting``: what keeps caches small; ``owner``: the module whose they are, "" where one alone has
+    any."""
+
+    ids = ("cached-*",)
+    title: str
+    caches: int
+    blocks: int
+    shared: int
+    setting: str
+    owner: str
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Their resident bytes; as they are there to be quick with, it may be intended."""
+    found = [(allocator, allocator.caching()) for allocator in evidence.heap.allocators]
+    claims = [_claim(evidence, allocator, caching) for allocator, caching in found if caching is not None]
+    return [claim for claim in claims if evidence.worth(claim.finding.bytes)]
+
+
+def _claim(evidence: Evidence, allocator: Allocator, caching: Caching) -> Claim:
+    size = evidence.resident_of(caching.ranges)
+    remedy, owners = {}, [""]
+    if evidence.worth(size):
+        owners = largest_first(allocator, ((pair, pair[1] - pair[0]) for pair in caching.ranges)) or [""]
+        remedy = allocator.remedy(Purpose.CACHES, owners[0])
+    setting = " ".join(f"{name}={value}" for name, value in remedy.items())
+    owner = owners[0] if len(owners) > 1 else ""
+    figures = Cached(allocator.title, caching.caches, caching.blocks, caching.shared, setting, owner)
+    line = evidence.line("sizes")
+    finding = Finding(f"cached-{allocator.name}", size, figures, line, remedy, doubtful=True)
+    return Claim(finding, lambda: caching.ranges)

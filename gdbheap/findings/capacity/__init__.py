@@ -1,0 +1,1 @@
+"""The finding ``capacity``: its rule, and its words."""

@@ -1,0 +1,37 @@
+"""capacity: containers of C++ and Rust that have room for much more than they hold."""
+
+from __future__ import annotations
+
+from gdbheap.findings.capacity.rule import ContainerRoom, RoomOfKind
+from gdbheap.report.text.numbers import count_text, size_text
+from gdbheap.report.words.finding_words import Words
+
+TABLES = "buckets"
+RUST = "rust "
+
+
+def _text(figures: ContainerRoom) -> str:
+    parts = ", ".join(_part(kind) for kind in figures.kinds)
+    is_one = sum(kind.count for kind in figures.kinds) == 1
+    most = "" if is_one else f"the most, {size_text(figures.most)}, "
+    where = f"; {most}in the block at {figures.address:#x}" if figures.address else ""
+    return f"containers hold little of what they have room for: {parts}{where}"
+
+
+def _part(kind: RoomOfKind) -> str:
+    return f"{count_text(kind.count)} x {kind.kind}, {size_text(kind.used)} of {size_text(kind.capacity)} in use"
+
+
+def _advice(figures: ContainerRoom) -> str:
+    families = [kind.family for kind in figures.kinds]
+    told = []
+    if any(family.startswith(RUST) for family in families):
+        told.append("call shrink_to_fit() of a Vec, String or HashMap that was emptied, or replace it by a new one")
+    if TABLES in families:
+        told.append("call rehash(0) of a std::unordered_map that was emptied: clear() keeps its buckets")
+    if any(family != TABLES and not family.startswith(RUST) for family in families):
+        told.append("call shrink_to_fit() of a std::vector or std::string that was emptied: clear() keeps its buffer")
+    return "; ".join([*told, "'heap owners --by=block' says who holds the largest"])
+
+
+WORDS = Words(ContainerRoom, _text, _advice)

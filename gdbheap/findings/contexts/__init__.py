@@ -1,0 +1,1 @@
+"""The finding ``contexts``: its rule, and its words."""

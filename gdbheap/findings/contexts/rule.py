@@ -1,0 +1,53 @@
+"""The memory contexts of a PostgreSQL backend that have most: those of one name, or of prepared statements."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+
+from gdbheap.contents.postgresql.contexts import Context
+from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.targets.ranges import joined
+
+# plancache.c: a prepared statement has a context of each of these names, a plan of its own for a while.
+SOURCE = "CachedPlanSource"
+OF_STATEMENTS = (SOURCE, "CachedPlanQuery", "CachedPlan")
+PREPARED = "prepared statements"
+
+
+@dataclass(frozen=True)
+class LargestContext(Figures):
+    """The contexts' ``name``, how many have it (``count``), their bytes from malloc in ``total``, and how many of them
+    are ``free`` in them. ``statements``: how many prepared statements they belong to; 0 for other contexts."""
+
+    ids = ("postgresql-context",)
+    name: str
+    total: int
+    free: int
+    count: int = 1
+    statements: int = field(default=0, metadata=UNLISTED)
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """The contexts of one name that have most, if they have enough."""
+    if evidence.heap.target.refusal is not None:
+        return []
+    groups: dict[str, list[Context]] = defaultdict(list)
+    for context in evidence.heap.contexts:
+        groups[PREPARED if context.name in OF_STATEMENTS else context.name].append(context)
+    largest = max(groups.values(), key=lambda group: sum(context.total for context in group))
+    ranges = joined(sorted(pair for context in largest for pair in context.blocks))
+    size = evidence.resident_of(ranges)
+    if not evidence.worth(size):
+        return []
+    figures = _figures(largest)
+    finding = Finding("postgresql-context", size, figures, evidence.line("contexts"))
+    return [Claim(finding, partial(list, ranges))]
+
+
+def _figures(group: list[Context]) -> LargestContext:
+    names = sorted({context.name for context in group})
+    total, free = sum(context.total for context in group), sum(context.free for context in group)
+    statements = sum(context.name == SOURCE for context in group)
+    return LargestContext(" and ".join(names), total, free, len(group), statements)

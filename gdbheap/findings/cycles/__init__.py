@@ -1,0 +1,1 @@
+"""The finding ``cycles``: its rule, and its words."""

@@ -1,0 +1,57 @@
+"""Cycles of objects that nobody reaches, and that the garbage collector has not taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gdbheap import _native
+from gdbheap.answers.causes import COLLECTABLE, FROZEN, CauseTexts
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
+
+
+@dataclass(frozen=True)
+class Cycles(Figures):
+    """``objects`` in all, and the ``type`` whose objects have the most bytes (``largest``). Of the collector, where it
+    was found: whether it is ``enabled``, has ``frozen`` objects, and by ``count`` of ``threshold`` how far it is from
+    its next run over the youngest generation. ``closing``: the references that close the largest group of cycles, and
+    ``times``, how many cycles that are."""
+
+    ids = ("cycles",)
+    objects: int
+    enabled: int | None
+    type: str
+    largest: int = field(metadata=UNLISTED)
+    frozen: bool
+    count: int | None = field(metadata=UNLISTED)
+    threshold: int | None = field(metadata=UNLISTED)
+    closing: str = ""
+    times: int = field(default=0, metadata=UNLISTED)
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Find the cycles that the collector would free, after gc.unfreeze() where objects are frozen. The graph of
+    references is drawn for few blocks, where the collector is off, or in detail."""
+    found = evidence.unreachable
+    if evidence.references is None or found is None:
+        return []
+    all_causes = found.causes
+    rows = [row for row in found.rows if all_causes[row.cause].kind in (COLLECTABLE, FROZEN)]
+    size = sum(row.bytes + row.buffers for row in rows)
+    if not evidence.worth(size):
+        return []
+    return [Finding("cycles", size, _figures(evidence, all_causes, rows), evidence.line("unreachable"))]
+
+
+def _figures(evidence: Evidence, all_causes: list[_native.Cause], rows: list[_native.Lost]) -> Cycles:
+    collector, sizes, causes = evidence.heap.collector, Counter[int](), Counter[int]()
+    for row in rows:
+        sizes[row.type_address] += (row.bytes + row.buffers) * bool(row.type_address)
+        causes[row.cause] += row.bytes + row.buffers
+    count = sum(row.count for row in rows if row.type_address)
+    (kind, largest), cause = sizes.most_common(1)[0], all_causes[causes.most_common(1)[0][0]]
+    name, closing = evidence.heap.objects.names.name(kind), CauseTexts(evidence.heap).closing(cause)
+    if collector is None:
+        return Cycles(count, None, name, largest, False, None, None, closing, cause.count)
+    enabled, near = int(not collector.is_off), (collector.counts[0], collector.thresholds[0])
+    return Cycles(count, enabled, name, largest, collector.frozen, *near, closing, cause.count)

@@ -1,0 +1,1 @@
+"""The finding ``equal-strings``: its rule, and its words."""

@@ -1,0 +1,62 @@
+"""Many strings with few values: copies that a driver or a parser made."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gdbheap.answers.duplicates import duplicates
+from gdbheap.contents.python.objects.census import Objects
+from gdbheap.contents.python.text.repr import Limits
+from gdbheap.errors import GdbheapError
+from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, Evidence, Figures, Finding
+from gdbheap.graph.nodes import Node
+
+STR = "str"
+# Strings that are read first; all are compared if half of these repeat another one's value.
+SAMPLES = 400
+TEXTS = Limits(length=200, value=200, items=1, depth=1, reads=4)
+
+
+@dataclass(frozen=True)
+class EqualStrings(Figures):
+    """How many ``objects`` are strings, how many ``values`` several of them have, and the ``copies`` of those."""
+
+    ids = ("equal-strings",)
+    objects: int
+    values: int
+    copies: int
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Return what one copy of each value would save, where a sample shows that most strings have copies."""
+    strings = [row for row in evidence.estimates if row.type == STR]
+    if evidence.objects is None or not evidence.worth(sum(row.bytes for row in strings)):
+        return []
+    with suppress(GdbheapError):
+        if not _repeat(evidence, evidence.objects, [row.address for row in strings]):
+            return []
+        return [
+            Finding(
+                "equal-strings",
+                found.saved,
+                EqualStrings(found.objects, found.values, found.copies),
+                evidence.line("duplicates"),
+            )
+            for found in duplicates(evidence.heap, STR, 1).types
+            if evidence.worth(found.saved)
+        ]
+    return []
+
+
+def _repeat(evidence: Evidence, objects: Objects, types: list[int]) -> bool:
+    """Return whether most strings of a sample have another's value."""
+    references = evidence.graph_of(evidence.heap.used_blocks if evidence.detail else MAX_LIKELY_GRAPH_BLOCKS)
+    if references is None:
+        return False
+    nodes: list[Node] = []
+    for kind in types:
+        numbers = references.graph.objects_of(kind)
+        nodes += references.nodes(numbers[:: max(1, len(numbers) // SAMPLES)])
+    texts = [objects.repr.text(node.address, TEXTS) for node in nodes]
+    return 2 * len(set(texts)) < len(texts)

@@ -1,0 +1,21 @@
+"""equal-strings: many strings with few values."""
+
+from __future__ import annotations
+
+from gdbheap.findings.equal_strings.rule import EqualStrings
+from gdbheap.report.text.numbers import count_text, counted
+from gdbheap.report.words.finding_words import Words
+
+
+def _text(figures: EqualStrings) -> str:
+    return (
+        f"{count_text(figures.copies)} of {counted(figures.objects, 'str object')} are copies of "
+        f"{counted(figures.values, 'value')}"
+    )
+
+
+def _advice(figures: EqualStrings) -> str:
+    return "keep one copy of each value where the strings are made: sys.intern(x), or a dict: known.setdefault(x, x)"
+
+
+WORDS = Words(EqualStrings, _text, _advice)

@@ -1,0 +1,339 @@
+"""A finding, and what all rules look at."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import chain
+from typing import Any, ClassVar, Union
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import LedgerLine, State
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.trim import Trim
+from gdbheap.answers.accounting.absent import absent_blocks
+from gdbheap.answers.accounting.partition import Sums, ledger_lines, other_pieces, total
+from gdbheap.answers.causes import collector_facts
+from gdbheap.answers.forked import forked_from
+from gdbheap.contents.python.objects.census import Estimate, Objects
+from gdbheap.contents.python.objects.references import NOT_REACHED, References
+from gdbheap.errors import GdbheapError
+from gdbheap.findings.thresholds import DEFAULT_THRESHOLD
+from gdbheap.graph.blocks import BlockReferences
+from gdbheap.heap import Heap
+from gdbheap.host.procfs import PROC
+from gdbheap.host.program_name import command_words
+from gdbheap.targets.environment import executed_file
+from gdbheap.targets.ranges import Ranges, subtract
+
+# The graph is drawn for at most this many blocks, more where a finding is likely: a quarter of a second, or half.
+MAX_GRAPH_BLOCKS, MAX_LIKELY_GRAPH_BLOCKS = 250_000, 2_000_000
+MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
+# By what factor a sample of Python's objects may be too low.
+SAMPLE_CAUTION = 2
+# Nobody copies a longer line.
+MAX_LINE = 1000
+UNLISTED = {"unlisted": True}
+"""The metadata of an integer that only the words need, and that JSON's figures do not have."""
+
+
+class Figures:
+    """What one rule found: all numbers and names that its words (``findings/``) are made of. A frozen dataclass
+    for each rule. Its integers, but for those that are UNLISTED, are the ``figures`` of JSON.
+
+    ``ids``: of the findings that it belongs to, which may end in ``*``."""
+
+    ids: ClassVar[tuple[str, ...]]
+
+    @property
+    def listed(self) -> dict[str, int]:
+        """The ``figures`` of JSON; without those that are not known."""
+        names = (each.name for each in fields(self) if not each.metadata)  # type: ignore[arg-type]  # a dataclass
+        return {name: value for name in names if type(value := getattr(self, name)) is int}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something worth knowing: the bytes that the advice would free, and the figures that it rests on. Its text and its
+    advice are made in ``findings/``.
+
+    ``figures``: a dict in a finding that was read from a JSON document, which does not have all that the words need.
+    ``commands``: lines to paste; ``environment``: settings that the advice names, which ``commands`` has too;
+    ``within``: the id of another finding in whose bytes some of these may lie, ``also_within``: the ids of more;
+    ``doubtful``: it may be intended. ``shared``: (id, bytes) of more specific
+    findings, which have these bytes in place of this one. ``alternatives``: findings that are not listed because this
+    one has their bytes, and whose remedies are worth naming beside its own advice."""
+
+    id: str
+    bytes: int
+    figures: Figures | dict[str, int]
+    commands: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    within: str | None = None
+    doubtful: bool = False
+    also_within: list[str] = field(default_factory=list)
+    shared: list[tuple[str, int]] = field(default_factory=list)
+    alternatives: list[Finding] = field(default_factory=list)
+
+    @staticmethod
+    def hints_for(content: Mapping[str, Any]) -> dict[str, Any]:
+        """The type of ``figures``, by the id: for ``records.from_json``."""
+        name = str(content.get("id"))
+        kinds = [kind for kind in Figures.__subclasses__() if any(fnmatchcase(name, each) for each in kind.ids)]
+        return {"figures": Union[(*kinds, dict[str, int])]}
+
+    @property
+    def listed(self) -> dict[str, int]:
+        """The ``figures`` of JSON."""
+        return self.figures.listed if isinstance(self.figures, Figures) else self.figures
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """Ascending: the largest first, of equal ones those that are certain."""
+        return -self.bytes, self.doubtful
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A finding and the memory that it is about, computed when another one may be about the same. ``has_remedy``:
+    whether its advice is worth naming beside that of a more specific finding about the same bytes."""
+
+    finding: Finding
+    memory: Callable[[], Ranges]
+    has_remedy: bool = False
+
+
+class Evidence:
+    """What the rules look at: the target, and each owner's pages (see ``partition``). ``detail``: whether it may take
+    longer."""
+
+    def __init__(self, heap: Heap, sums: Sums, detail: bool = False) -> None:
+        self.heap = heap
+        self.sums = sums
+        self.detail = detail
+
+    def resident(self, owner: str) -> int:
+        """The resident bytes of an owner and all below it."""
+        return total(self.sums, owner).resident
+
+    @property
+    def rss(self) -> int:
+        """Return RSS without what was given back by MADV_FREE, which the kernel takes when it needs it; 0 where RSS is
+        not known."""
+        rss = self.heap.target.rss
+        return max(0, (rss.bytes or 0) - (rss.lazy or 0))
+
+    @property
+    def in_use(self) -> int:
+        """Return the bytes of all blocks in use, of every allocator that is walked."""
+        return sum(total(self.sums, owner).virtual for owner in self.of(State.USED))
+
+    @cached_property
+    def parent(self) -> int | None:
+        """The process that the target was forked from, as far as it runs still."""
+        return forked_from(self.heap.target)
+
+    @cached_property
+    def other_ranges(self) -> dict[str, Ranges]:
+        """Return where what no allocator handed out lies, ascending, by the line of the ledger that has it."""
+        found: defaultdict[str, Ranges] = defaultdict(list)
+        for start, end, owner in other_pieces(self.heap):
+            found[owner].append((start, end))
+        return found
+
+    def worth(self, size: int) -> bool:
+        """Whether that many bytes are worth a finding: at least 4 MiB, and a twentieth of RSS where that is known."""
+        return size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT_OF_RSS * self.rss
+
+    def lazily_freed(self, start: int, end: int) -> int:
+        """Return at most how many of the resident bytes in [start, end) were given back by MADV_FREE."""
+        parts = (size for first, last, size in self.heap.target.lazily_freed if first < end and start < last)
+        return min(self.resident_of([(start, end)]), sum(parts))
+
+    def server(self, *ids: str) -> str:
+        """Return the id of the first of the runtimes with these ids that the program is; "" where it is none."""
+        return next((runtime.kind.id for runtime in self.heap.runtimes if runtime.kind.id in ids), "")
+
+    def measuring(self) -> list[str]:
+        """Return the commands that measure what other settings and allocators would give, of a process that can be
+        started again as it was."""
+        target = self.heap.target
+        if target.remote or target.kind != "process" or not self.heap.disclosure.contents:
+            return []
+        words = command_words(target.arguments, target.exe, executed_file(target))
+        line = f"gdbheap trace -o calls.log -- {shlex.join(words)}{_where(target.proc, words)}"
+        return [line, "gdbheap replay calls.log --what-if"] if words and len(line) <= MAX_LINE else []
+
+    @cached_property
+    def unused_arenas(self) -> set[int]:
+        """Return the numbers of glibc's arenas that no thread uses any more; none where it does not count threads."""
+        arenas = self.glibc.malloc.arenas if self.glibc else []
+        counts = [index for index, arena in enumerate(arenas) if index and arena.layout["attached_threads"] is not None]
+        return {index for index in counts if not arenas[index].attached_threads}
+
+    def line(self, noun: str, *options: str, calls: bool = False) -> list[str]:
+        """A gdbheap command about this target, as a line to paste; no line if the process runs on another machine, or
+        if the command ``calls`` into a process and there is only a core."""
+        target = self.heap.target
+        return [] if calls and target.kind != "process" else target.command_lines(noun, *options)
+
+    @cached_property
+    def lines(self) -> list[LedgerLine]:
+        """The lines of the allocators that own bytes."""
+        return ledger_lines(self.heap.allocators)
+
+    def of(self, *states: State) -> list[str]:
+        """The ids of the lines whose bytes are in one of these states."""
+        return [line.id for line in self.lines if line.state in states]
+
+    @cached_property
+    def glibc(self) -> GlibcAllocator | None:
+        """glibc's malloc after its walk; None where there is none."""
+        try:
+            found = self.heap.allocator(GlibcAllocator)
+            _walked = found.chunks
+        except GdbheapError:
+            return None
+        return found
+
+    @property
+    def trim(self) -> Trim | None:
+        """What malloc_trim(0) would give back; None without glibc, or where residency is not known."""
+        return None if self.glibc is None else self.glibc.trim
+
+    @cached_property
+    def objects(self) -> Objects | None:
+        """Python's objects; None without them, if all of their blocks together are not worth a finding, and if reading
+        a sample of them takes long."""
+        heap = self.heap
+        if heap.target.refusal is not None or heap.target.remote and not self.detail:
+            return None
+        if not self.worth(self.in_use):
+            return None
+        return heap.objects_or_none
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """What a sample says of Python's objects; empty without them."""
+        return self.objects.estimate() if self.objects is not None else []
+
+    @cached_property
+    def references(self) -> References | None:
+        """The graph of references; None without one, or if it would take longer than all the rest."""
+        found = self.graph_of(sys.maxsize if self.detail else MAX_GRAPH_BLOCKS)
+        return found or (self.graph_of(MAX_LIKELY_GRAPH_BLOCKS) if self.is_collector_off else None)
+
+    def graph_of(self, most: int) -> References | None:
+        """The graph of references if there are at most ``most`` blocks; None if there are more, or there is no
+        graph."""
+        if self.objects is None or self.heap.used_blocks > most:
+            return None
+        try:
+            return self.heap.object_references
+        except GdbheapError:
+            return None
+
+    @cached_property
+    def block_references(self) -> BlockReferences | None:
+        """The graph of the blocks of a program without Python; None with it, or if drawing it would take longer than
+        all the rest."""
+        heap = self.heap
+        if heap.target.refusal is not None or heap.target.remote and not self.detail:
+            return None
+        if not self.worth(self.in_use):
+            return None
+        try:
+            few = self.detail or self.heap.used_blocks <= MAX_GRAPH_BLOCKS
+            return heap.block_references if few and not heap.is_python else None
+        except GdbheapError:
+            return None
+
+    @cached_property
+    def unreachable(self) -> _native.Unreachable | None:
+        """The unreachable blocks, without addresses; None without a graph, and where references are unread."""
+        graph = self._graph
+        return None if graph is None or graph.is_cut else graph.unreachable(0, collector_facts(self.heap))
+
+    @property
+    def _graph(self) -> _native.Graph | None:
+        found = self.references or self.block_references
+        return None if found is None else found.graph
+
+    @cached_property
+    def absent_unreached(self) -> int:
+        """How many bytes of the blocks that nothing reaches are not resident: they are worth no finding."""
+        graph, heap = self._graph, self.heap
+        if graph is None:
+            return 0
+        found = [(block, graph.find(block.address)) for block in absent_blocks(heap)]
+        known = [(block, number) for block, number in found if number is not None]
+        phases = graph.phases([number for _block, number in known])
+        return sum(block.bytes for (block, _number), phase in zip(known, phases) if phase == NOT_REACHED)
+
+    def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
+        """(address, size) of the ``most`` largest blocks in use of ``least`` bytes or more, whoever handed them out."""
+        found = chain.from_iterable(allocator.largest_used(least, most) for allocator in self.heap.allocators)
+        return sorted(found, key=lambda row: -row[1])[:most]
+
+    @cached_property
+    def large_holes(self) -> list[tuple[int, int]]:
+        """[start, end) of holes of 128 KiB or more, where ``mmap_threshold`` is above glibc's default; an empty list
+        where it is not, or residency is not known."""
+        pages, glibc = self.heap.target.pages, self.glibc
+        par = glibc.malloc.par if glibc is not None else None
+        if glibc is None or par is None or pages is None or par.hp_pagesize or par.mmap_threshold <= DEFAULT_THRESHOLD:
+            return []
+        return [(hole.start, hole.end) for hole in glibc.holes(DEFAULT_THRESHOLD)]
+
+    def released(self, ranges: Iterable[tuple[int, int]]) -> int:
+        """Bytes of the whole resident pages in those ranges; 0 where residency is not known."""
+        pages = self.heap.target.pages
+        return 0 if pages is None else sum(pages.released(start, end).resident for start, end in ranges)
+
+    def resident_of(self, ranges: Iterable[tuple[int, int]]) -> int:
+        """Resident bytes in those ranges; 0 where residency is not known."""
+        pages = self.heap.target.pages
+        return 0 if pages is None else sum(pages.count(start, end).resident for start, end in ranges)
+
+    def tops(self, main: bool) -> Ranges:
+        """The top chunks of the ``main`` arena, or those of all others."""
+        glibc = self.glibc.malloc if self.glibc else None
+        rows = [row for row in glibc.stretches if row.top and (row.arena == 0) == main] if glibc else []
+        return sorted((glibc.arenas[row.arena].top, row.end) for row in rows) if glibc else []
+
+    def between_tops(self) -> Ranges:
+        """glibc's arenas without their top chunks."""
+        whole = sorted((row.start, row.end) for row in self.glibc.malloc.stretches) if self.glibc else []
+        return subtract(whole, sorted(self.tops(True) + self.tops(False)))
+
+    @property
+    def is_collector_off(self) -> bool:
+        """Whether the cyclic garbage collector is known to be switched off."""
+        collector = self.heap.collector if self.objects is not None else None
+        return collector is not None and collector.is_off
+
+    @cached_property
+    def kept(self) -> Ranges:
+        """Ranges that the kernel takes nothing back from."""
+        return self.heap.target.kept
+
+
+def _where(proc: str | None, words: Sequence[str]) -> str:
+    """Return a comment that names the folder in which a process of this machine runs, where one of the words is a file
+    there and not here."""
+    with suppress(OSError):
+        folder = os.readlink(f"{PROC}/{proc}/cwd")
+        relative = [word for word in words[1:] if word and not word.startswith(("/", "-"))]
+        if folder != os.getcwd() and any(os.path.exists(f"{folder}/{word}") for word in relative):
+            return f"  # in {shlex.quote(folder)}"
+    return ""
+
+
+Rule = Callable[[Evidence], "Sequence[Finding | Claim]"]

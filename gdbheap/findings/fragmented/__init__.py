@@ -1,0 +1,1 @@
+"""The finding ``fragmented``: its rule, and its words."""

@@ -1,0 +1,75 @@
+"""Slabs, spans or pages with blocks of one size each, whose blocks would fit into fewer of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import Allocator
+from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.jemalloc_unused.rule import SERVERS
+from gdbheap.targets.target import AT_ENTRY
+
+
+@dataclass(frozen=True)
+class Fragmented(Figures):
+    """``groups`` of blocks, slabs, spans or pages (``kind``), would go if their ``blocks`` were moved into others, of
+    ``all_groups`` in which blocks lie; ``free``: the bytes of free blocks in all of them. ``sizes``: of blocks that
+    keep a page or more so; of these ``size`` keeps ``of_size`` bytes, the most. ``server``: the redis or valkey
+    whose own jemalloc it is, which moves blocks; "" for all other programs."""
+
+    ids = ("fragmented-*",)
+    title: str
+    kind: str
+    groups: int
+    all_groups: int
+    blocks: int
+    free: int
+    sizes: int
+    size: int
+    of_size: int
+    server: str = ""
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """What would go with the groups that packed blocks do not need: their resident pages, less what is not resident in
+    those that would be filled."""
+    heap = evidence.heap
+    if heap.target.pages is None:
+        return []
+    found = [(allocator, allocator.packing()) for allocator in heap.allocators]
+    claims = [_claim(evidence, allocator, packing) for allocator, packing in found if packing is not None]
+    return [claim for claim in claims if evidence.worth(claim.finding.bytes)]
+
+
+def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -> Claim:
+    rows, by_size = packing.sizes, Counter[int]()
+    for row in rows:
+        by_size[row.size] += row.freed
+    page = evidence.heap.target.machine.page
+    (size, most), *_others = by_size.most_common(1) or [(0, 0)]
+    figures = Fragmented(
+        allocator.title,
+        allocator.groups[1].partition(" ")[0],
+        sum(row.spare for row in rows),
+        sum(row.slabs for row in rows),
+        sum(row.moved for row in rows),
+        sum(row.free * row.size for row in rows),
+        sum(freed >= page for freed in by_size.values()),
+        size,
+        most,
+        _server(evidence, allocator),
+    )
+    lines = [*evidence.line("sizes"), *evidence.line("pins", f"--allocator={allocator.name}")]
+    freed = sum(by_size.values())
+    return Claim(Finding(f"fragmented-{allocator.name}", freed, figures, lines), lambda: packing.going)
+
+
+def _server(evidence: Evidence, allocator: Allocator) -> str:
+    """Return the server that has jemalloc linked into its program: on a library's it refuses to move blocks."""
+    if not isinstance(allocator, JemallocLibraries):
+        return ""
+    program = evidence.heap.target.object_of(evidence.heap.target.auxv.get(AT_ENTRY, 0))
+    return evidence.server(*SERVERS) if any(root.module is program for root in allocator.roots) else ""

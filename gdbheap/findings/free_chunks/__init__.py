@@ -1,0 +1,1 @@
+"""The finding ``free-chunks``: its rule, and its words."""

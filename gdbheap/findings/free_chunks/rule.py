@@ -1,0 +1,68 @@
+"""Free chunks between used ones: whole pages that free() leaves resident, and malloc_trim() would not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.answers.accounting.paths import ways
+from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, MIN_FINDING_BYTES, Claim, Evidence, Figures, Finding
+
+# In KiB: what 'heap holes' lists unless told otherwise, and smaller minima.
+HOLE_SIZES = (1024, 256, 64, 16, 4)
+
+
+@dataclass(frozen=True)
+class FreeChunks(Figures):
+    """``chunks`` that hold whole pages, the bytes of these in the ``main`` arena and in those of ``threads``, and how
+    many ``arenas`` of threads have some; of these ``unused_arenas`` that no thread uses any more have ``unused``.
+    ``pinned_by``: the path to the block above the largest of them, "" where none is known."""
+
+    ids = ("free-chunks",)
+    chunks: int
+    main: int
+    threads: int
+    arenas: int
+    unused: int = 0
+    unused_arenas: int = 0
+    pinned_by: str = ""
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """What malloc_trim(0) would give back, without what is at the end of the main arena's top."""
+    trim = evidence.trim
+    if trim is None:
+        return []
+    given = [(arena.predicted or 0) - (arena.top or 0) for arena in trim.arenas]
+    if not evidence.worth(sum(given)):
+        return []
+    threads = [size for size in given[1:] if size]
+    unused = [given[index] for index in sorted(evidence.unused_arenas) if given[index]]
+    chunks, above = sum(arena.chunks for arena in trim.arenas), _above_largest(evidence)
+    figures = FreeChunks(chunks, given[0], sum(threads), len(threads), sum(unused), len(unused), above)
+    commands = evidence.line("trim", "--yes", calls=True) + _holes(evidence)
+    commands += evidence.measuring() if len(threads) > 1 else []
+    finding = Finding("free-chunks", sum(given), figures, commands)
+    return [Claim(finding, evidence.between_tops, has_remedy=True)]
+
+
+def _holes(evidence: Evidence) -> list[str]:
+    """Return the line that lists the largest holes, with a minimum where all are smaller than what it lists
+    without; no line where none has a page."""
+    found = (size for size in HOLE_SIZES if evidence.glibc is not None and evidence.glibc.holes(size << 10))
+    size = next(found, None)
+    if size is None:
+        return []
+    return evidence.line("holes", *([f"--min={size}K"] if size < HOLE_SIZES[0] else []))
+
+
+def _above_largest(evidence: Evidence) -> str:
+    """Return the path to the block in use above the largest free chunk; "" where that is not worth a finding of its
+    own, or the graph of references would take longer than all the rest."""
+    rows = [] if evidence.glibc is None else evidence.glibc.holes(MIN_FINDING_BYTES)
+    most = max(rows, key=lambda row: row.end - row.start, default=None)
+    if most is None or most.after is None or most.after.state != "used":
+        return ""
+    heap = evidence.heap
+    if heap.target.remote or not evidence.worth(most.end - most.start) or heap.used_blocks > MAX_GRAPH_BLOCKS:
+        return ""
+    return ways(heap, [most.after.address]).get(most.after.address, "")

@@ -1,0 +1,39 @@
+"""free-chunks: whole pages that free() leaves resident."""
+
+from __future__ import annotations
+
+from gdbheap.findings.free_chunks.rule import FreeChunks
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.words.finding_words import Words
+
+ADVICE = (
+    "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now); "
+    "'heap holes' shows what stands between them, 'heap pins' what keeps more"
+)
+MEASURED = (
+    ". Each arena keeps its own peak: 'gdbheap trace' and 'gdbheap replay --what-if' measure what fewer arenas or "
+    "another allocator would give, before any setting is changed"
+)
+REMEDY = "call malloc_trim(0) after the load, which gives it back until the next one ('heap trim --yes' does it now)"
+
+
+def _text(figures: FreeChunks) -> str:
+    places = [f"{size_text(figures.main)} in the main arena"] if figures.main or not figures.arenas else []
+    if figures.arenas:
+        places.append(f"{size_text(figures.threads)} in {counted(figures.arenas, 'arena')} of threads")
+    where = ", ".join(places)
+    if figures.unused_arenas:
+        whose = "that arena" if figures.arenas == 1 else f"{figures.unused_arenas} of these arenas"
+        where += f"; no thread uses {whose} any more ({size_text(figures.unused)})"
+    above = f"; the way to the block above the largest: {figures.pinned_by}" if figures.pinned_by else ""
+    return (
+        f"free() left {counted(figures.chunks, 'free chunk')} between used ones, and their whole pages stay resident: "
+        f"{where}{above}"
+    )
+
+
+def _advice(figures: FreeChunks) -> str:
+    return ADVICE + MEASURED if figures.arenas > 1 else ADVICE
+
+
+WORDS = Words(FreeChunks, _text, _advice, lambda figures: REMEDY)

@@ -1,0 +1,1 @@
+"""The finding ``free-lists``: its rule, and its words."""

@@ -1,0 +1,1 @@
+"""The finding ``growing``: its rule, and its words."""

@@ -1,0 +1,36 @@
+"""growing: what has come since an earlier look."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from gdbheap.findings.growing.rule import Growing
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.words.finding_words import Words
+
+
+def _text(figures: Growing) -> str:
+    since = timedelta(seconds=figures.seconds)
+    parts = [f"{size_text(figures.more)} more are in use than {since} ago"]
+    if figures.type is not None and figures.gained > 0:
+        parts.append(f"{counted(figures.count, 'object')} of type {figures.type} came ({size_text(figures.gained)})")
+    if figures.allocator is not None and figures.blocks > 0:
+        blocks = counted(figures.blocks, "block")
+        parts.append(f"{blocks} of {size_text(figures.size)} from {figures.allocator}")
+    if figures.address is not None:
+        path = figures.path or f"the object at {figures.address:#x}"
+        parts.append(f"{path} retains {size_text(figures.retained)} more")
+    if figures.limit_in is not None:
+        parts.append(f"at this rate RSS reaches the limit in {timedelta(seconds=figures.limit_in)}")
+    return "; ".join(parts)
+
+
+def _advice(figures: Growing) -> str:
+    reached = f", 'heap why {figures.address:#x}' how it is reached" if figures.address is not None else ""
+    return (
+        f"'heap diff' says what else changed{reached}; a third look later tells what only rises from what came once, "
+        "such as a cache that was filled"
+    )
+
+
+WORDS = Words(Growing, _text, _advice)

@@ -1,0 +1,1 @@
+"""The finding ``growing-buffers``: its rule, and its words."""

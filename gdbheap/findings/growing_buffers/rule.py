@@ -1,0 +1,104 @@
+"""Holes where buffers were before realloc moved them: they still hold what the buffers held then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gdbheap import _native
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.arenas import HEADER
+from gdbheap.answers.accounting.describing import Described, describe_blocks
+from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.settings import MMAP_THRESHOLD
+from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, origin
+
+MAX_BUFFERS, MAX_HOLES = 64, 1024
+# A copy that is longer than this share of the buffer does not show that the buffer was smaller.
+MAX_SHARE_OF_BUFFER = 0.95
+# At most this share of a copy may have been handed out again, at its beginning.
+MAX_SHARE_REUSED = 0.5
+MIN_COPIES = 3
+
+
+@dataclass(frozen=True)
+class GrowingBuffers(Figures):
+    """How many ``copies`` there are, and of how many ``buffers``. Of the buffer that has the most, at ``address``:
+    ``what`` it is (None where that would take long), its ``size``, and the lengths of its copies. ``origin``: how the
+    threshold came to its value (``thresholds``)."""
+
+    ids = ("growing-buffers",)
+    address: int
+    size: int
+    copies: int
+    buffers: int
+    mmap_threshold: int
+    origin: str
+    what: Described | None
+    shortest: int = field(metadata=UNLISTED)
+    longest: int = field(metadata=UNLISTED)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """[start, end): what is left of a copy of a buffer's (address, size with the header) first ``length`` bytes."""
+
+    start: int
+    end: int
+    length: int
+    buffer: tuple[int, int]
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """The resident pages of such copies, of 128 KiB or more."""
+    holes = sorted(evidence.large_holes, key=lambda hole: hole[0] - hole[1])[:MAX_HOLES]
+    if evidence.heap.target.remote and not evidence.detail:
+        return []
+    if not evidence.worth(evidence.released(holes)):
+        return []
+    copies = _copies(evidence, holes)
+    kept = evidence.released((copy.start, copy.end) for copy in copies)
+    if len(copies) < MIN_COPIES or not evidence.worth(kept):
+        return []
+    finding = Finding("growing-buffers", kept, _figures(evidence, copies), environment=MMAP_THRESHOLD)
+    return [Claim(finding, lambda: [(copy.start, copy.end) for copy in copies])]
+
+
+def _figures(evidence: Evidence, copies: list[Copy]) -> GrowingBuffers:
+    buffers, par = {copy.buffer for copy in copies}, evidence.heap.allocator(GlibcAllocator).malloc.par
+    address, size = largest = max(
+        buffers, key=lambda buffer: sum(copy.end - copy.start for copy in copies if copy.buffer == buffer)
+    )
+    lengths = [copy.length for copy in copies if copy.buffer == largest]
+    threshold = par.mmap_threshold
+    counts, about = (len(copies), len(buffers)), (origin(par, threshold), _what(evidence, largest))
+    return GrowingBuffers(address, size, *counts, threshold, *about, min(lengths), max(lengths))
+
+
+def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
+    """What of the holes was a buffer that is larger now; where two say that of the same bytes the one that more of the
+    hole speaks for."""
+    target = evidence.heap.target
+    if target.pages is None:
+        return []
+    buffers = evidence.heap.allocator(GlibcAllocator).largest_used(DEFAULT_THRESHOLD, MAX_BUFFERS)
+    places = [(address, address + size - HEADER) for address, size in buffers]
+    found: list[Copy] = []
+    for copied in _native.find_copies(target.space, target.pages, places, holes):
+        start, end, base = copied.start, copied.end, copied.base
+        length = end - base
+        if length < DEFAULT_THRESHOLD or length > MAX_SHARE_OF_BUFFER * buffers[copied.buffer][1]:
+            continue
+        if start - base > MAX_SHARE_REUSED * length:
+            continue
+        for other in found:
+            # Where a copy ends is known to the page.
+            if start < other.end and other.start < end:
+                start, end = (other.end, end) if base > other.start else (start, other.start)
+        if end - start > target.machine.page:
+            found.append(Copy(start, end, length, buffers[copied.buffer]))
+    return found
+
+
+def _what(evidence: Evidence, buffer: tuple[int, int]) -> Described | None:
+    """What a buffer is, where that is quickly found out."""
+    return None if evidence.objects is None else describe_blocks(evidence.heap, [buffer])[buffer[0]]

@@ -1,0 +1,25 @@
+"""growing-buffers: what realloc() left in holes where it moved buffers."""
+
+from __future__ import annotations
+
+from gdbheap.findings.growing_buffers.rule import GrowingBuffers
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.text.thresholds import MMAPPED_AGAIN, threshold_text
+from gdbheap.report.words.finding_words import Words
+
+ADVICE = f"allocate such a buffer once, as large as it will be, or {MMAPPED_AGAIN}"
+
+
+def _text(figures: GrowingBuffers) -> str:
+    what = "a buffer" if figures.what is None else str(figures.what)
+    lengths = f"{size_text(figures.shortest)} to {size_text(figures.longest)}"
+    others = f" and {counted(figures.buffers - 1, 'other buffer')}" if figures.buffers > 1 else ""
+    return (
+        f"in holes are {counted(figures.copies, 'copy', 'copies')} of the beginnings of {what} at "
+        f"{figures.address:#x} ({size_text(figures.size)}, copies of {lengths}){others}: as realloc() leaves them "
+        "where it moves a buffer that grows; from mmap_threshold on, which is "
+        f"{threshold_text(figures.mmap_threshold, figures.origin)}, it moves pages and leaves nothing"
+    )
+
+
+WORDS = Words(GrowingBuffers, _text, lambda figures: ADVICE)

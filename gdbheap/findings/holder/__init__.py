@@ -1,0 +1,1 @@
+"""The finding ``holder``: its rule, and its words."""

@@ -1,0 +1,143 @@
+"""One holder that has a quarter of RSS or more; the first page finds it (answers/main_holders)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gdbheap.answers.shared_out import Part
+from gdbheap.contents.python.running.coroutines import TASK
+from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
+
+__all__ = ["RUNTIME", "Holder", "MainHolder", "found_of", "holds_alone"]
+
+MIN_PERCENT = 25
+# Findings that say more of a holder's bytes than that it has them, if they are about most of these.
+SPECIFIC, MOST_PERCENT = ("small-views",), 80
+RUNTIME = "runtime"
+# A holder that frees less than this share of its bytes does not hold them alone.
+ALONE_PERCENT = 80
+# The kinds of holders whose memory no allocator handed out (answers/outside).
+STATIC, STACK, STORAGE, WRITTEN, FILE, CODE = (
+    "static data", "stack", "thread-local data", "written pages", "file", "code",
+)  # fmt: skip
+SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED = (
+    "shared memory", "break", "mapped memory", "library memory", "ended stacks",
+)  # fmt: skip
+# The beginnings of the ids of findings that are about such memory: it has no second one.
+COVERED = {
+    STACK: ("stacks",),
+    SHARED: ("shared-memory", "runtime-"),
+    FILE: ("mapped-files", "shared-memory"),
+    MAPPED: ("mapped-memory", "runtime-", "other-", "sparse-huge-pages"),
+    LIBRARY_MEMORY: ("other-held", "runtime-", "mapped-memory"),
+}
+OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED)
+# Nothing frees them, or they say what a finding of their own says.
+NO_FINDING = (RUNTIME, CODE)
+
+
+@dataclass(frozen=True)
+class MainHolder:
+    """The blocks of one holder.
+
+    ``path``: as source code would write it, or in words. ``what``: the type of the object that it leads to, or of all
+    such that differ in subscripts alone, None where there is no single type; ``count``: how many items the object has,
+    None where it has no length, or how many objects these are; ``shape``: of an array or a table. ``kind``: of
+    shared_out.SharedOut, a root's (graph.roots) or "runtime". ``parts``: the kinds of its blocks, the largest first;
+    ``way``: how it leads to its largest block, in words, and ``largest_block`` where that is. ``bytes`` of its blocks,
+    ``resident`` of these, None where that is not known; ``share``: of RSS, of resident bytes. ``at_least``: not all
+    references could be read, and the bytes are those that this holder alone is proven to have. ``limit``: of an
+    lru_cache its maxsize, -1 where it has none; None for other objects. ``outside``: where the most of memory lies that
+    no allocator handed out, None of blocks. ``retained``: what would be free without the object, or the global, alone,
+    None where that is not known; ``alone``: whether that is most of what it leads to, or not known; ``also``: who else
+    holds the rest, if not; ``together``: what would be free without all of them, None where that is not most or not
+    known. ``tasks``: how many tasks lead to most of what it has, or suspended functions of the kind ``task_kind``."""
+
+    bytes: int
+    resident: int | None
+    share: float | None
+    path: str
+    what: str | None
+    count: int | None
+    kind: str
+    address: int | None = None
+    shape: list[int] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    way: str | None = None
+    at_least: bool = False
+    limit: int | None = None
+    largest_block: int | None = None
+    outside: int | None = None
+    retained: int | None = None
+    also: list[str] = field(default_factory=list)
+    together: int | None = None
+    alone: bool = True
+    tasks: int = 0
+    task_kind: str | None = None
+
+
+def holds_alone(freed: int, held: int) -> bool:
+    """Return whether a holder that frees so much of what it has holds that alone."""
+    return 100 * freed >= ALONE_PERCENT * held
+
+
+@dataclass(frozen=True)
+class Holder(Figures):
+    """The ``holder`` that has the most, with ``count`` items where it has a length; ``same``: the id of a more specific
+    finding about most of its bytes, None where there is none; ``parent``: the process that this one was forked from, as
+    far as it runs still."""
+
+    ids = ("holder",)
+    holder: MainHolder
+    count: int | None
+    same: str | None = field(default=None, metadata=UNLISTED)
+    parent: int | None = field(default=None, metadata=UNLISTED)
+
+
+def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:
+    """Return the finding about the first of ``rows``, the largest ones, that has at least MIN_PERCENT of RSS and that
+    none of the ``others`` is about. It may be intended."""
+    rss = evidence.heap.target.rss.bytes
+    if rss is None:
+        return []
+    first = next((row for row in rows if _is_worth(row, rss) and not _is_covered(row, others)), None)
+    if first is None or first.resident is None:
+        return []
+    same = next((one for one in others if one.id in SPECIFIC and _is_most(one.bytes, first.resident)), None)
+    figures = Holder(first, first.count, None if same is None else same.id, evidence.parent)
+    # The more specific one stands first, as the certain one of two that are equal.
+    size = first.resident if same is None else min(first.resident, same.bytes)
+    return [Finding("holder", size, figures, _looking_into(evidence, first), doubtful=True)]
+
+
+def _is_worth(row: MainHolder, rss: int) -> bool:
+    size = row.resident or 0
+    return row.kind not in NO_FINDING and size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT * rss
+
+
+def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
+    """Return whether other findings are about the same object, or about half of such memory or more."""
+    size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(row.kind, ())))
+    if size and 2 * size >= (row.resident or 0):
+        return True
+    return row.address is not None and any(getattr(one.figures, "address", None) == row.address for one in others)
+
+
+def _is_most(part: int, whole: int) -> bool:
+    return 100 * part >= MOST_PERCENT * whole
+
+
+def _looking_into(evidence: Evidence, holder: MainHolder) -> list[str]:
+    """Return the line that says more of what it holds than the row does: about the parent and its children, where tasks
+    wait, the largest block, or what retains the most."""
+    if evidence.parent is not None:
+        return [f"gdbheap {evidence.parent} --children"]
+    if holder.kind in OUTSIDE:
+        return [] if holder.outside is None else evidence.line("at", f"{holder.outside:#x}")
+    if holder.tasks:
+        return evidence.line("tasks") + ([] if holder.task_kind == TASK else evidence.line("retained"))
+    if holder.largest_block is not None:
+        return evidence.line("why", f"{holder.largest_block:#x}")
+    # What keeps the holder itself alive is on the page.
+    return evidence.line("retained") if evidence.heap.is_python else evidence.line("chunks", "--by=type")

@@ -1,0 +1,131 @@
+"""holder: one holder has a quarter of RSS or more."""
+
+from __future__ import annotations
+
+import re
+
+from gdbheap.contents.python.names.packages import ONE_FILE
+from gdbheap.findings.holder.rule import (
+    BREAK,
+    ENDED,
+    FILE,
+    OUTSIDE,
+    STACK,
+    STATIC,
+    STORAGE,
+    WRITTEN,
+    Holder,
+    MainHolder,
+)  # fmt: skip
+from gdbheap.report.text.numbers import size_text
+from gdbheap.report.words.finding_words import Words
+from gdbheap.report.words.main_holders import described, others_of, readable
+
+# The remedy for each type of object.
+REMEDIES = {
+    "sqlite3.Connection": "PRAGMA shrink_memory gives the page caches back, PRAGMA cache_size limits them",
+    "functools._lru_cache_wrapper": "give it a maxsize that is smaller, or call its cache_clear()",
+    "ssl.SSLContext": "make one context and use it for all connections",
+}
+# The remedy by the beginning of the holder's name.
+OF_NAMES = {
+    "messages of a channel": "bound the channel, or add receivers: messages come faster than they are taken",
+    "lctx of ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with one text and pass what differs as KEYS and "
+    "ARGV",
+    "logging.Logger.manager.loggerDict": "use one logger with a LoggerAdapter for each job: the manager keeps all",
+    "lxml.etree._ParserDictionaryContext": "give elements and attributes few names, with what varies in their values: "
+    "libxml2 keeps every name until the process ends; parse foreign documents in processes that end soon",
+    "matplotlib._pylab_helpers.Gcf.figs": "call plt.close(figure) when a figure is done",
+    "objects in the V8 (JavaScript) heap": "drop the references to the Buffers: process.memoryUsage() says what "
+    "arrayBuffers have, and a heap snapshot which objects refer to them",
+    "objects in the Java heap": "call end() or close() when an object is done; a full collection frees what nothing "
+    "refers to",
+}
+# The remedy by the beginning of the type that most of the holder's bytes are.
+OF_PARTS = {
+    "prometheus_client.": "use labels with few values, such as a route and not a path",
+    "ssl.SSLContext": REMEDIES["ssl.SSLContext"],
+}
+# The remedy by the kind of memory that no allocator handed out.
+OF_KINDS = {
+    STATIC: "it is there as long as the program or library is loaded: make it smaller, or allocate it when needed",
+    STACK: "bound the recursion, or allocate large variables: a stack's pages stay until its thread ends",
+    STORAGE: "have fewer threads, or allocate it in the threads that need it: each thread has a copy of its own",
+    WRITTEN: "munmap() the mapping when it is no longer used: the process has a copy of each page that it wrote to",
+    BREAK: "whoever called sbrk() or brk() can give it back by that, and malloc cannot",
+    FILE: "munmap() or madvise(MADV_DONTNEED) takes them out of this RSS; the kernel drops clean pages when it must",
+    ENDED: "they are reused by new threads; have fewer threads that come and go at the same time",
+}
+OF_MODULES = "import the file once, or delete the modules from sys.modules"
+
+
+# The remedy by what the way to the largest block leads through.
+OF_WAYS = {
+    ".__traceback__": "keep the text of an exception, or exception.with_traceback(None): a traceback keeps the frames "
+    "of all functions that were running, with their variables",
+}
+ON_STACK = re.compile(r"^stack of thread \d+")
+# The remedy by the kind of tasks and suspended functions that lead to most of it.
+WAITING = "limit how many {} run at once, or give what they wait for a timeout; 'heap tasks' shows where they wait"
+STOPPED = "{}: each keeps its variables; 'heap tasks' shows where they stopped"
+OF_TASKS = {
+    "task": WAITING.format("tasks"),
+    "greenlet": WAITING.format("greenlets"),
+    "coroutine": STOPPED.format("await or close() coroutines that nobody runs"),
+    "generator": STOPPED.format("exhaust or close() generators that are not finished"),
+    "async_generator": STOPPED.format("exhaust or aclose() asynchronous generators that are not finished"),
+}
+NO_NAMES = "names of local variables are not read: the source tells which one it is"
+LIMIT = "if this is more than the program needs, set a limit on it or drop what is no longer used"
+SHARED = "if this is more than the program needs, drop what is no longer used from all that hold it"
+FORKED = (
+    "this process was forked from {0}, and using an object that both have copies its page: see how much was copied so, "
+    "and what helps, before you set a limit or drop anything"
+)
+# What a more specific finding is about, by its id.
+SAME = {"small-views": "the views above"}
+
+
+def _text(figures: Holder) -> str:
+    holder = figures.holder
+    what = described(holder)
+    way = f"; its largest block is at {readable(holder.way)}" if holder.way else ""
+    least = "at least so much is " if holder.at_least else ""
+    if holder.kind in OUTSIDE:
+        return f"{holder.path}{f' ({what})' if what else ''}; no allocator handed it out"
+    return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}{_others(holder)}"
+
+
+def _others(holder: MainHolder) -> str:
+    """Say who else holds the same, and what goes without one and without all of them."""
+    if holder.alone or holder.retained is None:
+        return ""
+    whole = f", dropping all of them {size_text(holder.together)}" if holder.together is not None else ""
+    return f"; {others_of(holder)}: dropping this one alone frees {size_text(holder.retained)}{whole}"
+
+
+def _advice(figures: Holder) -> str:
+    same = SAME.get(figures.same or "")
+    if same is not None:
+        return f"this is the same memory as that of {same}, and has the same remedy"
+    remedy = _remedy(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
+    if remedy is None and figures.parent is not None:
+        return FORKED.format(figures.parent)
+    limit = LIMIT if figures.holder.alone else SHARED
+    return remedy or (f"{limit}; {NO_NAMES}" if ON_STACK.search(figures.holder.path) else limit)
+
+
+def _remedy(holder: MainHolder) -> str | None:
+    """Return what helps against a holder of a known kind; None for others."""
+    most = holder.parts[0].what if holder.parts else ""
+    known = [REMEDIES[holder.what]] if holder.what in REMEDIES else []
+    known += [OF_KINDS[holder.kind]] if holder.kind in OF_KINDS else []
+    known += [OF_MODULES] if holder.kind == ONE_FILE else []
+    named = holder.path.split(": ")
+    known += [text for name, text in OF_NAMES.items() if any(part.startswith(name) for part in named)]
+    known += [text for edge, text in OF_WAYS.items() if edge in (holder.way or "")]
+    known += [text for name, text in OF_PARTS.items() if most.startswith(name)]
+    return known[0] if known else None
+
+
+WORDS = Words(Holder, _text, _advice)

@@ -1,0 +1,1 @@
+"""The finding ``huge-pages``: its rule, and its words."""

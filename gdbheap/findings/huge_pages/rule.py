@@ -1,0 +1,47 @@
+"""Huge pages that are mostly unused: the kernel made all of each resident."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import State
+from gdbheap.answers.accounting.partition import huge_ranges, total
+from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.settings import NO_HUGE_PAGES
+
+# What nobody holds.
+FREE = (State.FREE, State.RESERVED, State.TOP)
+HUGE_PAGE = 2 << 20
+
+
+@dataclass(frozen=True)
+class HugePages(Figures):
+    """Bytes in ``huge`` pages, of these the ``free`` ones, of these the ``untouched`` ones, and how many ``huge_pages``
+    those are in."""
+
+    ids = ("huge-pages",)
+    huge: int
+    free: int
+    huge_pages: int
+    untouched: int = field(metadata=UNLISTED)
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Free pages in huge pages that hold nothing but zeros: nobody has written to them since the kernel gave them."""
+    heap, pages = evidence.heap, evidence.heap.target.pages
+    if pages is None or not pages.knows_huge:
+        return []
+    owners = evidence.of(*FREE)
+    free = sum(total(evidence.sums, owner).whole_huge for owner in owners)
+    if not evidence.worth(min(free, heap.target.rss.huge or 0)):
+        return []
+    ranges = huge_ranges(heap, owners)
+    size = _native.zero_pages(heap.target.space, ranges)
+    if not evidence.worth(size):
+        return []
+    count = len({at for start, end in ranges for at in range(start // HUGE_PAGE, (end - 1) // HUGE_PAGE + 1)})
+    figures = HugePages(total(evidence.sums).huge, free, count, size)
+    asked = evidence.glibc is not None and bool(evidence.glibc.malloc.par.thp_pagesize)
+    finding = Finding("huge-pages", size, figures, environment=NO_HUGE_PAGES if asked else {})
+    return [Claim(finding, lambda: ranges)]

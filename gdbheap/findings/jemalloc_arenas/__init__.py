@@ -1,0 +1,1 @@
+"""The finding ``jemalloc-arenas``: its rule, and its words."""

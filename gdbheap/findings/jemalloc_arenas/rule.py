@@ -1,0 +1,49 @@
+"""Arenas of jemalloc, each with slabs of its own that are not full: with fewer arenas there are fewer of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.allocators.allocator import Purpose
+from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.modules import largest_first
+from gdbheap.targets.ranges import subtract
+
+
+@dataclass(frozen=True)
+class JemallocArenas(Figures):
+    """``arenas`` with ``slabs``, of which so many as are ``fewer`` would go with ``wanted`` arenas. ``setting``: says
+    that there be so many; ``owner``: the module whose they are, "" where there is one alone."""
+
+    ids = ("jemalloc-arenas",)
+    arenas: int
+    slabs: int
+    fewer: int
+    wanted: int
+    setting: str
+    owner: str
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """What packed blocks would need less of had they been in fewer arenas, beyond what packing them as they are
+    would."""
+    found, pages = evidence.heap.find_allocator(JemallocLibraries), evidence.heap.target.pages
+    if found is None or pages is None:
+        return []
+    arenas = {(row.root, row.arena) for row in found.store.class_use() if row.slabs}
+    apart, wanted = found.packing(), found.fewer_arenas
+    together = found.packing_of(wanted)
+    size = sum(row.freed for row in together.sizes) - sum(row.freed for row in apart.sizes)
+    if len(arenas) <= wanted or not evidence.worth(size):
+        return []
+    memory = subtract(together.going, apart.going)
+    owners = largest_first(found, ((pair, pair[1] - pair[0]) for pair in memory))
+    remedy = found.remedy(Purpose.ARENAS, owners[0] if owners else None)
+    setting = " ".join(f"{name}={value}" for name, value in remedy.items())
+    fewer = sum(row.spare for row in together.sizes) - sum(row.spare for row in apart.sizes)
+    slabs = sum(row.slabs for row in together.sizes)
+    owner = owners[0] if owners and len(found.roots) > 1 else ""
+    figures = JemallocArenas(len(arenas), slabs, fewer, wanted, setting, owner)
+    line = evidence.line("arenas")
+    return [Claim(Finding("jemalloc-arenas", size, figures, line, remedy), lambda: memory)]

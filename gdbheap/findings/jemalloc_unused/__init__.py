@@ -1,0 +1,1 @@
+"""The finding ``jemalloc-unused``: its rule, and its words."""

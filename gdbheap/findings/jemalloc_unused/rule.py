@@ -1,0 +1,50 @@
+"""Dirty and muzzy extents of jemalloc: pages in which nothing is in use, and which it has not given back yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.allocators.allocator import Purpose
+from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.modules import largest_first
+from gdbheap.targets.ranges import joined
+
+# Servers that have a command for jemalloc, MEMORY PURGE.
+SERVERS = ("redis", "valkey")
+
+
+@dataclass(frozen=True)
+class JemallocUnused(Figures):
+    """``stretches`` of memory without a block in use, their address space (``virtual``), and how much of what is
+    resident is ``muzzy``: the kernel takes that by itself when memory is short. ``owners``: the modules whose jemalloc
+    has it, that with the most first (``several``: of more than one that is here); ``variable``: what that one reads its
+    settings from, None where it is not to be seen. ``server``: "redis", "valkey", or "" for any other program."""
+
+    ids = ("jemalloc-unused",)
+    stretches: int
+    virtual: int
+    muzzy: int
+    owners: list[str]
+    several: bool
+    variable: str | None
+    server: str = ""
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Their resident bytes."""
+    found, pages = evidence.heap.find_allocator(JemallocLibraries), evidence.heap.target.pages
+    if found is None or pages is None:
+        return []
+    dirty, muzzy = ([(pair, pages.count(*pair).resident) for pair in pairs] for pairs in found.store.unused())
+    there = joined(sorted(pair for pair, resident in [*dirty, *muzzy] if resident))
+    of_muzzy = sum(resident for _pair, resident in muzzy)
+    size = of_muzzy + sum(resident for _pair, resident in dirty)
+    if not evidence.worth(size):
+        return []
+    owners = largest_first(found, [*dirty, *muzzy])
+    virtual, variable = sum(end - start for start, end in there), found.variable(owners[0])
+    server, several = evidence.server(*SERVERS), len(found.roots) > 1
+    figures = JemallocUnused(len(there), virtual, of_muzzy, owners, several, variable, server)
+    remedy = found.remedy(Purpose.UNUSED, owners[0])
+    return [Claim(Finding("jemalloc-unused", size, figures, environment=remedy), lambda: there)]

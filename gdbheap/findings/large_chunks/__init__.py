@@ -1,0 +1,1 @@
+"""The finding ``large-chunks``: its rule, and its words."""

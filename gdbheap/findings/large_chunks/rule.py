@@ -1,0 +1,43 @@
+"""Holes that large buffers left inside arenas, since malloc no longer gives such buffers mappings of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.settings import MMAP_THRESHOLD
+from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, origin
+
+# Used chunks of that size have at least this share of the bytes of the holes.
+MIN_PERCENT_USED = 25
+
+
+@dataclass(frozen=True)
+class LargeChunks(Figures):
+    """``holes`` of 128 KiB or more, ``used_chunks`` of that size and their bytes (``used``). ``origin``: how the
+    threshold came to its value (``thresholds``)."""
+
+    ids = ("large-chunks",)
+    holes: int
+    used_chunks: int
+    used: int
+    mmap_threshold: int
+    origin: str
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """The resident pages of holes of 128 KiB or more, where there are used chunks of that size too."""
+    glibc, holes = evidence.glibc, evidence.large_holes
+    if glibc is None or not holes:
+        return []
+    kept = evidence.released(holes)
+    if not evidence.worth(kept):
+        return []
+    used = [(size, count) for size, count in glibc.used_chunks if size > DEFAULT_THRESHOLD]
+    count, size = sum(count for _, count in used), sum(size * count for size, count in used)
+    if 100 * size < MIN_PERCENT_USED * kept:
+        return []
+    threshold = glibc.malloc.par.mmap_threshold
+    figures = LargeChunks(len(holes), count, size, threshold, origin(glibc.malloc.par, threshold))
+    finding = Finding("large-chunks", kept, figures, environment=MMAP_THRESHOLD)
+    return [Claim(finding, lambda: holes, has_remedy=True)]

@@ -1,0 +1,22 @@
+"""large-chunks: holes that large buffers left inside arenas."""
+
+from __future__ import annotations
+
+from gdbheap.findings.large_chunks.rule import LargeChunks
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.text.thresholds import MMAPPED_AGAIN, threshold_text
+from gdbheap.report.words.finding_words import Words
+
+REMEDY = "start it with MALLOC_MMAP_THRESHOLD_=131072"
+
+
+def _text(figures: LargeChunks) -> str:
+    return (
+        f"{counted(figures.holes, 'hole')} of 128 KiB or more lie between "
+        f"{counted(figures.used_chunks, 'used chunk')} of that size ({size_text(figures.used)}): malloc gives a buffer "
+        "a mapping of its own, which free() gives back at once, only from mmap_threshold on, which is "
+        f"{threshold_text(figures.mmap_threshold, figures.origin)}"
+    )
+
+
+WORDS = Words(LargeChunks, _text, lambda figures: MMAPPED_AGAIN, lambda figures: REMEDY)

@@ -1,0 +1,1 @@
+"""The finding ``leak-like``: its rule, and its words."""

@@ -1,0 +1,186 @@
+"""One container that keeps nearly all objects of a type, and most memory: what a leak looks like at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gdbheap import _native
+from gdbheap.answers.accounting.absent import absent_under
+from gdbheap.contents.python.objects.census import Estimate, Objects, Owner
+from gdbheap.errors import Fault
+from gdbheap.findings.container_age import Age, age_of, is_shared
+from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
+from gdbheap.layout.cpython import OB_TYPE
+from gdbheap.machines.machine import LOWEST_ADDRESS
+
+MIN_OBJECTS = 25_000
+MIN_SHARE_OF_TYPE, MIN_SHARE_OF_USED = 0.8, 0.5
+# From this share on the graph is drawn: with what only the objects refer to they may be several times as large.
+MIN_SHARE_FOR_GRAPH = 0.15
+# Of the references, those that are the only ones to their objects.
+MIN_SHARE_OF_ONLY_REFERENCES = 0.9
+MAX_BUFFERS = 16
+# A sample are groups of neighbouring words: entries of containers are one, two or three words long.
+SAMPLED_GROUPS, GROUP_WORDS = 64, 6
+# Where containers say how many items they hold, by what their buffer is to them.
+LENGTHS = {"items": 16, "keys": 16, "table": 24}
+
+
+@dataclass(frozen=True)
+class LeakLike(Figures):
+    """The ``address`` of the container, how many objects of the ``type`` it has ``kept`` of the ``count`` there are,
+    all bytes in use (``used``), and of these what would go with it (``bytes``). ``container``: its type; ``path``: as
+    Python, where the graph was drawn; ``age_is_known``: whether anything tells that it has changed of late."""
+
+    ids = ("leak-like",)
+    address: int
+    kept: int
+    count: int
+    used: int
+    bytes: int = field(metadata=UNLISTED)
+    container: str
+    type: str
+    path: str | None
+    age_is_known: bool
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A buffer, and what a sample of its words says: about how many objects of each type (by its address) only it
+    refers to."""
+
+    address: int
+    size: int
+    counts: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Container:
+    """What owns such a buffer; ``kept`` objects of the type, of ``count`` in all, and the bytes that would go with
+    them."""
+
+    owner: Owner
+    type: str
+    kept: int
+    count: int
+    bytes: int
+    path: str | None = None
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """The container that keeps the most."""
+    if evidence.objects is None:
+        return []
+    kinds = {row.address: row for row in evidence.estimates if row.count >= MIN_OBJECTS // 2}
+    buffers = evidence.largest_blocks(MIN_OBJECTS * evidence.heap.target.machine.word, MAX_BUFFERS)
+    # What is still shared since fork() has not grown since.
+    buffers = [(start, size) for start, size in buffers if not is_shared(evidence.heap, start, start + size)]
+    samples = [sample for buffer in buffers if (sample := _look(evidence.objects, kinds, buffer))]
+    if not samples:
+        return []
+    census = evidence.objects.census([sample.address for sample in samples])
+    used = sum(store.used.bytes for store in census.stores)
+    found = [container for sample in samples for container in _containers(evidence, census, sample)]
+    most = max(found, key=lambda container: container.bytes, default=None)
+    if most is None or not evidence.worth(most.bytes) or most.bytes < MIN_SHARE_OF_USED * used:
+        return []
+    age = age_of(evidence.heap, evidence.objects, most.owner.address, str(most.owner.type))
+    return [] if age.has_stopped(most.kept) else [_finding(evidence, most, used, age)]
+
+
+def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Finding:
+    """Where it is not known that it has changed of late the finding is doubtful."""
+    address, known = most.owner.address, age.is_known
+    figures = LeakLike(
+        address, most.kept, most.count, used, most.bytes, str(most.owner.type), most.type, most.path, known
+    )
+    commands = [] if most.path else evidence.line("why", f"{address:#x}")
+    return Finding("leak-like", most.bytes, figures, commands, doubtful=not known)
+
+
+def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> Sample | None:
+    """What the buffer refers to, if that is nearly all objects of a type."""
+    address, size = buffer
+    hits: dict[int, list[int]] = {}
+    read = 0
+    unit = objects.target.machine.word
+    for word in _words(objects, address, size):
+        read += 1
+        with suppress(Fault, OverflowError):
+            is_place = word > LOWEST_ADDRESS and word % unit == 0
+            kind = objects.target.space.word(word + objects.release.at(OB_TYPE)) if is_place else 0
+            if kind in kinds:
+                hits.setdefault(kind, []).append(word)
+    scale = size / unit / max(read, 1)
+    counts = {kind: int(scale * len(words)) for kind, words in hits.items() if _are_own(objects, words)}
+    least = {kind: max(MIN_OBJECTS, MIN_SHARE_OF_TYPE**2 * kinds[kind].count) for kind in counts}
+    enough = any(count >= least[kind] for kind, count in counts.items())
+    return Sample(address, size, counts) if enough else None
+
+
+def _words(objects: Objects, address: int, size: int) -> Iterator[int]:
+    machine = objects.target.machine
+    for group in range(SAMPLED_GROUPS):
+        at = address + group * (size // SAMPLED_GROUPS) // machine.word * machine.word
+        yield from machine.words_of(objects.target.space.read_available(at, GROUP_WORDS * machine.word))
+
+
+def _are_own(objects: Objects, words: list[int]) -> bool:
+    """Whether nearly all are different objects that have no other reference."""
+    own = 0
+    for word in set(words):
+        with suppress(Fault):
+            own += objects.release.reference_count(objects.target.space, word) == 1
+    return own >= MIN_SHARE_OF_ONLY_REFERENCES * len(words)
+
+
+def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> Iterator[Container]:
+    """The owner of a buffer; of the types whose objects it keeps nearly all of, the one that has the most bytes."""
+    objects = evidence.objects
+    owner = objects.owners_of([sample.address])[sample.address] if objects is not None else None
+    if objects is None or owner is None or owner.type is None or owner.role not in LENGTHS:
+        return
+    length = _length(objects, owner)
+    rows = _rows(objects, census, sample, owner)
+    kept = {kind: min(length, count) for kind, (count, _size) in rows.items()}
+    sizes = {kind: kept[kind] * size // count for kind, (count, size) in rows.items()}
+    nearly = [kind for kind in rows if kept[kind] >= max(MIN_OBJECTS, MIN_SHARE_OF_TYPE * rows[kind][0])]
+    if nearly:
+        kind = max(nearly, key=lambda kind: sizes[kind])
+        size, path = sample.size + sum(sizes.values()), None
+        if size >= MIN_SHARE_FOR_GRAPH * sum(store.used.bytes for store in census.stores):
+            size, path = _by_graph(evidence, owner, size)
+        yield Container(owner, objects.names.name(kind), kept[kind], rows[kind][0], size, path)
+
+
+def _length(objects: Objects, owner: Owner) -> int:
+    """How many items a container says that it holds; 0 where that cannot be read."""
+    try:
+        return objects.target.space.word(owner.address + objects.release.at(LENGTHS[owner.role]))
+    except Fault:
+        return 0
+
+
+def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner) -> dict[int, tuple[int, int]]:
+    """How many objects of each type in a sample there are, and their bytes with their buffers except the one at
+    hand."""
+    found = {}
+    for row in census.rows:
+        if row.address in sample.counts and row.live.count:
+            own = sample.size if objects.names.name(row.address) == owner.type else 0
+            found[row.address] = (row.live.count, row.live.bytes + sum(held.bytes for held in row.owned) - own)
+    return found
+
+
+def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | None]:
+    """What a container retains, at least what is known of it, and its path as Python; without a graph no path."""
+    references = evidence.graph_of(MAX_LIKELY_GRAPH_BLOCKS)
+    node = references.find(owner.address) if references is not None else None
+    if references is None or node is None:
+        return least, None
+    path = evidence.heap.object_paths.path(references.graph.chain(node.id)).expression
+    (retained,) = references.graph.retained([node.id])
+    absent = absent_under(evidence.heap, lambda number: number if number == node.id else None)[node.id]
+    return max(least, retained) - absent, path

@@ -1,0 +1,1 @@
+"""The finding ``locked``: its rule, and its words."""

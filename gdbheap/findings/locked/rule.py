@@ -1,0 +1,35 @@
+"""Free memory that mlock() keeps: malloc_trim() gives none of it back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.allocators.allocator import State
+from gdbheap.answers.accounting.partition import Sum, total
+from gdbheap.findings.finding import Evidence, Figures, Finding
+
+
+@dataclass(frozen=True)
+class Locked(Figures):
+    """All bytes of the target that are ``locked`` into memory."""
+
+    ids = ("locked",)
+    locked: int
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Return what malloc_trim(0) would give back as well if nothing were locked."""
+    glibc, locked = evidence.glibc, evidence.heap.target.locked
+    if glibc is None or not locked:
+        return []
+    free = _of(evidence, glibc.name, State.FREE)
+    rows = glibc.kept((free + _of(evidence, glibc.name, State.TOP)).resident, free.whole)
+    size = sum(row.bytes for row in rows if row.id == f"{glibc.name}.locked")
+    if not evidence.worth(size):
+        return []
+    return [Finding("locked", size, Locked(evidence.resident_of(locked)))]
+
+
+def _of(evidence: Evidence, allocator: str, state: State) -> Sum:
+    owners = [owner for owner in evidence.of(state) if owner.startswith(f"{allocator}.")]
+    return sum((total(evidence.sums, owner) for owner in owners), Sum())

@@ -1,0 +1,1 @@
+"""The finding ``lost-blocks``: its rule, and its words."""

@@ -1,0 +1,54 @@
+"""Blocks to which nothing points, or only one another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gdbheap import _native
+from gdbheap.answers.unreachable import LOST_BLOCKS
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
+
+# glibc's sizes are multiples of two words, and have one word more than a program can ask for.
+HEADER, STEP = 8, 16
+# Other allocators round up by an eighth at most.
+ROUNDED = 8
+
+
+@dataclass(frozen=True)
+class LostBlocks(Figures):
+    """How many ``blocks``, and how many ``heads``: those to which no other lost block points. ``largest``: the bytes of
+    the blocks of the size that has most; calls that asked for them asked for ``least`` to ``most`` bytes."""
+
+    ids = ("lost-blocks",)
+    blocks: int
+    heads: int
+    largest: int = field(metadata=UNLISTED)
+    least: int = field(metadata=UNLISTED)
+    most: int = field(metadata=UNLISTED)
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """All of them together, by the graph of references: of few blocks, or in detail. None where memory is lacking that
+    may lead to them."""
+    found = evidence.unreachable
+    if found is None:
+        return []
+    causes = found.causes
+    rows = [row for row in found.rows if causes[row.cause].group == LOST_BLOCKS]
+    size = sum(row.bytes + row.buffers for row in rows) - evidence.absent_unreached
+    if not evidence.worth(size):
+        return []
+    figures = _figures(evidence, causes, rows)
+    catch = evidence.line("catch", "malloc", f"--min={figures.least}", f"--max={figures.most}", calls=True)
+    return [Finding("lost-blocks", size, figures, [*evidence.line("unreachable"), *catch])]
+
+
+def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native.Lost]) -> LostBlocks:
+    sizes: Counter[int] = Counter()
+    for row in rows:
+        sizes[row.size] += row.bytes
+    (size, largest), *_others = sizes.most_common(1)
+    heads = sum(cause.count for cause in causes if cause.group == LOST_BLOCKS)
+    few, own = (STEP - 1, size - HEADER) if evidence.glibc is not None else (size // ROUNDED, size)
+    return LostBlocks(sum(row.count for row in rows), heads, largest, max(own - few, 0), own)

@@ -1,0 +1,1 @@
+"""The finding ``lost-references``: its rule, and its words."""

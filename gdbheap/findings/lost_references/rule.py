@@ -1,0 +1,42 @@
+"""Objects that have more references than exist: a library took one and never gave it back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gdbheap.answers.causes import extension_modules
+from gdbheap.answers.unreachable import LOST_REFERENCES
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
+
+
+@dataclass(frozen=True)
+class LostReferences(Figures):
+    """``objects`` whose references are lost, and how many of them (``count``) are of the ``type`` that with what hangs
+    on it has the most bytes. ``libraries``: the loaded extension modules that are not the interpreter's own."""
+
+    ids = ("lost-references",)
+    objects: int
+    type: str
+    count: int = field(metadata=UNLISTED)
+    libraries: list[str]
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Find those objects and all that they retain, by the graph of references: of few blocks, or in detail. Find none
+    where memory is lacking that may refer to them."""
+    found = evidence.unreachable
+    if found is None or evidence.heap.target.lacking:
+        return []
+    causes, sizes = found.causes, Counter[int]()
+    for row in found.rows:
+        if causes[row.cause].group == LOST_REFERENCES:
+            sizes[row.cause] += row.bytes + row.buffers
+    size = sum(sizes.values())
+    if not evidence.worth(size):
+        return []
+    first = causes[sizes.most_common(1)[0][0]]
+    objects = sum(causes[cause].count for cause in sizes)
+    name = evidence.heap.objects.names.name(first.type_address)
+    figures = LostReferences(objects, name, first.count, extension_modules(evidence.heap))
+    return [Finding("lost-references", size, figures, evidence.line("unreachable"))]

@@ -1,0 +1,1 @@
+"""The finding ``main-top``: its rule, and its words."""

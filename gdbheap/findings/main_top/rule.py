@@ -1,0 +1,37 @@
+"""The main arena's top chunk: free memory at the end of the break that free() has not trimmed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.settings import TRIM_THRESHOLD
+from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, origin
+
+
+@dataclass(frozen=True)
+class MainTop(Figures):
+    """Bytes of the ``top``, the threshold, how it came to its value (``thresholds``), and whether it ``is_above`` the
+    top and glibc's default."""
+
+    ids = ("main-top",)
+    top: int
+    trim_threshold: int
+    origin: str
+    is_above: bool
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """What malloc_trim(0) would give back of the top."""
+    trim, glibc = evidence.trim, evidence.glibc
+    if trim is None or glibc is None:
+        return []
+    top = trim.arenas[0].top or 0
+    if not evidence.worth(top):
+        return []
+    threshold = glibc.malloc.par.trim_threshold
+    is_above = threshold > max(DEFAULT_THRESHOLD, top)
+    figures = MainTop(top, threshold, origin(glibc.malloc.par, threshold), is_above)
+    commands = evidence.line("trim", "--yes", calls=True)
+    finding = Finding("main-top", top, figures, commands, TRIM_THRESHOLD if is_above else {})
+    return [Claim(finding, lambda: evidence.tops(main=True), has_remedy=True)]

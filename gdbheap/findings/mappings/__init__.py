@@ -1,0 +1,1 @@
+"""The finding ``mappings``: its rule, and its words."""

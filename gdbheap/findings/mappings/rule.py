@@ -1,0 +1,154 @@
+"""Memory that no malloc handed out: what a program or a library mapped, shared memory, files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os.path import commonprefix, dirname
+
+from gdbheap.allocators.runtimes import ANONYMOUS
+from gdbheap.answers.accounting.partition import REST, SHARED, SHARED_FILES
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.host.tmpfs import TmpfsFile, find_tmpfs_files
+from gdbheap.targets.mappings import Mapping
+from gdbheap.targets.ranges import Ranges, joined, subtract
+
+# Such memory is normal in small amounts: a quarter of RSS is remarkable.
+MIN_PERCENT_OF_RSS = 25
+MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES = "mapped-memory", "shared-memory", "mapped-files"
+READ_FILES = "file.readonly"
+# The lines of the ledger that have such memory.
+KINDS = {MAPPED_MEMORY: (REST,), SHARED_MEMORY: (SHARED,), MAPPED_FILES: (READ_FILES, SHARED_FILES)}
+
+
+@dataclass(frozen=True)
+class Mapped(Figures):
+    """The largest piece: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its mapping.
+    ``kind``: the finding's id. For mapped memory also the ``runtimes`` that it may belong to, and whether a tracer of
+    system calls shows who maps it (``traced``). ``lazily_freed``: what such memory has besides that was given back by
+    MADV_FREE. ``repeated``: what RSS counts besides of pages of files that are mapped at several places. ``written``:
+    whether the program may write to some of the files. ``left``: of shared memory, the files next to those that the
+    process maps, which it does not map."""
+
+    ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
+    address: int
+    virtual: int
+    resident: int
+    kind: str
+    name: str
+    runtimes: list[str]
+    traced: bool
+    lazily_freed: int = 0
+    repeated: int = 0
+    written: bool = False
+    left: list[TmpfsFile] = field(default_factory=list)
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Each kind that is a quarter of RSS or more, with its largest mapping."""
+    if evidence.heap.target.pages is None:
+        return []
+    return [finding for kind in KINDS for finding in _of(evidence, kind)]
+
+
+def _of(evidence: Evidence, kind: str) -> list[Claim]:
+    pieces = _pieces(evidence, kind)
+    lazy = min(evidence.heap.target.rss.lazy or 0, sum(evidence.lazily_freed(*piece) for _resident, *piece in pieces))
+    # Another allocator's memory is no piece of its own: it is not among the owner's pages.
+    owned = sum(map(evidence.resident, KINDS[kind]))
+    size = min(owned - lazy, sum(resident for resident, *_ in pieces))
+    if not evidence.worth(size) or 100 * size < MIN_PERCENT_OF_RSS * evidence.rss:
+        return []
+    resident, start, end = max(pieces)
+    found = (evidence.heap.target.mappings.find(start) for _resident, start, _end in pieces)
+    mappings = list(dict.fromkeys(mapping for mapping in found if mapping is not None))
+    name = next((mapping.name for mapping in mappings if start in mapping), "")
+    runtimes, commands = _by_whom(evidence) if kind == MAPPED_MEMORY else ([], [])
+    repeated = min(size, _repeated(evidence, mappings)) if kind != MAPPED_MEMORY else 0
+    figures = Mapped(
+        start, end - start, resident, kind, name, runtimes, bool(commands) and not runtimes, lazy, repeated,
+        kind == MAPPED_FILES and any(mapping.writable for mapping in mappings),
+        _left(evidence, pieces) if kind == SHARED_MEMORY else [],
+    )  # fmt: skip
+    finding = Finding(kind, size - repeated, figures, commands)
+    return [Claim(finding, lambda: [(start, end) for _resident, start, end in pieces])]
+
+
+def _repeated(evidence: Evidence, mappings: Sequence[Mapping]) -> int:
+    """Return how many resident bytes of files are counted once more for each place at which the process maps them."""
+    places: defaultdict[tuple[str, int], list[Mapping]] = defaultdict(list)
+    for mapping in mappings:
+        if mapping.inode:
+            places[mapping.device, mapping.inode].append(mapping)
+    found = 0
+    for several in places.values():
+        if len(several) > 1:
+            parts = sorted(part for mapping in several for part in _in_file(evidence, mapping))
+            found += _size(parts) - _size(joined(parts))
+    return found
+
+
+def _in_file(evidence: Evidence, mapping: Mapping) -> Ranges:
+    """Return which parts of the file, [start, end), are resident by this mapping of it."""
+    pages, distance = evidence.heap.target.pages, mapping.offset - mapping.start
+    runs = [] if pages is None else pages.runs(mapping.start, mapping.end)
+    there = [run for run in runs if pages is not None and pages.count(run.start, run.end).resident]
+    return [(run.start + distance, run.end + distance) for run in there]
+
+
+def _size(ranges: Ranges) -> int:
+    return sum(end - start for start, end in ranges)
+
+
+def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsFile]:
+    """Return the files in tmpfs that lie in a folder with one of the ``pieces``, and that the process does not map,
+    those whose names are most alike first."""
+    target = evidence.heap.target
+    if target.proc is None:
+        return []
+    mapped = [(mapping.device, mapping.inode) for mapping in target.mappings if mapping.inode]
+    names = [mapping.name for piece in pieces if (mapping := target.mappings.find(piece[1])) is not None]
+    folders = set(map(dirname, names))
+    found = [file for file in find_tmpfs_files(target.proc, mapped) if dirname(file.path) in folders]
+    return sorted(found, key=lambda file: -max(len(commonprefix([file.path, name])) for name in names))
+
+
+def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
+    """The runtimes that may have mapped such memory, and lines to paste that tell: theirs, or a tracer's."""
+    target = evidence.heap.target
+    pid = target.pid if target.kind == "process" else None
+    may = [runtime for runtime in evidence.heap.runtimes if runtime.kind.memory == ANONYMOUS]
+    if may:
+        return [runtime.kind.name for runtime in may], [line for runtime in may for line in runtime.commands(target)]
+    return [], [] if pid is None else [f"strace -f -k -e trace=mmap,mremap,munmap -p {pid}"]
+
+
+def _pieces(evidence: Evidence, kind: str) -> list[tuple[int, int, int]]:
+    """(resident bytes, start, end) of what is of that kind and no part of a heap, a stack or a loaded object."""
+    target, taken = evidence.heap.target, _taken(evidence)
+    if target.pages is None or taken is None:
+        return []
+    of_kind = [(mapping.start, mapping.end) for mapping in target.mappings if _is_of(evidence, mapping, kind)]
+    found = [(target.pages.count(*piece).resident, *piece) for piece in subtract(of_kind, taken)]
+    return [(resident - evidence.lazily_freed(start, end), start, end) for resident, start, end in found]
+
+
+def _taken(evidence: Evidence) -> Ranges | None:
+    """What allocators, stacks and loaded objects have; None where an allocator is there and not known."""
+    heap = evidence.heap
+    if heap.target.refusal is not None or evidence.glibc is None:
+        return None
+    if heap.unknown_allocators:
+        return None
+    taken = heap.owned_ranges() + heap.single_blocks()
+    taken += [(mapping.start, mapping.end) for loaded in heap.target.objects for mapping in loaded.mappings]
+    return sorted(taken)
+
+
+def _is_of(evidence: Evidence, mapping: Mapping, kind: str) -> bool:
+    if not mapping.private:
+        return kind == (SHARED_MEMORY if evidence.heap.is_shared_memory(mapping) else MAPPED_FILES)
+    if kind == MAPPED_FILES:
+        return not mapping.anonymous and not mapping.writable and not mapping.executable
+    return kind == MAPPED_MEMORY and mapping.anonymous

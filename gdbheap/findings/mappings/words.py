@@ -1,0 +1,56 @@
+"""mapped-memory, shared-memory, mapped-files: memory that no malloc handed out."""
+
+from __future__ import annotations
+
+from gdbheap.findings.mappings.rule import MAPPED_FILES, MAPPED_MEMORY, SHARED_MEMORY, Mapped
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.words.finding_words import Words
+
+TEXTS = {
+    MAPPED_MEMORY: "private memory that a program or library mapped itself, beside every malloc",
+    SHARED_MEMORY: "shared memory, which is in the RSS of every process that maps it",
+    MAPPED_FILES: "pages of mapped files: the kernel's page cache, which it takes back when it must",
+}
+ADVICE = {
+    MAPPED_MEMORY: "there is no advice that is sure to free it: malloc has no part in it, and one moment does not tell "
+    "which code mapped it. 'heap at ADDRESS' says what is known of the place",
+    SHARED_MEMORY: "unmap it here and it leaves this RSS; the machine gets it back when the last process has, and its "
+    "name is gone (shm_unlink, ipcrm)",
+    MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) takes them out of this RSS",
+}
+WRITTEN = ", once changes are on the disk"
+REPEATED = "; RSS counts {} more, for pages that are mapped at several places"
+LAZY = "; {} more was given back by madvise(MADV_FREE)"
+SHOWN_FILES = 4
+TRACED = "; the command shows which code maps more memory, while it happens"
+
+
+def _text(figures: Mapped) -> str:
+    most = f"the most, {size_text(figures.resident)}, at {figures.address:#x} ({figures.name})"
+    text = TEXTS[figures.kind] + WRITTEN * figures.written
+    repeated = REPEATED.format(size_text(figures.repeated)) if figures.repeated else ""
+    lazy = LAZY.format(size_text(figures.lazily_freed)) if figures.lazily_freed else ""
+    return f"{text}; {most}{repeated}{lazy}{_left(figures)}"
+
+
+def _left(figures: Mapped) -> str:
+    """Name the files that stay although the process does not map them."""
+    if not figures.left:
+        return ""
+    shown = [f"{file.path} {size_text(file.bytes)}" for file in figures.left[:SHOWN_FILES]]
+    more = [f"{len(figures.left) - SHOWN_FILES:,} more"] * (len(figures.left) > SHOWN_FILES)
+    size = size_text(sum(file.bytes for file in figures.left))
+    files = counted(len(figures.left), "file")
+    return f"; {files} next to it, which this process does not map, hold {size} more: {', '.join(shown + more)}"
+
+
+def _advice(figures: Mapped) -> str:
+    advice = ADVICE[figures.kind]
+    if figures.runtimes:
+        return f"{advice}. It may be {' or '.join(figures.runtimes)}'s"
+    if figures.left:
+        return f"{advice}. Remove the files that nobody uses"
+    return advice + TRACED if figures.traced else advice
+
+
+WORDS = Words(Mapped, _text, _advice)

@@ -1,0 +1,1 @@
+"""The finding ``mimalloc-empty``: its rule, and its words."""

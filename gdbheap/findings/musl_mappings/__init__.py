@@ -1,0 +1,1 @@
+"""The finding ``musl-mappings``: its rule, and its words."""

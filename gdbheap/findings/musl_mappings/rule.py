@@ -1,0 +1,36 @@
+"""Mappings of musl's malloc that few blocks keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gdbheap.allocators.mallocng.allocator import MallocngAllocator
+from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.pinned_pages.rule import free_of
+
+
+@dataclass(frozen=True)
+class MuslMappings(Figures):
+    """``mappings`` that few ``blocks`` keep, the slots of these in bytes (``held``), and how many mappings there are in
+    all."""
+
+    ids = ("musl-mappings",)
+    mappings: int
+    blocks: int
+    held: int
+    all_mappings: int = field(metadata=UNLISTED)
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Find the free bytes in resident pages of mappings that are at most half in use."""
+    found = evidence.heap.find_allocator(MallocngAllocator)
+    if found is None or evidence.heap.target.pages is None:
+        return []
+    totals = found.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
+    free = free_of(totals)
+    if not evidence.worth(free):
+        return []
+    regions = found.store.regions()
+    figures = MuslMappings(totals.groups, totals.blocks, totals.bytes, len(regions))
+    line = evidence.line("pins", f"--allocator={found.name}")
+    return [Claim(Finding("musl-mappings", free, figures, line), lambda: regions)]

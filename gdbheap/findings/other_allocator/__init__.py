@@ -1,0 +1,1 @@
+"""The finding ``other-allocator``: its rule, and its words."""

@@ -1,0 +1,1 @@
+"""The finding ``other-held``: its rule, and its words."""

@@ -1,0 +1,29 @@
+"""Other memory by the library whose static data points there: its own allocator, or its working space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+
+
+@dataclass(frozen=True)
+class OtherHeld(Figures):
+    """The ``library``, by its file's name."""
+
+    ids = ("other-held",)
+    library: str
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Find each library that has enough; none where another malloc was recognised, which may have it."""
+    heap, pages = evidence.heap, evidence.heap.target.pages
+    if pages is None or heap.target.refusal is not None or heap.standing_in:
+        return []
+    found = []
+    for held in heap.held:
+        size = sum(pages.count(start, end).resident for start, end in held.ranges)
+        if evidence.worth(size):
+            found.append(Claim(Finding("other-held", size, OtherHeld(held.name)), partial(list, held.ranges)))
+    return found

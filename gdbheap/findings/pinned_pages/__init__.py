@@ -1,0 +1,1 @@
+"""The finding ``pinned-pages``: its rule, and its words."""

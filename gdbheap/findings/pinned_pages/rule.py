@@ -1,0 +1,54 @@
+"""Pages of glibc's arenas that few blocks keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.trim import given_tops
+from gdbheap.answers.accounting.partition import total
+from gdbheap.findings.finding import Evidence, Figures, Finding
+
+
+@dataclass(frozen=True)
+class PinnedPages(Figures):
+    """``groups`` of ``blocks``, and the bytes of these (``held``), which are not among the finding's."""
+
+    ids = ("pinned-pages",)
+    groups: int
+    blocks: int
+    held: int
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """What malloc_trim(0) could give back only if the groups of blocks that ``heap pins`` lists went. They are not
+    looked for where ``at_most`` is not worth it."""
+    glibc, pages = evidence.glibc, evidence.heap.target.pages
+    if glibc is None or pages is None or not evidence.worth(at_most(evidence, glibc)):
+        return []
+    totals = glibc.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
+    free = free_of(totals)
+    if not evidence.worth(free):
+        return []
+    figures = PinnedPages(totals.groups, totals.blocks, totals.bytes)
+    return [Finding("pinned-pages", free, figures, evidence.line("pins", "--allocator=glibc"))]
+
+
+def free_of(totals: _native.PinTotals) -> int:
+    """Return the bytes in pinned pages that are free: what would go, without the blocks, which are in use."""
+    return max(0, totals.freed - totals.bytes)
+
+
+def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:
+    """Bytes that no groups together can exceed: twice what is free in pages that malloc_trim(0) does not release.
+
+    A group frees at least twice the bytes of its own blocks, so that at least half of the pages it frees is free
+    already, in fast bins, or the top chunk; no page is in two groups, and none is one that malloc_trim(0) releases as
+    it is. The last page of a region may reach beyond it."""
+    trim, malloc, page = glibc.trim, glibc.malloc, evidence.heap.target.machine.page
+    if trim is None:
+        return 0
+    free = total(evidence.sums, "glibc.free").virtual - total(evidence.sums, "glibc.free.mmapped").virtual
+    top = total(evidence.sums, "glibc.top.0").virtual if given_tops(evidence.heap.target, malloc) else 0
+    return 2 * (free + top - trim.whole + page * len(malloc.stretches))

@@ -1,0 +1,28 @@
+"""pinned-pages: pages of malloc's arenas that few blocks keep."""
+
+from __future__ import annotations
+
+from gdbheap.findings.pinned_pages.rule import PinnedPages
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.words.finding_words import Words
+
+NAMES = "'heap pins --allocator=glibc' names the blocks: without them malloc_trim(0) gives all of this back too"
+APART = "allocate what lives long before what does not, or apart from it"
+# More blocks than these nobody drops one by one.
+MAX_DROPPED = 1000
+
+
+def pinned_advice(names: str, blocks: int, otherwise: str) -> str:
+    """Return advice about pinned memory: a few blocks can be dropped one by one, thousands cannot."""
+    return f"{names}. Drop them, or {otherwise}" if blocks <= MAX_DROPPED else f"{names}. {otherwise.capitalize()}"
+
+
+def _text(figures: PinnedPages) -> str:
+    return (
+        f"free memory in pages of malloc's arenas is kept by {counted(figures.blocks, 'block')} of "
+        f"{size_text(figures.held)} together, in {counted(figures.groups, 'group')}: malloc_trim() does not reach what "
+        "a block stands on"
+    )
+
+
+WORDS = Words(PinnedPages, _text, lambda figures: pinned_advice(NAMES, figures.blocks, APART))

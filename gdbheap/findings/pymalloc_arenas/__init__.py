@@ -1,0 +1,1 @@
+"""The finding ``pymalloc-arenas``: its rule, and its words."""

@@ -1,0 +1,1 @@
+"""The finding ``runtimes``: its rule, and its words."""

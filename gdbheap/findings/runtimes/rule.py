@@ -1,0 +1,83 @@
+"""Memory of runtimes and servers that are recognised and not looked into: what it is, and how to ask them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gdbheap.allocators.allocator import State
+from gdbheap.allocators.finding import MALLOC
+from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, MMAPPED, SHARED, Runtime
+from gdbheap.answers.accounting.partition import main_runtime, other_allocator
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.heap import Heap
+from gdbheap.targets.ranges import Ranges, subtract
+
+
+@dataclass(frozen=True)
+class RuntimeMemory(Figures):
+    """Which runtime it is (``kind``, the id of its row in the table), the file that it shows by, and what tells so.
+    ``named``: the kernel knows its mappings by names of its own; ``allocator``: what it allocates with, if that is
+    not malloc."""
+
+    ids = ("runtime-*",)
+    kind: str
+    path: str
+    evidence: str
+    named: bool
+    allocator: str | None
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Each runtime whose memory is worth it."""
+    heap = evidence.heap
+    if heap.target.pages is None or heap.target.refusal is not None:
+        return []
+    found = []
+    for runtime in heap.runtimes:
+        size, memory = _memory(evidence, runtime)
+        if evidence.worth(size):
+            found.append(Claim(_finding(heap, runtime, size), memory))
+    return found
+
+
+def _finding(heap: Heap, runtime: Runtime, size: int) -> Finding:
+    kind, other = runtime.kind, other_allocator(heap)
+    figures = RuntimeMemory(kind.id, runtime.path, runtime.evidence, runtime.named, other.kind.name if other else None)
+    return Finding(f"runtime-{kind.id}", size, figures, runtime.commands(heap.target), kind.environment)
+
+
+def _memory(evidence: Evidence, runtime: Runtime) -> tuple[int, Callable[[], Ranges]]:
+    """Resident bytes, and where they are."""
+    heap, kind = evidence.heap, runtime.kind.memory
+    if kind == ANONYMOUS or runtime.named:
+        size = evidence.resident("other.runtime") if runtime == main_runtime(heap) else 0
+        return size, lambda: _unowned(heap, runtime)
+    if kind == SHARED:
+        shared = [(mapping.start, mapping.end) for mapping in heap.target.mappings if heap.is_shared_memory(mapping)]
+        return evidence.resident("shared"), lambda: shared
+    if kind == MMAPPED:
+        # Other findings are about what is free in malloc.
+        used = [owner for owner in evidence.of(State.USED) if owner.startswith(f"{MALLOC.name}.")]
+        return sum(map(evidence.resident, used)), list
+    if kind == ALLOCATOR:
+        return evidence.resident("other.allocator"), lambda: allocator_ranges(heap)
+    held = [pair for each in heap.held if runtime.kind.has_file(each.path) for pair in each.ranges]
+    return evidence.resident_of(held), lambda: held
+
+
+def _unowned(heap: Heap, runtime: Runtime) -> Ranges:
+    found = [(mapping.start, mapping.end) for mapping in heap.target.mappings if runtime.owns(mapping)]
+    return subtract(found, _owned(heap))
+
+
+def allocator_ranges(heap: Heap) -> Ranges:
+    """The address space of the allocator beside glibc's, without what others own."""
+    other = other_allocator(heap)
+    found = [(mapping.start, mapping.end) for mapping in heap.target.mappings if other and other.owns(mapping)]
+    return subtract(found, _owned(heap))
+
+
+def _owned(heap: Heap) -> Ranges:
+    """What allocators, stacks and loaded objects own."""
+    return sorted(heap.owned_ranges() + heap.single_blocks())

@@ -1,0 +1,150 @@
+"""No byte counts in two findings: of two that are about the same memory the more specific one has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from gdbheap.findings.finding import Claim, Evidence, Finding
+from gdbheap.findings.settings import lines_to_paste
+from gdbheap.targets.ranges import Ranges, joined, subtract
+
+# The most specific first: those that say why the memory is there before those that only say that it is. A finding that
+# is not named here comes last.
+ORDER = (
+    "huge-pages", "sparse-huge-pages", "growing-buffers", "large-chunks", "main-top", "thread-tops", "free-chunks",
+    "pymalloc-arenas", "mimalloc-empty", "jemalloc-unused", "tcmalloc-unused", "musl-mappings", "cached-",
+    "fragmented-", "jemalloc-arenas", "runtime-", "other-held", "other-allocator", "stacks", "mapped-memory",
+    "shared-memory", "mapped-files",
+)  # fmt: skip
+# What a container keeps may have room of its own, and so may what nobody reaches; objects and buffers of each kind may
+# be among the few blocks that keep pages and arenas. malloc_trim(0) does not give these pages back, so that no other
+# finding counts them.
+PINNED = ("pymalloc-arenas", "musl-mappings", "pinned-pages")
+# What somebody holds may be what one variable has of it.
+HOLDER = "holder"
+MAY_LIE_IN = {
+    "slack": (HOLDER, "leak-like", "cycles", *PINNED), "free-lists": PINNED, "cycles": PINNED,
+    "leak-like": (HOLDER, *PINNED),
+    "capacity": (HOLDER, "lost-blocks", *PINNED),
+    "small-views": (HOLDER, "leak-like", "cycles"),
+    "equal-strings": (HOLDER, "leak-like", "slack", "cycles"),
+    "sparse-huge-pages": (HOLDER, "leak-like", "capacity", "lost-blocks", "slack"),
+    **dict.fromkeys(("other-held", "mapped-memory", "shared-memory", "mapped-files", "postgresql-context"), (HOLDER,)),
+    "stacks": (HOLDER,),
+}  # fmt: skip
+# These say when bytes came, or by whom else they are counted, whatever other findings say of them.
+OF_ALL = ("growing", "after-fork")
+
+
+class _Settled:
+    """A finding that stays. ``memory``: where its bytes may be; ``own``: where they are taken to be, without what
+    belongs to one ``before`` it."""
+
+    def __init__(self, evidence: Evidence, claim: Claim, before: list[_Settled]) -> None:
+        self.finding = claim.finding
+        self._evidence, self._memory, self._before = evidence, claim.memory, before
+
+    @cached_property
+    def memory(self) -> Ranges:
+        return joined(sorted(self._memory()))
+
+    @cached_property
+    def own(self) -> Ranges:
+        taken = sorted(pair for other in self._before for pair in other.own)
+        return _first(self._evidence, subtract(self.memory, taken), self.finding.bytes)
+
+
+def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding]:
+    """The findings without the bytes of more specific ones. One that has too little left goes, and becomes an
+    alternative of the one that has its bytes. The largest first."""
+    kept: list[_Settled] = []
+    for each in sorted(found, key=_rank):
+        claim = each if isinstance(each, Claim) else Claim(each, list)
+        _add(evidence, kept, claim)
+    finished = [_finished(row.finding) for row in kept]
+    return sorted(placed(finished), key=lambda finding: finding.rank)
+
+
+def placed(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings in their order, each with those in whose bytes some of its own may lie."""
+    names = [finding.id for finding in findings]
+    found = [_others(finding.id, names) for finding in findings]
+    return [
+        replace(finding, within=others[0] if others else None, also_within=others[1:])
+        for finding, others in zip(findings, found)
+    ]
+
+
+def _others(name: str, names: Sequence[str]) -> list[str]:
+    if name in OF_ALL:
+        return [other for other in dict.fromkeys(names) if other not in OF_ALL]
+    return [other for other in MAY_LIE_IN.get(name, ()) if other in names]
+
+
+def _rank(each: Finding | Claim) -> int:
+    name = each.finding.id if isinstance(each, Claim) else each.id
+    return next((place for place, start in enumerate(ORDER) if name.startswith(start)), len(ORDER))
+
+
+def _add(evidence: Evidence, kept: list[_Settled], claim: Claim) -> None:
+    row = _Settled(evidence, claim, list(kept))
+    shared = [(size, other) for other in kept if (size := _resident(evidence, _both(row.memory, other.own)))]
+    if not shared:
+        kept.append(row)
+        return
+    shared.sort(key=lambda pair: -pair[0])
+    left = claim.finding.bytes - sum(size for size, _other in shared)
+    if evidence.worth(left):
+        row.finding = replace(claim.finding, bytes=left, shared=[(other.finding.id, size) for size, other in shared])
+        kept.append(row)
+    else:
+        _give_remedy(shared[0][1], claim)
+
+
+def _both(one: Ranges, two: Ranges) -> Ranges:
+    return subtract(one, subtract(one, two))
+
+
+def _resident(evidence: Evidence, ranges: Ranges) -> int:
+    pages = evidence.heap.target.pages
+    return 0 if pages is None else sum(pages.count(start, end).resident for start, end in ranges)
+
+
+def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
+    """The first of the ranges that have that many resident bytes together."""
+    found: Ranges = []
+    for start, end in ranges:
+        there = _resident(evidence, [(start, end)])
+        if there > size:
+            return [*found, (start, _cut(evidence, start, end, size))]
+        found.append((start, end))
+        size -= there
+    return found
+
+
+def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
+    """Where that many resident bytes end, to the page."""
+    page = evidence.heap.target.machine.page
+    low, high = 0, (end - start) // page
+    while low < high:
+        middle = (low + high + 1) // 2
+        is_more = _resident(evidence, [(start, start + middle * page)]) > size
+        low, high = (low, middle - 1) if is_more else (middle, high)
+    return start + low * page
+
+
+def _give_remedy(other: _Settled, claim: Claim) -> None:
+    """Name the remedy of a finding that goes beside the advice of the one that has its bytes, unless that has its
+    settings already."""
+    finding, gone = other.finding, claim.finding
+    is_advised = any(finding.environment.get(name) == value for name, value in gone.environment.items())
+    if claim.has_remedy and not is_advised:
+        commands = [*finding.commands, *(line for line in gone.commands if line not in finding.commands)]
+        other.finding = replace(finding, alternatives=[*finding.alternatives, gone], commands=commands)
+
+
+def _finished(finding: Finding) -> Finding:
+    """With its settings as lines to paste."""
+    return replace(finding, commands=[*finding.commands, *lines_to_paste(finding.environment)])

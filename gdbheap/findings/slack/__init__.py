@@ -1,0 +1,1 @@
+"""The finding ``slack``: its rule, and its words."""

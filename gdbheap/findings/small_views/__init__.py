@@ -1,0 +1,1 @@
+"""The finding ``small-views``: its rule, and its words."""

@@ -1,0 +1,66 @@
+"""Small views that alone keep large buffers alive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gdbheap.answers.arrays import frames_of
+from gdbheap.answers.views import MIN_BUFFER, SmallViews, small_views, windows
+from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
+
+# The largest blocks that are summed, and the views of each kind that are read, unless it may take longer.
+MAX_BUFFERS, MAX_VIEWS = 4000, 10_000
+
+
+@dataclass(frozen=True)
+class ViewsOfType:
+    """How many views of one ``type`` there are, the bytes that they show, and those that they keep."""
+
+    type: str
+    count: int
+    shown: int
+    kept: int
+
+
+@dataclass(frozen=True)
+class KeptByViews(Figures):
+    """How many ``views`` there are, the bytes of values that they show (``shown``), and those that only they keep
+    (``kept``); ``address`` and ``path`` of the one that keeps most, the path as Python or None; ``types``: by type,
+    those that keep most first."""
+
+    ids = ("small-views",)
+    views: int
+    shown: int
+    kept: int
+    address: int
+    path: str | None
+    types: list[ViewsOfType] = field(metadata=UNLISTED)
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Return what all of them keep together, by the graph of references."""
+    if evidence.objects is None or not evidence.worth(_large(evidence)):
+        return []
+    heap, most = evidence.heap, evidence.heap.used_blocks
+    if most > MAX_LIKELY_GRAPH_BLOCKS and not evidence.detail:
+        return []
+    found = list(windows(heap, frames_of(heap), most if evidence.detail else MAX_VIEWS))
+    buffers = {start: size for window in found for start, size in window.buffers.items()}
+    if not evidence.worth(sum(buffers.values())) or evidence.graph_of(most) is None:
+        return []
+    rows = small_views(heap, found)
+    size = sum(row.kept - row.absent for row in rows)
+    return [Finding("small-views", size, _figures(evidence, rows))] if evidence.worth(size) else []
+
+
+def _large(evidence: Evidence) -> int:
+    return sum(size for _address, size in evidence.largest_blocks(MIN_BUFFER, MAX_BUFFERS))
+
+
+def _figures(evidence: Evidence, rows: list[SmallViews]) -> KeptByViews:
+    heap, address = evidence.heap, rows[0].address
+    number = heap.object_references.graph.find(address)
+    path = None if number is None else heap.object_paths.path(heap.object_references.graph.chain(number)).expression
+    types = [ViewsOfType(row.type, row.count, row.shown, row.kept) for row in rows]
+    count, shown, kept = (sum(getattr(row, name) for row in rows) for name in ("count", "shown", "kept"))
+    return KeptByViews(count, shown, kept, address, path, types)

@@ -1,0 +1,37 @@
+"""small-views: small views that alone keep large buffers alive."""
+
+from __future__ import annotations
+
+from gdbheap.findings.small_views.rule import KeptByViews
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.words.finding_words import Words
+
+COPIES = {
+    "numpy.": "x[:10].copy() of an array",
+    "memoryview": "bytes(x) of a memoryview",
+    "pyarrow.": "x.take(pyarrow.array(range(len(x)))) of an Arrow array",
+    "polars.": "x.gather(list(range(len(x)))) of a polars Series",
+    "torch.": "x.clone() of a tensor",
+}
+
+
+def _text(figures: KeptByViews) -> str:
+    parts = ", ".join(
+        f"{counted(row.count, 'view')} ({row.type}) that {'shows' if row.count == 1 else 'show'} "
+        f"{size_text(row.shown)} {'keeps' if row.count == 1 else 'keep'} {size_text(row.kept)}"
+        for row in figures.types
+    )
+    return f"{parts}, which nothing else refers to; {_example(figures)} keeps the most"
+
+
+def _example(figures: KeptByViews) -> str:
+    return figures.path or f"the view at {figures.address:#x}"
+
+
+def _advice(figures: KeptByViews) -> str:
+    known = [words for start, words in COPIES.items() if any(row.type.startswith(start) for row in figures.types)]
+    copies = ", ".join(known) or "x.copy()"
+    return f"keep a copy of what is shown, not the view: {copies}; the buffer goes with its last view"
+
+
+WORDS = Words(KeptByViews, _text, _advice)

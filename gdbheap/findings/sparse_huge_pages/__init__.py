@@ -1,0 +1,1 @@
+"""The finding ``sparse-huge-pages``: its rule, and its words."""

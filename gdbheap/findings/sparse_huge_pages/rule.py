@@ -1,0 +1,83 @@
+"""Huge pages of memory in use or mapped memory of which only a part was ever written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import State
+from gdbheap.answers.accounting.partition import huge_ranges, total
+from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.huge_pages.rule import HUGE_PAGE
+from gdbheap.findings.settings import NO_HUGE_PAGES
+from gdbheap.heap import Heap
+from gdbheap.targets.ranges import Ranges
+
+# Mapped memory, stacks, and data of files beside the blocks in use.
+BESIDE = ("other", "stacks", "file.data")
+# Reading more than 256 MiB takes longer than all the rest: of more huge pages so many are read.
+MAX_READ = 128
+
+
+@dataclass(frozen=True)
+class SparseHugePages(Figures):
+    """Bytes in ``huge`` pages, of these the ``zeros``, and how many ``huge_pages`` those are in; ``sampled``: whether
+    the zeros of some stand for those of all; ``by_malloc``: whether glibc's malloc asks for huge pages;
+    ``address``: the start of the mapping with most of them."""
+
+    ids = ("sparse-huge-pages",)
+    huge: int
+    huge_pages: int
+    zeros: int = field(metadata=UNLISTED)
+    sampled: bool
+    by_malloc: bool
+    address: int | None = field(default=None, metadata=UNLISTED)
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Pages of zeros in huge pages that hold something else, too. Huge pages of zeros alone are not counted: a program
+    that uses all of its memory may have written them."""
+    heap, pages = evidence.heap, evidence.heap.target.pages
+    if pages is None or not pages.knows_huge or heap.target.remote:
+        return []
+    owners = [*evidence.of(State.USED), *BESIDE]
+    whole = sum(total(evidence.sums, owner).whole_huge for owner in owners)
+    if not evidence.worth(min(whole, heap.target.rss.huge or 0)):
+        return []
+    groups = list(_by_huge_page(huge_ranges(heap, owners)))
+    step = -(-len(groups) // MAX_READ)
+    read = groups[::step]
+    zeros = sum(_zeros(heap.target.space, ranges) for ranges in read) * len(groups) // max(1, len(read))
+    if not evidence.worth(zeros):
+        return []
+    by_malloc = evidence.glibc is not None and bool(evidence.glibc.malloc.par.thp_pagesize)
+    start = _most(heap, groups)
+    figures = SparseHugePages(whole, len(groups), zeros, step > 1, by_malloc, start)
+    finding = Finding("sparse-huge-pages", zeros, figures, environment=NO_HUGE_PAGES if by_malloc else {})
+    return [Claim(finding, lambda: [pair for ranges in groups for pair in ranges])]
+
+
+def _most(heap: Heap, groups: list[Ranges]) -> int | None:
+    """Return the start of the mapping with the most huge pages."""
+    found = [heap.target.mappings.find(ranges[0][0]) for ranges in groups]
+    starts = Counter(mapping.start for mapping in found if mapping is not None)
+    return starts.most_common(1)[0][0] if starts else None
+
+
+def _by_huge_page(ranges: Ranges) -> Iterator[Ranges]:
+    """Yield the parts of each huge page that the ranges have, ascending."""
+    found: dict[int, Ranges] = {}
+    for start, end in ranges:
+        for at in range(start // HUGE_PAGE * HUGE_PAGE, end, HUGE_PAGE):
+            found.setdefault(at, []).append((max(start, at), min(end, at + HUGE_PAGE)))
+    yield from found.values()
+
+
+def _zeros(space: _native.Space, ranges: Ranges) -> int:
+    """Return the bytes in pages of zeros of one huge page; 0 where it holds nothing else."""
+    zeros = _native.zero_pages(space, ranges)
+    start = ranges[0][0] // HUGE_PAGE * HUGE_PAGE
+    is_empty = zeros == sum(end - first for first, end in ranges)
+    return 0 if is_empty and _native.zero_pages(space, [(start, start + HUGE_PAGE)]) == HUGE_PAGE else zeros

@@ -1,0 +1,1 @@
+"""The finding ``stacks``: its rule, and its words."""

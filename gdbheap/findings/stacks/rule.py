@@ -1,0 +1,44 @@
+"""Stacks of many threads: pages that a thread touched once stay until it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.graph.roots import program_storage
+from gdbheap.targets.ranges import holds, subtract, within
+
+MIN_THREADS = 8
+
+
+@dataclass(frozen=True)
+class Stacks(Figures):
+    """How many ``threads``, the resident bytes of the ``largest`` stack, and the id and name of its thread."""
+
+    ids = ("stacks",)
+    threads: int
+    largest: int
+    tid: int = field(metadata=UNLISTED)
+    name: str
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Find the resident pages of all stacks but the first thread's, without the program's thread-local data there."""
+    heap = evidence.heap
+    pages, main = heap.target.pages, heap.target.main_stack
+    if pages is None or heap.target.refusal is not None:
+        return []
+    others = [stack for stack in heap.stacks if main is None or stack.start not in main]
+    # One that lies in a block of malloc is that block's memory.
+    ranges = heap.stack_ranges
+    stacks = [stack for stack in others if holds(ranges, stack.start)]
+    storage = program_storage(heap.target)
+    parts = [subtract([(stack.start, stack.end)], within(storage, stack.start, stack.end)) for stack in stacks]
+    sizes = [evidence.resident_of(ranges) for ranges in parts]
+    if len(stacks) < MIN_THREADS or not evidence.worth(sum(sizes)):
+        return []
+    names = {thread.tid: thread.name for thread in heap.target.threads}
+    most, stack = max(zip(sizes, stacks), key=lambda pair: pair[0])
+    figures = Stacks(len(stacks), most, stack.tid, names.get(stack.tid) or "")
+    finding = Finding("stacks", sum(sizes), figures)
+    return [Claim(finding, lambda: [pair for ranges in parts for pair in ranges])]

@@ -1,0 +1,19 @@
+"""stacks: the stacks of many threads."""
+
+from __future__ import annotations
+
+from gdbheap.findings.stacks.rule import Stacks
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.words.finding_words import Words
+
+ADVICE = "end the threads that wait, or have fewer of them: a stack's pages go back when its thread ends"
+
+
+def _text(figures: Stacks) -> str:
+    return (
+        f"the stacks of {counted(figures.threads, 'thread')} are resident as far as they were ever used; the most, "
+        f"{size_text(figures.largest)}, of thread {figures.tid} ({figures.name or 'without a name'})"
+    )
+
+
+WORDS = Words(Stacks, _text, lambda figures: ADVICE)

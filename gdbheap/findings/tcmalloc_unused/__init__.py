@@ -1,0 +1,1 @@
+"""The finding ``tcmalloc-unused``: its rule, and its words."""

@@ -1,0 +1,39 @@
+"""Free pages of tcmalloc's page heap: nothing is in use in them, and it has not given them back yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.allocators.allocator import Purpose
+from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.modules import largest_first
+from gdbheap.targets.ranges import joined
+
+
+@dataclass(frozen=True)
+class TcmallocUnused(Figures):
+    """``stretches`` of free pages with resident ones among them, and their address space (``virtual``). ``owners``: the
+    modules whose tcmalloc has them, that with the most first; empty where there is one alone."""
+
+    ids = ("tcmalloc-unused",)
+    stretches: int
+    virtual: int
+    owners: list[str]
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Their resident bytes."""
+    found, pages = evidence.heap.find_allocator(TcmallocLibraries), evidence.heap.target.pages
+    if found is None or pages is None:
+        return []
+    counted = [(pair, pages.count(*pair).resident) for pair in found.store.unused()]
+    there = joined(sorted(pair for pair, resident in counted if resident))
+    size = sum(resident for _pair, resident in counted)
+    if not evidence.worth(size):
+        return []
+    owners = largest_first(found, counted)
+    several = owners if len(found.roots) > 1 else []
+    figures = TcmallocUnused(len(there), sum(end - start for start, end in there), several)
+    remedy = found.remedy(Purpose.UNUSED, owners[0])
+    return [Claim(Finding("tcmalloc-unused", size, figures, environment=remedy), lambda: there)]

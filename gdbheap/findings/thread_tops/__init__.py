@@ -1,0 +1,1 @@
+"""The finding ``thread-tops``: its rule, and its words."""

@@ -1,0 +1,68 @@
+"""The tops of threads' arenas: free memory that malloc_trim() does not reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gdbheap.allocators.glibc.arenas import Glibc
+from gdbheap.allocators.glibc.trim import ArenaTrim
+from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.settings import TRIM_THRESHOLD
+from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, origin
+
+
+@dataclass(frozen=True)
+class LargestTop:
+    """Bytes of the largest top, its arena, and a thread that uses that; None and "" where no thread does."""
+
+    bytes: int
+    arena: int
+    tid: int | None
+    thread: str
+
+
+@dataclass(frozen=True)
+class ThreadTops(Figures):
+    """``arenas`` of threads, what their tops have ``kept``, and the settings in force (``arena_max`` 0: not set).
+    ``keeping``: how many of the arenas keep something; ``origin``: how the threshold came to its value
+    (``thresholds``); ``by_threshold``: whether it is the reason."""
+
+    ids = ("thread-tops",)
+    arenas: int
+    kept: int
+    trim_threshold: int
+    arena_max: int
+    keeping: int = field(metadata=UNLISTED)
+    origin: str
+    largest: LargestTop
+    by_threshold: bool
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Resident pages of the tops of all arenas but the main one."""
+    trim, glibc = evidence.trim, evidence.glibc.malloc if evidence.glibc else None
+    if trim is None or glibc is None or glibc.par.hp_pagesize:
+        return []
+    arenas = [arena for arena in trim.arenas[1:] if arena.top_kept]
+    kept = sum(arena.top_kept or 0 for arena in arenas)
+    beyond = sum(max(0, (arena.top_kept or 0) - DEFAULT_THRESHOLD) for arena in arenas)
+    by_threshold = glibc.par.trim_threshold > DEFAULT_THRESHOLD and evidence.worth(beyond)
+    size = beyond if by_threshold else kept
+    if not evidence.worth(size):
+        return []
+    par = glibc.par
+    figures = ThreadTops(
+        len(trim.arenas) - 1, kept, par.trim_threshold, par.arena_max, len(arenas), origin(par, par.trim_threshold),
+        _largest(evidence, glibc, arenas), by_threshold,
+    )  # fmt: skip
+    commands = [] if by_threshold else evidence.measuring()
+    finding = Finding("thread-tops", size, figures, commands, environment=TRIM_THRESHOLD if by_threshold else {})
+    return [Claim(finding, lambda: evidence.tops(main=False), has_remedy=True)]
+
+
+def _largest(evidence: Evidence, glibc: Glibc, arenas: list[ArenaTrim]) -> LargestTop:
+    most = max(arenas, key=lambda arena: arena.top_kept or 0)
+    names = {thread.tid: thread.name for thread in evidence.heap.target.threads}
+    arena_of = glibc.walk().arena_of
+    tid = next((cache.tid for cache in glibc.tcaches if arena_of(cache.address) == most.index), None)
+    return LargestTop(most.top_kept or 0, most.index, tid, names.get(tid, "") if tid is not None else "")

@@ -1,0 +1,42 @@
+"""thread-tops: free memory at the ends of threads' arenas."""
+
+from __future__ import annotations
+
+from gdbheap.findings.thread_tops.rule import LargestTop, ThreadTops
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.text.thresholds import threshold_text
+from gdbheap.report.words.finding_words import Words
+
+BY_THRESHOLD = (
+    "start the program with MALLOC_TRIM_THRESHOLD_=131072: every arena then gives back what it has free at its end "
+    "beyond that"
+)
+BY_ARENAS = (
+    "'gdbheap trace' and 'gdbheap replay --what-if' measure what fewer arenas or another allocator would give: each "
+    "arena keeps its own peak, and with fewer of them threads wait for each other"
+)
+
+
+def _text(figures: ThreadTops) -> str:
+    return (
+        f"{counted(figures.keeping, 'arena')} of threads keep {size_text(figures.kept)} of free resident pages at "
+        f"their ends, which malloc_trim() does not reach; {_largest(figures.largest)}. free() trims an end only when "
+        f"it reaches trim_threshold, which is {threshold_text(figures.trim_threshold, figures.origin)}; "
+        f"{_limit(figures.arena_max)}"
+    )
+
+
+def _largest(top: LargestTop) -> str:
+    whose = "no thread is there now" if top.tid is None else f"thread {top.tid}, {top.thread or 'without a name'}"
+    return f"the most, {size_text(top.bytes)}, in arena {top.arena} ({whose})"
+
+
+def _limit(arena_max: int) -> str:
+    return f"at most {arena_max} arenas may be made" if arena_max else "arena_max is not set"
+
+
+def _advice(figures: ThreadTops) -> str:
+    return BY_THRESHOLD if figures.by_threshold else BY_ARENAS
+
+
+WORDS = Words(ThreadTops, _text, _advice, _advice)

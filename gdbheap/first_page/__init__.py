@@ -1,0 +1,1 @@
+"""The first page: the ledger, the main holders, the findings' place in it, what to type next."""

@@ -1,0 +1,190 @@
+"""Compare what a holder leads to with what would be free without it alone, and name who else holds the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from gdbheap.answers.accounting.paths import in_a_line
+from gdbheap.answers.accounting.source_paths import source_path
+from gdbheap.answers.shared_out import VARIABLE
+from gdbheap.contents.python.names.paths import is_own_dict
+from gdbheap.contents.python.running.coroutines import GENERATORS, GREENLET, TASK, Coroutines
+from gdbheap.findings.holder.rule import MainHolder, holds_alone
+from gdbheap.graph.paths import BLOCK, Paths
+from gdbheap.graph.roots import GLOBAL, BlockRoot
+from gdbheap.heap import Heap
+from gdbheap.layout.asyncio import task_layout
+
+__all__ = ["with_others"]
+
+MAX_OTHERS = 4
+# In the words for a reference that only C code has a name for.
+NO_NAME = "holds it"
+# So many of the largest blocks are looked at for one that a global has.
+MAX_LARGEST = 32
+# Tasks pile up from so many on, where they lead to this share of what a holder has.
+MIN_TASKS, TASKS_PERCENT = 10, 50
+SUSPENDED = (TASK, GREENLET, *GENERATORS)
+
+
+@dataclass(frozen=True)
+class _Others:
+    """What would be free without a holder alone, and whether that is most; else the names of the others that hold the
+    rest, and what would be free without all of them, None where that is not known."""
+
+    retained: int
+    alone: bool = True
+    names: list[str] = field(default_factory=list)
+    together: int | None = None
+
+
+def with_others(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
+    """Return the rows of holders with what would be free without each alone, and who else holds what would not, and
+    with the tasks that lead to most of what a holder has. Raises what the graph does."""
+    if not rows or heap.references.graph.is_cut:
+        return list(rows)
+    members = [_members(heap, row) for row in rows]
+    found = [_shared(heap, row, nodes) if nodes else row for row, nodes in zip(rows, members)]
+    if heap.is_python:
+        return _with_tasks(heap, found, members)
+    return [replace(found[0], largest_block=_largest_block(heap, found[0], members[0])), *found[1:]]
+
+
+def _largest_block(heap: Heap, row: MainHolder, members: set[int]) -> int | None:
+    """Return the address of the largest block that a global has, where it is one of the MAX_LARGEST largest of all and
+    no type says more of it."""
+    graph = heap.references.graph
+    is_unknown = bool(members and row.parts) and row.parts[0].what.startswith(BLOCK)
+    rows = graph.largest(0, MAX_LARGEST).rows if is_unknown else []
+    chains = [(row.bytes, chain) for row in rows if members.intersection((chain := graph.chain(row.id))[:1])]
+    # Of equal ones the way to the farthest says most.
+    _size, chain = max(chains, key=lambda pair: (pair[0], len(pair[1])), default=(0, []))
+    return heap.references.node(chain[-1]).address if chain else None
+
+
+def _members(heap: Heap, row: MainHolder) -> set[int]:
+    """Return the nodes that a row stands for: the object of a variable, or a global; none for other rows."""
+    references = heap.references
+    if row.kind == VARIABLE and row.address is not None:
+        number = references.graph.find(row.address)
+        return set() if number is None else {number}
+    if row.kind != GLOBAL:
+        return set()
+    numbers = enumerate(references.roots, references.first_root)
+    return {number for number, root in numbers if isinstance(root, BlockRoot) and _is_named(row.path, root)}
+
+
+def _is_named(path: str, root: BlockRoot) -> bool:
+    """Return whether a row is about a global; its name may have the type of what it holds."""
+    return root.kind == GLOBAL and (path == root.name or path.startswith(f"{root.name}: "))
+
+
+def _shared(heap: Heap, row: MainHolder, members: set[int]) -> MainHolder:
+    others = _others(heap, row, members)
+    return replace(row, retained=others.retained, alone=others.alone, also=others.names, together=others.together)
+
+
+def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
+    graph, paths = heap.references.graph, heap.paths
+    found = graph.also_held(members, MAX_OTHERS)
+    # Its name may be that of the largest part of what the row has.
+    held = min(found.bytes, row.bytes)
+    if holds_alone(found.retained, held):
+        return _Others(found.retained)
+    ways = [_way_of(paths, other.id, other.target) for other in found.others]
+    names = [source_path(way.name) for way in ways]
+    # A word of C code may be part of what the holder has.
+    names += [source_path(name) for name in _aliases(paths, found.aliases) if NO_NAME not in name]
+    others = [name for name in dict.fromkeys(names) if name != row.path]
+    together = graph.also_held(members | {way.node for way in ways}, 0).retained if ways else 0
+    is_all = all(way.is_holder for way in ways) and holds_alone(together, held)
+    return _Others(found.retained, False, others[:MAX_OTHERS], together if is_all else None)
+
+
+def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterable[str]:
+    """Yield the names by which others refer to the holder itself."""
+    graph = paths.references.graph
+    return (in_a_line(paths.path([*graph.chain(source), target])) for source, target in references)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A node that leads to what a holder has, and how it is reached; ``is_holder``: it is an object or a global, and no
+    namespace or stack, which has much else."""
+
+    node: int
+    name: str
+    is_holder: bool
+
+
+def _way_of(paths: Paths, number: int, target: int) -> _Way:
+    chain = paths.references.graph.chain(number)
+    root = paths.references.node(number).root
+    if isinstance(root, BlockRoot) and root.kind == GLOBAL:
+        return _Way(number, root.name, True)
+    path = paths.path(chain)
+    if root is None and not (path.expression is not None and is_own_dict(path.expression)):
+        return _Way(number, in_a_line(path), True)
+    return _Way(number, in_a_line(paths.path([*chain, target])), False)
+
+
+def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> list[MainHolder]:
+    """Add to each row the kind and the count of the tasks, or else of the suspended functions, that lead to most of
+    what it has."""
+    graph = heap.object_references.graph
+    found = list(rows)
+    types_of = _kinds(heap)
+    objects_of = {
+        kind: [number for address in types for number in graph.objects_of(address)] for kind, types in types_of.items()
+    }
+    many = {kind: objects for kind, objects in objects_of.items() if len(objects) >= MIN_TASKS}
+    below = _counts(heap, members) if many else []
+    for kind, objects in many.items():
+        hanging = _below(heap, objects)
+        counts = [sum(row[address] for address in types_of[kind]) for row in below]
+        for place, row in enumerate(found):
+            is_much = 100 * hanging * counts[place] >= TASKS_PERCENT * row.bytes * len(objects)
+            if row.tasks == 0 and counts[place] >= MIN_TASKS and is_much:
+                count = max(counts[place], _direct(heap, members[place], set(objects)))
+                found[place] = replace(row, tasks=count, task_kind=kind)
+    return found
+
+
+def _direct(heap: Heap, members: Iterable[int], objects: set[int]) -> int:
+    """Return how many of the objects are items of a row's own, which others may reach by a shorter chain."""
+    graph = heap.references.graph
+    targets = {edge.target for number in members for edge in graph.edges(number)}
+    buffers = [node.id for node in heap.references.nodes(list(targets)) if node.kind == "buffer"]
+    return len(objects & (targets | {edge.target for number in buffers for edge in graph.edges(number)}))
+
+
+def _kinds(heap: Heap) -> dict[str, set[int]]:
+    """Return the types of tasks and suspended functions that have objects, by kind, in the order of SUSPENDED."""
+    objects = heap.objects
+    if objects.release.get("gen_qualname") is None:
+        # Python 2 has no tasks, and its generators are not read.
+        return {}
+    layout = task_layout(heap.target.space, objects.release, heap.target.objects)
+    kinds = Coroutines(objects, heap.interpreter.threads, layout).kinds(heap.object_references.graph.type_addresses())
+    found: dict[str, set[int]] = {kind: set() for kind in SUSPENDED}
+    for address, (kind, _base) in kinds.items():
+        found[kind].add(address)
+    return {kind: types for kind, types in found.items() if types}
+
+
+def _below(heap: Heap, numbers: Iterable[int]) -> int:
+    """Return the bytes that the shortest chains reach through some nodes, with their own."""
+    shares = heap.references.graph.shares([(number, 0) for number in numbers], 0)
+    return sum(share.group.bytes for share in shares if share.label == 0)
+
+
+def _counts(heap: Heap, members: Sequence[set[int]]) -> list[Counter[int]]:
+    """Return how many objects of each type the shortest chains reach through the nodes of each row."""
+    seeds = [(number, place) for place, nodes in enumerate(members) for number in nodes]
+    counts: list[Counter[int]] = [Counter() for _row in members]
+    for share in heap.references.graph.shares(seeds, 0):
+        if share.label < len(counts) and share.group.kind == "object":
+            counts[share.label][share.group.type_address] += share.group.count
+    return counts

@@ -1,0 +1,187 @@
+"""What came of advice: which of the settings that findings name was the program started with, and is it in force?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.locate import MallocPar
+from gdbheap.answers.accounting.partition import total
+from gdbheap.contents.python.text.disclosure import Disclosure
+from gdbheap.errors import GdbheapError
+from gdbheap.findings import Evidence, Finding
+from gdbheap.findings.thresholds import DEFAULT, DEFAULT_THRESHOLD, SET, origin
+from gdbheap.first_page.ledger import judged
+from gdbheap.heap import Heap
+from gdbheap.machines.machine import LARGEST_ADDRESS
+from gdbheap.targets.environment import initial_environment
+from gdbheap.text import bounded_number
+
+TUNABLES = "GLIBC_TUNABLES"
+HUGETLB = "hugetlb"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of malloc. ``value``: what the program was started with, None where it was not, or nobody knows;
+    ``by``: the variable that said so (a tunable in GLIBC_TUNABLES too). ``in_force``: what malloc's own ``mp_`` has in
+    ``field`` now; ``how``: "set", "default" or "risen". ``took``: whether they are the same, None where none was set.
+
+    ``about``: the memory that the setting is for, "large-holes" (of 128 KiB or more), "tops", "thread-tops" or
+    "huge-pages" (malloc's memory in them); ``bytes``: its resident bytes now, None where that is not known."""
+
+    name: str
+    value: str | None
+    by: str | None
+    field: str
+    in_force: int
+    how: str
+    took: bool | None
+    about: str
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Other:
+    """A setting that is no malloc's: what the program was started with (None: it was not, or nobody knows), and whose
+    it is."""
+
+    name: str
+    value: str | None
+    whose: str
+
+
+@dataclass(frozen=True)
+class CheckAdvice:
+    """The answer of ``heap check-advice``. ``settings`` of glibc's malloc, ``others`` of runtimes and other mallocs
+    that are here; ``findings``: those that advise a setting now, and the ids of those whose settings were given already
+    (``heeded``). ``environment``: whether that of the program's start is known."""
+
+    settings: list[Setting]
+    others: list[Other]
+    findings: list[Finding]
+    environment: bool
+    heeded: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    name: str
+    tunable: str
+    field: str
+    about: str
+
+
+KINDS = (
+    _Kind("MALLOC_MMAP_THRESHOLD_", "glibc.malloc.mmap_threshold", "mmap_threshold", "large-holes"),
+    _Kind("MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold", "trim_threshold", "tops"),
+    _Kind("MALLOC_ARENA_MAX", "glibc.malloc.arena_max", "arena_max", "thread-tops"),
+    # A tunable alone, since 2.35; mp_ has what came of it in two fields.
+    _Kind("glibc.malloc.hugetlb", "glibc.malloc.hugetlb", HUGETLB, "huge-pages"),
+)
+# What strtoul takes for a number.
+NUMBER = re.compile(r"[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
+
+
+def check_advice(heap: Heap) -> CheckAdvice:
+    """Each setting, as it was given and as it is in force. Raises Unsupported where neither glibc's malloc nor another
+    one or a runtime that has settings is here."""
+    given = initial_environment(heap.target)
+    others = _others(heap, given or {})
+    evidence, findings = judged(heap)
+    advising = [finding for finding in findings if finding.environment]
+    heeded = [finding.id for finding in advising if _is_heeded(finding, given or {})]
+    try:
+        par = heap.allocator(GlibcAllocator).malloc.par
+    except GdbheapError:
+        if not others:
+            raise
+        return CheckAdvice([], others, advising, given is not None, heeded)
+    known = [kind for kind in KINDS if kind.field != HUGETLB or par.layout["hp_pagesize"] is not None]
+    settings = [_setting(kind, par, given or {}, evidence) for kind in known]
+    return CheckAdvice(settings, others, advising, given is not None, heeded)
+
+
+def _is_heeded(finding: Finding, given: dict[str, str]) -> bool:
+    """Whether all that it advises was given; one variable may have several settings, with commas between them."""
+    wanted = finding.environment.items()
+    return all(set(value.split(",")) <= set(given.get(name, "").split(",")) for name, value in wanted)
+
+
+def _others(heap: Heap, given: dict[str, str]) -> list[Other]:
+    names = [(name, allocator.title) for allocator in heap.allocators for name in allocator.variables()]
+    names += [(name, runtime.kind.name) for runtime in heap.runtimes for name in runtime.kind.environment]
+    return [Other(name, _shown(heap.disclosure, given.get(name)), whose) for name, whose in names]
+
+
+def _shown(disclosure: Disclosure, value: str | None) -> str | None:
+    return None if value is None else disclosure.setting(value)
+
+
+def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evidence) -> Setting:
+    value, by = _given(kind, given)
+    in_force = _in_force(kind, par)
+    took = None if value is None else _is_in_force(kind, _number(value), in_force)
+    shown = _shown(evidence.heap.disclosure, value)
+    return Setting(
+        kind.name, shown, by, kind.field, in_force, _how(kind, par), took, kind.about, _bytes(kind, evidence)
+    )
+
+
+def _in_force(kind: _Kind, par: MallocPar) -> int:
+    """malloc's value; for hugetlb 0, 1 (it asks for transparent ones) or 2 (it takes them from hugetlbfs)."""
+    if kind.field == HUGETLB:
+        return 2 if par.hp_pagesize else int(par.thp_pagesize > 0)
+    found: int = getattr(par, kind.field)
+    return found
+
+
+def _is_in_force(kind: _Kind, number: int | None, in_force: int) -> bool:
+    """From 2 on hugetlb is the size of the pages."""
+    return (min(number, 2) if number is not None and kind.field == HUGETLB else number) == in_force
+
+
+def _given(kind: _Kind, given: dict[str, str]) -> tuple[str | None, str | None]:
+    """The variable's value, else the tunable's: glibc reads GLIBC_TUNABLES after the variables, and it wins."""
+    if kind.tunable in given:
+        return given[kind.tunable], TUNABLES
+    for part in given.get(TUNABLES, "").split(":"):
+        name, _, value = part.partition("=")
+        if name == kind.tunable:
+            return value, TUNABLES
+    value_of = given.get(kind.name)
+    return value_of, kind.name if value_of is not None else None
+
+
+def _number(value: str) -> int | None:
+    """The number that the value begins with, as strtoul reads it, base 0, and glibc its settings; None without one."""
+    found = NUMBER.match(value)
+    if found is None:
+        return None
+    sign, digits = found.groups()
+    base = 16 if digits[:2] in ("0x", "0X") else 8 if digits.startswith("0") else 10
+    number = bounded_number(digits[2:] if base == 16 else digits, LARGEST_ADDRESS, base)
+    return -number & LARGEST_ADDRESS if sign == "-" else number
+
+
+def _how(kind: _Kind, par: MallocPar) -> str:
+    if kind.field in ("arena_max", HUGETLB):
+        return SET if _in_force(kind, par) else DEFAULT
+    return origin(par, getattr(par, kind.field))
+
+
+def _bytes(kind: _Kind, evidence: Evidence) -> int | None:
+    heap = evidence.heap
+    pages = heap.target.pages
+    if pages is None or (kind.field == HUGETLB and not pages.knows_huge):
+        return None
+    glibc = heap.allocator(GlibcAllocator)
+    measures: dict[str, Callable[[], int]] = {
+        "large-holes": lambda: evidence.released((hole.start, hole.end) for hole in glibc.holes(DEFAULT_THRESHOLD)),
+        "tops": lambda: evidence.resident("glibc.top"),
+        "thread-tops": lambda: evidence.resident("glibc.top") - evidence.resident("glibc.top.0"),
+        "huge-pages": lambda: total(evidence.sums, "glibc").huge,
+    }
+    return measures[kind.about]()

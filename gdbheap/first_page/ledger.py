@@ -1,0 +1,306 @@
+"""Where did the memory go? Every byte of the address space, resident or not, in exactly one line.
+
+Each line also says what it has in whole pages (see ``partition``): of free memory that is what could be given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from gdbheap.allocators.allocator import State
+from gdbheap.allocators.finding import OF_C_LIBRARIES
+from gdbheap.answers.aborted import Abort
+from gdbheap.answers.accounting.partition import (
+    ENDED_STACKS,
+    MISSING,
+    REST,
+    SHARED_FILES,
+    Sum,
+    Sums,
+    line_states,
+    main_runtime,
+    other_allocator,
+    partition,
+    total,
+)
+from gdbheap.answers.container import MOST_FILES, Container, container
+from gdbheap.answers.holder_change import Since
+from gdbheap.findings import Evidence, Finding, findings, placed
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.first_page.main_holders import MainHolders, main_holders
+from gdbheap.first_page.next_lines import next_lines
+from gdbheap.first_page.outside import IN_USE, outside_holders
+from gdbheap.first_page.summary import Summary, summary
+from gdbheap.heap import Heap
+from gdbheap.host.cgroup import find_group
+from gdbheap.host.procfs import Named
+from gdbheap.host.procfs import Rss as Known
+from gdbheap.host.program_name import program_name
+from gdbheap.host.tmpfs import find_tmpfs_files
+from gdbheap.host.usage import usage_of
+from gdbheap.refusals.refusal import open_folder
+from gdbheap.targets.process import program_of
+
+Name = tuple[str, "str | None", str]
+"""A line's id, its parent's, and its name."""
+FIRST = (
+    ("file", None, "files: programs, libraries, mapped files"),
+    ("stacks", None, "stacks of threads"),
+    ("shared", None, "shared memory"),
+)
+LAST = (("other", None, "other memory that a program or library mapped"), ("unexplained", None, "unexplained"))
+ENDED: Name = (ENDED_STACKS, None, "stacks of ended threads, kept by glibc")
+CUT_OFF: Name = (MISSING, None, "missing: the core is cut short")
+DETAILS = {
+    "file.text": "code of files",
+    "file.data": "data of files that may be written, .bss",
+    "file.readonly": "data of files that is only read",
+    SHARED_FILES: "files that are mapped shared: page cache",
+    "other.break": "other users' part of the break",
+    "other.kernel": "the kernel's vdso and its data",
+    REST: "the rest",
+}
+
+
+@dataclass(frozen=True)
+class Rss:
+    """What the kernel says: resident and swapped bytes, and where that was read. ``lazy``: of the resident ones those
+    that were given back by madvise(MADV_FREE), and stay until the kernel needs them; None where nobody says."""
+
+    bytes: int | None
+    swap: int | None
+    source: str
+    lazy: int | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the ledger; sizes in bytes, None where residency is not known.
+
+    ``zero``: bytes for which the kernel's zero page stands in and which are not resident. ``huge``: of the resident
+    bytes those mapped by huge pages, None also where the kernel does not say. ``pages``: bytes of the pages that belong
+    to this line as a whole, ``whole`` of these the resident ones: of a line that is free, those that nobody holds.
+    ``state``: of an allocator's line "used", "free", "top" or "overhead"."""
+
+    id: str
+    parent: str | None
+    name: str
+    virtual: int
+    resident: int | None
+    swapped: int | None
+    pages: int = 0
+    zero: int | None = None
+    huge: int | None = None
+    whole: int | None = None
+    state: str | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is free memory of an allocator, the top included."""
+        return self.state in (State.FREE.value, State.TOP.value)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The answer of ``heap``. ``trim``: what malloc_trim(0) would give back; None where that is not known. ``summary``:
+    what is used and what is free, in all allocators; None where memory cannot be read. ``container``: what the control
+    group of a process is charged; None for a core, and where no group counts its memory. ``holders``: who has most of
+    what is in use, if that was asked for; ``not_looked``: the number of blocks in use, where these were too many to
+    follow all references, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask
+    next; ``verdict``: all that in a sentence, where somebody wrote one. ``abort``: why glibc ended the process; None
+    where it did not. ``not_examined``: bytes in use that nothing is proven to hold, as not all references were read.
+    ``since``: what changed since an earlier look, where one is compared. ``imported``: as in MainHolders."""
+
+    rss: Rss
+    ledger: list[Line]
+    findings: list[Finding]
+    trim: int | None = None
+    summary: Summary | None = None
+    container: Container | None = None
+    holders: list[MainHolder] = field(default_factory=list)
+    not_looked: int | None = None
+    program: str = ""
+    pid: int | None = None
+    next: list[str] = field(default_factory=list)
+    verdict: str = ""
+    abort: Abort | None = None
+    not_examined: int = 0
+    imported: MainHolder | None = None
+    since: Since | None = None
+
+    @property
+    def looks_past(self) -> bool:
+        """Whether nothing looked into more than half of the memory that is not files': its blocks are not walked."""
+        unknown = self.summary.unknown if self.summary is not None else None
+        if unknown is None:
+            return False
+        known = unknown.bytes is not None
+        rows = {line.id: (line.resident or 0) if known else line.virtual for line in self.ledger}
+        # What is only in detail a line of its own is part of the one above.
+        line = rows.get(unknown.id, rows.get(unknown.id.rpartition(".")[0], 0))
+        own = unknown.bytes if unknown.bytes is not None else line
+        roots = [line.id for line in self.ledger if line.parent is None and line.id not in (FIRST[0][0], MISSING)]
+        return 2 * own > sum(rows[root] for root in roots)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether that is so, the C library's malloc was not walked, none was recognised in its place, and nothing was
+        found besides: then this is no answer to what could be given back."""
+        summary = self.summary
+        walked = summary is not None and not OF_C_LIBRARIES.isdisjoint(summary.allocators)
+        unknown = summary.unknown if summary is not None and not walked else None
+        return unknown is not None and not unknown.name and not self.findings and self.looks_past
+
+
+def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0) -> Ledger:
+    """Return the ledger of ``ledger_and_holders``."""
+    return ledger_and_holders(heap, detail, patient, budget)[0]
+
+
+def ledger_and_holders(
+    heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0
+) -> tuple[Ledger, MainHolders]:
+    """The whole address space. What cannot be looked into (no malloc, no memory) stays under files, stacks and other.
+
+    ``detail``: a line for each arena's part, kind of file mapping and kind of free memory. ``patient``: also findings
+    that take longer; unless it is said, they go with the details. ``budget``: seconds of CPU time for who has most of
+    what is in use; 0: nobody looks. Beside it are all holders that were found."""
+    (sums,) = partition(heap)
+    evidence = Evidence(heap, _settle(heap, sums), detail if patient is None else patient)
+    told = summary(heap, evidence) if heap.target.refusal is None else None
+    sums = _renamed(heap, evidence.sums, detail)
+    states = line_states(heap.allocators)
+    lines = [_line(heap, name, sums, states) for name in _names(heap, sums, detail)]
+    known = heap.target.rss
+    rss = Rss(known.bytes, known.swap, known.source, known.lazy)
+    shown = [line for line in lines if line.virtual or not line.parent]
+    trim = evidence.trim.predicted if evidence.trim else None
+    found = findings(evidence)
+    outside = outside_holders(evidence)
+    told = replace(told, outside=sum(row.resident or 0 for row in outside if row.kind in IN_USE)) if told else None
+    held = main_holders(heap, evidence, found, budget, outside) if budget else MainHolders()
+    found = sorted(placed([*found, *held.findings]), key=lambda finding: finding.rank)
+    answer = Ledger(
+        rss,
+        shown,
+        found,
+        trim,
+        told,
+        _container(heap),
+        holders=held.rows,
+        not_looked=held.not_looked,
+        program=program_name(heap.target.arguments, heap.target.exe),
+        pid=heap.target.pid,
+        next=next_lines(evidence, held) if budget else [],
+        not_examined=held.not_examined,
+        imported=held.imported,
+    )
+    return answer, held
+
+
+def without_memory(process: Named) -> Ledger:
+    """What everybody may know of a process: its size, and what its control group is charged. Raises NoTarget, and
+    OSError where even that cannot be read."""
+    folder = open_folder(process)
+    usage = usage_of(folder)
+    known = Known(usage.rss, usage.swap, "status", anonymous=usage.anonymous)
+    rss = Rss(usage.rss, usage.swap, known.source)
+    group = find_group(folder.place)
+    return Ledger(rss, [], [], container=container(group, known), program=program_of(folder), pid=folder.pid)
+
+
+def _container(heap: Heap) -> Container | None:
+    target = heap.target
+    if target.proc is None:
+        return None
+    mapped = ((mapping.device, mapping.inode) for mapping in target.mappings if mapping.inode)
+    return container(find_group(target.proc), target.rss, find_tmpfs_files(target.proc, mapped)[:MOST_FILES])
+
+
+def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
+    """The findings without the ledger, and what they rest on."""
+    (sums,) = partition(heap)
+    evidence = Evidence(heap, _settle(heap, sums))
+    return evidence, findings(evidence)
+
+
+def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
+    """The lines that are always there, those of the allocators, and the children that there are beyond them: in detail
+    of every line, else of the other memory where an allocator or a runtime is known to be in it."""
+    other, runtime = other_allocator(heap), main_runtime(heap)
+    titles = dict(DETAILS)
+    titles |= {f"other.{other.id}": other.title} if other else {}
+    titles |= {f"other.{runtime.kind.id}": runtime.title} if runtime else {}
+    names: list[Name] = []
+    cut_off, ended = [CUT_OFF] * (MISSING in sums), [ENDED] * (ENDED_STACKS in sums)
+    for row in (*FIRST, *ended, *_of_allocators(heap, sums, detail), *LAST, *cut_off):
+        names.append(row)
+        if row in FIRST + LAST and (detail or (row[0] == "other" and (other or runtime))):
+            below = [owner for owner in sums if owner.rpartition(".")[0] == row[0]]
+            names += [(owner, row[0], titles[owner]) for owner in below]
+    return names
+
+
+def without_details(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of a detailed ledger that the same one without details has."""
+    others = [line.id for line in lines if line.parent == "other"]
+    is_split = any(name not in DETAILS for name in others)
+    return [
+        line
+        for line in lines
+        if line.parent is None
+        or (line.id.count(".") == 1 and line.state is not None)
+        or (is_split and line.parent == "other")
+    ]
+
+
+def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
+    """The lines of the allocators of this target, and of those that have lines without being there."""
+    for kind in heap.kinds:
+        found = heap.find_allocator(kind)
+        if found is None and not kind.shown_idle:
+            continue
+        yield kind.name, None, kind.title
+        for line in found.all_lines() if found is not None else kind.lines:
+            if not line.detail or (detail and total(sums, line.id).virtual):
+                yield line.id, line.parent, line.title
+
+
+def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
+    """The allocator and the runtime in the other memory by their names; what is other besides in one line, unless in
+    ``detail``."""
+    other, runtime = other_allocator(heap), main_runtime(heap)
+    found = dict(sums)
+    if "other.runtime" in found and runtime is not None:
+        found[f"other.{runtime.kind.id}"] = found.pop("other.runtime")
+    if "other.allocator" in found and other is not None:
+        found[f"other.{other.id}"] = found.pop("other.allocator")
+    if not detail:
+        rest = [found.pop(owner, Sum()) for owner in ("other.break", "other.kernel")]
+        found[REST] = sum(rest, found.get(REST, Sum()))
+    return found
+
+
+def _line(heap: Heap, name: Name, sums: Sums, states: dict[str, str]) -> Line:
+    pages, found = heap.target.pages, total(sums, name[0])
+    state = states.get(name[0])
+    if pages is None:
+        return Line(*name, found.virtual, None, None, found.pages, state=state)
+    huge = found.huge if pages.knows_huge else None
+    sizes = (found.virtual, found.resident, found.swapped, found.pages, found.zero)
+    return Line(*name, *sizes, huge, found.whole, state)
+
+
+def _settle(heap: Heap, sums: Sums) -> Sums:
+    """Sets the pages found beside what the kernel says; what it says beyond them is unexplained."""
+    rss = heap.target.rss
+    if heap.target.pages is None or rss.bytes is None:
+        return sums
+    found = total(sums)
+    missing = rss.bytes - found.resident
+    swapped = (rss.swap or 0) - found.swapped
+    if missing < 0:
+        heap.note(f"zero pages cannot be told apart: the lines add up to {-missing} bytes more than the kernel's Rss")
+    beyond = Sum(resident=max(0, missing), swapped=max(0, swapped))
+    return {**sums, "unexplained": sums.get("unexplained", Sum()) + beyond}

@@ -1,0 +1,169 @@
+"""The few holders of most of what is in use, for the first page: variables, packages, globals, threads, runtimes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gdbheap.answers.accounting.partition import main_runtime, other_allocator, total
+from gdbheap.answers.accounting.source_paths import source_path
+from gdbheap.answers.owners import Owners, owners
+from gdbheap.answers.shared_out import NOBODY
+from gdbheap.contents.python.names.packages import INTERPRETER_ITSELF, PACKAGE, STANDARD, THREAD
+from gdbheap.errors import GdbheapError
+from gdbheap.findings import Evidence, Finding
+from gdbheap.findings.holder.rule import CODE, RUNTIME, MainHolder, found_of
+from gdbheap.first_page.alike_holders import fold_alike
+from gdbheap.first_page.also_held import with_others
+from gdbheap.first_page.first_holders import FirstHolders, first_holders, length_at, limit_of
+from gdbheap.first_page.outside import unowned_holders
+from gdbheap.heap import Heap
+
+__all__ = ["BLOCKS_A_SECOND", "BUDGET", "MainHolders", "main_holders", "seconds_for"]
+
+BUDGET = 3.0
+"""Seconds of CPU time that may be spent on holders, unless somebody says otherwise."""
+# About what a core does: 15.7 million blocks of Python took 4.7 s, 9 million of C 4.3 s, both measured on one machine.
+BLOCKS_A_SECOND = 2_500_000
+MOST, MIN_PERCENT = 5, 5
+IMPORTED = (PACKAGE, STANDARD, INTERPRETER_ITSELF)
+OTHER_CODE = "the interpreter, its library and other packages"
+# These rows have no holder that a program could release. A stack of a program without Python is one.
+NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, NOBODY)
+
+
+@dataclass(frozen=True)
+class MainHolders:
+    """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the finding about the first one, if it
+    is worth one. ``not_looked``: blocks in use, where there are too many of them to follow all references; else None.
+    ``not_examined``: bytes in use that nothing is proven to hold because not all references were read; ``finishing``:
+    the command lines that would examine them, where time was not what it took. ``every``: all holders of blocks, with
+    those that no program could release; None where not all references were followed. ``imported``: the interpreter, its
+    library and the packages that have no row, where these have MIN_PERCENT of RSS together."""
+
+    rows: list[MainHolder] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    not_looked: int | None = None
+    not_examined: int = 0
+    finishing: list[str] = field(default_factory=list)
+    every: list[MainHolder] | None = None
+    imported: MainHolder | None = None
+
+
+def main_holders(
+    heap: Heap,
+    evidence: Evidence,
+    found: Sequence[Finding] = (),
+    budget: float = BUDGET,
+    outside: Sequence[MainHolder] = (),
+) -> MainHolders:
+    """Find them, with those ``outside`` of the allocators, beside the findings that were ``found``: by the graph of
+    references, which is drawn where that takes about ``budget`` seconds at most, or all details are wanted, and by what
+    the mappings tell of runtimes. Of more blocks of Python those are found that reference counts prove in that time."""
+    runtimes = list(_runtimes(heap, evidence))
+    rows = [*runtimes, *outside]
+    not_looked, whole, every, first = None, Owners([], 0, 0), None, FirstHolders()
+    always = evidence.detail or budget == math.inf
+    try:
+        if heap.target.refusal is None and (not heap.target.remote or always):
+            count = heap.used_blocks
+            not_looked = count if count > budget * BLOCKS_A_SECOND and not always else None
+            if not_looked is None:
+                whole = owners(heap, None, None)
+                every = [*runtimes, *_of_graph(heap, whole)]
+                unnamed = (*NOT_NAMED, THREAD) if heap.is_python else NOT_NAMED
+                rows = fold_alike([row for row in every if row.kind not in unnamed])
+                rows += unowned_holders(evidence, outside)
+            elif heap.is_python:
+                first = first_holders(heap, budget)
+                rows += first.rows
+    except GdbheapError as error:
+        heap.note(f"holders are not known: {error}")
+    # Where nobody knows what is resident, shares are of what is in use.
+    rss = heap.target.rss.bytes or sum(row.bytes for row in ([*every, *outside] if every else rows))
+    rows = sorted((row for row in rows if _is_much(row, rss)), key=_rank)[:MOST]
+    rows = _shared(heap, rows) if every is not None else rows
+    rest = first.not_examined or whole.not_examined
+    code = _imported([row for row in every or [] if row.kind in IMPORTED and row not in rows], heap)
+    code = code if code is not None and _is_much(code, rss) else None
+    return MainHolders(rows, found_of(evidence, rows, found), not_looked, rest, whole.next, every, code)
+
+
+def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
+    """Return the rows with who else holds what they have, as far as that is known."""
+    try:
+        return with_others(heap, rows)
+    except GdbheapError as error:
+        heap.note(f"who else holds it is not known: {error}")
+        return rows
+
+
+def _rank(row: MainHolder) -> tuple[bool, int, int, str]:
+    """Return what the rows are in the order of, ascending: what is resident decides; code, which the kernel drops when
+    it must, comes last."""
+    return row.kind == CODE, -(row.bytes if row.resident is None else row.resident), -row.bytes, row.path
+
+
+def seconds_for(blocks: int) -> int:
+    """Return about how many seconds of CPU time it takes to find the holders of so many blocks."""
+    return math.ceil(blocks / BLOCKS_A_SECOND)
+
+
+def _imported(rows: list[MainHolder], heap: Heap) -> MainHolder | None:
+    """Return all of them as one; None for none."""
+    if not rows:
+        return None
+    known = [row.resident for row in rows if row.resident is not None]
+    resident = sum(known) if len(known) == len(rows) else None
+    size = sum(row.bytes for row in rows)
+    return MainHolder(size, resident, _share(heap, resident), OTHER_CODE, None, None, STANDARD)
+
+
+def _share(heap: Heap, resident: int | None) -> float | None:
+    rss = heap.target.rss.bytes
+    return min(resident / rss, 1.0) if resident is not None and rss else None
+
+
+def _is_much(row: MainHolder, rss: int | None) -> bool:
+    size = row.bytes if row.resident is None else row.resident
+    return rss is None or 100 * size >= MIN_PERCENT * rss
+
+
+def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
+    for row in whole.groups:
+        if row.root is None or row.kind is None:
+            continue
+        limit = limit_of(heap, row.address, row.type)
+        count = row.variables if row.variables > 1 else length_at(heap, row.address) if limit is None else limit.entries
+        array = row.array
+        yield MainHolder(
+            row.bytes,
+            row.resident,
+            row.share,
+            source_path(row.root),
+            row.type if array is None else array.what,
+            count,
+            row.kind,
+            row.address,
+            [] if array is None else list(array.shape),
+            row.parts,
+            row.way,
+            row.at_least,
+            None if limit is None else limit.maximum,
+            row.largest_block,
+        )
+
+
+def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:
+    """Yield the memory of a runtime or an allocator that is named and not walked."""
+    other, runtime = other_allocator(heap), main_runtime(heap)
+    known = heap.target.pages is not None
+    for owner, name in (
+        ("other.allocator", other.title if other is not None else None),
+        ("other.runtime", runtime.title if runtime is not None else None),
+    ):
+        whole = total(evidence.sums, owner)
+        if name is not None and whole.virtual:
+            size, resident = whole.resident if known else whole.virtual, whole.resident if known else None
+            yield MainHolder(size, resident, _share(heap, resident), name, None, None, RUNTIME)

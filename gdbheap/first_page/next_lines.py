@@ -1,0 +1,58 @@
+"""Commands to type next for this target, chosen by what was found."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from gdbheap.findings import Evidence
+from gdbheap.first_page.main_holders import MainHolders, seconds_for
+from gdbheap.heap import Heap
+from gdbheap.host.procfs import PROC
+
+__all__ = ["next_lines"]
+
+MOST = 3
+# What is in use and less than this share of RSS is not worth looking into.
+MIN_PERCENT = 1
+FILE = "before.heap"
+# The kernel says ten bytes a child at most; more need not be counted.
+CHILDREN_BYTES = 64 << 10
+
+
+def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
+    """Return at most MOST lines, each with the reason as a comment."""
+    heap = evidence.heap
+    lines: list[str] = []
+    if held.finishing:
+        lines += _commented(held.finishing[:1], "who holds the rest of what is in use")
+    elif held.not_looked is not None:
+        budget = f"--budget={seconds_for(held.not_looked)}"
+        rest = "who holds the rest" if held.rows else "the same with who holds what is in use"
+        lines += _commented(evidence.line("", budget), rest)
+    elif not held.rows and 100 * evidence.in_use >= MIN_PERCENT * (heap.target.rss.bytes or 0):
+        lines += _commented(evidence.line("owners"), "who holds what is in use")
+    if (parent := evidence.parent) is not None:
+        reason = f"what it shares with {parent}, which it was forked from, and what was copied since"
+        lines += _commented([f"gdbheap {parent} --children"], reason)
+    children = children_of(heap)
+    if children:
+        what = "child" if children == 1 else "children"
+        lines += _commented(evidence.line("", "--children"), f"with its {children:,} {what}")
+    if held.rows and heap.target.kind == "process":
+        lines += _commented(evidence.line("snapshot", FILE), "does it grow? Now, and later:")
+        lines += evidence.line(f"diff {FILE}")
+    return lines[:MOST]
+
+
+def _commented(lines: list[str], reason: str) -> list[str]:
+    return [f"{line}  # {reason}" for line in lines]
+
+
+def children_of(heap: Heap) -> int:
+    """Return how many children a process of this machine has now; 0 where the kernel does not say."""
+    target = heap.target
+    if target.proc is None or target.pid is None:
+        return 0
+    with suppress(OSError), open(f"{PROC}/{target.proc}/task/{target.pid}/children", "rb") as stream:
+        return len(stream.read(CHILDREN_BYTES).split())
+    return 0

@@ -1,0 +1,269 @@
+"""What has memory that no allocator handed out: static data, stacks, thread-local data, mapped files, shared memory and
+other mappings, each as a holder of resident bytes."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from os.path import basename
+
+from gdbheap.allocators.library_memory import held_at
+from gdbheap.allocators.runtimes import ALLOCATOR, MMAPPED
+from gdbheap.answers.accounting.partition import ENDED_STACKS, REST, SHARED_FILES
+from gdbheap.answers.accounting.partition import SHARED as SHARED_LINE
+from gdbheap.findings.finding import MIN_FINDING_BYTES, Evidence
+from gdbheap.findings.holder.rule import (
+    BREAK,
+    CODE,
+    ENDED,
+    FILE,
+    LIBRARY_MEMORY,
+    MAPPED,
+    SHARED,
+    STACK,
+    STATIC,
+    STORAGE,
+    WRITTEN,
+    MainHolder,
+)  # fmt: skip
+from gdbheap.graph.roots import program_storage
+from gdbheap.heap import Heap
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.environment import started_as
+from gdbheap.targets.functions import readable
+from gdbheap.targets.ranges import Ranges, intersect, joined, subtract, within
+from gdbheap.targets.stack_mappings import Stack
+from gdbheap.targets.target import AT_ENTRY, Thread
+
+__all__ = ["IN_USE", "outside_holders", "unowned_holders"]
+
+# Code that is mapped from files is normal: less than this share of RSS is not worth a row.
+MIN_PERCENT_OF_CODE = 50
+# What only this process has and uses: the verdict counts it as in use.
+IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
+# What objects in the heap may own.
+MAPPABLE = (FILE, MAPPED, SHARED, WRITTEN)
+OF_STORAGE = ("stacks", "other.break", REST)
+IN_STACKS = "deep recursion or large local variables"
+NUMBERED = re.compile(r"\.\d+$")
+SHARED_PAGES = "pages of {} (shared mapping)"
+BROKEN = "memory that brk() gave and malloc does not have"
+OWN = "memory that the program or a library mapped itself"
+
+
+@dataclass
+class _Place:
+    """A holder and where its memory lies. ``written``: its resident bytes, where the pages do not tell them."""
+
+    name: str
+    kind: str
+    ranges: Ranges = field(default_factory=list)
+    what: str | None = None
+    written: int | None = None
+
+
+def outside_holders(evidence: Evidence) -> list[MainHolder]:
+    """Return the holders that are worth a row, the largest first; static data alone, with all of its bytes, where
+    residency is not known."""
+    return _holders(evidence, [])
+
+
+def unowned_holders(evidence: Evidence, rows: Sequence[MainHolder]) -> Sequence[MainHolder]:
+    """Return these ``rows`` without the mapped memory that objects in the heap own: it is in these objects' rows."""
+    heap = evidence.heap
+    is_mappable = any(row.kind in MAPPABLE for row in rows) and heap.is_python
+    owned = joined(sorted((one.address, one.end) for one in heap.mapped)) if is_mappable else []
+    return _holders(evidence, owned) if owned else rows
+
+
+def _holders(evidence: Evidence, owned: Ranges) -> list[MainHolder]:
+    if evidence.heap.target.refusal is not None:
+        return []
+    is_known = evidence.heap.target.pages is not None
+    places = [place for place in _Places(evidence, owned).find() if is_known or place.kind == STATIC]
+    rows = [_row(evidence, place) for place in places]
+    return sorted((row for row in rows if _is_much(evidence, row)), key=lambda row: (-row.bytes, row.path))
+
+
+def _is_much(evidence: Evidence, row: MainHolder) -> bool:
+    is_code = row.kind == CODE
+    return evidence.worth(row.bytes) and not (is_code and 100 * row.bytes < MIN_PERCENT_OF_CODE * evidence.rss)
+
+
+def _row(evidence: Evidence, place: _Place) -> MainHolder:
+    size = _size(evidence, place.ranges) if place.written is None else place.written
+    if place.kind in (MAPPED, LIBRARY_MEMORY):
+        size -= sum(evidence.lazily_freed(*pair) for pair in place.ranges)
+    rss = evidence.heap.target.rss.bytes
+    share = round(min(size / rss, 1), 4) if rss else None
+    address = max(place.ranges, key=lambda pair: _size(evidence, [pair]), default=(0, 0))[0] or None
+    resident = None if evidence.heap.target.pages is None else size
+    return MainHolder(size, resident, share, place.name, place.what, None, place.kind, outside=address)
+
+
+def _size(evidence: Evidence, ranges: Ranges) -> int:
+    """Return the resident bytes in those ranges; all where residency is not known."""
+    is_known = evidence.heap.target.pages is not None
+    return evidence.resident_of(ranges) if is_known else sum(end - start for start, end in ranges)
+
+
+class _Places:
+    """The places of one target, by the owners of its address space."""
+
+    def __init__(self, evidence: Evidence, owned: Ranges) -> None:
+        self._evidence, self._heap, self._target = evidence, evidence.heap, evidence.heap.target
+        self._storage = program_storage(self._target)
+        self._pieces = {owner: subtract(found, owned) for owner, found in evidence.other_ranges.items()}
+
+    def find(self) -> Iterator[_Place]:
+        yield from self._of_files()
+        yield from self._of_stacks()
+        yield from self._of_shared()
+        yield _Place(BROKEN, BREAK, self._without_storage("other.break"))
+        yield from self._of_rest()
+        yield _Place("stacks of ended threads, which the C library keeps", ENDED, self._of(ENDED_STACKS))
+
+    def _of(self, owner: str) -> Ranges:
+        return self._pieces.get(owner, [])
+
+    def _without_storage(self, owner: str) -> Ranges:
+        return subtract(self._of(owner), self._storage)
+
+    def _is_large(self, ranges: Ranges) -> bool:
+        return self._evidence.worth(_size(self._evidence, ranges))
+
+    def _of_files(self) -> Iterator[_Place]:
+        data: defaultdict[int, Ranges] = defaultdict(list)
+        files: defaultdict[str, Ranges] = defaultdict(list)
+        code: Ranges = []
+        numbers = {loaded.base: number for number, loaded in enumerate(self._target.objects)}
+        for owner in ("file.data", "file.readonly", "file.text"):
+            for start, end in self._of(owner):
+                loaded, mapping = self._target.object_of(start), self._target.mappings.find(start)
+                if loaded is not None and owner == "file.data":
+                    data[numbers[loaded.base]].append((start, end))
+                elif loaded is not None or mapping is None:
+                    code.append((start, end))
+                else:
+                    files[mapping.name].append((start, end))
+        yield _Place("code and constants of programs and libraries", CODE, code)
+        for number, ranges in data.items():
+            yield from self._of_data(self._target.objects[number], ranges) if self._is_large(ranges) else ()
+        for name, ranges in files.items():
+            yield from self._of_file(name, ranges) if self._is_large(ranges) else ()
+
+    def _of_data(self, loaded: LoadedObject, ranges: Ranges) -> Iterator[_Place]:
+        """Yield the large variables of an object's static data by their symbols, and all else of it."""
+        program = self._target.object_of(self._target.auxv.get(AT_ENTRY, 0))
+        title = started_as(self._target) if loaded is program else ""
+        name = title or basename(loaded.path)
+        named: Ranges = []
+        for symbol, parts in _variables(loaded, ranges):
+            if self._is_large(parts):
+                named += parts
+                # gcc numbers the variables of functions.
+                symbol = NUMBERED.sub("", symbol)
+                yield _Place(f"{readable(symbol)}, a static variable of {name}", STATIC, parts)
+        yield _Place(f"static data of {name}", STATIC, subtract(ranges, joined(sorted(named))))
+
+    def _of_file(self, name: str, ranges: Ranges) -> Iterator[_Place]:
+        """Yield what was written to private mappings of a file, and what was only read of them."""
+        written = self._written(ranges)
+        if written is None:
+            yield _Place(f"pages of {name} (private mapping)", FILE, ranges)
+            return
+        read = max(0, self._evidence.resident_of(ranges) - written)
+        yield _Place(f"written pages of {name} (private mapping)", WRITTEN, ranges, written=written)
+        yield _Place(f"pages of {name} (mapped, only read)", FILE, ranges, written=read)
+
+    def _written(self, ranges: Ranges) -> int | None:
+        rows = self._target.written
+        if rows is None:
+            return None
+        sizes = (size for start, end, size in rows if within(ranges, start, end))
+        return min(sum(sizes), self._evidence.resident_of(ranges))
+
+    def _of_stacks(self) -> Iterator[_Place]:
+        """Yield the first thread's stack, one of another thread that has most of what the others have, and these."""
+        ranges = self._without_storage("stacks")
+        main = self._target.main_stack
+        sizes: list[tuple[int, Stack, Ranges]] = []
+        for stack in self._heap.stacks:
+            parts = intersect(within(ranges, stack.start, stack.end), [(stack.start, stack.end)])
+            if main is not None and stack.start in main:
+                yield self._of_thread(stack, parts)
+            else:
+                sizes.append((self._evidence.resident_of(parts), stack, parts))
+        sizes.sort(key=lambda row: -row[0])
+        if sizes and 2 * sizes[0][0] >= sum(size for size, _stack, _parts in sizes):
+            yield self._of_thread(*sizes.pop(0)[1:])
+        others = sorted(pair for _size, _stack, parts in sizes for pair in parts)
+        yield _Place(f"stacks of {len(sizes):,} threads", STACK, others, IN_STACKS)
+        yield from self._of_storage()
+
+    def _of_thread(self, stack: Stack, ranges: Ranges) -> _Place:
+        thread = next((one for one in self._target.threads if one.tid == stack.tid), None)
+        is_main = stack.tid == self._target.pid
+        name = f"stack of thread {_title(stack.tid, thread)}{', the main thread' if is_main else ''}"
+        return _Place(name, STACK, ranges, IN_STACKS)
+
+    def _of_storage(self) -> Iterator[_Place]:
+        parts = [intersect(self._of(owner), self._storage) for owner in OF_STORAGE]
+        ranges = sorted(pair for found in parts for pair in found)
+        sizes = [self._evidence.resident_of([pair]) for pair in ranges]
+        # Each has the page at the end, where the C library's own data begins.
+        count = sum(2 * size >= max(sizes) for size in sizes)
+        name = f"thread-local data of {count:,} thread{'s' * (count != 1)}"
+        largest = _largest_variable(self._heap)
+        yield _Place(name, STORAGE, ranges, None if largest is None else f"variable {largest}")
+
+    def _of_shared(self) -> Iterator[_Place]:
+        """Yield shared memory, and files on a disk that are mapped shared, by their names."""
+        for line, kind, title in ((SHARED_LINE, SHARED, "shared memory {}"), (SHARED_FILES, FILE, SHARED_PAGES)):
+            found: defaultdict[str, Ranges] = defaultdict(list)
+            for start, end in self._of(line):
+                mapping = self._target.mappings.find(start)
+                if mapping is not None:
+                    found[mapping.name].append((start, end))
+            yield from (_Place(title.format(name), kind, ranges) for name, ranges in found.items())
+
+    def _of_rest(self) -> Iterator[_Place]:
+        """Yield other mappings by the library that has them, those of nobody as one row."""
+        held = self._heap.held
+        found: defaultdict[str, Ranges] = defaultdict(list)
+        for start, end in self._without_storage(REST):
+            library = held_at(held, start)
+            found["" if library is None else library.name].append((start, end))
+        for name, ranges in found.items():
+            if name:
+                yield _Place(f"memory that {name} mapped", LIBRARY_MEMORY, ranges)
+            else:
+                yield _Place(_of_runtimes(self._heap) or OWN, MAPPED, ranges)
+
+
+def _of_runtimes(heap: Heap) -> str:
+    names = [one.kind.name for one in heap.runtimes if one.kind.memory not in (ALLOCATOR, MMAPPED)]
+    return f"memory of {' or '.join(names)}, or other mappings" if names else ""
+
+
+def _title(tid: int, thread: Thread | None) -> str:
+    return f"{tid} ({thread.name})" if thread is not None and thread.name else str(tid)
+
+
+def _variables(loaded: LoadedObject, ranges: Ranges) -> Iterator[tuple[str, Ranges]]:
+    """Yield the variables of at least MIN_FINDING_BYTES, of two at one place the larger one."""
+    rows = ((start, -size, name) for name, (start, size) in loaded.symbols().items() if size >= MIN_FINDING_BYTES)
+    last = 0
+    for start, size, name in sorted(rows):
+        parts = intersect(within(ranges, start, start - size), [(start, start - size)])
+        if start >= last and parts:
+            last = start - size
+            yield name, parts
+
+
+def _largest_variable(heap: Heap) -> str | None:
+    program = heap.target.object_of(heap.target.auxv.get(AT_ENTRY, 0))
+    rows: Sequence[tuple[int, int, str]] = [] if program is None else program.thread_local()
+    return max(((size, readable(name)) for _offset, size, name in rows), default=(0, None))[1]

@@ -1,0 +1,128 @@
+"""How much of its memory does a process use, how much is free, and why does that stay?
+
+Everything is summed from the owners of ``partition``, by the states of the allocators' lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.allocators.allocator import Allocator, Kept, State
+from gdbheap.allocators.finding import MALLOC
+from gdbheap.allocators.runtimes import ALLOCATOR, MMAPPED, SHARED, Runtime
+from gdbheap.answers.accounting.partition import REST, Sum, main_runtime, other_allocator, total
+from gdbheap.findings import Evidence
+from gdbheap.heap import Heap
+
+USED, FREE = (State.USED,), (State.FREE, State.TOP)
+# Where the memory of runtimes lies that is no line of their own in the ledger.
+PLACES = {MMAPPED: f"{MALLOC.name}.mmapped", SHARED: "shared"}
+# Up to this share of all that is resident, other memory says nothing against the rest.
+MAX_PERCENT_IGNORED = 5
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Resident bytes that nothing walks: of an allocator or a runtime with whatever else may be its memory, or other
+    anonymous memory. ``id``: of the ledger's line; ``name``: of the allocator, the runtime or the runtimes, "" where
+    none is known; ``own``: whether the memory is certainly its own. ``bytes`` is None where residency is not known."""
+
+    id: str
+    name: str
+    bytes: int | None
+    own: bool = False
+
+
+@dataclass(frozen=True)
+class Summary:
+    """In bytes: ``used`` of blocks in use and ``free`` of free ones and tops, headers included; of both the resident
+    part, None where residency is not known; ``whole``: of what is free and resident, the pages that nobody holds.
+
+    ``outside``: resident bytes in use that no allocator handed out (see ``outside``).
+    ``returnable``: what malloc_trim(0) would give back; None without such a call. ``kept``: the rest of
+    ``free_resident``, largest first. ``allocators``: ids of the ledger's lines that this was summed from; ``unknown``
+    is what no walk looked into.
+    """
+
+    used: int
+    used_resident: int | None
+    free: int
+    free_resident: int | None
+    returnable: int | None
+    kept: list[Kept]
+    allocators: list[str]
+    unknown: Unknown | None
+    whole: int | None = None
+    outside: int = 0
+
+
+def summary(heap: Heap, evidence: Evidence) -> Summary:
+    """What the walks over all allocators say together."""
+    known = heap.target.pages is not None
+    used, free = _part(evidence, USED), _part(evidence, FREE)
+    held = [allocator for allocator in heap.allocators if _part(evidence, USED + FREE, allocator.name).virtual]
+    kept = [row for allocator in held for row in _kept(evidence, allocator)] if known else []
+    given = [size for size in (allocator.returnable() for allocator in held) if size is not None]
+    return Summary(
+        used.virtual,
+        used.resident if known else None,
+        free.virtual,
+        free.resident if known else None,
+        sum(given) if given else None,
+        sorted((row for row in kept if row.bytes > 0), key=lambda row: -row.bytes),
+        [allocator.name for allocator in held],
+        _unknown(evidence),
+        free.whole if known else None,
+    )
+
+
+def _part(evidence: Evidence, states: tuple[State, ...], allocator: str = "") -> Sum:
+    """All of the owners in these states, of one allocator or of all."""
+    owners = [owner for owner in evidence.of(*states) if not allocator or owner.startswith(f"{allocator}.")]
+    return sum((evidence.sums.get(owner, Sum()) for owner in owners), Sum())
+
+
+def _kept(evidence: Evidence, allocator: Allocator) -> list[Kept]:
+    """Why what is free in an allocator stays."""
+    free, whole = _part(evidence, FREE, allocator.name), _part(evidence, (State.FREE,), allocator.name)
+    return allocator.kept(free.resident, whole.whole)
+
+
+def _unknown(evidence: Evidence) -> Unknown | None:
+    """The largest of what nothing walks, None where it is certain that there is next to nothing."""
+    heap = evidence.heap
+    other, runtime = other_allocator(heap), main_runtime(heap)
+    if other is not None:
+        return Unknown(f"other.{other.id}", other.kind.name, _resident(evidence, "other.allocator"), other.named)
+    if runtime is not None:
+        bytes = _resident(evidence, "other.runtime")
+        return Unknown(f"other.{runtime.kind.id}", runtime.kind.name, bytes, runtime.named)
+    places = list(dict.fromkeys(map(_place, _with_own_memory(heap))))
+    places += [REST] if REST not in places and _is_much(evidence, REST) else []
+    return max((_of(evidence, place) for place in places), key=lambda one: one.bytes or 0, default=None)
+
+
+def _with_own_memory(heap: Heap) -> list[Runtime]:
+    """Those that do not have all from an allocator, which is walked."""
+    return [runtime for runtime in heap.runtimes if runtime.kind.memory != ALLOCATOR]
+
+
+def _place(runtime: Runtime) -> str:
+    return PLACES.get(runtime.kind.memory, REST)
+
+
+def _of(evidence: Evidence, place: str) -> Unknown:
+    names = [runtime.kind.name for runtime in _with_own_memory(evidence.heap) if _place(runtime) == place]
+    return Unknown(place, " or ".join(names), _resident(evidence, place))
+
+
+def _resident(evidence: Evidence, owner: str) -> int | None:
+    return evidence.resident(owner) if evidence.heap.target.pages is not None else None
+
+
+def _is_much(evidence: Evidence, owner: str) -> bool:
+    """By what is resident; where that is not known, by the address space."""
+    part, whole = total(evidence.sums, owner), total(evidence.sums)
+    if evidence.heap.target.pages is None:
+        return 100 * part.virtual > MAX_PERCENT_IGNORED * whole.virtual
+    return 100 * part.resident > MAX_PERCENT_IGNORED * whole.resident

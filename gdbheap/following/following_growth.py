@@ -1,0 +1,200 @@
+"""Follows a process, or a program that is started, and adds up what makes its memory grow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+
+from gdbheap.answers.distribution import SizeSums
+from gdbheap.errors import GdbheapError
+from gdbheap.following.growth import (
+    GROWS,
+    IDS,
+    Cost,
+    Expected,
+    Growth,
+    GrowthStack,
+    Memory,
+    MemoryCall,
+    Operation,
+    OtherStacks,
+    Unseen,
+    counted,
+    unseen,
+)
+from gdbheap.host.procfs import Named
+from gdbheap.stacks import Captured, StackFrame, Stacks
+from gdbheap.targets.following import Live
+from gdbheap.targets.hits import Following, Hit
+from gdbheap.targets.mappings import Mappings, parse_maps
+
+__all__ = ["Course", "follow"]
+
+# Each takes some KB, and naming it some milliseconds: a program may call from another stack each time.
+MAX_STACKS = 10_000
+
+
+@dataclass(frozen=True)
+class Course:
+    """For how long: ``duration`` seconds, or ``count`` calls that make memory grow, whichever comes first (None: until
+    the end), or until ``is_told`` says so. ``stacks``: whether they are taken; ``seccomp``: also under a filter;
+    ``tracepoints``: by the kernel's, so that no thread stands."""
+
+    duration: float | None = None
+    count: int | None = None
+    stacks: bool = True
+    seccomp: bool = False
+    tracepoints: bool = False
+    is_told: Callable[[], bool] = lambda: False
+
+
+def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
+    """What made memory grow. ``begun`` is called with the number of places at which it can be seen, once it is.
+    Raises GdbheapError; an interrupt ends it with what there is."""
+    with _seen(live, course) as following:
+        sums = _Sums(live, course.stacks, following, course.tracepoints)
+        begun(len(following.what))
+        # A second one, while what was patched is put back, is the caller's.
+        with suppress(KeyboardInterrupt):
+            _run(following, course, sums)
+        seconds = time.monotonic() - sums.began
+        following.follower.end()
+        sums.add_rest(following)
+    return sums.growth(following, seconds, course.tracepoints)
+
+
+def _seen(live: Live, course: Course) -> AbstractContextManager[Following]:
+    numbers = list(live.machine.system_calls.of_memory)
+    if course.tracepoints:
+        return live.tracepoints(numbers, course.stacks)
+    return live.calls(numbers, course.stacks, course.seccomp)
+
+
+def _run(following: Following, course: Course, sums: _Sums) -> None:
+    def is_over() -> bool:
+        return course.is_told() or (course.count is not None and sums.grown >= course.count)
+
+    for hit in following.seen(course.duration, is_over):
+        sums.add(hit, following.place(hit))
+
+
+@dataclass
+class _Process:
+    """A process that is followed: its memory, the reader of its stacks, and the mappings that its calls made."""
+
+    memory: Memory
+    stacks: Stacks | None
+    expected: Expected
+
+
+class _Sums:
+    """Adds up calls as they come."""
+
+    def __init__(self, live: Live, with_stacks: bool, following: Following, tracepoints: bool) -> None:
+        self._live, self._machine, self._with_stacks = live, live.machine, with_stacks
+        # Empty of a program that was started.
+        self._before = parse_maps(following.follower.maps[0])
+        self.began = time.monotonic()
+        self.grown = 0
+        self._processes: dict[int, _Process] = {}
+        self._sizes = {"brk": SizeSums(), "mmap": SizeSums()}
+        self._counts: dict[str, list[int]] = {}
+        self._stacks: dict[tuple[Stacks, Captured], list[int]] = {}
+        self._others = [0, 0]
+        if tracepoints and live.pid is not None:
+            # It may have ended when the first call is told.
+            stacks = self._process(live.pid).stacks
+            if stacks is not None:
+                stacks.keep_files()
+
+    def add(self, hit: Hit, what: int | str | None) -> None:
+        """A thread was seen."""
+        if not isinstance(what, int):
+            # Another program: nothing of the one before is there any more.
+            self._processes.pop(hit.pid, None)
+            return
+        process = self._process(hit.pid)
+        call = process.memory.read(what, hit.registers)
+        self._count(call)
+        process.expected.add(call, hit.doubtful)
+        if call.id in GROWS:
+            self._note_stack(process, hit, call)
+
+    def add_rest(self, following: Following) -> None:
+        """Threads that were seen while the process was being let go."""
+        while (hit := following.follower.next(0)) is not None:
+            self.add(hit, following.place(hit))
+
+    def _process(self, pid: int) -> _Process:
+        if pid not in self._processes:
+            before = self._before if pid == self._live.pid else Mappings()
+            expected = Expected(before.ranges())
+            self._processes[pid] = _Process(Memory(self._machine, before), self._stacks_of(pid), expected)
+        return self._processes[pid]
+
+    def _stacks_of(self, pid: int) -> Stacks | None:
+        if self._with_stacks:
+            with suppress(GdbheapError, OSError):
+                return Stacks(self._held(pid), self._machine)
+        return None
+
+    def _held(self, pid: int) -> Named:
+        """Others than the one that is followed are our tracees: they keep their numbers."""
+        held = self._live.folder if pid == self._live.pid else None
+        return pid if held is None else held
+
+    def _count(self, call: MemoryCall) -> None:
+        sums = self._counts.setdefault(call.id, [0, 0])
+        sums[0] += 1
+        sums[1] += call.bytes
+        if call.id in GROWS:
+            self.grown += 1
+            self._sizes["brk" if call.id == "brk" else "mmap"].add(call.bytes)
+
+    def _note_stack(self, process: _Process, hit: Hit, call: MemoryCall) -> None:
+        if process.stacks is None:
+            return
+        key = process.stacks, process.stacks.capture_registers(hit.registers, hit.stack)
+        is_kept = key in self._stacks or len(self._stacks) < MAX_STACKS
+        sums = self._stacks.setdefault(key, [0, 0]) if is_kept else self._others
+        sums[0] += call.bytes
+        sums[1] += 1
+
+    def growth(self, following: Following, seconds: float, tracepoints: bool) -> Growth:
+        """All that was added up."""
+        follower = following.follower
+        return Growth(
+            self._live.pid,
+            seconds,
+            counted(self._sizes["brk"]),
+            counted(self._sizes["mmap"]),
+            [Operation(id, *self._counts[id]) for id in IDS if id in self._counts],
+            self._named(),
+            self._unseen(following),
+            Cost(follower.hits, follower.stood, follower.held),
+            follower.finish or "asked",
+            len(following.what),
+            len(following.refused),
+            follower.status,
+            follower.lost if tracepoints else None,
+            OtherStacks(*self._others) if self._others[1] else None,
+        )
+
+    def _named(self) -> list[GrowthStack]:
+        """Stacks that have the same names are one."""
+        sums: dict[tuple[StackFrame, ...], list[int]] = {}
+        for (stacks, captured), (size, calls) in self._stacks.items():
+            found = sums.setdefault(stacks.name(captured), [0, 0])
+            found[0] += size
+            found[1] += calls
+        named = [GrowthStack(size, calls, list(frames)) for frames, (size, calls) in sums.items()]
+        return sorted(named, key=lambda stack: (-stack.bytes, -stack.calls))
+
+    def _unseen(self, following: Following) -> Unseen | None:
+        after = parse_maps(following.follower.maps[1])
+        process = self._processes.get(self._live.pid or 0)
+        if not len(self._before) or not len(after):
+            return None
+        return unseen(process.expected if process else Expected(self._before.ranges()), after)

@@ -1,0 +1,301 @@
+"""What makes a process's memory grow while it runs: its system calls for memory, and the stacks that make them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gdbheap.answers.distribution import SizeShare, SizeSums
+from gdbheap.machines.machine import Machine
+from gdbheap.stacks import StackFrame
+from gdbheap.targets.mappings import Mappings
+from gdbheap.targets.ranges import Ranges, joined, subtract
+
+__all__ = [
+    "GROWS",
+    "IDS",
+    "Cost",
+    "Counted",
+    "Growth",
+    "GrowthStack",
+    "Memory",
+    "MemoryCall",
+    "Operation",
+    "Unseen",
+    "counted",
+    "unseen",
+]
+
+HEAP, STACK = "[heap]", "[stack]"
+
+MAP_SHARED, MAP_FIXED, MAP_ANONYMOUS = 0x01, 0x10, 0x20
+PROT_WRITE = 2
+MREMAP_FIXED, MREMAP_DONTUNMAP = 2, 4
+# MADV_DONTNEED, MADV_FREE, MADV_REMOVE: those by which memory goes back.
+GIVES_BACK = (4, 8, 9)
+NO_ACCESS = "---p"
+GROWS = ("brk", "mmap", "mremap", "commit")
+IDS = (
+    *GROWS, "mmap.file", "reserve", "brk.shrink", "mremap.shrink", "munmap", "madvise", "decommit", "other", "failed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Calls by which memory grew, the bytes by which it did, and both by size."""
+
+    bytes: int
+    calls: int
+    sizes: list[SizeShare]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """All calls of one kind. ``id``: "brk", "mmap" (private memory of no file), "mremap" and "commit" (mprotect makes
+    reserved memory usable) make it grow; "reserve" maps what may not be used yet, "mmap.file" a file or shared memory;
+    "brk.shrink", "mremap.shrink", "munmap", "madvise" and "decommit" (mprotect) give memory back; "other" changes
+    nothing; "failed" failed, and has no bytes."""
+
+    id: str
+    calls: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class GrowthStack:
+    """Calls by which memory grew from one stack (``frames``, the outermost first)."""
+
+    bytes: int
+    calls: int
+    frames: list[StackFrame]
+
+
+@dataclass(frozen=True)
+class OtherStacks:
+    """Calls by which memory grew from stacks beyond the first MAX_STACKS, which are not kept."""
+
+    bytes: int
+    calls: int
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What the mappings show at the end and the calls that were seen do not explain, in bytes: memory that came
+    (``grown``), that went (``gone``), and by how much stacks grew, for which there is no call."""
+
+    grown: int
+    gone: int
+    stacks: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What it cost the target: how often a thread stood, for how long all of them together, and for how long the whole
+    process, in seconds."""
+
+    stops: int
+    stood: float
+    held: float
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The growth of ``pid`` (None: of a program that was started, and all that it started) in ``seconds``. ``brk`` and
+    ``mmap`` are what made it grow (mremap's and mprotect's part is mmap's), ``operations`` all calls, ``stacks`` those
+    of what made it grow, the largest first (empty when none were taken). ``end``: "asked", "gone" or "exec", why it
+    ended; ``places`` at how many places calls were seen, ``unpatched`` at how many they could not be; ``status``: how a
+    program that was started ended, as os.wait gives it; ``lost``: of calls that the kernel told without a thread
+    standing, how many found no room on the way (None: threads stood, and none can be lost); ``other_stacks``: None
+    where all stacks were kept."""
+
+    pid: int | None
+    seconds: float
+    brk: Counted
+    mmap: Counted
+    operations: list[Operation]
+    stacks: list[GrowthStack]
+    unseen: Unseen | None
+    cost: Cost
+    end: str
+    places: int
+    unpatched: int
+    status: int | None
+    lost: int | None
+    other_stacks: OtherStacks | None = None
+
+
+class MemoryCall(NamedTuple):
+    """A system call for memory that was made. ``id`` as Operation's, ``bytes`` by which memory grew or shrank; the
+    ranges that are mapped and unmapped by it; whether what is mapped ``replaces`` what may be there (MAP_FIXED)."""
+
+    id: str
+    bytes: int
+    mapped: tuple[int, int] | None = None
+    unmapped: tuple[int, int] | None = None
+    replaces: bool = False
+
+
+class Memory:
+    """What has to be known of a process to tell what a call did: where its heap ends (None: unknown), and what is
+    reserved, mapped without any access."""
+
+    def __init__(self, machine: Machine, before: Mappings) -> None:
+        self._machine = machine
+        self._brk = next((mapping.end for mapping in before if mapping.path == HEAP), None)
+        closed = [(one.start, one.end) for one in before if one.perms == NO_ACCESS and one.anonymous]
+        self._reserved = _Ranges(joined(sorted(closed)))
+
+    def read(self, number: int, registers: Sequence[int]) -> MemoryCall:
+        """What system call ``number`` did, by its thread's registers right after it (``struct user_regs_struct``)."""
+        known = self._machine.system_calls
+        name, result = known.of_memory.get(number, ""), registers[known.result]
+        arguments = [registers[place] for place in known.arguments]
+        if name == "brk":
+            return self._read_brk(result)
+        if self._machine.is_error(result):
+            return MemoryCall("failed", 0)
+        read = {
+            "mmap": self._read_mmap, "munmap": self._read_munmap, "mremap": self._read_mremap,
+            "madvise": self._read_madvise, "mprotect": self._read_mprotect,
+        }.get(name)  # fmt: skip
+        return MemoryCall("other", 0) if read is None else read(arguments, result)
+
+    def _read_brk(self, result: int) -> MemoryCall:
+        before, self._brk = self._brk, result
+        if before is None or result == before:
+            return MemoryCall("other", 0)
+        low, high = sorted((self._machine.page_up(before), self._machine.page_up(result)))
+        if result > before:
+            return MemoryCall("brk", result - before, mapped=(low, high))
+        return MemoryCall("brk.shrink", before - result, unmapped=(low, high))
+
+    def _read_mmap(self, arguments: Sequence[int], result: int) -> MemoryCall:
+        size, flags = self._machine.page_up(arguments[1]), arguments[3]
+        is_private = flags & MAP_ANONYMOUS and not flags & MAP_SHARED
+        is_reserve = bool(is_private) and not arguments[2]
+        self._reserved.change(result, result + size, is_reserve)
+        kind = "reserve" if is_reserve else "mmap" if is_private else "mmap.file"
+        return MemoryCall(kind, size, mapped=(result, result + size), replaces=bool(flags & MAP_FIXED))
+
+    def _read_munmap(self, arguments: Sequence[int], _result: int) -> MemoryCall:
+        start, size = arguments[0], self._machine.page_up(arguments[1])
+        self._reserved.change(start, start + size, False)
+        return MemoryCall("munmap", size, unmapped=(start, start + size))
+
+    def _read_mremap(self, arguments: Sequence[int], result: int) -> MemoryCall:
+        old, before, after = arguments[0], *map(self._machine.page_up, arguments[1:3])
+        stays = not before or arguments[3] & MREMAP_DONTUNMAP
+        grown = after if stays else after - before
+        unmapped = None if stays else (old, old + before)
+        kind = "mremap" if grown > 0 else "mremap.shrink" if grown < 0 else "other"
+        replaces = bool(arguments[3] & MREMAP_FIXED)
+        return MemoryCall(kind, abs(grown), mapped=(result, result + after), unmapped=unmapped, replaces=replaces)
+
+    def _read_madvise(self, arguments: Sequence[int], _result: int) -> MemoryCall:
+        return MemoryCall("madvise" if arguments[2] in GIVES_BACK else "other", self._machine.page_up(arguments[1]))
+
+    def _read_mprotect(self, arguments: Sequence[int], _result: int) -> MemoryCall:
+        start, end = arguments[0], arguments[0] + self._machine.page_up(arguments[1])
+        reserved = size_of(self._reserved.within(start, end))
+        if arguments[2] & PROT_WRITE:
+            self._reserved.change(start, end, False)
+            return MemoryCall("commit" if reserved else "other", reserved)
+        if arguments[2]:
+            return MemoryCall("other", 0)
+        self._reserved.change(start, end, True)
+        return MemoryCall("decommit", end - start - reserved)
+
+
+def unseen(expected: Expected, after: Mappings) -> Unseen:
+    """Return what the calls do not explain of the difference."""
+    found, left_out = joined(sorted(after.ranges())), expected.doubtful()
+    grown = subtract(subtract(found, expected.ranges()), left_out)
+    gone = subtract(subtract(expected.ranges(), found), left_out)
+    stacks = sum(end - start for start, end in grown if _is_stack(after, start))
+    return Unseen(size_of(grown) - stacks, size_of(gone), stacks)
+
+
+def _is_stack(mappings: Mappings, address: int) -> bool:
+    mapping = mappings.find(address)
+    return mapping is not None and mapping.path == STACK
+
+
+def size_of(ranges: Ranges) -> int:
+    """The bytes of disjoint ranges."""
+    return sum(end - start for start, end in ranges)
+
+
+class Expected:
+    """The mappings that the calls seen so far have left; the calls are not kept. Calls of several threads may come in
+    another order than the kernel's: where memory is mapped that still counts as mapped, its release is expected."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._mapped, self._owed, self._doubtful = _Ranges(joined(sorted(ranges))), _Ranges([]), _Ranges([])
+
+    def add(self, call: MemoryCall, is_doubtful: bool) -> None:
+        """Take a call; ``is_doubtful``: it was made while mappings were read, so that nothing can be said of its
+        ranges."""
+        # What a call unmaps goes first.
+        if call.unmapped is not None:
+            self.unmap(call.unmapped)
+        if call.mapped is not None:
+            self.map(call.mapped, call.replaces)
+        for found in (call.mapped, call.unmapped) if is_doubtful else ():
+            if found is not None:
+                self._doubtful.change(*found, True)
+
+    def doubtful(self) -> Ranges:
+        """Return the ranges of which nothing can be said, ascending."""
+        return self._doubtful.ranges()
+
+    def map(self, new: tuple[int, int], replaces: bool) -> None:
+        """A range is mapped, in place of what is there if it ``replaces`` that (MAP_FIXED)."""
+        if not replaces:
+            for start, end in self._mapped.within(*new):
+                self._owed.change(start, end, True)
+        self._mapped.change(*new, True)
+
+    def unmap(self, old: tuple[int, int]) -> None:
+        """A range is unmapped; where that was owed it was before something else came there."""
+        owed = self._owed.within(*old)
+        for start, end in owed:
+            self._owed.change(start, end, False)
+        for start, end in subtract([old], owed):
+            self._mapped.change(start, end, False)
+
+    def ranges(self) -> Ranges:
+        """All that is mapped, ascending."""
+        return self._mapped.ranges()
+
+
+class _Ranges:
+    """Disjoint ranges, of which a change moves the few that it touches: their ends, in one ascending list."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ends = [end for found in ranges for end in found]
+
+    def change(self, start: int, end: int, is_in: bool) -> None:
+        """[start, end) is in from now on, or is not."""
+        if start >= end:
+            return
+        low, high = bisect_left(self._ends, start), bisect_right(self._ends, end)
+        # An odd number of ends below: inside of a range.
+        kept = [start] * (low % 2 != is_in) + [end] * (high % 2 != is_in)
+        self._ends[low:high] = kept
+
+    def within(self, start: int, end: int) -> Ranges:
+        """The parts that lie in [start, end)."""
+        low, high = bisect_right(self._ends, start), bisect_left(self._ends, end)
+        inside = [start] * (low % 2) + self._ends[low:high] + [end] * (high % 2)
+        return list(zip(inside[::2], inside[1::2]))
+
+    def ranges(self) -> Ranges:
+        """All of them, ascending."""
+        return list(zip(self._ends[::2], self._ends[1::2]))
+
+
+def counted(sizes: SizeSums) -> Counted:
+    """Calls that made memory grow by these sizes."""
+    return Counted(sizes.bytes, sizes.calls, sizes.shares())

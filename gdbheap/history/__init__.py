@@ -1,1 +1,0 @@
-"""Looks at different times: what a look is, the file that keeps one, and what changed between several."""

@@ -1,0 +1,175 @@
+"""File systems behind a process's mappings, and those whose owner may leave a read waiting for ever (FUSE, and overlays
+above it)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as Map
+from contextlib import suppress
+
+from gdbheap.host.mounts import Mount, at_and_above, device_name, parse_mounts
+from gdbheap.host.procfs import PROC, ProcessFolder
+
+__all__ = ["FileSystems", "device_of_memory", "find_answering", "is_trusted", "mounter_of", "own_mounts"]
+
+FUSE, USER = "fuse", "user_id="
+OVERLAY = "overlay"
+# Folders below an overlay; "lowerdir+" and "datadir+" have one each.
+LAYERS = ("lowerdir", "lowerdir+", "datadir+", "upperdir")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+_SEPARATOR = re.compile(r"(?<!\\):")
+# Beyond this length of the list of mounts, file systems count as unknown.
+MOST_BYTES = 4 << 20
+# The user of a mount that names none.
+NOBODY = -1
+# ioctl_ns(2): the user namespace that a namespace belongs to, and who made that.
+NS_GET_USERNS, NS_GET_OWNER_UID = 0xB701, 0xB704
+
+
+class FileSystems:
+    """Tells by the devices of mappings who answers when their pages are read."""
+
+    def __init__(self, folder: ProcessFolder) -> None:
+        self._folder = folder
+        self._mounts: Map[str, int | None] | None = None
+        self._mounter: int | None = None
+        self._served: set[str] = set()
+        self._memory = device_of_memory()
+
+    def is_answered(self, device: str) -> bool | None:
+        """Return whether the kernel itself, root or our own user answers reads of a device ("08:01"); False where
+        another user does, None where the process has no such mount (any more)."""
+        if device == self._memory or device.partition(":")[0].strip("0"):
+            # Memory of the kernel's, or a disk.
+            return True
+        mounts = self._read()
+        if device not in mounts:
+            # Another user may have mounted it and taken the mount away.
+            return None if is_trusted(self._mounter) else False
+        return is_trusted(mounts[device])
+
+    def is_reached(self, path: str) -> bool:
+        """Return whether a path leads, for the process and for us, through no mount that another user answers for."""
+        self._read()
+        return self._served.isdisjoint(at_and_above(path))
+
+    def _read(self) -> Map[str, int | None]:
+        """Read who answers for the mounts of the process and for ours, and which are others', once."""
+        if self._mounts is None:
+            self._mounter, own, text = mounter_of(self._folder.path("ns/mnt")), own_mounts(), b""
+            with suppress(OSError):
+                text = self._folder.read("mountinfo", MOST_BYTES)
+            self._mounts = {**find_answering(own), **find_answering(text, own, self._mounter)}
+            users = self._mounts
+            mounts = [mount for part in (own, text) for mount in parse_mounts(part)]
+            self._served = {
+                mount.point.rstrip("/") for mount in mounts if not is_trusted(users[device_name(mount.device)])
+            }
+        return self._mounts
+
+
+def is_trusted(user: int | None) -> bool:
+    """Return whether who answers is the kernel (None), root or our own user."""
+    return user in (None, 0, os.geteuid())
+
+
+def own_mounts() -> bytes:
+    """Return our own ``mountinfo``; nothing where it cannot be read."""
+    try:
+        with open(f"{PROC}/self/mountinfo", "rb") as stream:
+            return stream.read(MOST_BYTES)
+    except OSError:
+        return b""
+
+
+def mounter_of(namespace: str) -> int | None:
+    """Return who may mount in a mount namespace (a path, ``/proc/PID/ns/mnt``): None where that takes the rights of
+    root in our own user namespace, else the user who made its user namespace; NOBODY where that is unknown, or root,
+    who gave it to others."""
+    try:
+        number = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            users = fcntl.ioctl(number, NS_GET_USERNS)
+        finally:
+            os.close(number)
+        try:
+            if os.path.samestat(os.fstat(users), os.stat(f"{PROC}/self/ns/user")):
+                return None
+            (owner,) = struct.unpack("I", fcntl.ioctl(users, NS_GET_OWNER_UID, bytes(4)))
+            return int(owner) or NOBODY
+        finally:
+            os.close(users)
+    except OSError:
+        return NOBODY
+
+
+def find_answering(text: bytes, own: bytes = b"", mounter: int | None = None) -> dict[str, int | None]:
+    """Return the devices of a ``mountinfo``, with the user whose program answers, None where that is the kernel.
+    ``own``: our own ``mountinfo``; ``mounter``: who may mount what is in ``text`` alone.
+
+    An overlay is answered by who answers for its layers, and these are named by whoever mounted it, as he saw them."""
+    found: dict[str, int | None] = {}
+    ours, theirs = ({mount.point.rstrip("/"): mount for mount in parse_mounts(part)} for part in (own, text))
+    known = {mount.device for mount in ours.values()}
+    for mount in parse_mounts(text):
+        if mount.kind == OVERLAY and mount.device not in known and mounter is not None:
+            user: int | None = mounter
+        else:
+            user = _least_trusted(_users(mount, ours if mount.device in known else theirs))
+        device = device_name(mount.device)
+        # One device may be mounted in several places.
+        found[device] = user if user is not None else found.get(device)
+    return found
+
+
+def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
+    """Yield whose programs answer for a mount, and for what lies below it where it is an overlay. ``mounts``: by their
+    points; what is mounted elsewhere is left out."""
+    waiting, seen = [mount], set()
+    while waiting:
+        one = waiting.pop()
+        if one.kind.startswith(FUSE):
+            yield _user(one.options)
+        elif one.kind == OVERLAY and one.device not in seen:
+            seen.add(one.device)
+            waiting += (below for layer in _layers(one.options) for below in _mount_at(layer, mounts))
+
+
+def _least_trusted(users: Iterable[int]) -> int | None:
+    """Return one who is neither root nor we, where one is among them; None without any."""
+    return max(users, key=lambda user: not is_trusted(user), default=None)
+
+
+def _layers(options: str) -> Iterator[str]:
+    """Yield the folders below an overlay that its options name."""
+    for option in options.split(","):
+        name, _sign, value = option.partition("=")
+        if name in LAYERS:
+            whole = _ESCAPE.sub(lambda code: chr(int(code[1], 8)), value)
+            layers = _SEPARATOR.split(whole) if name == LAYERS[0] else [whole]
+            yield from (layer.replace("\\:", ":") for layer in layers if layer)
+
+
+def _mount_at(path: str, mounts: Map[str, Mount]) -> Iterator[Mount]:
+    """Yield the mount that a path lies on; nothing for a relative one."""
+    places = at_and_above(path) if path.startswith("/") else ()
+    yield from [mounts[place] for place in places if place in mounts][:1]
+
+
+def _user(options: str) -> int:
+    users = [option[len(USER) :] for option in options.split(",") if option.startswith(USER)]
+    return int(users[0]) if len(users) == 1 and users[0].isdigit() else NOBODY
+
+
+def device_of_memory() -> str:
+    """Return the device of files that are memory alone: memfd, System V's, shared anonymous memory."""
+    number = os.memfd_create("gdbheap", os.MFD_CLOEXEC)
+    try:
+        device = os.fstat(number).st_dev
+    finally:
+        os.close(number)
+    return device_name(device)

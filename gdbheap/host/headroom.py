@@ -1,0 +1,166 @@
+"""How much memory and how many processes there is still room for: the machine, the control groups, the limits."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from gdbheap.errors import GdbheapError, one_line
+from gdbheap.host.procfs import PROC, kib, parse_status
+
+__all__ = [
+    "CGROUPS",
+    "UNLIMITED",
+    "RoomLeft",
+    "copy_fits",
+    "disk_left",
+    "group_folders",
+    "group_limit",
+    "memory_left",
+    "processes_left",
+    "room_for_copy",
+    "threads_left",
+]
+
+CGROUPS = "/sys/fs/cgroup"
+UNLIMITED = 1 << 62
+# Of a disk this much, or a twentieth of a smaller one, is left to others.
+SPARED, SPARED_PART = 256 << 20, 20
+
+
+def copy_fits(size: int) -> bool:
+    """Whether ``size`` bytes are at most half of what this process could still have."""
+    return size <= room_for_copy()
+
+
+def room_for_copy() -> int:
+    """Half of the bytes that this process could still have."""
+    return min(memory_left("self"), _address_space_left()) // 2
+
+
+class RoomLeft:
+    """What is left of the memory while a file is read: half of what there was at first is not used."""
+
+    def __init__(self) -> None:
+        self._spared = room_for_copy()
+        self._asked = 0
+
+    def check(self, name: str, done: int, step: int) -> None:
+        """Ask after every ``step`` of what is ``done``. Raises GdbheapError where the half is used up."""
+        if done - self._asked < step:
+            return
+        self._asked = done
+        if 2 * room_for_copy() < self._spared:
+            half = f"it takes more than {self._spared >> 20:,} MiB, half of what was left"
+            raise GdbheapError(f"there is not enough memory to read {one_line(name)}: {half}")
+
+
+def disk_left(descriptor: int) -> int:
+    """Return the bytes that we may still write on the file system of an open file."""
+    room = os.statvfs(descriptor)
+    spared = min(SPARED, room.f_blocks * room.f_frsize // SPARED_PART)
+    return max(0, room.f_bavail * room.f_frsize - spared)
+
+
+def memory_left(process: int | str) -> int:
+    """Bytes that a process can still get: what the machine has, and what each control group above it allows."""
+    machine = _meminfo().get("MemAvailable", 0)
+    return max(0, min([machine, *(limit - used for limit, used in _memory_limits(process))]))
+
+
+def group_limit(process: int | str) -> int | None:
+    """The least that any control group above a process allows all its processes together; None without a limit."""
+    least = min((limit for limit, _used in _memory_limits(process)), default=UNLIMITED)
+    return least if least < UNLIMITED else None
+
+
+def processes_left(process: int | str) -> int:
+    """How many more processes or threads its control groups allow."""
+    groups = [
+        limit - used
+        for folder in group_folders(process, "pids")
+        for limit, used in [_pair(folder, ("pids.max",), ("pids.current",))]
+    ]
+    return min([UNLIMITED, *groups])
+
+
+def threads_left() -> int:
+    """Return how many more threads this user may start: what the control groups, the kernel and RLIMIT_NPROC leave."""
+    running = _text(Path(f"{PROC}/loadavg")).partition("/")[2].split()
+    tasks = int(running[0]) if running and running[0].isdigit() else 0
+    limits = [_text(Path(f"{PROC}/sys/kernel/{name}")) for name in ("pid_max", "threads-max")]
+    left = [processes_left("self"), *(int(limit) - tasks for limit in limits if limit.isdigit())]
+    allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if os.getuid() and allowed != resource.RLIM_INFINITY:
+        left.append(allowed - threads_of_user(os.getuid()))
+    return max(0, min(left))
+
+
+def commit_left() -> int | None:
+    """Bytes that may still be promised where the kernel counts promises (vm.overcommit_memory 2); None elsewhere."""
+    if _text(Path(f"{PROC}/sys/vm/overcommit_memory")) != "2":
+        return None
+    sizes = _meminfo()
+    return max(0, sizes.get("CommitLimit", 0) - sizes.get("Committed_AS", 0))
+
+
+def _memory_limits(process: int | str) -> Iterator[tuple[int, int]]:
+    """(limit, used) of each control group above a process, in bytes; UNLIMITED where there is no limit."""
+    for folder in group_folders(process, "memory"):
+        yield _pair(folder, ("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes"))
+
+
+def _meminfo() -> dict[str, int]:
+    fields = parse_status(_text(Path(f"{PROC}/meminfo")).encode())
+    return {name: kib(value) or 0 for name, value in fields.items()}
+
+
+def _address_space_left() -> int:
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if soft == resource.RLIM_INFINITY:
+        return UNLIMITED
+    pages = _text(Path(f"{PROC}/self/statm")).split()
+    return max(0, soft - int(pages[0]) * resource.getpagesize()) if pages else 0
+
+
+def group_folders(process: int | str, controller: str, proc: str = PROC, mounted: str = CGROUPS) -> Iterator[Path]:
+    """The folders of a process's control group and of those above it: of version 2, and of 1 where that is mounted.
+    Inside of a container the names may be the machine's, and only the container's own group is there: that is at the
+    root. ``proc`` and ``mounted``: where these file systems are."""
+    for line in _text(Path(f"{proc}/{process}/cgroup")).splitlines():
+        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = Path(mounted) / controller if controllers else Path(mounted)
+        folder = root / path.lstrip("/")
+        if ".." in folder.parts:
+            folder = root
+        for parent in (folder, *folder.parents):
+            if parent == root.parent:
+                break
+            yield parent
+
+
+def _pair(folder: Path, limits: tuple[str, ...], uses: tuple[str, ...]) -> tuple[int, int]:
+    limit = next((int(text) for name in limits if (text := _text(folder / name)).isdigit()), UNLIMITED)
+    used = next((int(text) for name in uses if (text := _text(folder / name)).isdigit()), 0)
+    return limit, used
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError, ValueError), open(path, encoding="utf-8", errors="replace") as stream:
+        return stream.read(1 << 20).strip()
+    return ""
+
+
+def threads_of_user(uid: int) -> int:
+    """How many threads all visible processes of a user have (what RLIMIT_NPROC counts)."""
+    total = 0
+    for name in filter(str.isdigit, os.listdir(PROC)):
+        fields = parse_status(_text(Path(f"{PROC}/{name}/status")).encode())
+        if fields.get("Uid", "").split()[:1] == [str(uid)]:
+            total += int(fields.get("Threads", "0")) if fields.get("Threads", "0").isdigit() else 0
+    return total

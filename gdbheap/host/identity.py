@@ -1,0 +1,43 @@
+"""Which process it was: what tells it from all others, also when its id is given away again or the machine restarts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gdbheap.host.procfs import parse_start
+
+__all__ = ["BOOT_ID", "CONTAINER", "Identity", "identify"]
+
+BOOT_ID, HOST_NAME = "/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/hostname"
+# Docker, containerd, CRI-O and podman name a container's control group by its id.
+CONTAINER = re.compile(rb"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The name of the machine, the id of its boot (random_boot_id(4)), when the process started in clock ticks after
+    that (proc(5), stat), and the id of the container that it runs in; each None where it is not known."""
+
+    host: str | None = None
+    boot_id: str | None = None
+    start_time: int | None = None
+    container: str | None = None
+
+
+def identify(read: Callable[[str], bytes], pid: int) -> Identity:
+    """That of a process of the machine whose files ``read`` reads, or raises OSError."""
+    texts = {}
+    for path in (HOST_NAME, BOOT_ID, f"/proc/{pid}/stat", f"/proc/{pid}/cgroup"):
+        texts[path] = b""
+        with suppress(OSError):
+            texts[path] = read(path)
+    host, boot_id, stat, cgroup = texts.values()
+    found = CONTAINER.search(cgroup)
+    return Identity(_line(host), _line(boot_id), parse_start(stat), found[1].decode("ascii") if found else None)
+
+
+def _line(text: bytes) -> str | None:
+    return text.decode("utf-8", "replace").strip() or None

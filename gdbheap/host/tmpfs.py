@@ -1,0 +1,140 @@
+"""Files in the tmpfs mounts that a process sees: memory that its container is charged, whoever maps them.
+
+The tree is another's, and root may look at it for a user: no link is followed, no other file system is entered, no file
+is opened, and what is read of it is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+
+from gdbheap.host.file_systems import device_of_memory, find_answering, is_trusted, mounter_of, own_mounts
+from gdbheap.host.mounts import Mount, at_and_above, device_name, parse_mounts
+from gdbheap.host.procfs import PROC
+
+__all__ = ["TmpfsFile", "find_tmpfs_files", "memory_devices"]
+
+FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+HELD = os.O_PATH | FOLDER
+# The kernel alone looks up a name on these: a server of FUSE or NFS may never answer.
+LOCAL = {"tmpfs", "devtmpfs", "ramfs", "rootfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "squashfs"}
+# Nothing of these is on a disk.
+MEMORY = {"tmpfs", "devtmpfs", "ramfs", "hugetlbfs"}
+MAX_MOUNTS, MAX_DEPTH, MAX_ENTRIES = 32, 8, 10_000
+MIN_BYTES, TABLE_LIMIT = 1 << 20, 1 << 20
+
+
+@dataclass(frozen=True)
+class TmpfsFile:
+    """A file by the path that the process knows it by, its ``size``, and the ``bytes`` of memory or swap it has."""
+
+    path: str
+    size: int
+    bytes: int
+
+
+def memory_devices(place: str, proc: str = PROC) -> frozenset[str]:
+    """Return the devices, as ``maps`` has them, of file systems that are memory alone and that a process sees.
+    ``place``: its folder below /proc."""
+    text = b""
+    with suppress(OSError), open(f"{proc}/{place}/mountinfo", "rb") as stream:
+        text = stream.read(TABLE_LIMIT)
+    found = {device_name(mount.device) for mount in parse_mounts(text) if mount.kind in MEMORY}
+    return frozenset({device_of_memory(), *found})
+
+
+def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = PROC) -> list[TmpfsFile]:
+    """Return the files of at least 1 MiB that a process does not map, largest first. ``place``: its folder below /proc;
+    ``mapped``: (device as in ``maps``, inode) of what it maps."""
+    folder = f"{proc}/{place}"
+    try:
+        with open(f"{folder}/mountinfo", "rb") as stream:
+            text = stream.read(TABLE_LIMIT)
+        root = os.open(f"{folder}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    mounts = list(parse_mounts(text))
+    answering = find_answering(text, own_mounts(), mounter_of(f"{folder}/ns/mnt"))
+    search = _Search({mount.point for mount in mounts}, set(mapped))
+    try:
+        for mount in _of_tmpfs(mounts, answering):
+            search.mount(root, mount)
+    finally:
+        os.close(root)
+    return sorted(search.found, key=lambda file: (-file.bytes, file.path))
+
+
+def _of_tmpfs(mounts: list[Mount], answering: Mapping[str, int | None]) -> list[Mount]:
+    """Return each tmpfs once, whose mount point can be reached without asking a server. ``answering``: the users who
+    answer, by device."""
+    found: dict[int, Mount] = {}
+    served = {
+        mount.point.rstrip("/")
+        for mount in mounts
+        if mount.kind not in LOCAL or not is_trusted(answering.get(device_name(mount.device)))
+    }
+    for mount in mounts:
+        if len(found) == MAX_MOUNTS:
+            break
+        if mount.kind == "tmpfs" and served.isdisjoint(at_and_above(mount.point)):
+            found.setdefault(mount.device, mount)
+    return list(found.values())
+
+
+class _Search:
+    """A search that holds folders by descriptors, and the files it ``found``. ``points``: mount points to leave out."""
+
+    def __init__(self, points: set[str], mapped: set[tuple[str, int]]) -> None:
+        self.found: list[TmpfsFile] = []
+        self._points, self._mapped, self._left = points, mapped, MAX_ENTRIES
+
+    def mount(self, root: int, mount: Mount) -> None:
+        """Look at all of a tmpfs that is mounted below ``root``."""
+        with suppress(OSError):
+            number = os.open(".", HELD, dir_fd=root)
+            for name in filter(None, mount.point.split("/")):
+                try:
+                    below = os.open(name, HELD, dir_fd=number)
+                finally:
+                    os.close(number)
+                number = below
+            self._folder(number, mount.device, mount.point.rstrip("/"), MAX_DEPTH)
+
+    def _folder(self, held: int, device: int, path: str, depth: int) -> None:
+        """Look at a folder that is held by O_PATH, and below it; it is closed."""
+        try:
+            if os.fstat(held).st_dev != device:
+                return
+            number = os.open(".", os.O_RDONLY | FOLDER, dir_fd=held)
+        finally:
+            os.close(held)
+        try:
+            with os.scandir(number) as entries:
+                for entry in islice(entries, max(0, self._left)):
+                    self._left -= 1
+                    self._entry(number, entry.name, device, f"{path}/{entry.name}", depth)
+        finally:
+            os.close(number)
+
+    def _entry(self, folder: int, name: str, device: int, path: str, depth: int) -> None:
+        if path in self._points or self._left <= 0:
+            return
+        with suppress(OSError):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            size = 512 * status.st_blocks
+            if status.st_dev != device:
+                return
+            if stat.S_ISDIR(status.st_mode) and depth:
+                self._folder(os.open(name, HELD, dir_fd=folder), device, path, depth - 1)
+            elif stat.S_ISREG(status.st_mode) and size >= MIN_BYTES and _identity(status) not in self._mapped:
+                self.found.append(TmpfsFile(path, status.st_size, size))
+
+
+def _identity(status: os.stat_result) -> tuple[str, int]:
+    """Return the device and the inode as ``maps`` has them."""
+    return device_name(status.st_dev), status.st_ino

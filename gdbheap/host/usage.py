@@ -1,0 +1,101 @@
+"""What the kernel says of a running process's memory: cheap figures each time, dear ones when somebody asks.
+
+``status`` and ``stat`` cost some microseconds whatever the size; the kernel keeps these counts per CPU and says them to
+within some hundred KiB. ``smaps_rollup`` is exact, has the proportional share, and walks all pages (proc(5))."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gdbheap.errors import NoTarget
+from gdbheap.host import procfs
+from gdbheap.host.procfs import BREAK, ENDED, START_STACK, STATE, ProcessFolder
+
+__all__ = ["Exact", "Usage", "exact_of", "libraries_of", "run_time", "usage_of"]
+
+# The heap of the program follows its file, at the start of the list.
+FIRST_MAPPINGS = 8 << 10
+RUNNING = "R"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Bytes of one process, None where nobody says: resident, and of that anonymous, of files and of shared memory;
+    swapped; the break's. ``image`` is another after each exec, as far as that shows; ``runs``: it is not asleep."""
+
+    rss: int | None
+    anonymous: int | None
+    file: int | None
+    shared: int | None
+    swap: int | None
+    brk: int | None
+    minor_faults: int
+    major_faults: int
+    threads: int
+    image: tuple[str, int, int]
+    runs: bool
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Bytes by ``smaps_rollup``: resident, and the share of that where each page is divided by those that have it."""
+
+    rss: int | None
+    pss: int | None
+
+
+def usage_of(folder: ProcessFolder) -> Usage:
+    """Raises NoTarget when it has ended, OSError when that cannot be read."""
+    fields = procfs.stat_fields(folder.read("stat"))
+    status = folder.status()
+    names = ("VmRSS", "RssAnon", "RssFile", "RssShmem", "VmSwap")
+    rss, anonymous, file, shared, swap = (procfs.kib(status.get(name)) for name in names)
+    if len(fields) <= START_STACK or fields[STATE] in ENDED or rss is None:
+        raise NoTarget(f"process {folder.pid} has ended")
+    program = ""
+    with suppress(OSError):
+        program = folder.link("exe")
+    image = (program, int(fields[procfs.START_CODE]), int(fields[START_STACK]))
+    faults = int(fields[procfs.MINOR_FAULTS]), int(fields[procfs.MAJOR_FAULTS])
+    threads = status.get("Threads", "")
+    count = int(threads) if threads.isdigit() else 1
+    resident = (rss, anonymous, file, shared, swap)
+    return Usage(*resident, _break_of(folder), *faults, count, image, fields[STATE] == RUNNING)
+
+
+def _break_of(folder: ProcessFolder) -> int | None:
+    """The bytes of the mappings that the kernel names the heap; None where they cannot be read."""
+    try:
+        text = folder.read("maps", FIRST_MAPPINGS)
+    except OSError:
+        return None
+    name = BREAK.encode()
+    ranges = (line.split(b" ", 1)[0].split(b"-") for line in text.splitlines() if line.endswith(name))
+    return sum(int(end, 16) - int(start, 16) for start, end in ranges)
+
+
+def exact_of(folder: ProcessFolder) -> Exact | None:
+    """The kernel's walk of all its pages; None where that is refused, or older than Linux 4.14."""
+    try:
+        fields = procfs.parse_status(folder.read("smaps_rollup"))
+    except OSError:
+        return None
+    return Exact(procfs.kib(fields.get("Rss")), procfs.kib(fields.get("Pss")))
+
+
+def libraries_of(folder: ProcessFolder) -> frozenset[bytes]:
+    """The paths of files of which code is mapped; empty where that cannot be read."""
+    try:
+        lines = folder.read("maps", procfs.TABLE_LIMIT).splitlines()
+    except OSError:
+        return frozenset()
+    rows = (line.split(None, 5) for line in lines)
+    return frozenset(row[5] for row in rows if len(row) == 6 and b"x" in row[1])
+
+
+def run_time(folder: ProcessFolder) -> int | None:
+    """Nanoseconds that its first thread has run; None where the kernel does not count them."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(folder.read("schedstat").split()[0])
+    return None

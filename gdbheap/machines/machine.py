@@ -1,0 +1,268 @@
+"""What differs between machines, stated once: a target has the record of the machine that its program was made for.
+
+Only x86-64 is filled in. Everything else takes sizes, limits, places and names from here, and nothing else asks which
+machine it is. Sources: each machine's System V ABI; include/linux/elfcore.h, asm/ptrace.h and asm/unistd.h of the
+kernel; features/*.xml of gdb.
+"""
+
+from __future__ import annotations
+
+import platform
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+from gdbheap.machines.image import CLASS_64, LITTLE_ENDIAN, MACHINE_X86_64, Header
+
+# Pages that Linux has somewhere, from i386 to ppc64 and aarch64; a target that claims others is not believed.
+SMALLEST_PAGE, LARGEST_PAGE = 4 << 10, 64 << 10
+# Nothing is mapped below: vm.mmap_min_addr is 64 KiB where nobody changed it, and a page at least.
+LOWEST_ADDRESS = 4 << 10
+MAX_ERRNO = 4095
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Where a core's notes keep what: offsets in bytes, registers by their place.
+
+    ``prstatus``: the size of NT_PRSTATUS, ``registers`` and ``count`` where the registers begin in it and how many they
+    are, of which the first ``general`` are general ones. ``prpsinfo_*`` and ``siginfo_*``: of NT_PRPSINFO and
+    NT_SIGINFO."""
+
+    prstatus: int
+    tid: int
+    registers: int
+    count: int
+    general: int
+    pc: int
+    sp: int
+    thread_pointer: int
+    prpsinfo_pid: int
+    prpsinfo_name: int
+    name_size: int
+    siginfo_code: int
+    siginfo_pid: int
+
+
+@dataclass(frozen=True)
+class SystemCalls:
+    """How a thread that waits in a system call is told: the code before its program counter is ``load``, the number in
+    four bytes, ``instruction``, as glibc's wrappers have it. ``of_malloc``: the calls that malloc makes (mmap,
+    mprotect, munmap, brk, mremap, madvise, futex, getrandom). ``of_memory``: the names of those that map memory,
+    make it usable and give it back. ``arguments`` and ``result``: the registers of both, as places among those of a
+    thread (as in ``Notes``); the first arguments are a function's, too."""
+
+    load: bytes
+    instruction: bytes
+    of_malloc: frozenset[int]
+    memfd_create: int
+    arguments: tuple[int, ...]
+    result: int
+    of_memory: Mapping[int, str] = field(hash=False)
+
+    @property
+    def size(self) -> int:
+        """The bytes of code before the program counter that ``number`` wants."""
+        return len(self.load) + 4 + len(self.instruction)
+
+    def number(self, code: bytes) -> int | None:
+        """The number of the call that ``code`` makes at its end; None where it makes none that is known."""
+        known = code.startswith(self.load) and code.endswith(self.instruction)
+        return int.from_bytes(code[len(self.load) :][:4], "little") if known and len(code) == self.size else None
+
+
+@dataclass(frozen=True)
+class ThreadStorage:
+    """Where a thread's own data lies. ``data_below``: static thread-local data ends at the thread pointer and the C
+    library's ``struct pthread`` begins there (variant II of ELF's thread-local storage); else the other way round.
+    ``has_self_pointer``: the word there points to itself."""
+
+    data_below: bool
+    has_self_pointer: bool
+
+    def data(self, pointer: int, size: int) -> tuple[int, int]:
+        """[start, end) of ``size`` bytes of static thread-local data, those nearest to the thread pointer."""
+        return (pointer - size, pointer) if self.data_below else (pointer, pointer + size)
+
+    def descriptor(self, pointer: int, size: int) -> tuple[int, int]:
+        """[start, end) of ``size`` bytes of ``struct pthread``, those nearest to the thread pointer."""
+        return (pointer, pointer + size) if self.data_below else (pointer - size, pointer)
+
+
+@dataclass(frozen=True)
+class GdbNames:
+    """gdb's names: of the architecture, of registers. ``saved``: those that a single step over ``nop`` changes, or that
+    are changed for it; ``restart`` is set to -1 so that the kernel restarts no system call. ``registers``: all
+    of a thread, in the order that ``Notes`` is about."""
+
+    architecture: str
+    thread_pointer: str
+    pc: str
+    sp: str
+    general: tuple[str, ...]
+    saved: tuple[str, ...]
+    restart: str
+    nop: bytes
+    registers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine. ``word`` and ``page`` in bytes; ``byte_order`` in Python's words.
+
+    ``user_end``: where the addresses end that the kernel gives a program that asks for no others; ``kernel_start``:
+    where those end that a program can have at all. ``pointer_mask``: the bits of a pointer that are its address.
+    ``red_zone``: what a function may use below its stack pointer. ``has_calls``: calls into its processes are known.
+    ``relative_relocation``: the kind of those that add where an object is loaded (R_*_RELATIVE).
+    """
+
+    name: str
+    elf_class: int
+    elf_machine: int
+    word: int
+    byte_order: str
+    page: int
+    user_end: int
+    kernel_start: int
+    pointer_mask: int
+    red_zone: int
+    notes: Notes
+    system_calls: SystemCalls
+    storage: ThreadStorage
+    gdb: GdbNames
+    has_calls: bool
+    relative_relocation: int
+
+    @property
+    def title(self) -> str:
+        """As refusals name it: ``64-bit x86_64``."""
+        return f"{8 * self.word}-bit {self.name}"
+
+    @cached_property
+    def address_end(self) -> int:
+        """The first number that no word holds."""
+        return 1 << 8 * self.word
+
+    def is_of(self, header: Header) -> bool:
+        """Whether an ELF image is for this machine."""
+        order = "little" if header.byte_order == LITTLE_ENDIAN else "big"
+        found = (header.elf_class, order, header.machine)
+        return found == (self.elf_class, self.byte_order, self.elf_machine)
+
+    def with_page(self, size: int | None, ranges: Iterable[tuple[int, int]] = ()) -> Machine:
+        """With pages of ``size`` bytes (AT_PAGESZ), if Linux has such and all ``ranges`` of the program are made of
+        them, because a target may claim anything; else with its usual ones."""
+        if size is None or size & (size - 1) or not SMALLEST_PAGE <= size <= LARGEST_PAGE:
+            return self
+        found = replace(self, page=size)
+        fits = all(found.is_paged(start, end) for start, end in ranges if end <= self.kernel_start)
+        return found if fits else self
+
+    def page_down(self, address: int) -> int:
+        """The start of the page that holds ``address``."""
+        return address // self.page * self.page
+
+    def page_up(self, address: int) -> int:
+        """The start of the first page at or after ``address``."""
+        return -(-address // self.page) * self.page
+
+    def is_paged(self, *numbers: int) -> bool:
+        """Whether all are multiples of a page."""
+        return all(number % self.page == 0 for number in numbers)
+
+    @cached_property
+    def _word(self) -> struct.Struct:
+        return structure("P", self.word, self.byte_order)
+
+    def structure(self, fields: str) -> struct.Struct:
+        """A struct without padding of its own, in the letters of the module ``struct``; P is a word, N a signed one."""
+        return structure(fields, self.word, self.byte_order)
+
+    def word_of(self, raw: bytes, offset: int = 0) -> int:
+        """The word at ``offset``."""
+        return int(self._word.unpack_from(raw, offset)[0])
+
+    def words_of(self, raw: bytes) -> tuple[int, ...]:
+        """All whole words."""
+        count = len(raw) // self.word
+        letter = self._word.format[-1:]
+        return struct.unpack(f"{self._word.format[0]}{count}{letter}", raw[: count * self.word])
+
+    def is_error(self, result: int) -> bool:
+        """Whether a system call's result is the number of an error (syscall(2)): -4095 to -1."""
+        return result >= self.address_end - MAX_ERRNO
+
+    def word_up(self, address: int) -> int:
+        """The first multiple of a word at or after ``address``."""
+        return -(-address // self.word) * self.word
+
+
+@lru_cache(maxsize=256)
+def structure(fields: str, word: int, byte_order: str) -> struct.Struct:
+    """``Machine.structure`` of words of ``word`` bytes."""
+    unsigned, signed = {4: ("I", "i"), 8: ("Q", "q")}[word]
+    order = "<" if byte_order == "little" else ">"
+    return struct.Struct(order + fields.replace("P", unsigned).replace("N", signed))
+
+
+X86_64 = Machine(
+    name="x86_64",
+    elf_class=CLASS_64,
+    elf_machine=MACHINE_X86_64,
+    word=8,
+    byte_order="little",
+    page=4096,
+    user_end=1 << 47,
+    kernel_start=1 << 63,
+    pointer_mask=(1 << 64) - 1,
+    red_zone=128,
+    # 27 registers: r15 to rdi, orig_rax, rip (the 17th), cs, eflags, rsp, ss, fs_base (the 22nd), gs_base …
+    notes=Notes(
+        prstatus=336, tid=32, registers=112, count=27, general=15, pc=16, sp=19, thread_pointer=21,
+        prpsinfo_pid=24, prpsinfo_name=40, name_size=16, siginfo_code=8, siginfo_pid=16,
+    ),
+    system_calls=SystemCalls(
+        load=b"\xb8", instruction=b"\x0f\x05",
+        of_malloc=frozenset((9, 10, 11, 12, 25, 28, 202, 318)),
+        of_memory={9: "mmap", 10: "mprotect", 11: "munmap", 12: "brk", 25: "mremap", 28: "madvise"}, memfd_create=319,
+        arguments=(14, 13, 12, 7, 9, 8), result=10,
+    ),
+    storage=ThreadStorage(data_below=True, has_self_pointer=True),
+    gdb=GdbNames(
+        architecture="i386:x86-64", thread_pointer="fs_base", pc="rip", sp="rsp",
+        general=("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"),
+        saved=("rip", "eflags", "rax", "orig_rax"), restart="orig_rax", nop=b"\x90",
+        registers=(
+            "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi",
+            "orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
+        ),
+    ),
+    has_calls=True,
+    relative_relocation=8,
+)  # fmt: skip
+
+MACHINES = (X86_64,)
+# No address of a machine that is read is larger.
+LARGEST_ADDRESS = max(machine.address_end for machine in MACHINES) - 1
+# Nor is any object: PTRDIFF_MAX.
+LARGEST_SIZE = LARGEST_ADDRESS >> 1
+# Where a program's addresses end, whichever of the machines it is for.
+USER_END = max(machine.user_end for machine in MACHINES)
+# What is read, in the words of refusals.
+READ_TITLES = " and ".join(machine.title for machine in MACHINES)
+
+
+def machine_of(header: Header) -> Machine | None:
+    """The machine that an ELF image is for, with its usual pages; None when that is not among those that are read."""
+    return next((machine for machine in MACHINES if machine.is_of(header)), None)
+
+
+def own_machine() -> Machine | None:
+    """The machine that this runs on, if it is read."""
+    return next((machine for machine in MACHINES if machine.name == platform.machine()), None)
+
+
+def machine_of_gdb(architecture: str) -> Machine | None:
+    """The machine that gdb calls so."""
+    return next((machine for machine in MACHINES if machine.gdb.architecture == architecture), None)

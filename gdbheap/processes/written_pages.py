@@ -1,0 +1,207 @@
+"""Pages that a process shared with its parent since the fork and has alone by now, by what they were written.
+
+The kernel copies a page for whoever writes it first. A page that is mapped by one process alone (pagemap's bit 56)
+and was there at the fork differs from the parent's by what was written since, or is equal: what was written was put
+back. On an equal page with Python objects these were reference counts, which go up while an object is used and down
+again; or the collector wrote there, if it tracks objects of the page and has run over all of them since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from gdbheap import _native
+from gdbheap.contents.python.objects.collector import Collector, count_frozen
+from gdbheap.errors import Fault, GdbheapError
+from gdbheap.heap import Heap
+from gdbheap.host.procfs import exclusive_pages
+from gdbheap.layout import cpython
+from gdbheap.targets.process import Process, is_readable
+from gdbheap.targets.ranges import Ranges, intersect, joined, subtract
+from gdbheap.targets.target import AT_RANDOM
+
+__all__ = ["TypeCounts", "Written", "compare", "is_fork", "page_marks", "total_types", "total_written", "value_marks"]
+
+MARK = 16
+# The types of values that never change and that the collector does not track, by the modules that name them.
+VALUES = {"str", "unicode", "bytes", "int", "long", "float", "complex"}
+# From so many on the program has called gc.freeze(): then the collector has left alone what there was.
+MANY_FROZEN = 5000
+
+
+@dataclass(frozen=True)
+class TypeCounts:
+    """Reference counts of a type's objects that have changed: of how many objects, on how many bytes of pages; of
+    these the pages that nothing but counts was written to (those of several types count for each). ``recounted``: the
+    bytes of pages with objects of the type whose counts went up and down again."""
+
+    type: str
+    objects: int
+    bytes: int
+    alone: int
+    recounted: int = 0
+
+
+@dataclass(frozen=True)
+class Written:
+    """Bytes of pages of private memory that may be written and that one process has alone, by what differs from
+    another's: nothing, where no object lies (``restored``), nothing, where reference counts went up and down again
+    (``recounted``), only what the collector puts before objects, with pages that it has certainly
+    written and restored (``collector``), only reference counts, both of these, anything else (``data``: real writes).
+    ``new``: the other has no such page, or no memory there. ``shared``: pages that are still shared.
+
+    ``freezing``: what of ``collector`` would still be shared after gc.freeze() before the fork, but for as many pages
+    as are written for other reasons where the collector never writes."""
+
+    restored: int = 0
+    recounted: int = 0
+    collector: int = 0
+    counts: int = 0
+    both: int = 0
+    data: int = 0
+    new: int = 0
+    shared: int = 0
+    freezing: int = 0
+
+    @property
+    def unshared(self) -> int:
+        """What was shared once, or may have been."""
+        return self.restored + self.recounted + self.collector + self.counts + self.both + self.data
+
+
+def total_written(rows: Iterable[Written]) -> Written:
+    """All of them together."""
+    found = list(rows)
+    return Written(*(sum(getattr(row, field.name) for row in found) for field in fields(Written)))
+
+
+def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
+    """A row a type, those on the most pages first."""
+    found: dict[str, TypeCounts] = {}
+    for row in rows:
+        old = found.get(row.type, TypeCounts(row.type, 0, 0, 0))
+        sums = (getattr(old, name) + getattr(row, name) for name in ("objects", "bytes", "alone", "recounted"))
+        found[row.type] = TypeCounts(row.type, *sums)
+    return sorted(found.values(), key=lambda row: (-row.bytes - row.recounted, row.type))
+
+
+def is_fork(one: Process, other: Process) -> bool:
+    """Whether two processes come from one exec: they have the auxiliary vector, with where the kernel's random bytes
+    are, and these."""
+    if not one.auxv or one.auxv != other.auxv:
+        return False
+    return _seed(one) is not None and _seed(one) == _seed(other)
+
+
+def _seed(process: Process) -> bytes | None:
+    """The 16 bytes that the kernel gave the program when it started (AT_RANDOM, getauxval(3))."""
+    try:
+        return process.space.read(process.auxv.get(AT_RANDOM, 0), 16)
+    except Fault:
+        return None
+
+
+def private_ranges(process: Process) -> Ranges:
+    """Private memory that may be written, but the kernel's own."""
+    return [
+        (mapping.start, mapping.end)
+        for mapping in process.mappings
+        if mapping.private and mapping.writable and is_readable(mapping) and not mapping.is_kernels
+    ]
+
+
+def compare(heap: Heap, other: Heap) -> tuple[Written, list[TypeCounts]]:
+    """The pages of a process beside another's of the same exec; both stand still. Raises Unsupported, OSError."""
+    here, there = heap.target, other.target
+    assert isinstance(here, Process) and isinstance(there, Process) and there.pages is not None
+    ranges = intersect(private_ranges(here), private_ranges(there))
+    objects = heap.objects_or_none
+    heaps = _native.Heaps(here.space, []) if objects is None else objects.heaps
+    layout, statics = (None, []) if objects is None else (objects.layout, _statics(heap))
+    progress = heap.labelled("comparing pages")
+    found = _native.written_pages(
+        heaps, layout, statics, there.space, there.pages, here.folder.path("pagemap"), ranges, progress
+    )
+    names = [] if objects is None else [(row, objects.names.name(row.type_address)) for row in found.types]
+    page = here.machine.page
+    has_collected = _has_collected(heap, other)
+    types = [_type_counts(row, name, page, has_collected) for row, name in names]
+    new = _alone(here, subtract(private_ranges(here), ranges))
+    return _written(found, new, page, has_collected), types
+
+
+def _type_counts(row: _native.CountsOf, name: str, page: int, has_collected: bool) -> TypeCounts:
+    restored = row.restored + (0 if has_collected else row.restored_tracked)
+    return TypeCounts(name, row.objects, row.pages * page, row.counts_alone * page, restored * page)
+
+
+def _alone(process: Process, ranges: Ranges) -> int:
+    """How many pages of memory that the other has not this process alone has. Raises OSError."""
+    path, pages, page = process.folder.path("pagemap"), process.pages, process.machine.page
+    if pages is None:
+        return sum(exclusive_pages(path, start, end, page) for start, end in ranges)
+    runs = joined([(run.start, run.end) for start, end in ranges for run in pages.runs(start, end)])
+    return sum(exclusive_pages(path, start, end, page) for start, end in runs)
+
+
+def _statics(heap: Heap) -> list[tuple[int, int]]:
+    """Static types, which lie in no block, each with its own type."""
+    objects, found = heap.objects, []
+    for address in objects.static_types():
+        try:
+            found.append((address, heap.target.space.word(address + objects.release.at(cpython.OB_TYPE))))
+        except Fault:
+            continue
+    return found
+
+
+def _has_collected(heap: Heap, other: Heap) -> bool:
+    """Whether the collector has run over all objects since the two parted, in either; not where they were frozen."""
+    one, two = _collector(heap), _collector(other)
+    if one is None or two is None or count_frozen(heap.target.space, one, MANY_FROZEN) == MANY_FROZEN:
+        return False
+    return bool(one.collections) and one.collections[-1:] != two.collections[-1:]
+
+
+def _collector(heap: Heap) -> Collector | None:
+    try:
+        return heap.collector
+    except GdbheapError:
+        return None
+
+
+def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bool) -> Written:
+    recounted, collector = found.restored_counts, found.collector
+    if has_collected:
+        collector += found.restored_tracked
+    else:
+        recounted += found.restored_tracked
+    # Where the collector never writes, these pages were written for other reasons: the others were by as many.
+    quiet = found.quiet_own + found.quiet_shared
+    freezing = collector * found.quiet_shared // quiet if quiet else collector
+    new += found.only_here
+    counts = (found.restored, recounted, collector, found.counts, found.both, found.other, new, found.shared, freezing)
+    return Written(*(page * count for count in counts))
+
+
+def page_marks(process: Process, shared: bool = False) -> set[bytes]:
+    """Marks of the pages of private memory that a process has alone, with ``shared`` of all that it has; equal for
+    equal ones; zeros have none."""
+    marks = _native.page_marks(process.space, process.folder.path("pagemap"), private_ranges(process), shared)
+    return _parted(marks)
+
+
+def value_marks(heap: Heap) -> set[bytes]:
+    """Return the marks of those pages that a process has alone on which only objects of VALUES lie; without such
+    objects none. Raises GdbheapError."""
+    process, objects = heap.target, heap.objects
+    assert isinstance(process, Process)
+    names = {row.address: objects.names.name(row.address) for row in heap.census().rows}
+    types = {address for address, name in names.items() if name in VALUES}
+    path, progress = process.folder.path("pagemap"), heap.labelled("comparing pages")
+    ranges = private_ranges(process)
+    return _parted(_native.value_marks(objects.heaps, objects.layout, types, path, ranges, progress))
+
+
+def _parted(marks: bytes) -> set[bytes]:
+    return {marks[place : place + MARK] for place in range(0, len(marks), MARK)}

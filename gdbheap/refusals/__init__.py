@@ -1,0 +1,1 @@
+"""Why a process cannot be looked into, and what would help."""

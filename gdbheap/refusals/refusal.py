@@ -1,0 +1,255 @@
+"""Why a process cannot be looked into: gathered from ``/proc``, said in one line with the next step.
+
+``check`` tells before a process is stopped what needs no attempt: no such process, a thread, a zombie, a kernel thread,
+another architecture, another tracer. ``explain`` turns a refusal by the kernel into the error that names its cause.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, Unsupported, exhausted, one_line
+from gdbheap.host.procfs import PF_KTHREAD, PROC, Named, ProcessFolder, parse_status
+from gdbheap.machines import image
+from gdbheap.machines.machine import READ_TITLES, X86_64, Machine, machine_of
+from gdbheap.refusals import causes
+from gdbheap.refusals.causes import Facts
+
+Answer = TypeVar("Answer")
+
+PID_LIMIT = 1 << 22
+FIRST_PID_NAMESPACE = "pid:[4026531836]"
+SECCOMP_FILTER = "2"
+NAME_LIMIT = 64
+NAMESPACE_SEARCH_LIMIT = 20_000
+
+
+def open_folder(process: Named) -> ProcessFolder:
+    """``/proc/PID``, or what is held already; raises NoTarget or NotPermitted when there is none for us."""
+    if isinstance(process, ProcessFolder):
+        return process
+    pid = process
+    if not 0 < pid <= PID_LIMIT:
+        raise NoTarget(f"there is no process {pid}: process ids go from 1 to {PID_LIMIT}")
+    try:
+        return ProcessFolder(pid)
+    except PermissionError:
+        raise _hidden(pid) from None
+    except OSError as error:
+        raise _absent(pid, error) from None
+
+
+def check(folder: ProcessFolder) -> Machine:
+    """Raise for a process that nobody can look into, or that is traced already; costs it nothing. The machine that it
+    is for, with its usual pages."""
+    try:
+        status, flags = folder.status(), folder.flags()
+    except OSError as error:
+        raise _gone(folder, error) from None
+    reason = _no_memory(folder, status, flags)
+    if reason:
+        raise NoTarget(reason)
+    facts = gather(folder)
+    refused = causes.itself(facts) or causes.traced(facts)
+    if refused:
+        raise NotPermitted(refused)
+    return _machine(folder, facts)
+
+
+def explain(process: Named, error: BaseException) -> GdbheapError:
+    """The error to raise when looking into a process failed with ``error``: one line, the cause and the next step."""
+    try:
+        folder = open_folder(process)
+        check(folder)
+    except GdbheapError as known:
+        return known
+    pid = folder.pid
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.EPERM, errno.EACCES):
+        return NotPermitted(causes.permission(gather(folder)))
+    if number in (errno.ESRCH, errno.ENOENT):
+        return NoTarget(f"process {pid} ended while it was being read: give a core, if it left one")
+    if number in EXHAUSTED:
+        return exhausted(error)
+    return GdbheapError(f"process {pid} cannot be read ({error}): try again, or let it leave a core and give that")
+
+
+def other_tracer(folder: ProcessFolder) -> int:
+    """The process that traces this one or any of its threads, unless that is us; 0 for nobody."""
+    tracer = _tracer(folder, _status(folder))
+    return 0 if tracer == os.getpid() else tracer
+
+
+def gather(folder: ProcessFolder) -> Facts:
+    """Read from ``/proc`` what decides; whatever cannot be read counts as harmless."""
+    status = _status(folder)
+    own = parse_status(_read_bytes(f"{PROC}/self/status"))
+    tracer = _tracer(folder, status)
+    uids = _numbers(status.get("Uid"))
+    label = _quiet(partial(folder.read, "attr/current"), b"")
+    return Facts(
+        pid=folder.pid,
+        name=one_line(status.get("Name", ""), NAME_LIMIT),
+        uids=frozenset(uids[:3]),
+        gids=frozenset(_numbers(status.get("Gid"))[:3]),
+        permitted=_mask(status.get("CapPrm")),
+        dumpable=not uids or _quiet(folder.owner, uids[1]) == uids[1],
+        tracer=tracer,
+        tracer_name=_process_name(tracer),
+        label=label.decode("utf-8", "replace").strip("\0\n "),
+        own_pid=os.getpid(),
+        own_uid=os.getuid(),
+        own_gid=os.getgid(),
+        capabilities=_mask(own.get("CapEff")),
+        bounding=_mask(own.get("CapBnd")),
+        ptrace_scope=_number(_read_bytes(f"{PROC}/sys/kernel/yama/ptrace_scope").decode("ascii", "replace")),
+        seccomp=own.get("Seccomp") == SECCOMP_FILTER,
+        user_namespace=_read_bytes(f"{PROC}/self/uid_map").split() != [b"0", b"0", b"4294967295"],
+        container=container(),
+    )
+
+
+def container(root: str = "", environment: Mapping[str, str] = os.environ) -> str:
+    """``kubernetes``, ``container`` or ``""``: where gdbheap itself runs, by the marks that the runtimes leave in the
+    environment and in files below ``root``."""
+    marks = _read_bytes(f"{root}{PROC}/1/cgroup")
+    if "KUBERNETES_SERVICE_HOST" in environment or b"kubepods" in marks:
+        return "kubernetes"
+    files = ("/.dockerenv", "/run/.containerenv")
+    runtimes = (b"docker", b"containerd", b"lxc")
+    found = any(os.path.exists(root + path) for path in files) or any(mark in marks for mark in runtimes)
+    return "container" if found or environment.get("container") else ""
+
+
+def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str | None:
+    """Why the process has no memory that could be read, or None."""
+    process = f"process {folder.pid} ({one_line(status.get('Name', '?'), NAME_LIMIT)})"
+    leader = _number(status.get("Tgid"))
+    if leader not in (0, folder.pid):
+        return f"{folder.pid} is a thread of process {leader}: give the process, {leader}"
+    if flags & PF_KTHREAD:
+        return f"{process} is a kernel thread and has no memory of its own: give a user process"
+    if status.get("State", "")[:1] not in ("Z", "X"):
+        return None
+    if _number(status.get("Threads")) > 1:
+        return f"the first thread of {process} has ended, which hides the memory of the others: give a core of it"
+    parent = _number(status.get("PPid"))
+    who = f"{_process_name(parent) or '?'} (process {parent})"
+    return f"{process} is a zombie: its memory is gone and only {who} can collect it: give a core, if it left one"
+
+
+def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
+    """Raises Unsupported for a program of another machine than those that are read. One whose file may not be read is
+    taken for one of this machine."""
+    header = image.parse_header(_quiet(partial(folder.read, "exe", image.HEADER_SIZE), b""))
+    if header is None:
+        return X86_64
+    machine = machine_of(header)
+    if machine is None:
+        what = f"a {header.bits} program for {header.machine_name}"
+        raise Unsupported(f"{facts.process} is {what}, and gdbheap reads {READ_TITLES} only: use gdb on it")
+    return machine
+
+
+def _gone(folder: ProcessFolder, error: OSError) -> GdbheapError:
+    """The error for a process that was there when it was named."""
+    if folder.is_there() or not os.path.exists(f"{PROC}/{folder.pid}/stat"):
+        return _absent(folder.pid, error)
+    return another(folder)
+
+
+def another(folder: ProcessFolder) -> NoTarget:
+    """The error where a number is not that process's any more."""
+    return NoTarget(f"process {folder.pid} has ended; its number belongs to another process now")
+
+
+def _absent(pid: int, error: OSError) -> GdbheapError:
+    """The error for a process that ``/proc`` does not show."""
+    if error.errno in EXHAUSTED:
+        return exhausted(error)
+    if not os.path.isdir(f"{PROC}/self"):
+        return NotPermitted(f"there is no {PROC} here ({error.strerror}): mount it (mount -t proc proc {PROC})")
+    with suppress(ProcessLookupError):
+        try:
+            os.kill(pid, 0)
+        except PermissionError:
+            return _hidden(pid)
+    inner = _inner_process(pid)
+    if inner:
+        return NoTarget(f"there is no process {pid} here: that of a container is process {inner} here, give that")
+    if _quiet(partial(os.readlink, f"{PROC}/self/ns/pid"), FIRST_PID_NAMESPACE) != FIRST_PID_NAMESPACE:
+        return NoTarget(f"there is no process {pid} in this PID namespace (container): ps -e lists those in it")
+    return NoTarget(f"there is no process {pid}: ps -e lists those that run")
+
+
+def _hidden(pid: int) -> NotPermitted:
+    return NotPermitted(f"process {pid} is another user's and {PROC} hides it (hidepid): run gdbheap as root (sudo)")
+
+
+def _inner_process(pid: int) -> int:
+    """The process that is ``pid`` in a PID namespace below this one; 0 when there is none."""
+    nobody: list[str] = []
+    for name in _quiet(partial(os.listdir, PROC), nobody)[:NAMESPACE_SEARCH_LIMIT]:
+        if name.isdigit():
+            ids = _numbers(parse_status(_read_bytes(f"{PROC}/{name}/status")).get("NSpid"))
+            if len(ids) > 1 and ids[-1] == pid:
+                return ids[0]
+    return 0
+
+
+def _tracer(folder: ProcessFolder, status: dict[str, str]) -> int:
+    """The process that traces this one or any of its threads; 0 for nobody. The kernel names the tracing thread."""
+    leader = _number(status.get("TracerPid"))
+    if leader or status.get("Threads") == "1":
+        return _process_of(leader)
+    threads: list[int] = _quiet(folder.tasks, [])
+    tracers = (_number(_status(folder, tid).get("TracerPid")) for tid in threads)
+    return _process_of(next((tracer for tracer in tracers if tracer), 0))
+
+
+def _process_of(thread: int) -> int:
+    """The process that a thread belongs to; the same number where that is not to be seen."""
+    status = parse_status(_read_bytes(f"{PROC}/{thread}/status")) if thread else {}
+    return _number(status.get("Tgid")) or thread
+
+
+def _status(folder: ProcessFolder, task: int | None = None) -> dict[str, str]:
+    nothing: dict[str, str] = {}
+    return _quiet(partial(folder.status, task), nothing)
+
+
+def _process_name(pid: int) -> str:
+    return one_line(_read_bytes(f"{PROC}/{pid}/comm").decode("utf-8", "replace"), NAME_LIMIT) if pid else ""
+
+
+def _read_bytes(path: str) -> bytes:
+    with suppress(OSError), open(path, "rb") as stream:
+        return stream.read(1 << 16)
+    return b""
+
+
+def _quiet(read: Callable[[], Answer], default: Answer) -> Answer:
+    try:
+        return read()
+    except OSError:
+        return default
+
+
+def _numbers(text: str | None) -> list[int]:
+    return [int(word) for word in (text or "").split() if word.isdigit()]
+
+
+def _number(text: str | None) -> int:
+    return next(iter(_numbers(text)), 0)
+
+
+def _mask(text: str | None) -> int:
+    try:
+        return int(text or "0", 16)
+    except ValueError:
+        return 0

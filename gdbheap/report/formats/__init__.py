@@ -1,0 +1,1 @@
+"""Answers for programs, and pictures: a file a format."""

@@ -1,0 +1,125 @@
+"""What is resident as a tree: by who handed it out, by arena, by whether it is in use, by the types of objects. Where
+nobody knows what is resident, the address space in its place.
+
+Its innermost cells are the ledger's lines without parts; what lies in blocks in use is told by type as far as that is
+known, and what remains of a line has a cell of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gdbheap.report.formats.flame import Subject
+from gdbheap.stacks import StackFrame
+
+if TYPE_CHECKING:
+    from gdbheap.answers.heap_map import Group, HeapMap
+    from gdbheap.first_page.ledger import Ledger, Line
+    from gdbheap.snapshots.type_places import Places, TypeShare
+    from gdbheap.stacks import Weighted
+
+__all__ = ["MEMORY", "NO_OBJECT", "composition"]
+
+USED = "used"
+KINDS = {"used": "used", "free": "free", "top": "free", "overhead": "overhead"}
+NO_OBJECT = "buffers and other blocks that are no objects"
+REMAINDER = "the rest of it"
+ARENA = re.compile(r"(?P<line>[^.]+\.[^.]+)\.(?P<arena>[0-9]+)")
+# Parts of a line's id: those of a file may be anything.
+DEEPEST = 8
+# Text has a contrast of at least 7 to 1 on all of these.
+MEMORY = Subject(
+    {
+        "used": (("#b7e0b9", "#a8d8ab", "#c6e8c8"), ("#1f4d2b", "#1a4225", "#245a32")),
+        "free": (("#f3dc9b", "#efd283", "#f7e6b5"), ("#5a4300", "#4d3900", "#664c00")),
+        "overhead": (("#dcc9ea", "#d2bbe4", "#e6d8f0"), ("#4a3260", "#402b53", "#54396d")),
+        "other": (("#a9cdf0", "#97c1ea", "#bcd9f5"), ("#1f4a73", "#193f63", "#265482")),
+        "rest": (("#d9d9d9",) * 3, ("#474747",) * 3),
+    },
+    {
+        "used": "in use",
+        "free": "free",
+        "overhead": "the allocator's own",
+        "other": "of no allocator",
+        "rest": "several",
+    },
+    "smaller part",
+    "block",
+)
+
+
+def composition(ledger: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> Iterator[Weighted]:
+    """The innermost cells, each with the way to it, bytes and blocks: of a process they add up to RSS. ``ledger``: with
+    its details; ``places``: types in the cells of ``drawn``, one after the other."""
+    lines = ledger.ledger
+    known = ledger.rss.bytes is not None
+    parents = {line.parent for line in lines}
+    by_line = _types_by_line(ledger, drawn, places)
+    names = {line.id: line.name for line in lines}
+    for line in lines:
+        is_told = line.id in parents and line.id not in by_line
+        if is_told or any(line.id.startswith(f"{above}.") for above in by_line):
+            continue
+        above = tuple(_frames(line, names))
+        left = (line.resident or 0) if known else line.virtual
+        for share in by_line.get(line.id, []):
+            size = min((share.resident or 0) if known else share.bytes, left)
+            left -= size
+            yield (*above, StackFrame(share.type or NO_OBJECT, "", None, USED)), size, share.count
+        if line.id in by_line:
+            above = (*above, StackFrame(REMAINDER, "", None, "rest"))
+        yield above, left, 0
+
+
+def _frames(line: Line, names: dict[str, str]) -> Iterator[StackFrame]:
+    """The way to a line: who has it, the arena if it has one, its state and what is below that."""
+    parts = line.id.split(".")
+    found = ARENA.fullmatch(line.id)
+    kind = KINDS.get(line.state or "", "other")
+    yield StackFrame(names.get(parts[0], parts[0]), "", None, "other" if kind == "other" else "rest")
+    if found is not None and line.state is not None:
+        yield StackFrame(_arena(int(found["arena"])), "", None, "rest")
+        yield StackFrame(names.get(found["line"], found["line"]), "", None, kind)
+        return
+    for depth in range(2, min(len(parts), DEEPEST) + 1):
+        own = ".".join(parts[:depth])
+        yield StackFrame(names.get(own, own), "", None, kind)
+
+
+def _arena(index: int) -> str:
+    return f"arena {index}" if index else "main arena"
+
+
+def _types_by_line(ledger: Ledger, drawn: HeapMap | None, places: Places | None) -> dict[str, list[TypeShare]]:
+    """Types by the ledger's line in whose memory they lie, largest first; those of several cells together."""
+    if drawn is None or places is None:
+        return {}
+    used = {line.id for line in ledger.ledger if line.state == USED}
+    cells = [_line_of(group, used) for group in drawn.groups for _cell in group.cells]
+    sums: dict[str, dict[str | None, TypeShare]] = {}
+    for share in places.shares:
+        line = cells[share.place] if share.place < len(cells) else None
+        if line is None:
+            continue
+        of_line = sums.setdefault(line, {})
+        before = of_line.get(share.type)
+        of_line[share.type] = share if before is None else _added(before, share)
+    return {line: sorted(of.values(), key=_rank) for line, of in sums.items()}
+
+
+def _rank(share: TypeShare) -> int:
+    return -(share.bytes if share.resident is None else share.resident)
+
+
+def _added(one: TypeShare, other: TypeShare) -> TypeShare:
+    resident = None if one.resident is None or other.resident is None else one.resident + other.resident
+    return type(one)(one.place, one.type, one.count + other.count, one.bytes + other.bytes, resident)
+
+
+def _line_of(group: Group, used: set[str]) -> str | None:
+    """The line that has what is in use in a stretch that is drawn; None for what is no allocator's."""
+    own = f"{group.kind}.{USED}"
+    if group.arena is not None and f"{own}.{group.arena}" in used:
+        return f"{own}.{group.arena}"
+    return own if own in used else next((name for name in used if name.rpartition(".")[2] == group.kind), None)

@@ -1,0 +1,300 @@
+"""Maps of a heap at many moments as a film: pictures of one scale, and a page that plays them.
+
+What a frame keeps until all have been seen is small: the bytes of each cell by kind, where most cells are alike. Only
+then is it known which addresses the heap ever had: each has one place in all pictures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from gdbheap.files import PRIVATE, check_folder, make_folder, replacing_folder
+from gdbheap.report.formats.svg import (
+    ACROSS,
+    CELL_HEIGHT,
+    CELL_WIDTH,
+    KINDS,
+    LABEL,
+    LINE,
+    MARGIN,
+    bars,
+    document,
+    heights,
+    text,
+)
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.heap_map import shares
+
+if TYPE_CHECKING:
+    from gdbheap.answers.heap_map import Group, HeapMap
+
+__all__ = ["Film", "Shot"]
+
+# Of a picture; what is larger has cells of twice the size.
+CELLS = 4000
+PAGE = "index.html"
+OTHER = "other"
+Bytes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A group of a map: ``cells`` are bytes by kind, in the order of KINDS."""
+
+    name: str
+    start: int
+    end: int
+    resident: int | None
+    cells: list[Bytes]
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A frame: its file, after which call it was taken, and the bytes of address space that are drawn in it."""
+
+    file: str
+    call: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A map, as little of it as is drawn."""
+
+    call: int
+    cell: int
+    stretches: list[Stretch]
+
+
+def is_replaced(_name: str) -> bool:
+    """Return whether a film replaces a file of an older folder: a folder with files in it stays."""
+    return False
+
+
+@dataclass
+class Film:
+    """Frames on their way into an empty folder. ``with_others``: also memory that is no allocator's. ``cell``: bytes of
+    a cell, which only grows; ``mode``: of the files."""
+
+    folder: str
+    with_others: bool
+    mode: int = PRIVATE
+    cell: int = 0
+    frames: list[Frame] = field(default_factory=list)
+    _alike: dict[Bytes, Bytes] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """Check that the folder can be made. Raises UsageError where that is not possible, or it has files in it."""
+        make_folder(os.path.dirname(os.path.abspath(self.folder)), self.mode)
+        check_folder(self.folder, is_replaced)
+
+    def add(self, call: int, take: Callable[[int], HeapMap]) -> None:
+        """The map after a call. ``take`` makes one with cells of so many bytes; of 0, as it thinks best."""
+        answer = take(self.cell)
+        if self.cell and sum(len(group.cells) for group in self._drawn(answer)) > 2 * CELLS:
+            answer = take(0)
+        if answer.cell < self.cell:
+            answer = take(self.cell)
+        self.cell = answer.cell
+        self.frames.append(Frame(call, answer.cell, [self._stretch(group) for group in self._drawn(answer)]))
+
+    def _drawn(self, answer: HeapMap) -> list[Group]:
+        return [group for group in answer.groups if self.with_others or group.kind != OTHER]
+
+    def _stretch(self, group: Group) -> Stretch:
+        cells = []
+        for cell in group.cells:
+            found = shares(cell)
+            one = tuple(found[kind] for kind in KINDS)
+            cells.append(self._alike.setdefault(one, one))
+        return Stretch(group.name, group.start, group.end, group.resident, cells)
+
+    def write(self, title: str, calls: int) -> list[Shot]:
+        """Write all pictures and the page, or nothing; ``calls``: how many there are in the log. Raises UsageError."""
+        self._settle()
+        with replacing_folder(self.folder, is_replaced, self.mode) as folder:
+            return self._write(folder, title, calls)
+
+    def _write(self, folder: str, title: str, calls: int) -> list[Shot]:
+        places = list(_places(frame.stretches for frame in self.frames))
+        starts = [place.start for place in places]
+        shots = []
+        for number, frame in enumerate(self.frames, 1):
+            file = f"frame-{number:04}.svg"
+            drawn = sum(stretch.end - stretch.start for stretch in frame.stretches)
+            by_place: list[list[Stretch]] = [[] for _ in places]
+            for stretch in frame.stretches:
+                by_place[bisect_right(starts, stretch.start) - 1].append(stretch)
+            about = f"{title}, after call {frame.call:,} of {calls:,}"
+            _put(os.path.join(folder, file), _picture(about, self.cell, places, by_place))
+            shots.append(Shot(file, frame.call, drawn))
+        _put(os.path.join(folder, PAGE), _page(title, calls, shots))
+        return shots
+
+    def _settle(self) -> None:
+        """One size of cells, which all frames fit in with all that any of them has."""
+        while _bars(self.frames, self.cell) > 2 * CELLS:
+            self.cell *= 2
+        self.frames = [
+            Frame(frame.call, self.cell, [_coarser(stretch, self.cell // frame.cell) for stretch in frame.stretches])
+            for frame in self.frames
+        ]
+
+
+def _put(path: str, text: str) -> None:
+    """Write a file of the new folder. Raises OSError."""
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _bars(frames: list[Frame], cell: int) -> int:
+    places = list(_places(frame.stretches for frame in frames))
+    whole = sum(-(-(place.end - place.start) // cell) for place in places)
+    # Each place has a bar at least: many small ones are not fewer in larger cells.
+    return 0 if len(places) > CELLS else whole
+
+
+def _coarser(stretch: Stretch, times: int) -> Stretch:
+    if times == 1:
+        return stretch
+    cells = [
+        tuple(map(sum, zip(*stretch.cells[first : first + times]))) for first in range(0, len(stretch.cells), times)
+    ]
+    return Stretch(stretch.name, stretch.start, stretch.end, stretch.resident, cells)
+
+
+@dataclass
+class Place:
+    """Addresses that something is at in any frame, and what it is called."""
+
+    start: int
+    end: int
+    names: list[str]
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.names[:2])
+
+
+def _places(frames: Iterable[list[Stretch]]) -> Iterator[Place]:
+    """What overlaps or touches in any two frames is one place."""
+    every = {(stretch.start, stretch.end, stretch.name) for stretches in frames for stretch in stretches}
+    last: Place | None = None
+    for start, end, name in sorted(every):
+        if last is not None and start <= last.end:
+            last.end = max(last.end, end)
+            last.names += [name] if name not in last.names else []
+            continue
+        if last is not None:
+            yield last
+        last = Place(start, end, [name])
+    if last is not None:
+        yield last
+
+
+def _picture(title: str, cell: int, places: list[Place], by_place: list[list[Stretch]]) -> str:
+    body: list[str] = []
+    at = MARGIN + 3 * LINE
+    for place, stretches in zip(places, by_place):
+        body += _place(place, stretches, cell, at)
+        at += LINE + _rows(place, cell) * (CELL_HEIGHT + 2) + LINE // 2
+    return document(title, cell, body, at)
+
+
+def _rows(place: Place, cell: int) -> int:
+    return -(-(place.end - place.start) // (cell * ACROSS))
+
+
+def _place(place: Place, stretches: list[Stretch], cell: int, at: int) -> Iterator[str]:
+    style = Style()
+    now = sum(stretch.end - stretch.start for stretch in stretches)
+    known = [stretch.resident for stretch in stretches if stretch.resident is not None]
+    resident = f", {style.bytes(sum(known))} resident" if known else ""
+    yield text(MARGIN, at + 12, f"{place.name}: {style.bytes(now)}{resident}")
+    for row in range(_rows(place, cell)):
+        y = at + LINE + row * (CELL_HEIGHT + 2)
+        yield text(MARGIN, y + 12, f"{place.start + row * ACROSS * cell:#x}")
+    for stretch in stretches:
+        for start, end, filled in _runs(stretch, cell):
+            yield from _bars_of((start - place.start) / cell, (end - place.start) / cell, filled, at + LINE)
+
+
+def _runs(stretch: Stretch, cell: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """(start, end, how it is filled) of neighbours that look the same."""
+    start = stretch.start
+    for filled, same in groupby(stretch.cells, key=heights):
+        end = min(start + len(list(same)) * cell, stretch.end)
+        yield start, end, filled
+        start = end
+
+
+def _bars_of(first: float, last: float, filled: tuple[int, ...], top: int) -> Iterator[str]:
+    """Between two places, counted in cells; a bar ends with its row."""
+    while first < last:
+        row = int(first // ACROSS)
+        end = min(last, (row + 1) * ACROSS)
+        x, width = MARGIN + LABEL + (first - row * ACROSS) * CELL_WIDTH, (end - first) * CELL_WIDTH
+        yield from bars(x, top + row * (CELL_HEIGHT + 2), width, filled)
+        first = end
+
+
+def _page(title: str, calls: int, shots: list[Shot]) -> str:
+    """It loads nothing but the pictures beside it."""
+    listed = json.dumps([[shot.file, f"call {shot.call:,} of {calls:,}"] for shot in shots])
+    return PLAYER.replace("@TITLE@", escape(title)).replace("@LAST@", str(len(shots) - 1)).replace("@FRAMES@", listed)
+
+
+PLAYER = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<title>@TITLE@</title>
+<style>
+body { font-family: sans-serif; margin: 1em; }
+nav { position: sticky; top: 0; background: #ffffff; padding: 0.5em 0; }
+#at { width: 50%; vertical-align: middle; }
+</style>
+<nav>
+<button id="play">Play</button>
+<input id="at" type="range" min="0" max="@LAST@" value="0">
+<label>frames a second <input id="rate" type="number" min="1" max="60" value="8"></label>
+<output id="call"></output>
+</nav>
+<img id="frame" alt="">
+<script>
+const frames = @FRAMES@;
+const [play, at, rate, call, frame] = ["play", "at", "rate", "call", "frame"].map(id => document.getElementById(id));
+const pictures = frames.map(([file]) => Object.assign(new Image(), {src: file}));
+let timer = null;
+function show(number) {
+  at.value = number;
+  frame.src = pictures[number].src;
+  frame.alt = call.textContent = frames[number][1];
+}
+function stop() {
+  clearTimeout(timer);
+  timer = null;
+  play.textContent = "Play";
+}
+function step() {
+  if (+at.value >= frames.length - 1) return stop();
+  show(+at.value + 1);
+  timer = setTimeout(step, 1000 / Math.max(1, +rate.value));
+}
+play.onclick = () => {
+  if (timer) return stop();
+  if (+at.value >= frames.length - 1) show(0);
+  play.textContent = "Stop";
+  timer = setTimeout(step, 1000 / Math.max(1, +rate.value));
+};
+at.oninput = () => { stop(); show(+at.value); };
+show(0);
+</script>
+</html>
+"""

@@ -1,0 +1,233 @@
+"""Stacks with weights as a picture: a flame graph, its root on top, laid out when it is written and readable without
+script.
+
+Widths are shares of the whole, so that the picture fits any window; each cell is an inner picture, which cuts its text
+off at its edge. The full text is each cell's title, which browsers show under the pointer and readers read out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from gdbheap.errors import one_line
+from gdbheap.report.formats.weighted import label
+from gdbheap.report.text.numbers import count_text, counted, share_text, size_text
+
+if TYPE_CHECKING:
+    from gdbheap.stacks import StackFrame, Weighted
+
+__all__ = ["ALLOCATED", "CALLS", "COLOURS", "Colours", "Subject", "flame_graph", "flame_part", "flame_style"]
+
+# Cells narrower than a pixel of a picture this wide are drawn as one; than two pixels, four … where the picture would
+# be larger than it may be.
+WIDTH, LARGEST = 1200, 1 << 20
+ROW, HEAD, MARGIN = 18, 82, 8
+# About the width of a character: a cell too narrow for three of them has no text.
+CHARACTER, SHORTEST, LONGEST = 7, 3, 100
+SHADES = 3
+# By kind: what its cells say, and their fill in light and dark, in a few shades to tell neighbours apart. Text has a
+# contrast of at least 7 to 1 on all of them.
+Colours = Mapping[str, "tuple[tuple[str, ...], tuple[str, ...]]"]
+COLOURS: Colours = {
+    "python": (("#ffd27a", "#ffc45c", "#ffdd9a"), ("#6b4a00", "#5c4000", "#7a5600")),
+    "native": (("#a9cdf0", "#97c1ea", "#bcd9f5"), ("#1f4a73", "#193f63", "#265482")),
+    "rest": (("#d9d9d9",) * 3, ("#474747",) * 3),
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a picture is of. ``colours``: by the kinds of frames; ``meanings``: of these kinds, in words; ``cell``: what
+    a small one is called; ``counts``: what the numbers beside the weights count, which are told where they are not 0,
+    and of calls always."""
+
+    colours: Colours
+    meanings: Mapping[str, str]
+    cell: str
+    counts: str
+
+
+CALLS = Subject(
+    COLOURS, {"python": "Python", "native": "C and other native code", "rest": "several"}, "smaller function", "call"
+)
+# Blocks by the stacks that allocated them.
+ALLOCATED = replace(CALLS, counts="block")
+
+
+@dataclass
+class _Node:
+    """A frame below others: its weight and calls, those of what is inside of it among them."""
+
+    weight: int = 0
+    calls: int = 0
+    inside: dict[StackFrame, _Node] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """What is drawn: [left, left + weight) of the whole at a depth; ``text`` on it, ``about`` what its title adds."""
+
+    depth: int
+    left: int
+    weight: int
+    calls: int
+    kind: str
+    text: str
+    about: str = ""
+
+
+def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes", subject: Subject = CALLS) -> str:
+    """One SVG document of at most about a MiB. ``unit``: of the weights, "bytes" or what their plural is called."""
+    root = _tree(stacks)
+    return _that_fits(root, LARGEST, subject, lambda cells: _document(cells, root, title, unit, subject))
+
+
+def flame_part(
+    stacks: Sequence[Weighted], title: str, subject: Subject = ALLOCATED, largest: int = LARGEST >> 2
+) -> str:
+    """The picture without its title and legend, as a part of a page that has ``flame_style``. ``largest``: in bytes."""
+    root = _tree(stacks)
+    told = f"{one_line(title, LONGEST)}: {_amounts(root.weight, root.calls, 'bytes', subject.counts)}"
+
+    def part(cells: Sequence[_Cell]) -> str:
+        height = (1 + max(cell.depth for cell in cells)) * ROW
+        head = f'<svg width="100%" height="{height}" class="flame picture" role="img" aria-label="{escape(told)}">'
+        drawn = [_drawn(cell, root.weight, "bytes", subject, 0) for cell in cells]
+        return "\n".join([head, *drawn, "</svg>", ""])
+
+    return _that_fits(root, largest, subject, part)
+
+
+def _that_fits(root: _Node, largest: int, subject: Subject, draw: Callable[[Sequence[_Cell]], str]) -> str:
+    """The picture with the smallest cells that has at most so many bytes."""
+    pixels = 1
+    while True:
+        text = draw(list(_cells(root, max(root.weight * pixels / WIDTH, 1e-9), subject.cell)))
+        if len(text.encode()) <= largest or pixels > WIDTH:
+            return text
+        pixels *= 2
+
+
+def _tree(stacks: Iterable[Weighted]) -> _Node:
+    root = _Node()
+    for frames, weight, calls in stacks:
+        if weight <= 0:
+            continue
+        node = root
+        _add(node, weight, calls)
+        for frame in frames:
+            node = node.inside.setdefault(frame, _Node())
+            _add(node, weight, calls)
+    return root
+
+
+def _add(node: _Node, weight: int, calls: int) -> None:
+    node.weight += weight
+    node.calls += calls
+
+
+def _cells(root: _Node, least: float, called: str) -> Iterator[_Cell]:
+    """Outermost first. The largest is left of the others; those below ``least`` are one at the right, ``called`` so."""
+    yield _Cell(0, 0, root.weight, root.calls, "rest", "all")
+    open_ = [(root, 1, 0)]
+    while open_:
+        node, depth, left = open_.pop()
+        rows = sorted(node.inside.items(), key=lambda row: (-row[1].weight, label(row[0])))
+        small = [inner for _frame, inner in rows if inner.weight < least]
+        for frame, inner in rows[: len(rows) - len(small)]:
+            yield _Cell(depth, left, inner.weight, inner.calls, frame.kind, label(frame), _where(frame))
+            open_.append((inner, depth + 1, left))
+            left += inner.weight
+        if small:
+            weight, calls = sum(inner.weight for inner in small), sum(inner.calls for inner in small)
+            yield _Cell(depth, left, weight, calls, "rest", counted(len(small), called))
+
+
+def _where(frame: StackFrame) -> str:
+    line = "" if frame.line is None else f", line {frame.line}"
+    return one_line(f"{frame.file}{line}") if frame.file else ""
+
+
+def _document(cells: Sequence[_Cell], root: _Node, title: str, unit: str, subject: Subject) -> str:
+    height = HEAD + (1 + max(cell.depth for cell in cells)) * ROW + MARGIN
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" '
+        'class="flame" font-family="system-ui, sans-serif" font-size="12" role="img">'
+    )
+    told, size = one_line(title, LONGEST), _amounts(root.weight, root.calls, unit, subject.counts)
+    style = _styles(subject.colours)
+    body = [head, f"<title>{_safe(told)}: {size}</title>", style, '<rect class="page" width="100%" height="100%"/>']
+    body.append(f'<text class="title" x="{MARGIN}" y="22">{_safe(told)}</text>')
+    body += [f'<text x="{MARGIN}" y="42">{size}</text>', *_legend(cells, subject)]
+    body += [_drawn(cell, root.weight, unit, subject) for cell in cells]
+    return "\n".join([*body, "</svg>", ""])
+
+
+def _amounts(weight: int, calls: int, unit: str, counts: str, share: str = "") -> str:
+    """The weight, its share, and the calls, unless these are the weight, or something else that is not counted."""
+    size = size_text(weight) if unit == "bytes" else f"{count_text(weight)} {unit}"
+    is_told = unit == "bytes" or weight != calls
+    return f"{size}{share}" + (f", {counted(calls, counts)}" if is_told and (calls or counts == "call") else "")
+
+
+def _styles(colours: Colours) -> str:
+    fixed = ".flame .title{font-size:15px;font-weight:600}.flame>svg:hover>rect{stroke:#d02090;stroke-width:2}"
+    light, dark = _scheme(colours, 0, "#ffffff", "#1a1a1a"), _scheme(colours, 1, "#161616", "#f5f5f5")
+    return f"<style>{fixed}{light}@media(prefers-color-scheme:dark){{{dark}}}</style>"
+
+
+def flame_style(colours: Colours, grounds: tuple[str, str]) -> str:
+    """The style of ``flame_part`` on a light and on a dark ground; paper is light."""
+    light, dark = _scheme(colours, 0, grounds[0], "#1a1a1a"), _scheme(colours, 1, grounds[1], "#f5f5f5")
+    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
+
+
+def _scheme(colours: Colours, number: int, page: str, text: str) -> str:
+    """The first or second one of the colours."""
+    rows = [(f"{kind}{shade}", fills[number][shade]) for kind, fills in colours.items() for shade in range(SHADES)]
+    cells = "".join(f".flame .{name}{{fill:{fill}}}" for name, fill in rows)
+    own = f".flame{{background:{page}}}.flame .page{{fill:{page}}}.flame>svg>rect{{stroke:{page}}}"
+    return f"{own}.flame text{{fill:{text}}}{cells}"
+
+
+def _legend(cells: Sequence[_Cell], subject: Subject) -> Iterator[str]:
+    """What the colours below the outermost cell mean; that there is nothing to tell where there is nothing."""
+    kinds = {_kind(cell.kind, subject.colours) for cell in cells[1:]}
+    if not kinds:
+        yield f'<text x="{MARGIN}" y="62">There is no stack to draw.</text>'
+    x = MARGIN
+    for kind, name in subject.meanings.items():
+        if kind not in kinds:
+            continue
+        yield f'<rect class="{kind}0" x="{x}" y="54" width="12" height="12"/><text x="{x + 17}" y="64">{name}</text>'
+        x += 17 + CHARACTER * len(name) + 16
+
+
+def _drawn(cell: _Cell, whole: int, unit: str, subject: Subject, head: int = HEAD) -> str:
+    colours = subject.colours
+    share = f", {share_text(cell.weight, whole)} %"
+    about = f"{cell.about}\n" if cell.about else ""
+    title = f"{_safe(cell.text)}\n{_safe(about)}{_amounts(cell.weight, cell.calls, unit, subject.counts, share)}"
+    kind = f"{_kind(cell.kind, colours)}{crc32(cell.text.encode('utf-8', 'replace')) % SHADES}"
+    place = f'x="{_percent(cell.left, whole)}" y="{head + cell.depth * ROW}" width="{_percent(cell.weight, whole)}"'
+    fits = min(LONGEST, WIDTH * cell.weight // max(whole, 1) // CHARACTER * 4)
+    text = f'<text x="3" y="13">{_safe(cell.text[:fits])}</text>' if fits >= SHORTEST * 4 else ""
+    rect = f'<rect class="{kind}" width="100%" height="{ROW - 1}"/>'
+    return f'<svg {place} height="{ROW - 1}"><title>{title}</title>{rect}{text}</svg>'
+
+
+def _kind(kind: str, colours: Colours) -> str:
+    return kind if kind in colours else "native" if "native" in colours else "rest"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.4f}".rstrip("0").rstrip(".") + "%" if whole else "100%"
+
+
+def _safe(text: str) -> str:
+    """Text as XML has it; what is no character there has been made one (``one_line``)."""
+    return escape(text, quote=False)

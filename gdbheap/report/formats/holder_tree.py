@@ -1,0 +1,83 @@
+"""Resident memory by holder, as stacks with weights: blocks in use by their holders, free ones by the allocators
+that keep them, and all other memory by its line of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.findings.holder.rule import RUNTIME
+from gdbheap.report.formats.composition import KINDS, USED
+from gdbheap.report.words.main_holders import described
+from gdbheap.stacks import StackFrame
+
+if TYPE_CHECKING:
+    from gdbheap.findings.holder.rule import MainHolder
+    from gdbheap.first_page.ledger import Ledger, Line
+    from gdbheap.stacks import Weighted
+
+__all__ = ["holder_tree"]
+
+IN_USE, FREE, OTHER = "in use", "free", "other"
+UNNAMED = "other blocks in use"
+ALLOCATORS_OWN = "the allocators' own"
+
+
+def holder_tree(ledger: Ledger, holders: Sequence[MainHolder]) -> list[Weighted]:
+    """Return the innermost cells, each with the way to it, bytes and blocks. Of a process they add up to RSS; where
+    nobody knows what is resident, to the address space."""
+    known = ledger.rss.bytes is not None
+    parts = [(line, _size(line, known)) for line in _parts(ledger.ledger)]
+    used = sum(size for line, size in parts if line.state == USED)
+    found = [((_frame(IN_USE, USED), *frames), size, count) for frames, size, count in _held(holders, used, known)]
+    sums: dict[StackFrame, int] = {}
+    for line, size in parts:
+        if line.state != USED:
+            frame = _cell(line)
+            sums[frame] = sums.get(frame, 0) + size
+    return [*found, *(((frame,), size, 0) for frame, size in sums.items() if size > 0)]
+
+
+def _parts(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines that the picture is made of: those of states, those of other memory, and all other roots."""
+    by_state = {line.id for line in lines if line.state is not None and line.id.count(".") == 1}
+    split = {name.partition(".")[0] for name in by_state}
+    split |= {OTHER} if any(line.parent == OTHER for line in lines) else set()
+    return [line for line in lines if (line.parent in split if line.parent else line.id not in split)]
+
+
+def _size(line: Line, known: bool) -> int:
+    return (line.resident or 0) if known else line.virtual
+
+
+def _cell(line: Line) -> StackFrame:
+    kind = KINDS.get(line.state or "", OTHER)
+    if kind == FREE:
+        return _frame(f"free, kept by {line.id.partition('.')[0]}", FREE)
+    return _frame(ALLOCATORS_OWN, kind) if kind != OTHER else _frame(line.name, OTHER)
+
+
+def _held(holders: Sequence[MainHolder], used: int, known: bool) -> Iterator[Weighted]:
+    """Yield what each holder has, the largest first, at most ``used`` together; what is left has a cell of its own."""
+    left = used
+    for row in sorted((row for row in holders if row.kind != RUNTIME), key=lambda row: -row.bytes):
+        size = min(row.resident if known and row.resident is not None else row.bytes, left)
+        left -= size
+        yield from _of_holder(row, size)
+    if left > 0:
+        yield (_frame(UNNAMED, USED),), left, 0
+
+
+def _of_holder(row: MainHolder, size: int) -> Iterator[Weighted]:
+    holder = StackFrame(row.path, described(row), None, USED)
+    for part in row.parts:
+        own = min(part.bytes, size)
+        size -= own
+        if own > 0:
+            yield (holder, _frame(part.what, USED)), own, part.count
+    if size > 0:
+        yield (holder,), size, 0
+
+
+def _frame(name: str, kind: str) -> StackFrame:
+    return StackFrame(name, "", None, kind)

@@ -1,0 +1,181 @@
+"""Series as a picture: a panel for each process, drawn by matplotlib, which is imported when something is drawn."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import datetime, timezone
+from html import escape
+from typing import Any
+
+from gdbheap.errors import Unsupported, one_line
+from gdbheap.files import temporary_folder
+from gdbheap.report.text.numbers import size_text
+from gdbheap.sampling.curves import Curve, ProcessCurves
+
+__all__ = ["FIGURES", "FORMS", "PALETTE", "alternative", "picture", "title_of"]
+
+FORMS = ("svg", "png", "html")
+FIGURES = {
+    "rss": "resident (RSS)",
+    "system": "malloc has from the kernel",
+    "in_use": "malloc: in use",
+    "pool_bytes": "Python's arenas",
+    "pool_used": "Python's blocks in use",
+}
+# On white. A page has the same names with values for each scheme.
+PALETTE = {
+    "ink": "#1f2328", "grid": "#d1d9e0", "rss": "#57606a", "system": "#0550ae", "in_use": "#1a7f37",
+    "pool_bytes": "#8250df", "pool_used": "#bf3989", "mark": "#bc4c00",
+}  # fmt: skip
+# (outer curve, inner curve): what lies between is had and not used.
+GAPS = (("system", "in_use"), ("pool_bytes", "pool_used"))
+STYLES = {"rss": "--", "system": "-", "in_use": "-", "pool_bytes": "-", "pool_used": "-"}
+MARKS = {"snapshot": "v", "exec": "D", "failed": "x", "end": "|"}
+WIDTH, PANEL_HEIGHT, HEAD_HEIGHT, DOTS = 10.0, 3.6, 0.5, 120
+SHADE, MAX_LINES = 0.22, 7
+# Where matplotlib looks for settings and keeps its cache; the first one is the folder of both.
+SETTINGS = ("MPLCONFIGDIR", "MATPLOTLIBRC", "MPLBACKEND")
+MISSING = "drawing needs matplotlib, which is not installed beside gdbheap: pip install 'gdbheap[plot]'"
+
+
+def title_of(process: ProcessCurves) -> str:
+    """ "process 1234, python3.11"."""
+    program = (process.exe or "").rsplit("/", 1)[-1]
+    return f"process {process.pid}" + (f", {one_line(program, 60)}" if program else "")
+
+
+def alternative(processes: Sequence[ProcessCurves]) -> str:
+    """What the picture shows, for those who do not see it."""
+    return ". ".join(f"{title_of(process)}: {_told(process)}" for process in processes)
+
+
+def _told(process: ProcessCurves) -> str:
+    parts = []
+    for name, curve in process.curves.items():
+        first, last, peak = (size_text(size) for size in (curve.values[0], curve.values[-1], max(curve.values)))
+        parts.append(f"{FIGURES[name]} from {first} to {last}, at most {peak}")
+    return "; ".join(parts)
+
+
+def picture(processes: Sequence[ProcessCurves], form: str) -> bytes:
+    """The picture as PNG or SVG. Raises Unsupported without matplotlib."""
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context({
+        "svg.fonttype": "none", "svg.hashsalt": "gdbheap", "font.size": 9, "text.color": PALETTE["ink"],
+        "axes.edgecolor": PALETTE["ink"], "axes.labelcolor": PALETTE["ink"], "xtick.color": PALETTE["ink"],
+        "ytick.color": PALETTE["ink"], "axes.spines.top": False, "axes.spines.right": False,
+    }):  # fmt: skip
+        drawn = _figure(matplotlib, processes)
+        out = io.BytesIO()
+        about = {"Date": None} if form == "svg" else None
+        drawn.savefig(out, format=form, dpi=DOTS, transparent=form == "svg", metadata=about)
+    return _readable(out.getvalue(), processes) if form == "svg" else out.getvalue()
+
+
+def _matplotlib() -> Any:
+    try:
+        with _settings_of_ours():
+            import matplotlib
+            import matplotlib.dates
+            import matplotlib.figure
+            import matplotlib.ticker
+    except ImportError:
+        raise Unsupported(MISSING) from None
+    return matplotlib
+
+
+@contextmanager
+def _settings_of_ours() -> Iterator[None]:
+    """Import matplotlib elsewhere: it evaluates a file matplotlibrc of the current folder, whoever put it there. Root
+    does without a user's settings, and leaves no cache in a user's home."""
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    kept = {name: os.environ.pop(name, None) for name in SETTINGS} if os.geteuid() == 0 else {}
+    try:
+        with temporary_folder() if kept else nullcontext() as folder:
+            os.chdir("/")
+            if folder is not None:
+                os.environ[SETTINGS[0]] = folder
+            yield
+    finally:
+        for name, value in kept.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        os.fchdir(here)
+        os.close(here)
+
+
+def _figure(matplotlib: Any, processes: Sequence[ProcessCurves]) -> Any:
+    """No window and no global state: a figure of our own."""
+    height = HEAD_HEIGHT + PANEL_HEIGHT * len(processes)
+    drawn = matplotlib.figure.Figure(figsize=(WIDTH, height), layout="constrained")
+    panels = drawn.subplots(len(processes), 1, squeeze=False)
+    for (panel,), process in zip(panels, processes):
+        _draw(matplotlib, panel, process)
+    return drawn
+
+
+def _draw(matplotlib: Any, panel: Any, process: ProcessCurves) -> None:
+    for outer, inner in GAPS:
+        if outer in process.curves and inner in process.curves:
+            _shade(panel, process.curves[outer], process.curves[inner])
+    for name, curve in process.curves.items():
+        style = {"color": PALETTE[name], "linestyle": STYLES[name], "linewidth": 1.4}
+        lone = {"marker": "o", "markersize": 3} if len(curve.values) == 1 else {}
+        panel.plot(_moments(curve.times), curve.values, label=FIGURES[name], **style, **lone)
+    _mark(panel, process)
+    # What stands between two dollar signs would be a formula.
+    panel.set_title(title_of(process).replace("$", r"\$"), loc="left", fontsize=11)
+    panel.set_ylim(bottom=0, top=max(process.peak, 1) * 1.08)
+    panel.grid(axis="y", color=PALETTE["grid"], linewidth=0.6)
+    panel.yaxis.set_major_locator(matplotlib.ticker.MultipleLocator(_step(process.peak)))
+    panel.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda size, _place: size_text(int(size))))
+    locator = matplotlib.dates.AutoDateLocator(tz=timezone.utc, minticks=3, maxticks=9)
+    panel.xaxis.set_major_locator(locator)
+    panel.xaxis.set_major_formatter(matplotlib.dates.ConciseDateFormatter(locator, tz=timezone.utc))
+    panel.set_xlabel("UTC")
+    panel.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, borderaxespad=0)
+
+
+def _step(peak: int) -> int:
+    """The power of two of bytes between two lines of the grid."""
+    step = 1
+    while peak > step * MAX_LINES:
+        step *= 2
+    return step
+
+
+def _shade(panel: Any, outer: Curve, inner: Curve) -> None:
+    """What is had and not used, between the first and the last moment at which both are known."""
+    first, last = inner.times[0], inner.times[-1]
+    known = [(time, value) for time, value in zip(outer.times, outer.values) if first <= time <= last]
+    times, values = [time for time, _ in known], [value for _, value in known]
+    label = "not in use" if outer.name == "system" else "Python: not in use"
+    style = {"color": PALETTE[outer.name], "alpha": SHADE, "linewidth": 0, "label": label}
+    panel.fill_between(_moments(times), list(inner.at(times)), values, **style)
+
+
+def _mark(panel: Any, process: ProcessCurves) -> None:
+    for kind, mark in MARKS.items():
+        times = [event.time for event in process.events if event.kind == kind]
+        if times:
+            style = {"marker": mark, "linestyle": "", "color": PALETTE["mark"], "markersize": 7, "clip_on": False}
+            panel.plot(_moments(times), [0] * len(times), label=kind, zorder=5, **style)
+
+
+def _moments(times: Sequence[float]) -> list[datetime]:
+    return [datetime.fromtimestamp(time, timezone.utc) for time in times]
+
+
+def _readable(svg: bytes, processes: Sequence[ProcessCurves]) -> bytes:
+    """The picture with a title and a text that readers of screens say, and in all the fonts of where it is shown."""
+    text = svg.decode("utf-8")
+    text = text[text.index("<svg") :]
+    told = escape(alternative(processes))
+    head = f"<title>Memory over time</title>\n <desc>{told}</desc>"
+    text = re.sub(r"<svg ([^>]*)>", lambda found: f'<svg role="img" {found[1]}>\n {head}', text, count=1)
+    return text.replace("'DejaVu Sans', ", "").encode("utf-8")

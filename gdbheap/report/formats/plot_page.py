@@ -1,0 +1,51 @@
+"""The picture of series as one page that needs nothing else: no script, no network, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from gdbheap.errors import one_line
+from gdbheap.report.formats.plot import FIGURES, PALETTE
+from gdbheap.report.page.html import COUNT, SIGNED, SIZE, Column, paragraph, table
+from gdbheap.report.page.skeleton import document, schemes
+from gdbheap.sampling.curves import Extent
+
+__all__ = ["page"]
+
+TITLE = "Memory over time"
+# The same names on a dark ground.
+DARK = {
+    "ink": "#e6edf3", "grid": "#30363d", "rss": "#9da7b1", "system": "#6cb6ff", "in_use": "#6bc46d",
+    "pool_bytes": "#dcbdfb", "pool_used": "#fc8dc7", "mark": "#f69d50",
+}  # fmt: skip
+STYLE = "svg { height: auto; min-width: 40rem; } svg text { font-family: system-ui, sans-serif !important; }\n"
+COLUMNS = (
+    Column("process", "process"), Column("figure", "figure"), Column("first", "first", SIZE),
+    Column("last", "last", SIZE), Column("change", "change", SIGNED), Column("peak", "peak", SIZE),
+    Column("peak_time", "peak at (UTC)"), Column("samples", "samples", COUNT),
+)  # fmt: skip
+
+
+def page(svg: bytes | None, extents: Sequence[Extent], notes: Sequence[str]) -> bytes:
+    """The whole page; without a picture it has the table alone."""
+    text = (svg or b"").decode("utf-8")
+    for name, colour in PALETTE.items():
+        text = text.replace(colour, f"var(--{name})")
+    said = "".join(map(paragraph, notes))
+    rows = list(map(_row, extents))
+    body = table("extents", "First, last and highest values", COLUMNS, rows, len(rows))
+    # On a phone it is wider than the screen: keys scroll it.
+    figure = f'<figure role="region" tabindex="0" aria-label="Curves">{text.strip()}</figure>\n' if svg else ""
+    main = f"<main>\n<h1>{TITLE}</h1>\n{said}{figure}{body}</main>\n"
+    # matplotlib gives the parts of a picture styles of their own.
+    return document(TITLE, main, schemes(PALETTE, DARK) + STYLE, has_styled_parts=True)
+
+
+def _row(row: Extent) -> tuple[object, ...]:
+    when = datetime.fromtimestamp(row.peak_time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    program = one_line((row.exe or "").rsplit("/", 1)[-1], 60)
+    return (
+        f"{row.pid} {program}".strip(), FIGURES[row.figure], row.first, row.last, row.last - row.first, row.peak, when,
+        row.samples,
+    )  # fmt: skip

@@ -1,0 +1,124 @@
+"""Stacks as a profile for ``go tool pprof`` and what else reads its format (profile.proto, compressed by gzip)."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+
+if TYPE_CHECKING:
+    from gdbheap.stacks import StackFrame, Weighted
+    from gdbheap.tracing.call_stacks import AllocatingStack
+
+__all__ = ["OF_CALLS", "pprof", "pprof_of_tree"]
+
+# As Go's own heap profiles have them.
+KINDS = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"))
+OF_TREE, OF_CALLS = KINDS[2:], KINDS[:2]
+# Fields of the messages, by their numbers in profile.proto.
+SAMPLE_TYPE, SAMPLE, LOCATION, FUNCTION, STRINGS, TIME, PERIOD_TYPE, PERIOD, DEFAULT = 1, 2, 4, 5, 6, 9, 11, 12, 14
+VARINT, LENGTH = 0, 2
+
+
+def pprof(stacks: Sequence[AllocatingStack], began: int, mean: int) -> bytes:
+    """The file. ``began``: nanoseconds since 1970; ``mean``: every how many bytes a stack was taken."""
+    rows = (
+        (stack.frames, (stack.allocated_blocks, stack.allocated_bytes, stack.blocks, stack.bytes)) for stack in stacks
+    )
+    return _file(KINDS, rows, began, mean)
+
+
+def pprof_of_tree(stacks: Sequence[Weighted], kinds: Sequence[tuple[str, str]] = OF_TREE) -> bytes:
+    """The file of a tree: for each of its leaves the way there, the bytes and how many blocks they are, where any were
+    counted. ``kinds``: what both are, OF_CALLS of what calls got."""
+    rows = [(frames, (count, size)) for frames, size, count in stacks]
+    left_out = 0 if any(count for _frames, (count, _size) in rows) else 1
+    return _file(kinds[left_out:], ((frames, row[left_out:]) for frames, row in rows), time.time_ns(), 1)
+
+
+def _file(
+    kinds: Sequence[tuple[str, str]],
+    rows: Iterable[tuple[Sequence[StackFrame], Sequence[int]]],
+    began: int,
+    mean: int,
+) -> bytes:
+    profile = _Profile()
+    for kind, unit in kinds:
+        profile.add(SAMPLE_TYPE, profile.value_type(kind, unit))
+    for frames, values in rows:
+        places = [profile.location(frame) for frame in reversed(frames)]
+        profile.add(SAMPLE, _message(1, _packed(places)) + _message(2, _packed(values)))
+    profile.add(PERIOD_TYPE, profile.value_type("space", "bytes"))
+    last = profile.string(kinds[-1][0])
+    return gzip.compress(profile.finished(_number(TIME, began) + _number(PERIOD, mean) + _number(DEFAULT, last)))
+
+
+class _Profile:
+    """The parts of a profile as they are met, each string, function and location once."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._strings: dict[str, int] = {"": 0}
+        self._functions: dict[tuple[str, str], int] = {}
+        self._locations: dict[StackFrame, int] = {}
+
+    def add(self, field: int, content: bytes) -> None:
+        """A message within the profile."""
+        self._parts.append(_message(field, content))
+
+    def string(self, text: str) -> int:
+        """The number of a string."""
+        return self._strings.setdefault(text, len(self._strings))
+
+    def value_type(self, kind: str, unit: str) -> bytes:
+        """A ValueType."""
+        return _number(1, self.string(kind)) + _number(2, self.string(unit))
+
+    def location(self, frame: StackFrame) -> int:
+        """The number of a frame's location, from 1."""
+        number = self._locations.get(frame)
+        if number is None:
+            number = self._locations[frame] = len(self._locations) + 1
+            line = _number(1, self._function(frame)) + _number(2, frame.line or 0)
+            self.add(LOCATION, _number(1, number) + _message(4, line))
+        return number
+
+    def _function(self, frame: StackFrame) -> int:
+        key = one_line(frame.name) or "?", one_line(frame.file)
+        number = self._functions.get(key)
+        if number is None:
+            number = self._functions[key] = len(self._functions) + 1
+            name, file = map(self.string, key)
+            self.add(FUNCTION, _number(1, number) + _number(2, name) + _number(4, file))
+        return number
+
+    def finished(self, rest: bytes) -> bytes:
+        """All of it."""
+        strings = (_message(STRINGS, text.encode("utf-8", "replace")) for text in self._strings)
+        return b"".join([*self._parts, *strings, rest])
+
+
+def _varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first; negative numbers as 64 bits."""
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def _packed(values: Iterable[int]) -> bytes:
+    return b"".join(map(_varint, values))
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3 | VARINT) + _varint(value)
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | LENGTH) + _varint(len(content)) + content

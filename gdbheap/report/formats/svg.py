@@ -1,0 +1,105 @@
+"""``heap map`` as a scalable picture: a bar for each cell, filled from below by what its bytes are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.heap_map import LOOKS, shares
+from gdbheap.text import printable
+
+if TYPE_CHECKING:
+    from gdbheap.answers.heap_map import Cell, Group, HeapMap
+
+__all__ = ["bars", "document", "heights", "picture", "text"]
+
+ACROSS, CELL_WIDTH, CELL_HEIGHT, LINE, MARGIN, LABEL = 128, 8, 16, 18, 16, 116
+KINDS = ("used", "free", "top", "other", "gone", "top gone", "nothing")
+STEPS = 8
+FONT = 'font-family="sans-serif" font-size="12"'
+
+
+def picture(answer: HeapMap, title: str) -> str:
+    """The map as one SVG document, with a legend."""
+    body: list[str] = []
+    at = MARGIN + 3 * LINE
+    for group in answer.groups:
+        drawn, at = _group(group, at)
+        body += drawn
+    return document(title, answer.cell, body, at)
+
+
+def document(title: str, cell: int, body: Iterable[str], at: int) -> str:
+    """A picture of so many lines of height, ``at``; its body begins below the title and the legend, for cells of
+    ``cell`` bytes."""
+    width = 2 * MARGIN + LABEL + ACROSS * CELL_WIDTH
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {at}" width="{width}" height="{at}" {FONT}>'
+    top = [text(MARGIN, MARGIN + 12, title), *_legend(cell, MARGIN + LINE + 12)]
+    return "\n".join([head, f'<rect width="{width}" height="{at}" fill="#ffffff"/>', *top, *body, "</svg>", ""])
+
+
+def text(x: int, y: int, words: str) -> str:
+    """Words, from their left end on."""
+    return f'<text x="{x}" y="{y}">{escape(printable(words), quote=False)}</text>'
+
+
+def _legend(cell: int, y: int) -> Iterator[str]:
+    yield text(MARGIN, y, f"One bar is {Style().bytes(cell)}:")
+    for number, kind in enumerate(KINDS):
+        x = MARGIN + LABEL + 40 + number * 140
+        yield f'<rect x="{x}" y="{y - 10}" width="10" height="12" fill="{LOOKS[kind].svg}"/>'
+        yield text(x + 14, y, LOOKS[kind].meaning)
+
+
+def _group(group: Group, at: int) -> tuple[list[str], int]:
+    """The drawing of a group whose title is at ``at``, and where the next one begins."""
+    style = Style()
+    resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"
+    body = [text(MARGIN, at + 12, f"{group.name}: {style.bytes(group.end - group.start)}{resident}")]
+    at += LINE
+    for first in range(0, len(group.cells), ACROSS):
+        cells = group.cells[first : first + ACROSS]
+        body.append(text(MARGIN, at + 12, f"{cells[0].start:#x}"))
+        body += _row(cells, at)
+        at += CELL_HEIGHT + 2
+    return body, at + LINE // 2
+
+
+def _row(cells: list[Cell], at: int) -> Iterator[str]:
+    """The bars of a row; neighbours that look the same are drawn as one."""
+    x = MARGIN + LABEL
+    for filled, same in groupby(cells, key=_filled):
+        width = len(list(same)) * CELL_WIDTH
+        yield from bars(x, at, width, filled)
+        x += width
+
+
+def bars(x: float, top: int, width: float, filled: Sequence[int]) -> Iterator[str]:
+    """One row's worth of a bar, filled from below by so many eighths of each kind."""
+    bottom = top + CELL_HEIGHT
+    for kind, steps in zip(KINDS, filled):
+        height = steps * CELL_HEIGHT // STEPS
+        bottom -= height
+        if height:
+            yield f'<rect x="{x:g}" y="{bottom}" width="{width:g}" height="{height}" fill="{LOOKS[kind].svg}"/>'
+
+
+def _filled(cell: Cell) -> tuple[int, ...]:
+    found = shares(cell)
+    return heights([found[kind] for kind in KINDS])
+
+
+def heights(found: Sequence[int]) -> tuple[int, ...]:
+    """How many eighths of the bar each kind fills, from below; together all eight. ``found``: bytes, as KINDS has
+    them."""
+    whole = sum(found) or 1
+    filled, below, so_far = [], 0, 0
+    for share in found:
+        below += share
+        upto = round(below * STEPS / whole)
+        filled.append(upto - so_far)
+        so_far = upto
+    return tuple(filled)

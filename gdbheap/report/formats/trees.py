@@ -1,0 +1,105 @@
+"""Trees of sizes as stacks with weights, for the programs that draw stacks: what a line, an owner or an object has is
+the width of what stands above it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.report.formats.composition import USED, composition
+from gdbheap.stacks import StackFrame
+
+if TYPE_CHECKING:
+    from gdbheap.answers.contexts import Contexts
+    from gdbheap.answers.dominator_tree import DominatorTree
+    from gdbheap.answers.heap_map import HeapMap
+    from gdbheap.answers.owners import Owners
+    from gdbheap.answers.sampled_stacks import SampledStacks
+    from gdbheap.first_page.ledger import Ledger
+    from gdbheap.snapshots.type_places import Places
+    from gdbheap.stacks import Weighted
+
+__all__ = ["contexts_tree", "ledger_tree", "owners_tree", "retained_tree", "sampled_tree"]
+
+FREE = "free"
+OTHERS = "others"
+DEEPER = StackFrame("deeper levels", "", None, USED)
+# Frames of one stack, and of all stacks of a tree: a process that is forged makes chains as long as it likes.
+MOST_LEVELS, LEAST_LEVELS, MOST_FRAMES = 100, 8, 1 << 21
+
+
+def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> list[Weighted]:
+    """What is resident down to the types of objects, as ``composition`` has it; where that is not known, what is
+    mapped."""
+    whole = StackFrame("RSS" if answer.rss.bytes is not None else "address space", "", None, "rest")
+    cells = composition(answer, drawn, places)
+    return [((whole, *frames), size, count) for frames, size, count in cells if size > 0]
+
+
+def owners_tree(answer: Owners) -> list[Weighted]:
+    """What holds blocks, with the kinds of these; they add up to all that is in use."""
+    found: list[Weighted] = []
+    for group in answer.groups:
+        names = ["in use", *([group.kind] if group.kind else []), group.root or OTHERS]
+        parts = group.parts or []
+        found += [(_frames([*names, part.what]), part.bytes, part.count) for part in parts]
+        size, count = (getattr(group, key) - sum(getattr(part, key) for part in parts) for key in ("bytes", "count"))
+        if size > 0:
+            found.append((_frames([*names, group.what or OTHERS] if not parts else [*names, OTHERS]), size, count))
+    for one in answer.owners:
+        found.append((_frames(["in use", one.path or one.chain, one.what]), one.size, 1))
+    size, count = answer.bytes - sum(row[1] for row in found), answer.count - sum(row[2] for row in found)
+    return [*found, (_frames(["in use", OTHERS]), size, count)] if size > 0 else found
+
+
+def retained_tree(answer: DominatorTree) -> list[Weighted]:
+    """Each object stands on the one without which it would not be reached; its width is what it retains. How many
+    blocks that are is not known. What lies deeper than the levels of a tree is one cell."""
+    found: list[Weighted] = []
+    ways: list[tuple[StackFrame, ...]] = []
+    most = _levels(len(answer.nodes))
+    for node in answer.nodes:
+        # Whoever dominates comes first.
+        ways.append(_above(_frames(["reached"]) if node.above is None else ways[node.above], node.name, most))
+        if node.own > 0:
+            found.append((ways[-1], node.own, 0))
+    if answer.others > 0:
+        found.append((_frames(["reached", OTHERS]), answer.others, 0))
+    return found
+
+
+def contexts_tree(answer: Contexts) -> list[Weighted]:
+    """Each memory context stands on the one that it belongs to, with what it can hand out again as a cell of its own;
+    they add up to what all have. What lies deeper than the levels of a tree is one cell."""
+    sums: list[tuple[tuple[StackFrame, ...], int, int]] = []
+    ways: list[tuple[StackFrame, ...]] = []
+    most = _levels(len(answer.contexts))
+    for row in answer.contexts:
+        del ways[row.level :]
+        ways.append(_above(ways[-1] if ways else (), row.name, most))
+        before = sums.pop()[1:] if sums and sums[-1][0] is ways[-1] else (0, 0)
+        sums.append((ways[-1], before[0] + row.used, before[1] + row.free))
+    free = StackFrame(FREE, "", None, FREE)
+    rows = (row for way, used, left in sums for row in ((way, used, 0), ((*way, free), left, 0)))
+    return [row for row in rows if row[1] > 0]
+
+
+def sampled_tree(answer: SampledStacks) -> list[Weighted]:
+    """The stacks of sampled blocks, without the frames of the allocator that took them."""
+    return [(tuple(row.frames[: len(row.frames) - row.own]), row.bytes, row.count) for row in answer.stacks]
+
+
+def _levels(count: int) -> int:
+    """Return how many levels the stacks of a tree with ``count`` cells may have."""
+    return max(LEAST_LEVELS, min(MOST_LEVELS, MOST_FRAMES // max(count, 1)))
+
+
+def _above(below: tuple[StackFrame, ...], name: str, most: int) -> tuple[StackFrame, ...]:
+    """Return the stack of what stands on another; of all that is deeper than ``most`` the same one."""
+    if len(below) > most:
+        return below
+    return (*below, *_frames([name])) if len(below) < most else (*below, DEEPER)
+
+
+def _frames(names: Sequence[str]) -> tuple[StackFrame, ...]:
+    return tuple(StackFrame(name, "", None, USED) for name in names)

@@ -1,0 +1,135 @@
+"""Numbers as people read and write them: sizes in powers of 1024, shares, counts, addresses."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Sequence
+
+__all__ = [
+    "UNKNOWN", "address_text", "arena_text", "count_text", "counted", "duration_text", "is_name", "listed",
+    "parse_address", "parse_duration", "parse_size", "share_text", "size_text",
+]  # fmt: skip
+
+UNKNOWN = "?"
+UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+SIZE = r"(?ai)([0-9]+)(\.[0-9]+)?([KMGT]?)(?:iB|B)?"
+DURATION = r"(?a)([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)"
+SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+MAX_SECONDS = 1e9
+ADDRESS = r"(?ai)0x[0-9a-f]+|[0-9]+"
+
+
+def size_text(size: int | None, exact: bool = False) -> str:
+    """``size`` bytes as "1.5 MiB", or as "1,572,864" when ``exact``; None (not known) as "?"."""
+    if size is None:
+        return UNKNOWN
+    return count_text(size) if exact else _rounded(size)
+
+
+def _rounded(size: int) -> str:
+    if abs(size) < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in UNITS:
+        value /= 1024
+        # 1023.95 would print as 1024.0
+        if abs(value) < 1023.95 or unit == UNITS[-1]:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def count_text(count: int | None) -> str:
+    """``count`` with thousands separators; None (not known) as "?"."""
+    return UNKNOWN if count is None else f"{count:,}"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """ "1 arena", "1,200 arenas"; ``many`` is what several are called, ``one`` and an s unless it is given."""
+    return f"{count_text(count)} {one if count == 1 else many or one + 's'}"
+
+
+def share_text(part: int | None, whole: int | None) -> str:
+    """``part`` of ``whole`` in percent with one decimal, without a sign: the column's title has it."""
+    if part is None or not whole:
+        return UNKNOWN
+    return f"{100 * part / whole:.1f}"
+
+
+def address_text(address: int | None) -> str:
+    """An address in hexadecimal; None (there is none) as a hyphen."""
+    return "-" if address is None else f"{address:#x}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them: ``a``, ``a and b``, ``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def arena_text(index: int | None) -> str:
+    """An arena's index, the first one as "main"; None (in no arena) as a hyphen."""
+    return "-" if index is None else str(index) if index else "main"
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "4096", "64K", "1M", "1.5G" or "1MiB" (powers of 1024). Raises ValueError for anything else."""
+    found = _matched(SIZE, text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is not a size: bytes, or a number with K, M, G or T")
+    whole, fraction, suffix = found.group(1), found.group(2) or "", found.group(3).upper()
+    if fraction and not suffix:
+        raise ValueError(f"{text!r} is not a size: there are no parts of a byte")
+    return _bounded(
+        text, int(float(whole + fraction) * (1 << SUFFIXES[suffix])) if fraction else int(whole) << SUFFIXES[suffix]
+    )
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in its largest unit that leaves no more than one decimal: "500 ms", "1.5 s", "10 min", "2 h"."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size or seconds == size:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {'day' if seconds == 86400 else unit}"
+    return f"{seconds:.1f}".removesuffix(".0") + " s"
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of "90", "90s", "500ms", "10m", "1.5h" or "2d". Raises ValueError for anything else."""
+    found = _matched(DURATION, text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is not a duration: seconds, or a number with ms, s, m, h or d")
+    seconds = float(found[1]) * SECONDS[found[2]]
+    if seconds > MAX_SECONDS:
+        raise ValueError(f"{text!r} is longer than anybody waits")
+    return seconds
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text may be a holder's name rather than an address."""
+    return not text[:1].isdigit() and any(character.isalpha() for character in text)
+
+
+def parse_address(text: str) -> int:
+    """An address in hexadecimal (0x…) or decimal. Raises ValueError for anything else, and past 64 bits."""
+    if _matched(ADDRESS, text) is None:
+        raise ValueError(f"{text!r} is not an address: hexadecimal (0x7f00…) or decimal")
+    return _bounded(text, int(text, 16 if text.lower().startswith("0x") else 10))
+
+
+def _matched(pattern: str, text: str) -> re.Match[str] | None:
+    # Imported here, as below: whoever only writes numbers starts faster.
+    import re
+
+    return re.fullmatch(pattern, text)
+
+
+def _bounded(text: str, value: int) -> int:
+    from gdbheap.machines.machine import LARGEST_ADDRESS
+
+    if not 0 <= value <= LARGEST_ADDRESS:
+        raise ValueError(f"{text!r} does not fit into 64 bits")
+    return value

@@ -1,0 +1,40 @@
+"""A stack of C and Python frames as lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.stacks import StackFrame
+
+__all__ = ["short_frames", "stack_text"]
+
+MAX_FRAMES = 40
+SHORT = 2
+
+
+def stack_text(frames: Sequence[StackFrame], style: Style) -> str:
+    """The frames, the innermost first, a line each; of a long stack the middle is left out."""
+    lines = [_line(frame) for frame in reversed(frames)]
+    left = len(lines) - MAX_FRAMES
+    if left > 1:
+        half = MAX_FRAMES // 2
+        lines = [*lines[:half], f"    … {left:,} more frames", *lines[-half:]]
+    width = None if style.width is None else style.width - 1
+    return "\n".join(line if width is None else line[:width] for line in lines)
+
+
+def short_frames(frames: Sequence[StackFrame]) -> list[str]:
+    """The innermost frames, the innermost first: of Python where there are any, as few as fit into a table."""
+    python = [frame for frame in frames if frame.kind == "python"]
+    return [_line(frame).strip() for frame in reversed((python or list(frames))[-SHORT:])]
+
+
+def _line(frame: StackFrame) -> str:
+    name, file = frame.name, os.path.basename(frame.file)
+    line = "" if frame.line is None else f":{frame.line}"
+    return f"    {name} ({file}{line})" if file else f"    {name}"

@@ -1,0 +1,185 @@
+"""Tables for people: a title line, a rule, the rows, a rule, and a total that adds up."""
+
+from __future__ import annotations
+
+from gdbheap.errors import one_line
+from gdbheap.report.text.style import Style
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Row = Sequence[str]
+
+__all__ = ["SHARE", "Column", "join", "left_over", "table"]
+
+CELL_LIMIT = 300
+CUT = ">"
+BETWEEN, LEAST = "  ", 2
+# On a terminal that is too narrow: what is dropped, the first ones first, and the characters that are left of a text
+# before a column is dropped, and after that.
+LEAST_IMPORTANT = (
+    "virtual", "swapped", "used chunks", "free chunks", "fast", "own", "arena", "allocator", "each", "kind", "blocks",
+    "count", "%system",
+)  # fmt: skip
+SHORT, SHORTEST = 28, 12
+# Columns that are left out if all rows have one value, which a line below the table names unless it is none of these.
+DROPPED_IF_SAME = ("allocator", "arena", "swapped", "swap", "group", "mapped")
+NO_VALUES = ("", "-", "0", "0 B")
+
+
+class Column:
+    """A column's title; numbers are right-aligned (``left`` False), text is left-aligned."""
+
+    __slots__ = ("left", "title")
+
+    def __init__(self, title: str, left: bool = False) -> None:
+        self.title, self.left = title, left
+
+
+SHARE = Column("%RSS")
+"""The share of RSS: left out of every table of a target whose RSS is not known. A core knows private memory only."""
+PRIVATE_SHARE = Column("%private")
+
+
+def table(
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    style: Style,
+    total: Row | None = None,
+    kinds: Sequence[str | None] = (),
+) -> str:
+    """Return the lines of a table, at most as wide as ``style.width``; ``total`` is one more row below a second rule.
+    ``kinds``: what the rows are of, which colours their first cells."""
+    kept = [number for number, column in enumerate(columns) if column is not SHARE or style.rss]
+    body = [[_cell(row[number]) for number in kept] for row in ([*rows, total] if total is not None else rows)]
+    titled = [PRIVATE_SHARE if column is SHARE and style.private else column for column in columns]
+    titled = [titled[number] for number in kept]
+    titled, body, same = _without_same(titled, body, len(rows))
+    if style.width is not None:
+        titled, body = _fitted(titled, body, len(rows), style)
+    lines = _laid_out(titled, body)
+    if total is not None:
+        lines.insert(len(lines) - 1, lines[1])
+    lines[0] = style.heading(_cut(lines[0], style))
+    lines[1:] = [_cut(line, style) for line in lines[1:]]
+    if style.bold:
+        for place, (cells, kind) in enumerate(zip(body, kinds), 2):
+            lines[place] = _coloured(lines[place], cells[0], kind, style)
+    return "\n".join([*lines, *([style.filled(f"In every row: {', '.join(same)}.")] if same else [])])
+
+
+def _without_same(
+    columns: list[Column], body: list[list[str]], count: int
+) -> tuple[list[Column], list[list[str]], list[str]]:
+    """Return the columns and cells without those that are the same in all of two rows or more, and what these are."""
+    values = [{row[number] for row in body} - {""} for number in range(len(columns))]
+    is_same = [column.title in DROPPED_IF_SAME and len(own) <= 1 for column, own in zip(columns, values)]
+    if count < 2 or not any(is_same):
+        return columns, body, []
+    kept = [number for number, same in enumerate(is_same) if not same]
+    told = [
+        f"{column.title} {value}"
+        for column, own, same in zip(columns, values, is_same)
+        for value in own
+        if same and value not in NO_VALUES
+    ]
+    return [columns[one] for one in kept], [[row[one] for one in kept] for row in body], told
+
+
+def _coloured(line: str, first: str, kind: str | None, style: Style) -> str:
+    """A line with its first cell in colour, but for the blanks around it."""
+    start = len(line) - len(line.lstrip(" ")) if first.strip() else 0
+    end = start + len(first.strip())
+    return f"{line[:start]}{style.coloured(line[start:end], kind)}{line[end:]}"
+
+
+def _fitted(
+    columns: list[Column], body: list[list[str]], count: int, style: Style
+) -> tuple[list[Column], list[list[str]]]:
+    """Return the columns and cells that fit: without what says least, texts shortened in the middle. ``count``: of the
+    rows without the total."""
+    width, widths = style.width or 0, _widths(columns, body)
+    if _whole(widths) <= width:
+        return columns, body
+    least, kept = _shortened(columns, widths, SHORT), list(range(len(columns)))
+    for number in _expendable(columns, body, count):
+        if _whole(least[one] for one in kept) <= width:
+            break
+        kept.remove(number)
+    columns, widths = [columns[one] for one in kept], [widths[one] for one in kept]
+    limit = max(widths, default=0)
+    while limit > SHORTEST and _whole(_shortened(columns, widths, limit)) > width:
+        limit -= 1
+    mark = ".." if style.ascii else "…"
+    return columns, [
+        [_shorter(row[one], limit, mark) if column.left else row[one] for one, column in zip(kept, columns)]
+        for row in body
+    ]
+
+
+def _shortened(columns: list[Column], widths: list[int], limit: int) -> list[int]:
+    """Return the widths of the columns once no text is longer than that."""
+    return [min(one, limit) if column.left else one for one, column in zip(widths, columns)]
+
+
+def _whole(widths: Iterable[int]) -> int:
+    """Return the width of a line of columns."""
+    known = list(widths)
+    return sum(known) + len(BETWEEN) * (len(known) - 1)
+
+
+def _expendable(columns: list[Column], body: list[list[str]], count: int) -> list[int]:
+    """Return the columns that may be dropped: those that are the same in every row, then those that say least."""
+    same = [number for number in range(1, len(columns)) if count > 1 and _is_same([row[number] for row in body], count)]
+    ranks = {title: rank for rank, title in enumerate(LEAST_IMPORTANT)}
+    known = [number for number, column in enumerate(columns) if number and column.title in ranks]
+    return same + sorted(set(known) - set(same), key=lambda number: ranks[columns[number].title])
+
+
+def _is_same(cells: list[str], count: int) -> bool:
+    return len(set(cells[:count])) == 1 and set(cells[count:]) <= {"", cells[0]}
+
+
+def _shorter(text: str, limit: int, mark: str) -> str:
+    """Return a text of at most so many characters, with more of its end than of its beginning."""
+    if len(text) <= limit:
+        return text
+    head = (limit - len(mark)) // 3
+    return text[:head] + mark + text[len(text) - (limit - len(mark) - head) :]
+
+
+def _widths(columns: Sequence[Column], body: list[list[str]]) -> list[int]:
+    """Return the width of each column: at least a little wider than its title."""
+    cells = zip(*body) if body else ((),) * len(columns)
+    return [max(len(one.title) + LEAST, *map(len, cell), 0) for one, cell in zip(columns, cells)]
+
+
+def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:
+    """Return the title, the rule and one line a row."""
+    widths = _widths(columns, body)
+    pads = [str.ljust if column.left else str.rjust for column in columns]
+    rows = [[column.title for column in columns], ["-" * width for width in widths], *body]
+    return [BETWEEN.join(pad(text, width) for pad, text, width in zip(pads, row, widths)).rstrip() for row in rows]
+
+
+def _cell(text: str) -> str:
+    """One cell on one line; leading blanks, which indent a tree, stay."""
+    indent = len(text) - len(text.lstrip(" "))
+    return " " * indent + one_line(text, CELL_LIMIT)
+
+
+def _cut(line: str, style: Style) -> str:
+    if style.width is None or len(line) <= style.width:
+        return line
+    return line[: max(style.width - 1, 0)] + CUT
+
+
+def join(*parts: str) -> str:
+    """The parts of a report that are not empty, a blank line between them."""
+    return "\n\n".join(part for part in parts if part)
+
+
+def left_over(whole: object, rows: Sequence[object], names: Sequence[str]) -> list[int]:
+    """What the sums of a whole are more than those of the rows that are shown, for each of these fields."""
+    return [getattr(whole, name) - sum(getattr(row, name) for row in rows) for name in names]

@@ -1,0 +1,17 @@
+"""malloc's thresholds in force, in words."""
+
+from __future__ import annotations
+
+from gdbheap.findings.thresholds import DEFAULT, RISEN, SET
+from gdbheap.report.text.numbers import size_text
+
+ORIGINS = {SET: "set", RISEN: "risen with the mmapped chunks that were freed", DEFAULT: "the default"}
+MMAPPED_AGAIN = (
+    "start the program with MALLOC_MMAP_THRESHOLD_=131072, or call mallopt(M_MMAP_THRESHOLD, 131072): either keeps the "
+    "threshold from rising"
+)
+
+
+def threshold_text(value: int, origin: str) -> str:
+    """A threshold, and how it came to its value."""
+    return f"{size_text(value)} ({ORIGINS[origin]})"

@@ -1,0 +1,1 @@
+"""Answers for people: a file an answer."""

@@ -1,0 +1,49 @@
+"""Why glibc ended a process, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import address_text
+from gdbheap.report.text.style import FAULT, Style
+
+if TYPE_CHECKING:
+    from gdbheap.answers.aborted import Abort, AbortBlock
+
+__all__ = ["abort_lines", "ended_by"]
+
+BLAMED = {
+    "overflow": "The program wrote beyond the end of the block at {}",
+    "freed twice": "The program freed the block at {} twice",
+    "written after free": "The program wrote to the free block at {}",
+    "not a beginning": "The program freed a pointer into the block at {}, which does not begin there",
+}
+OTHER = "The block at {}"
+HELD = {True: "Held by", False: "Still pointed to by"}
+MAX_FRAMES = 8
+
+
+def ended_by(message: str) -> str:
+    """Return the sentence that says how the process ended."""
+    return f"ended by abort(): {message}"
+
+
+def abort_lines(answer: Abort | None, style: Style) -> str:
+    """Return what glibc said, the block that is to blame, its holder, and the calls; nothing where it said nothing."""
+    if answer is None:
+        return ""
+    lines = [style.coloured(ended_by(answer.message), FAULT)]
+    if answer.block is not None:
+        lines.append(style.filled(_blamed(answer.block, style)))
+    if answer.block is not None and answer.holder is not None:
+        lines.append(style.filled(f"{HELD[answer.block.state == 'used']}: {answer.holder}"))
+    if answer.frames:
+        more = " < …" if len(answer.frames) > MAX_FRAMES else ""
+        lines.append(style.filled(f"Called from: {' < '.join(answer.frames[:MAX_FRAMES])}{more}"))
+    return "\n".join(lines)
+
+
+def _blamed(block: AbortBlock, style: Style) -> str:
+    text = f" that begins with {block.text!r}" if block.text is not None else ""
+    blamed = BLAMED.get(block.why, OTHER).format(address_text(block.address))
+    return f"{blamed}: {style.bytes(block.size)}, {block.what}{text}."

@@ -1,0 +1,198 @@
+"""``heap arenas`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import address_text, arena_text, count_text, share_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.allocators.allocator import ExtentArena
+    from gdbheap.answers.arenas import Arena, Arenas
+
+__all__ = ["render"]
+
+COLUMNS = (
+    Column("arena"), Column("address"), Column("system"), Column("%system"), Column("in use"), Column("free"),
+    Column("top"), Column("fast"), Column("tcache"), Column("used chunks"), Column("free chunks"),
+)  # fmt: skip
+
+
+CLASSES = (
+    Column("size"), Column("groups"), Column("used"), Column("used bytes"), Column("asked for"), Column("free"),
+    Column("free bytes"),
+)  # fmt: skip
+HEAPS = (Column("arena"), Column("start"), Column("end"), Column("size"), Column("top"))
+LISTS = (Column("arena"), Column("list", True), Column("chunks"), Column("bytes"))
+THREADS = (
+    Column("thread"), Column("name", True), Column("tcache"), Column("arena"), Column("chunks"), Column("bytes"),
+)  # fmt: skip
+
+
+OTHERS = (
+    Column("arena"), Column("of", True), Column("active"), Column("used"), Column("cached"), Column("dirty"),
+    Column("muzzy"), Column("retained"),
+)  # fmt: skip
+
+
+CACHES = (Column("free blocks of", True), Column("wait in", True), Column("address"), Column("blocks"), Column("bytes"))
+KINDS = {"central": "lists of spans", "transfer": "transfer caches", "thread": "cache of a thread"}
+
+
+NO_ARENAS = (
+    "What has no arenas has a row for each size of its blocks, which lie in groups of equal ones; those that wait in a "
+    "cache are free."
+)
+
+
+def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> str:
+    """A row an arena, a row for the mapped chunks, the total as malloc_stats counts; ``cut`` arenas are not listed.
+    ``detail``: the listed arenas' heaps and free lists, and all threads' caches."""
+    others = [_others(answer, style)] if answer.others else []
+    caches = [_caches(answer, style)] if answer.caches else []
+    if answer.serving:
+        classes = [_sizes(answer, style), style.filled(NO_ARENAS)] if answer.classes else []
+        return join(*others, *classes, *caches)
+    others += caches
+    if answer.classes:
+        return join(_without_arenas(answer, style), *others)
+    rows = [_row(arena, answer, style) for arena in answer.arenas]
+    rows.append(_mmapped(answer, style))
+    if cut:
+        rows.append(_rest(answer, cut, style))
+    details = (_heaps(answer, style), _lists(answer, style), _threads(answer, style)) if detail else ()
+    own = (style.filled(_sentence(answer, style)), table(COLUMNS, rows, style, _total(answer, style)))
+    return join(*own, *details, *others)
+
+
+def _others(answer: Arenas, style: Style) -> str:
+    """The arenas of extents: what is not in use of the active ones is free in slabs, or padding."""
+
+    def sizes(row: ExtentArena) -> list[int]:
+        return [row.active, row.used, row.cached, row.dirty, row.muzzy, row.retained]
+
+    rows = [[row.choice, f"{row.allocator} of {row.module}", *map(style.size, sizes(row))] for row in answer.others]
+    total = [sum(column) for column in zip(*map(sizes, answer.others))]
+    return table(OTHERS, rows, style, ["total", "", *map(style.size, total)])
+
+
+def _caches(answer: Arenas, style: Style) -> str:
+    """Where free blocks wait of allocators without arenas."""
+    rows = [
+        [
+            f"{row.allocator} of {row.module}", KINDS[row.kind],
+            "-" if row.address is None else address_text(row.address), count_text(row.blocks), style.size(row.bytes),
+        ]
+        for row in answer.caches
+    ]  # fmt: skip
+    total = [count_text(sum(row.blocks for row in answer.caches)), style.size(sum(row.bytes for row in answer.caches))]
+    return table(CACHES, rows, style, ["total", "", "", *total])
+
+
+def _without_arenas(answer: Arenas, style: Style) -> str:
+    """The sizes of blocks, and what they have from the kernel."""
+    sentence = (
+        f"This malloc has no arenas: all threads share its groups of equal blocks. It has "
+        f"{style.bytes(answer.total.system)} from the kernel."
+    )
+    return join(_sizes(answer, style), style.filled(sentence))
+
+
+def _sizes(answer: Arenas, style: Style) -> str:
+    """A row for each size of blocks, and their sum."""
+    rows = [
+        [
+            count_text(row.size), count_text(row.groups), count_text(row.used), style.size(row.used * row.size),
+            "-" if row.asked is None else style.size(row.asked), count_text(row.free), style.size(row.free * row.size),
+        ]
+        for row in answer.classes
+    ]  # fmt: skip
+    used, free = sum(row.used for row in answer.classes), sum(row.free for row in answer.classes)
+    asked = [row.asked for row in answer.classes if row.asked is not None]
+    total = [
+        "total", count_text(sum(row.groups for row in answer.classes)), count_text(used),
+        style.size(sum(row.used * row.size for row in answer.classes)),
+        style.size(sum(asked)) if asked else "-", count_text(free),
+        style.size(sum(row.free * row.size for row in answer.classes)),
+    ]  # fmt: skip
+    return table(CLASSES, rows, style, total)
+
+
+def _system(size: int, answer: Arenas, style: Style) -> list[str]:
+    return [style.size(size), share_text(size, answer.total.system)]
+
+
+def _row(arena: Arena, answer: Arenas, style: Style) -> list[str]:
+    sizes = [style.size(size) for size in (arena.in_use, arena.free, arena.top, arena.fast, arena.tcache)]
+    counts = [count_text(arena.used_chunks), count_text(arena.free_chunks)]
+    return [
+        arena_text(arena.index), address_text(arena.address), *_system(arena.system, answer, style), *sizes, *counts,
+    ]  # fmt: skip
+
+
+def _mmapped(answer: Arenas, style: Style) -> list[str]:
+    size = answer.mmapped.bytes
+    cells = ["mapped", "-", *_system(size, answer, style), style.size(size), "-", "-", "-", "-"]
+    return [*cells, count_text(answer.mmapped.count), "-"]
+
+
+def _rest(answer: Arenas, cut: int, style: Style) -> list[str]:
+    """What the arenas that are not listed hold: the total less the rows, so that the column adds up."""
+    system = answer.total.system - answer.mmapped.bytes - sum(arena.system for arena in answer.arenas)
+    in_use = answer.total.in_use - answer.mmapped.bytes - sum(arena.in_use for arena in answer.arenas)
+    cells = [f"{cut} more", "-", *_system(system, answer, style), style.size(in_use)]
+    return [*cells, "-", "-", "-", "-", "-", "-"]
+
+
+def _total(answer: Arenas, style: Style) -> list[str]:
+    total = answer.total
+    return ["total", "", *_system(total.system, answer, style), style.size(total.in_use), *[""] * 6]
+
+
+def _heaps(answer: Arenas, style: Style) -> str:
+    rows = [
+        [
+            arena_text(arena.index), address_text(heap.start), address_text(heap.end), style.size(heap.size),
+            style.size(heap.top) if heap.top else "-",
+        ]
+        for arena in answer.arenas
+        for heap in arena.heaps
+    ]  # fmt: skip
+    return table(HEAPS, rows, style)
+
+
+def _lists(answer: Arenas, style: Style) -> str:
+    rows = [
+        [arena_text(arena.index), found.kind, count_text(found.chunks), style.size(found.bytes)]
+        for arena in answer.arenas
+        for found in arena.bins
+    ]
+    return table(LISTS, rows, style)
+
+
+def _threads(answer: Arenas, style: Style) -> str:
+    if not answer.threads:
+        return "No thread has a tcache."
+    rows = [
+        [
+            str(thread.tid), thread.name or "-", address_text(thread.address), arena_text(thread.arena),
+            count_text(thread.chunks), style.size(thread.bytes),
+        ]
+        for thread in answer.threads
+    ]  # fmt: skip
+    chunks, size = (sum(getattr(thread, key) for thread in answer.threads) for key in ("chunks", "bytes"))
+    return table(THREADS, rows, style, ["total", "", "", "", count_text(chunks), style.size(size)])
+
+
+def _sentence(answer: Arenas, style: Style) -> str:
+    total = answer.total
+    unused = total.system - total.in_use
+    tcache = sum(arena.tcache for arena in answer.arenas)
+    return (
+        f"malloc holds {style.bytes(total.system)} from the kernel and counts {style.bytes(total.in_use)} of it as in "
+        f"use; {style.bytes(unused)} is free. Blocks that wait in a thread's tcache ({style.bytes(tcache)}) "
+        "count as in use here, as in malloc_stats(), although the program has freed them. "
+        "Not all of it need be resident: 'heap' says what is."
+    )

@@ -1,0 +1,120 @@
+"""``heap at`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.text.numbers import address_text, size_text
+from gdbheap.report.text.stack_text import stack_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.arrays import in_array_text
+
+if TYPE_CHECKING:
+    from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
+    from gdbheap.stacks import Made
+
+__all__ = ["maker_lines", "render"]
+
+# Blocks that it refers to.
+SHOWN = 8
+
+
+def render(answer: At, style: Style, address: int, with_maker: bool = False) -> str:
+    """A sentence that says what the address is, then a line for each thing that is known about it, and the stack that
+    made it (``with_maker``: that was looked for)."""
+    known = (
+        ("object", answer.object and _object(answer.object, style)),
+        ("owner", answer.owner and _owner(answer.owner)),
+        ("array", answer.array and in_array_text(answer.array, style)),
+        ("path", answer.path),
+        ("block", answer.block and _block(answer.block, address, style)),
+        ("mapping", _mapping(answer.mapping, style)),
+    )
+    lines = [f"  {title:<8} {_printable(text)}" for title, text in known if text] + _refers(answer, style)
+    made = maker_lines(answer.made, style) if with_maker else []
+    if answer.allocated is not None:
+        own = answer.allocated
+        place = f"{own.file}:{own.line}"
+        lines.append(f"  {'line':<8} {place}, which asked for {style.bytes(own.size)} (tracemalloc)")
+    return "\n".join([style.heading(_sentence(answer, address)), *lines, *made])
+
+
+def _refers(answer: At, style: Style) -> list[str]:
+    """A line for each of the largest blocks that it refers to."""
+    shown = answer.refers[:SHOWN]
+    lines = [
+        f"  {'' if place else 'refers':<8} {address_text(row.address)}, {style.bytes(row.size)}, {_printable(row.what)}"
+        for place, row in enumerate(shown)
+    ]
+    more = answer.refers_to - len(shown)
+    return [*lines, f"  {'':<8} and {more:,} more"] if more > 0 else lines
+
+
+def maker_lines(made: Made | None, style: Style) -> list[str]:
+    """The recorded call that gave a block, and its stack."""
+    if made is None:
+        return ["  made by  no call that has a stack"]
+    about = f"  made by  a call for {style.bytes(made.size)} at {address_text(made.address)}, from"
+    return [about, stack_text(made.frames, style)]
+
+
+def _printable(text: str) -> str:
+    """The text with its blanks as they are: those in a str are its own."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _sentence(answer: At, address: int) -> str:
+    name = address_text(address)
+    if answer.object is not None:
+        return f"{name} is in a Python object of type {one_line(answer.object.type, 200)}."
+    if answer.owner is not None and answer.owner.type is not None:
+        return f"{name} is in a block that an object of type {one_line(answer.owner.type, 200)} owns."
+    if answer.block is not None:
+        holds = f"; it holds: {one_line(answer.owner.what, 200)}" if answer.owner else ""
+        return (
+            f"{name} is in a block of {answer.block.allocator} that is {_state(answer.block)}{holds}.{_further(answer)}"
+        )
+    mapping = answer.mapping
+    if mapping.owner != "other":
+        return f"{name} is in {mapping.owner}."
+    size = size_text(mapping.end - mapping.start)
+    return f"{name} is in a mapping of {size} that the program or a library made itself; no block is known there."
+
+
+def _further(answer: At) -> str:
+    """Name what tells who holds a block in use, where nobody is named."""
+    is_told = answer.block is None or answer.block.state != "used" or answer.path is not None
+    return "" if is_told else " 'heap why' says who holds it."
+
+
+def _object(found: Object, style: Style) -> str:
+    text = f": {found.text}" if found.text else ""
+    return f"{address_text(found.address)}, {style.bytes(found.size)}, {found.type}{text}"
+
+
+def _owner(owner: Owner) -> str:
+    return f"{address_text(owner.address)}, {owner.type}, as its {owner.what}" if owner.type is not None else ""
+
+
+def _state(block: Block) -> str:
+    """ "used", or "free" with the list: a block in a thread cache is free for the program, not for malloc_stats()."""
+    return block.state if block.state in ("used", "free") else f"free ({block.list or block.state})"
+
+
+def _block(block: Block, address: int, style: Style) -> str:
+    arena = "" if block.arena is None else f", arena {block.arena}"
+    free_list = f", on {block.list}" if block.list else ""
+    inside = f", {address - block.address:,} bytes into it" if address > block.address else ""
+    asked = "" if block.asked is None else f", {style.bytes(block.asked)} asked for"
+    parts = "" if block.mappings == 1 else f", up to {block.end:#x} in {block.mappings:,} mappings"
+    return (
+        f"{address_text(block.address)}, {style.bytes(block.size)}, {block.state}, {block.allocator}"
+        f"{arena}{free_list}{asked}{inside}{parts}"
+    )
+
+
+def _mapping(mapping: AtMapping, style: Style) -> str:
+    size = style.bytes(mapping.end - mapping.start)
+    name = f" {mapping.name}" if mapping.name else ""
+    return f"{mapping.start:#x}-{mapping.end:#x} {mapping.perms}{name}, {size}, {mapping.owner}"

@@ -1,0 +1,46 @@
+"""``heap chunks --by=type`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.text.numbers import count_text, counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.block_kinds import BlockKinds, KindRow
+
+__all__ = ["render"]
+
+COLUMNS = (Column("bytes"), Column("blocks"), Column("in use"), Column("what", True))
+LONGEST = 200
+
+
+def render(answer: BlockKinds, style: Style) -> str:
+    """A row a kind, what is not listed, what is of no kind, the total; then a sentence."""
+    rows = [
+        [style.size(row.bytes), count_text(row.count), _used(row, style), one_line(row.type, LONGEST)]
+        for row in answer.types
+    ]
+    rest, total = answer.unclassified, answer.total
+    left = answer.kinds - len(answer.types)
+    if left:
+        size = total.bytes - rest.bytes - sum(row.bytes for row in answer.types)
+        count = total.count - rest.count - sum(row.count for row in answer.types)
+        rows.append([style.size(size), count_text(count), "", f"{left:,} more"])
+    rows.append([style.size(rest.bytes), count_text(rest.count), "", "of no kind that is proven"])
+    ends = [style.size(total.bytes), count_text(total.count), "", "total"]
+    return join(table(COLUMNS, rows, style, ends), style.filled(_sentence(answer)))
+
+
+def _used(row: KindRow, style: Style) -> str:
+    """Say how much of their blocks containers use."""
+    return "" if row.used is None else style.size(row.used)
+
+
+def _sentence(answer: BlockKinds) -> str:
+    known = answer.total.count - answer.unclassified.count
+    blocks = counted(known, "used block is", "used blocks are")
+    return f"{blocks} named of {answer.total.count:,}: 'heap chunks --type=GLOB' lists those of some."

@@ -1,0 +1,100 @@
+"""``gdbheap stacks`` for people: the sites with the most bytes, and the stacks."""
+
+from __future__ import annotations
+
+from gdbheap.report.formats.weighted import NO_STACK, label
+from gdbheap.report.text.numbers import counted
+from gdbheap.report.text.programs import program_text
+from gdbheap.report.text.stack_text import stack_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+from gdbheap.tracing.call_stacks import AllocatingStack, CallStacks, Site
+from gdbheap.tracing.stack_settings import EVERY_CALL
+
+__all__ = ["render"]
+
+LEFT = True
+COLUMNS = (
+    Column("in use"), Column("%"), Column("blocks"), Column("allocated"), Column("calls"), Column("allocated by", LEFT),
+)  # fmt: skip
+MAX_SITES = 20
+
+
+def render(answer: CallStacks, left_out: int, style: Style) -> str:
+    """Whose memory, a row for each site, then the stacks; ``left_out``: stacks that are not listed."""
+    sites = answer.sites[:MAX_SITES]
+    rows = [_row(site, answer, style) for site in sites]
+    rest = len(answer.sites) - len(sites)
+    parts = [style.filled(_about(answer, style)), table(COLUMNS, rows, style, _total(answer, style)) if rows else ""]
+    parts += [f"{counted(rest, 'more site')} not listed."] if rest else []
+    parts += [_stack(stack, answer, style) for stack in answer.stacks]
+    parts += [f"{counted(left_out, 'more stack')} not listed."] if left_out else []
+    return join(*parts, *(style.filled(note) for note in _notes(answer, style)))
+
+
+def _about(answer: CallStacks, style: Style) -> str:
+    program = program_text(answer.words, answer.exe)
+    who = f"process {answer.pid} ({program})"
+    if answer.since is not None:
+        return (
+            f"Between call {answer.since:,} and call {answer.call:,} of {who} the memory in use changed by"
+            f" {_signed(answer.bytes, style)}{_about_equal(answer)}."
+        )
+    exact = "" if answer.in_use is None or answer.mean <= EVERY_CALL else f" ({style.bytes(answer.in_use)} were)"
+    return (
+        f"After call {answer.call:,} of {answer.calls:,} of {who} {style.bytes(answer.bytes)} in"
+        f" {counted(answer.blocks, 'block')} were in use{_about_equal(answer)}{exact}."
+    )
+
+
+def _about_equal(answer: CallStacks) -> str:
+    return "" if answer.mean <= EVERY_CALL else ", by an estimate"
+
+
+def _signed(size: int, style: Style) -> str:
+    return style.size(size) if size >= 0 else f"-{style.size(-size)}"
+
+
+def _row(site: Site, answer: CallStacks, style: Style) -> list[str]:
+    return [
+        _signed(site.bytes, style),
+        f"{100 * site.bytes / answer.bytes:.1f}" if answer.bytes and answer.since is None else "",
+        f"{site.blocks:,}",
+        _signed(site.allocated_bytes, style),
+        f"{site.allocated_blocks:,}",
+        label(site.frame) if site.frame is not None else NO_STACK,
+    ]
+
+
+def _total(answer: CallStacks, style: Style) -> list[str]:
+    allocated = sum(site.allocated_bytes for site in answer.sites)
+    calls = sum(site.allocated_blocks for site in answer.sites)
+    share = "100.0" if answer.bytes and answer.since is None else ""
+    return [_signed(answer.bytes, style), share, f"{answer.blocks:,}", _signed(allocated, style), f"{calls:,}", "total"]
+
+
+def _stack(stack: AllocatingStack, answer: CallStacks, style: Style) -> str:
+    share = f" ({100 * stack.bytes / answer.bytes:.1f} %)" if answer.bytes and answer.since is None else ""
+    head = f"{_signed(stack.bytes, style)}{share} in {counted(stack.blocks, 'block')} from"
+    frames = stack_text(stack.frames, style) if stack.frames else f"    {NO_STACK}"
+    return f"{style.heading(head)}\n{frames}"
+
+
+def _notes(answer: CallStacks, style: Style) -> list[str]:
+    notes = []
+    if answer.mean > EVERY_CALL:
+        notes.append(
+            f"The figures are estimates: one stack was recorded every {style.bytes(answer.mean)} that were asked for,"
+            f" on average; {counted(answer.sampled_blocks, 'block')} with one were in use."
+        )
+    elif answer.without:
+        verb = "has" if answer.without == 1 else "have"
+        notes.append(
+            f"{counted(answer.without, 'call')} that allocated {verb} no stack: a signal handler made it in the middle"
+            " of another call."
+        )
+    if answer.lost:
+        notes.append(f"{counted(answer.lost, 'call')} could not be written down, and are missing here.")
+    if not answer.whole:
+        notes.append("The log was cut off: this is about what is there.")
+    return notes

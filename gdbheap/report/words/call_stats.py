@@ -1,0 +1,240 @@
+"""``gdbheap stats FILE`` for people: what a program's calls add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.text.distribution import bar
+from gdbheap.report.text.numbers import UNKNOWN, arena_text, count_text, counted, share_text
+from gdbheap.report.text.programs import program_text
+from gdbheap.report.text.stack_text import short_frames
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.tracing.arena_growths import Growth
+    from gdbheap.tracing.stats import CallStats, InUse, LifetimesOf, Moment, Point, SizeOfCalls
+
+__all__ = ["about", "render", "told"]
+
+LEFT = True
+NEW, NONE = "new", "-"
+STEPS, BAR = 16, 30
+KINDS = ("malloc", "calloc", "realloc", "memalign", "free")
+OTHERS = ("mmap", "munmap", "mremap", "mallopt", "malloc_trim", "fork")
+# What realloc's row and the total count of sizes.
+CALLS = (Column("call", LEFT), Column("calls"), Column("%"))
+MOMENTS = (
+    Column("in use", LEFT), Column("after call"), Column("seconds"), Column("blocks"), Column("asked for"),
+    Column("usable"), Column("% more"),
+)  # fmt: skip
+COURSE = (
+    Column("after call"), Column("seconds"), Column("blocks"), Column("bytes"), Column("most until then"),
+    Column("", LEFT),
+)  # fmt: skip
+SIZES = (
+    Column("size"), Column("below"), Column("calls"), Column("bytes"), Column("in use at the end"), Column("bytes"),
+)  # fmt: skip
+LIVES = (Column("released blocks lived", LEFT), Column("half at most"), Column("90 % at most"), Column("longest"))
+GROWTHS = (
+    Column("call"), Column("arena"), Column("asked for"), Column("its chunk"), Column("largest hole"),
+    Column("too short by"), Column("grew by"), Column("called by", LEFT),
+)  # fmt: skip
+SPANS = (Column("calls"), Column("below"), Column("distribution of blocks", LEFT), Column("blocks"), Column("%"))
+
+
+def render(answer: CallStats, whole: CallStats, style: Style, picture: str | None) -> str:
+    """Whose calls, a table for each question, and what the figures are not. ``answer`` has fewer sizes than ``whole``
+    where the list is cut. ``picture``: where it was written to."""
+    where = "" if picture is None else f"The picture is in {one_line(picture)}."
+    return join(
+        style.filled(about(answer)),
+        _calls(answer, style),
+        _moments(answer, style),
+        _course(answer.curve.calls, style),
+        _sizes(answer.sizes, whole.sizes, style),
+        _lives(answer, style),
+        _growths(answer.growth or [], style),
+        "\n".join(style.filled(sentence) for sentence in [*told(answer, style), where] if sentence),
+    )
+
+
+def about(answer: CallStats) -> str:
+    """How many calls, and whose."""
+    program = program_text(answer.words, answer.exe)
+    return (
+        f"{counted(answer.calls.all, 'call')} of process {answer.pid} ({program}) in"
+        f" {counted(answer.threads, 'thread')} and {answer.seconds:,.2f} s."
+    )
+
+
+def _calls(answer: CallStats, style: Style) -> str:
+    calls = answer.calls
+    rows = [[kind, count_text(getattr(calls, kind)), share_text(getattr(calls, kind), calls.all)] for kind in KINDS]
+    return table(CALLS, rows, style, ["total", count_text(calls.all), share_text(calls.all, calls.all)])
+
+
+def _moments(answer: CallStats, style: Style) -> str:
+    peak, most = answer.peak, answer.most
+    rows = [
+        ["most bytes", *_when(peak), *_amounts(peak, style)],
+        ["most blocks", *_when(most), *_amounts(most, style)],
+        ["at the end", count_text(answer.calls.all), f"{answer.seconds:.2f}", *_amounts(answer.live, style)],
+    ]
+    return table(MOMENTS, rows, style)
+
+
+def _when(moment: Moment) -> list[str]:
+    return [count_text(moment.call), f"{moment.seconds:.2f}"]
+
+
+def _amounts(found: InUse | Moment, style: Style) -> list[str]:
+    more = share_text(found.usable - found.bytes, found.bytes)
+    return [count_text(found.count), style.size(found.bytes), style.size(found.usable), more]
+
+
+def _course(points: Sequence[Point], style: Style) -> str:
+    """A few stretches of about as many calls each."""
+    if len(points) < 2:
+        return ""
+    last = len(points) - 1
+    ends = sorted({last * (step + 1) // STEPS for step in range(STEPS)})
+    starts = [0, *(end + 1 for end in ends)]
+    most = [max(point.most for point in points[start : end + 1]) for start, end in zip(starts, ends) if start <= end]
+    rows = [
+        [count_text(points[end].call), f"{points[end].seconds:.2f}", count_text(points[end].count),
+         style.size(points[end].bytes), style.size(high), bar(high, max(most), style, BAR)]
+        for end, high in zip(ends, most)
+    ]  # fmt: skip
+    return table(COURSE, rows, style)
+
+
+def _sizes(rows: Sequence[SizeOfCalls], whole: Sequence[SizeOfCalls], style: Style) -> str:
+    """The rows, the rest, and the total."""
+    if not whole:
+        return ""
+    body = [[count_text(row.start), count_text(row.end), *_size(row, style)] for row in rows]
+    if len(rows) < len(whole):
+        body.append([f"{len(whole) - len(rows):,} more", "", *_sum([row for row in whole if row not in rows], style)])
+    return table(SIZES, body, style, ["total", "", *_sum(whole, style)])
+
+
+def _size(row: SizeOfCalls, style: Style) -> list[str]:
+    return [count_text(row.calls), style.size(row.bytes), count_text(row.live), style.size(row.live_bytes)]
+
+
+def _sum(rows: Sequence[SizeOfCalls], style: Style) -> list[str]:
+    calls, size, live, left = (
+        sum(getattr(row, name) for row in rows) for name in ("calls", "bytes", "live", "live_bytes")
+    )
+    return [count_text(calls), style.size(size), count_text(live), style.size(left)]
+
+
+def _lives(answer: CallStats, style: Style) -> str:
+    lives = answer.lifetimes
+    if not lives.released:
+        return ""
+    rows = [["calls", *_quantiles(lives.calls, ",.0f")], ["seconds", *_quantiles(lives.seconds, ",.6f")]]
+    longest = max(span.blocks for span in lives.spans)
+    spans = [
+        [count_text(span.start), count_text(span.end), bar(span.blocks, longest, style), count_text(span.blocks),
+         share_text(span.blocks, lives.released)]
+        for span in lives.spans
+    ]  # fmt: skip
+    total = ["", "", "total", count_text(lives.released), share_text(lives.released, lives.released)]
+    return join(table(LIVES, rows, style), table(SPANS, spans, style, total))
+
+
+def _growths(growths: Sequence[Growth], style: Style) -> str:
+    """The calls that were looked at, the rest, and the total."""
+    looked = [grown for grown in growths if grown.looked]
+    if not growths:
+        return ""
+    rows = [
+        [count_text(grown.call), NEW if grown.new else arena_text(grown.arena), count_text(grown.size),
+         count_text(grown.chunk), *(NONE if found is None else count_text(found)
+         for found in (grown.largest, grown.short_by)), style.size(grown.bytes),
+         " < ".join(short_frames(grown.frames or []))]
+        for grown in looked
+    ]  # fmt: skip
+    total, shown = sum(grown.bytes for grown in growths), sum(grown.bytes for grown in looked)
+    if len(looked) < len(growths):
+        rows.append([f"{len(growths) - len(looked):,} more", "", "", "", "", "", style.size(total - shown), ""])
+    total_row = ["total", "", "", "", "", "", style.size(total), ""]
+    if not any(grown.frames for grown in looked):
+        return table(GROWTHS[:-1], [row[:-1] for row in rows], style, total_row[:-1])
+    return table(GROWTHS, rows, style, total_row)
+
+
+def _quantiles(of: LifetimesOf, form: str) -> Iterator[str]:
+    for value in (of.median, of.p90, of.longest):
+        yield UNKNOWN if value is None else format(value, form)
+
+
+def told(answer: CallStats, style: Style) -> Iterator[str]:
+    """What the calls come to, in sentences, and what the figures are not."""
+    yield from _sums(answer, style)
+    yield from _notes(answer)
+
+
+def _sums(answer: CallStats, style: Style) -> Iterator[str]:
+    lower, upper, requested = answer.cumulated.lower, answer.cumulated.upper, answer.requested
+    yield (
+        f"It asked for {style.bytes(lower)} all together where realloc counts for what it adds, for"
+        f" {style.bytes(upper)} where it counts whole; {style.bytes(requested.usable)} of that could be used"
+        f" ({share_text(requested.usable - requested.bytes, requested.bytes)} % more)."
+    )
+    lives, temporary = answer.lifetimes, answer.temporary
+    yield (
+        f"{counted(answer.allocated, 'block')} began to live, {count_text(lives.released)} were released:"
+        f" {count_text(lives.zero)} ({share_text(lives.zero, lives.released)} %) by the very next call;"
+        f" {count_text(temporary.count)} ({share_text(temporary.count, answer.allocated)} %,"
+        f" {style.bytes(temporary.bytes)}) were temporary: released by the next call of the thread that had allocated"
+        " them."
+    )
+    resized = answer.realloc
+    if answer.calls.realloc:
+        yield (
+            f"realloc made {counted(resized.grown, 'block')} larger and {count_text(resized.shrunk)} smaller; it moved"
+            f" {count_text(resized.moved)}, {style.bytes(resized.copied)} together."
+        )
+    if answer.growth is not None:
+        yield from _about_growths(answer.growth)
+    others = [f"{count_text(getattr(answer.calls, kind))} of {kind}" for kind in OTHERS if getattr(answer.calls, kind)]
+    if others:
+        yield f"Calls that are not counted above: {', '.join(others)}."
+
+
+def _about_growths(growths: Sequence[Growth]) -> Iterator[str]:
+    if not growths:
+        yield "No arena became larger."
+    nearest = min(
+        (grown for grown in growths if grown.short_by is not None), key=lambda grown: grown.short_by or 0, default=None
+    )
+    if nearest is not None:
+        yield (
+            f"{counted(len(growths), 'call')} made an arena larger. Call {count_text(nearest.call)} missed the closest:"
+            f" the largest hole was {count_text(nearest.short_by)} bytes too short for its chunk of"
+            f" {count_text(nearest.chunk)}."
+        )
+
+
+def _notes(answer: CallStats) -> Iterator[str]:
+    """What the figures are not."""
+    if answer.failed:
+        yield f"{counted(answer.failed, 'call')} gave nothing and are in no sum."
+    if answer.unknown:
+        yield (
+            f"{counted(answer.unknown, 'call')} were about blocks from before the recording, by the process that forked"
+            " this one; what realloc gave for such a block counts as a new one."
+        )
+    if answer.unseen:
+        yield f"The release of {counted(answer.unseen, 'block')} is not in the log."
+    if answer.lost:
+        yield f"{counted(answer.lost, 'call')} could not be recorded."
+    if not answer.whole:
+        yield "The log is damaged or was cut off: these are the calls up to there."
+    if answer.processes > 1:
+        yield f"The log has {counted(answer.processes, 'process', 'processes')}: --process=PID chooses another."

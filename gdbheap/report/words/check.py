@@ -1,0 +1,64 @@
+"""``heap check`` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import address_text, counted
+from gdbheap.report.text.style import FAULT, SOUND, Style
+from gdbheap.report.text.tables import Column, join, table
+from gdbheap.report.words.aborted import abort_lines
+
+if TYPE_CHECKING:
+    from gdbheap.answers.check import Check
+    from gdbheap.targets.target import Damage
+
+__all__ = ["named", "render"]
+
+CAUGHT = "caught inside malloc"
+# As of an allocator that says itself inside of what.
+TOLD = "caught inside "
+COLUMNS = (Column("address"), Column("what", True), Column("expected", True), Column("found", True))
+
+
+def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
+    """Why the process ended, the verdict, and a row for each place of ``damage``, which may be the first of
+    ``count``."""
+    return join(abort_lines(answer.abort, style), _walked(answer, style, damage, count))
+
+
+def _walked(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
+    pools = f"{answer.pages:,} pages of mimalloc" if answer.pages else f"{answer.pools:,} pools"
+    slabs = f", {answer.slabs:,} slabs of jemalloc" if answer.slabs else ""
+    slabs += f", {answer.spans:,} spans of tcmalloc" if answer.spans else ""
+    walked = f"{answer.regions:,} regions, {answer.chunks:,} chunks{slabs} and {pools} were walked"
+    if not count:
+        verdict = "nothing is damaged" if answer.ok else "not all of it could be read"
+        return _verdict(walked, verdict, SOUND if answer.ok else FAULT, style)
+    if answer.ok:
+        places = counted(count, "place is", "places are")
+        verdict = f"{places} as a thread inside malloc leaves it for a moment"
+        return join(style.heading(f"{walked}; {verdict}."), _table(damage, style))
+    places = counted(count, "place is", "places are")
+    left = style.bytes(answer.unexplained)
+    went_on = f"The walk went on after all of it; {left} of glibc's arenas lie in between, unexplained."
+    return join(_verdict(walked, f"{places} damaged", FAULT, style), _table(damage, style), style.filled(went_on))
+
+
+def _verdict(walked: str, verdict: str, what: str, style: Style) -> str:
+    """The first line, whose end has a colour."""
+    return f"{style.heading(f'{walked};')} {style.coloured(f'{verdict}.', what)}"
+
+
+def named(place: Damage) -> Damage:
+    """The place in words that also say what a thread has left half done."""
+    is_told = not place.transient or place.what.startswith(TOLD)
+    return place if is_told else replace(place, what=f"{CAUGHT}: {place.what}")
+
+
+def _table(damage: Sequence[Damage], style: Style) -> str:
+    """A row for each place, in the order of the walk."""
+    rows = [[address_text(place.address), place.what, place.expected, place.found] for place in damage]
+    return table(COLUMNS, rows, style)

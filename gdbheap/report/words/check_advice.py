@@ -1,0 +1,79 @@
+"""``heap check-advice`` for people: a sentence for each setting, then what is still advised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import join
+
+if TYPE_CHECKING:
+    from gdbheap.first_page.check_advice import CheckAdvice, Other, Setting
+
+__all__ = ["render"]
+
+ABOUT = {
+    "large-holes": "holes of 128 KiB or more",
+    "tops": "free memory at the ends of all arenas",
+    "thread-tops": "free memory at the ends of threads' arenas",
+    "huge-pages": "malloc's memory in huge pages",
+}
+HOW = {"set": "set by the program or by glibc's tunables", "default": "the default", "risen": "it has risen by itself"}
+ALL, PAGES = "arena_max", "hugetlb"
+HUGE = ("malloc asks for no huge pages", "malloc asks for transparent huge pages", "malloc takes pages of hugetlbfs")
+
+
+def render(answer: CheckAdvice, style: Style) -> str:
+    """Whether each setting is there and in force, and what it is about now."""
+    known = answer.environment
+    lines = [style.filled(_sentence(setting, known, style)) for setting in answer.settings]
+    lines += [style.filled(_other(other, known)) for other in answer.others]
+    unknown = "" if known else "What the program was started with is not known here."
+    return join("\n".join(lines), unknown, "\n".join(_findings(answer, style)))
+
+
+def _sentence(setting: Setting, known: bool, style: Style) -> str:
+    value = _in_force(setting, style)
+    if setting.value is None:
+        state = f"{_unset(setting.name, known)}: {value}{_because(setting)}"
+    else:
+        name = setting.name if setting.by == setting.name else f"{setting.by} for {setting.name}"
+        verdict = "is set and in force" if setting.took else "is set and not in force"
+        state = f"{name}={setting.value} {verdict}: {value}"
+    size = "not known" if setting.bytes is None else style.bytes(setting.bytes)
+    return f"{state}; {ABOUT[setting.about]}: {size}."
+
+
+def _unset(name: str, known: bool) -> str:
+    return f"{name} is not set" if known else f"Whether {name} was set is not known"
+
+
+def _in_force(setting: Setting, style: Style) -> str:
+    if setting.field == PAGES:
+        return HUGE[setting.in_force]
+    if setting.field == ALL:
+        return f"at most {setting.in_force} arenas may be made" if setting.in_force else "arena_max is not set"
+    return f"{setting.field} is {style.bytes(setting.in_force)}"
+
+
+def _because(setting: Setting) -> str:
+    has_value = setting.field == ALL and setting.in_force
+    return f" ({HOW[setting.how]})" if has_value or setting.field not in (ALL, PAGES) else ""
+
+
+def _other(other: Other, known: bool) -> str:
+    state = _unset(other.name, known) if other.value is None else f"{other.name}={other.value} is set"
+    owner, _, _ = other.whose.partition("'")
+    return f"{state}; only {owner} itself can tell whether it uses it."
+
+
+def _findings(answer: CheckAdvice, style: Style) -> list[str]:
+    if not answer.findings:
+        return ["'heap' advises no setting now."]
+    lines = ["What 'heap' advises now:"]
+    for finding in answer.findings:
+        settings = " ".join(f"{name}={value}" for name, value in finding.environment.items())
+        already = " (set already)" if finding.id in answer.heeded else ""
+        size = f"{style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
+        lines.append(f"  {settings}{already}: {finding.id}, {size}")
+    return lines

@@ -1,0 +1,59 @@
+"""``heap chunks`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.arena_names import arena_name
+from gdbheap.report.text.numbers import address_text, counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.chunks import Chunk, Chunks
+
+__all__ = ["render"]
+
+COLUMNS = (
+    Column("address"), Column("size"), Column("arena"), Column("state", True), Column("list", True),
+    Column("what", True),
+)  # fmt: skip
+
+
+ASKED = Column("asked for")
+# It stands behind the size.
+ASKED_AT = 2
+
+
+def render(answer: Chunks, style: Style) -> str:
+    """A row a chunk, what is not listed as one row, the total; then a sentence. What was asked for has a column where
+    some chunk tells it."""
+    if not answer.count:
+        return style.filled("No chunk matches; 'heap sizes' shows which sizes there are.")
+    tells = any(chunk.asked is not None for chunk in answer.chunks)
+    rows = [_row(chunk, style) for chunk in answer.chunks]
+    left = answer.count - len(answer.chunks)
+    if left:
+        rest = answer.bytes - sum(chunk.size for chunk in answer.chunks)
+        rows.append([f"{left:,} more", style.size(rest), *[""] * 4])
+    total = ["total", style.size(answer.bytes), *[""] * 4]
+    columns: tuple[Column, ...] = COLUMNS
+    if tells:
+        asked = ["-" if chunk.asked is None else style.size(chunk.asked) for chunk in answer.chunks]
+        rows = [_with(row, cell) for row, cell in zip(rows, [*asked, *[""] * (len(rows) - len(asked))])]
+        total, columns = _with(total, ""), (*COLUMNS[:ASKED_AT], ASKED, *COLUMNS[ASKED_AT:])
+    return join(style.filled(_sentence(answer, style)), table(columns, rows, style, total))
+
+
+def _with(row: list[str], asked: str) -> list[str]:
+    return [*row[:ASKED_AT], asked, *row[ASKED_AT:]]
+
+
+def _row(chunk: Chunk, style: Style) -> list[str]:
+    where = [address_text(chunk.address), style.size(chunk.size), arena_name(chunk.arena, chunk.allocator)]
+    return [*where, chunk.state, chunk.list or "-", chunk.what or "-"]
+
+
+def _sentence(answer: Chunks, style: Style) -> str:
+    chunks = counted(answer.count, "chunk matches", "chunks match")
+    return f"{chunks}: {style.bytes(answer.bytes)}, headers included. 'heap at ADDRESS' tells more of one."

@@ -1,0 +1,106 @@
+"""The container's view for people: what its control group is charged, whose that is, and how near the limit is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.text.numbers import counted
+from gdbheap.report.text.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.answers.container import Container
+    from gdbheap.host.cgroup import Pressure
+    from gdbheap.host.tmpfs import TmpfsFile
+
+__all__ = ["render"]
+
+PATH_WIDTH = 60
+MIN_PERCENT_WAITED = 1
+SHOWN_FILES = 5
+KILLED, HIT = "oom_kill", "max"
+
+
+def render(answer: Container | None, lazy: int | None, style: Style, always: bool = True) -> str:
+    """Say how much is given back lazily, then describe the group; "" where there is neither. ``always``: describe also
+    a group without a limit in which nothing waits for memory."""
+    shown = answer is not None and (always or _is_pressed(answer))
+    return "\n".join(filter(None, [_lazy(lazy, style), *(_group(answer, style) if answer and shown else [])]))
+
+
+def _is_pressed(answer: Container) -> bool:
+    waits = answer.pressure is not None and max(answer.pressure.some) >= MIN_PERCENT_WAITED
+    return bool(answer.max is not None or answer.high is not None or answer.events.get(KILLED) or waits)
+
+
+def _lazy(lazy: int | None, style: Style) -> str:
+    if not lazy:
+        return ""
+    return style.filled(
+        f"Given back lazily (MADV_FREE): {style.bytes(lazy)}{style.of_rss(lazy)} are resident until the kernel needs "
+        "them; it takes them before it kills."
+    )
+
+
+def _group(answer: Container, style: Style) -> Iterator[str]:
+    where = one_line(answer.path, PATH_WIDTH)
+    limit = "no limit" if answer.max is None else f"limit {style.bytes(answer.max)}"
+    above = "" if answer.max_of in (None, answer.path) else f" (of {one_line(answer.max_of, PATH_WIDTH)})"
+    parts = ", ".join(_parts(answer, style))
+    charged = f"The container ({where}) is charged {style.bytes(answer.current)}"
+    yield style.filled(f"{charged}{': ' if parts else ''}{parts}; {limit}{above}.")
+    more = list(_more(answer, style))
+    if more:
+        yield style.filled(f"{'; '.join(more)}.")
+    if answer.files:
+        yield style.filled(_files(answer.files, style))
+
+
+def _files(files: list[TmpfsFile], style: Style) -> str:
+    """Name the files in tmpfs that the process does not map: they are memory until somebody removes them."""
+    shown = [f"{one_line(file.path, PATH_WIDTH)} {style.bytes(file.bytes)}" for file in files[:SHOWN_FILES]]
+    left = files[SHOWN_FILES:]
+    more = [f"{len(left):,} more {style.bytes(sum(file.bytes for file in left))}"] * bool(left)
+    size = style.bytes(sum(file.bytes for file in files))
+    count = counted(len(files), "file")
+    return (
+        f"{count} in tmpfs that this process does not map, {size} of memory until removed: {', '.join(shown + more)}."
+    )
+
+
+def _parts(answer: Container, style: Style) -> Iterator[str]:
+    """What adds up to the charge."""
+    named = (
+        (None if answer.own is None else answer.own - answer.moved, "this process's anonymous memory"),
+        (answer.others, "other processes"),
+        (answer.cache, "page cache"),
+        (answer.shmem, "shared memory and tmpfs"),
+        (answer.kernel, "the kernel for it"),
+        (answer.rest, "not yet told apart"),
+    )
+    yield from (f"{what} {style.bytes(size)}" for size, what in named if size)
+
+
+def _more(answer: Container, style: Style) -> Iterator[str]:
+    """What decides whether it will be killed."""
+    if answer.inactive_file:
+        yield f"Of the page cache {style.bytes(answer.inactive_file)} goes first when memory is needed"
+    if answer.moved:
+        yield f"{style.bytes(answer.moved)} of the process were charged to the group that it came from"
+    if answer.high is not None:
+        yield f"programs are slowed down from {style.bytes(answer.high)} on (memory.high)"
+    if answer.swap:
+        yield f"{style.bytes(answer.swap)} is swapped"
+    if answer.events.get(HIT):
+        yield f"the limit was hit {counted(answer.events[HIT], 'time')}"
+    if answer.events.get(KILLED):
+        yield f"{counted(answer.events[KILLED], 'process', 'processes')} killed for want of memory"
+    if answer.pressure is not None and max(answer.pressure.some):
+        yield _waited(answer.pressure)
+
+
+def _waited(pressure: Pressure) -> str:
+    whose = "in it" if pressure.of == "group" else "on this machine"
+    share = "/".join(f"{percent:.1f}" for percent in pressure.some)
+    return f"tasks {whose} waited for memory {share} % of the last 10 s, 1 min and 5 min"

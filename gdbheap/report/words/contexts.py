@@ -1,0 +1,65 @@
+"""``heap contexts`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import address_text, counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.contexts import ContextName, ContextRow, Contexts
+
+__all__ = ["render"]
+
+NAMES = (Column("total"), Column("free"), Column("used"), Column("count"), Column("context", True))
+SHOWN_NAMES = 10
+COLUMNS = (
+    Column("total"), Column("free"), Column("used"), Column("level"), Column("context", True), Column("for", True),
+    Column("address"),
+)  # fmt: skip
+
+
+def render(answer: Contexts, style: Style) -> str:
+    """A row a name where names have several contexts; a row a context, what is not listed as one row, the total; then a
+    sentence."""
+    rows = [_row(row, style) for row in answer.contexts]
+    left = answer.count - len(answer.contexts)
+    if left:
+        rest = (
+            getattr(answer, name) - sum(getattr(row, name) for row in answer.contexts)
+            for name in ("total", "free", "used")
+        )
+        rows.append([*map(style.size, rest), "", f"{left:,} more", "", ""])
+    sums = [style.size(answer.total), style.size(answer.free), style.size(answer.used)]
+    listed = table(COLUMNS, rows, style, [*sums, "", "total", "", ""])
+    return join(_names(answer, style), listed, style.filled(_sentence(answer, style)))
+
+
+def _names(answer: Contexts, style: Style) -> str:
+    """A row for each of the names that have most; nothing where each context has a name of its own."""
+    if len(answer.names) == answer.count:
+        return ""
+    shown, left = answer.names[:SHOWN_NAMES], answer.names[SHOWN_NAMES:]
+    rows = [[*_sizes(row, style), f"{row.count:,}", row.name] for row in shown]
+    if left:
+        rest = (style.size(sum(getattr(row, key) for row in left)) for key in ("total", "free", "used"))
+        rows.append([*rest, f"{sum(row.count for row in left):,}", f"{counted(len(left), 'other name')}"])
+    return table(NAMES, rows, style)
+
+
+def _sizes(row: ContextRow | ContextName, style: Style) -> list[str]:
+    return [style.size(row.total), style.size(row.free), style.size(row.used)]
+
+
+def _row(row: ContextRow, style: Style) -> list[str]:
+    return [*_sizes(row, style), str(row.level), row.name, row.ident or "-", address_text(row.address)]
+
+
+def _sentence(answer: Contexts, style: Style) -> str:
+    contexts = counted(answer.count, "memory context has", "memory contexts have")
+    return (
+        f"{contexts} {style.bytes(answer.total)} from malloc, as pg_backend_memory_contexts counts; "
+        f"{style.bytes(answer.free)} of that can be handed out again."
+    )

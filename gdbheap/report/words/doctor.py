@@ -1,0 +1,48 @@
+"""``gdbheap doctor`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.doctor import Check, Doctor
+
+__all__ = ["render"]
+
+NAMES = {
+    "process": "the process",
+    "status": "sizes (status)",
+    "maps": "mappings (maps)",
+    "smaps_rollup": "exact sizes, PSS (smaps_rollup)",
+    "pagemap": "which pages are there (pagemap)",
+    "mem": "memory (mem, ptrace)",
+    "cgroup": "the container's memory (cgroup)",
+    "ptrace": "other users' processes (CAP_SYS_PTRACE)",
+    "yama": "processes not started here (ptrace_scope)",
+    "seccomp": "no seccomp filter of our own",
+    "user-namespace": "no user namespace of our own",
+    "gdb": "gdb",
+}
+WORDS = {"ok": "yes", "refused": "no", "absent": "not here"}
+
+
+def render(answer: Doctor, style: Style) -> str:
+    """What can be read, what is in the way, and what helps."""
+    rows = [_row(check) for check in answer.checks]
+    columns = (Column("what", True), Column("can be read", True), Column("detail", True))
+    return join(table(columns, rows, style), *_verdict(answer, style))
+
+
+def _row(check: Check) -> list[str]:
+    return [NAMES.get(check.id, check.id), WORDS[check.state], check.detail]
+
+
+def _verdict(answer: Doctor, style: Style) -> list[str]:
+    whose = f"process {answer.process}" if answer.process is not None else "every process"
+    if answer.reason is None:
+        return [f"Nothing is in the way of looking into {whose}."]
+    lines = [style.filled(f"In the way: {answer.reason}.")]
+    return [*lines, f"$ {answer.advice}"] if answer.advice is not None else lines

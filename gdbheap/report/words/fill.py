@@ -1,0 +1,40 @@
+"""``heap pyobjects --by=fill`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import count_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.fill import Fills
+
+__all__ = ["render"]
+
+COLUMNS = (
+    Column("count"), Column("empty"), Column("shared keys"), Column("items"), Column("room for"), Column("full"),
+    Column("up to half full"), Column("type", True),
+)  # fmt: skip
+TENTHS_OF_HALF = 5
+ABOUT = (
+    "Room is what a container can hold before it grows: a list's and a bytearray's buffer, two thirds of the slots of "
+    "a dict, three fifths of those of a set. Instances of a class share the keys of their dicts, which have no room of "
+    "their own."
+)
+
+
+def render(answer: Fills, style: Style) -> str:
+    """A row a type; then a sentence."""
+    if not answer.rows:
+        return style.filled("No list, bytearray, dict or set matches.")
+    rows = [
+        [
+            count_text(row.count), count_text(row.empty), count_text(row.shared), count_text(row.used),
+            count_text(row.room), f"{100 * row.used / row.room:.1f} %" if row.room else "-",
+            count_text(sum(row.tenths[:TENTHS_OF_HALF])), row.type,
+        ]
+        for row in answer.rows
+    ]  # fmt: skip
+    return join(table(COLUMNS, rows, style), style.filled(ABOUT))

@@ -1,0 +1,126 @@
+"""The text and the advice of findings: a file for each rule, named by the ids of its findings."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from gdbheap.findings import Finding
+from gdbheap.findings.after_fork import words as after_fork
+from gdbheap.findings.cached import words as cached
+from gdbheap.findings.capacity import words as capacity
+from gdbheap.findings.contexts import words as contexts
+from gdbheap.findings.cycles import words as cycles
+from gdbheap.findings.equal_strings import words as equal_strings
+from gdbheap.findings.fragmented import words as fragmented
+from gdbheap.findings.free_chunks import words as free_chunks
+from gdbheap.findings.free_lists import words as free_lists
+from gdbheap.findings.growing import words as growing
+from gdbheap.findings.growing_buffers import words as growing_buffers
+from gdbheap.findings.holder import words as holder
+from gdbheap.findings.huge_pages import words as huge_pages
+from gdbheap.findings.jemalloc_arenas import words as jemalloc_arenas
+from gdbheap.findings.jemalloc_unused import words as jemalloc_unused
+from gdbheap.findings.large_chunks import words as large_chunks
+from gdbheap.findings.leak_like import words as leak_like
+from gdbheap.findings.locked import words as locked
+from gdbheap.findings.lost_blocks import words as lost_blocks
+from gdbheap.findings.lost_references import words as lost_references
+from gdbheap.findings.main_top import words as main_top
+from gdbheap.findings.mappings import words as mappings
+from gdbheap.findings.mimalloc_empty import words as mimalloc_empty
+from gdbheap.findings.musl_mappings import words as musl_mappings
+from gdbheap.findings.other_allocator import words as other_allocator
+from gdbheap.findings.other_held import words as other_held
+from gdbheap.findings.pinned_pages import words as pinned_pages
+from gdbheap.findings.pymalloc_arenas import words as pymalloc_arenas
+from gdbheap.findings.runtimes import words as runtimes
+from gdbheap.findings.slack import words as slack
+from gdbheap.findings.small_views import words as small_views
+from gdbheap.findings.sparse_huge_pages import words as sparse_huge_pages
+from gdbheap.findings.stacks import words as stacks
+from gdbheap.findings.tcmalloc_unused import words as tcmalloc_unused
+from gdbheap.findings.thread_tops import words as thread_tops
+from gdbheap.report.text.numbers import listed, size_text
+from gdbheap.report.words.finding_words import Words
+
+__all__ = ["WORDS", "advice_of", "advice_or_none", "keys_of", "text_of", "text_or_none", "words_of"]
+
+FILES = (
+    after_fork, cached, capacity, contexts, cycles, equal_strings, fragmented, free_chunks, free_lists, growing,
+    growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, locked, lost_blocks,
+    lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator, other_held, pinned_pages,
+    pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
+)  # fmt: skip
+HOLDER, HELD = "holder", "what the largest holder has"
+WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
+
+
+def text_of(finding: Finding) -> str:
+    """What was found. Raises KeyError for a finding that was read from a document that lacks what its text needs."""
+    text: str = _words(finding).text(finding.figures)
+    return "; ".join([text, *_shared(finding.shared), *_within(finding)])
+
+
+def advice_of(finding: Finding) -> str:
+    """What to do about it, the alternatives last. Raises KeyError as ``text_of`` does."""
+    advice: str = _words(finding).advice(finding.figures)
+    remedies = [_words(other).remedy(other.figures) for other in finding.alternatives]
+    return "; or ".join([advice, *remedies])
+
+
+def words_of(finding: Finding) -> tuple[str | None, str | None]:
+    """Text and advice, as far as there are any."""
+    return text_or_none(finding), advice_or_none(finding)
+
+
+def text_or_none(finding: Finding) -> str | None:
+    """The text; None where it cannot be made of what an older file has."""
+    with suppress(KeyError, AttributeError):
+        return text_of(finding)
+    return None
+
+
+def advice_or_none(finding: Finding) -> str | None:
+    """The advice; None where it cannot be made of what an older file has."""
+    with suppress(KeyError, AttributeError):
+        return advice_of(finding)
+    return None
+
+
+def keys_of(finding: Finding) -> dict[str, Any]:
+    """The finding as it is in a JSON document. Raises KeyError as ``text_of`` does."""
+    return {
+        "id": finding.id,
+        "bytes": finding.bytes,
+        "text": text_of(finding),
+        "advice": advice_of(finding),
+        "figures": finding.listed,
+        "commands": finding.commands,
+        "environment": finding.environment,
+        "within": finding.within,
+        "doubtful": finding.doubtful,
+    }
+
+
+def _words(finding: Finding) -> Words[Any]:
+    return WORDS[type(finding.figures)]
+
+
+def _shared(shared: list[tuple[str, int]]) -> list[str]:
+    """Each of the more specific findings, with the bytes that it has."""
+    if not shared:
+        return []
+    (name, size), *more = shared
+    first = f"{size_text(size)} more of it is what {name} is about"
+    return [", ".join([first, *(f"{size_text(size)} what {name} is about" for name, size in more)])]
+
+
+def _within(finding: Finding) -> list[str]:
+    """The findings in whose bytes some may lie."""
+    if finding.within is None:
+        return []
+    names = [finding.within, *finding.also_within]
+    told = [name for name in names if name != HOLDER]
+    about = [f"what {listed(told)} {'is' if len(told) == 1 else 'are'} about"] if told else []
+    return [f"some of it may be {' or '.join([HELD] * (HOLDER in names) + about)}"]

@@ -1,0 +1,401 @@
+"""``heap retained``, ``unreachable``, ``owners`` and ``threads`` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.answers.accounting.source_paths import source_path
+from gdbheap.report.text.numbers import address_text, count_text, counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import SHARE, Column, join, left_over, table
+from gdbheap.report.text.unfinished import at_least, unfinished
+from gdbheap.report.words.arrays import column_text, render_arrays, shape_text
+
+if TYPE_CHECKING:
+    from gdbheap.answers.owners import HeldTogether, Owners
+    from gdbheap.answers.retained import Kept, Retained
+    from gdbheap.answers.threads import PythonThread, Running, ThreadLines, Threads
+    from gdbheap.answers.unreachable import Head, Lost, Unreachable
+
+__all__ = [
+    "held_at", "render_owners", "render_retained", "render_threads", "render_unreachable", "thread_name",
+]  # fmt: skip
+
+RETAINED = (Column("retained"), SHARE, Column("own"), Column("address"), Column("type", True), Column("path", True))
+RETAINED_SET = (Column("count"), Column("bytes"), SHARE, Column("type", True))
+GROUPED = (Column("retained"), SHARE, Column("own"), Column("count"), Column("name", True))
+LOST = (
+    Column("count"), Column("each"), Column("bytes"), SHARE, Column("group", True), Column("type", True),
+    Column("why", True),
+)  # fmt: skip
+CLOSINGS = (Column("cycles"), Column("bytes"), Column("closed by", True))
+GROUP_NAMES = {
+    "cycles": "cycle", "lost_references": "lost reference", "lost_blocks": "lost block", "doubtful": "doubtful",
+}  # fmt: skip
+WEAKLY = {
+    True: "Only words on stacks, into the middle of a block or with a tag",
+    False: "Only words into the middle or with a tag",
+}
+HEADS = (
+    Column("heads"), Column("each"), Column("retained"), SHARE, Column("blocks"), Column("first at"),
+    Column("type", True), Column("", True),
+)  # fmt: skip
+PROVEN = "examined"
+NO_HOLDER = "No holder is proven."
+SHOWN_HEADS = 20
+SHOWN_CLOSINGS = 5
+SHOWN_PARTS = 2
+SHOWN_THREADS = 5
+SHARED_OUT = (
+    Column("bytes"), SHARE, Column("blocks"), Column("held by", True), Column("most of it", True),
+)  # fmt: skip
+TOGETHER = (Column("blocks"), Column("bytes"), SHARE, Column("what", True), Column("held by", True))
+HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("type", True), Column("path", True))
+VARIABLES = (Column("retained"), Column("size"), Column("variable", True), Column("type", True), Column("address"))
+SHARED = (
+    "A shared mapping is unmapped with its object; its pages are freed only where no other process maps them and no "
+    "file keeps them."
+)
+
+
+def render_retained(answer: Retained, style: Style, by: str) -> str:
+    """A row an object with the way to it, or a row a group."""
+    if answer.address is not None:
+        return join(_retained_set(answer, answer.address, style), _rest_of(answer, style))
+    if answer.not_examined:
+        return join(_rows_of_objects(answer, style) if answer.rows else NO_HOLDER, _rest_of(answer, style))
+    if not answer.rows:
+        return style.filled("Nothing retains more than its own block.")
+    if by == "object":
+        return _rows_of_objects(answer, style)
+    grouped = [
+        [style.size(row.retained), style.share(row.retained, row.absent), style.size(row.bytes),
+         count_text(row.count), row.type]
+        for row in answer.rows
+    ]  # fmt: skip
+    return table(GROUPED, grouped, style)
+
+
+def _retained(row: Kept, style: Style) -> str:
+    if row.at_most is not None and not row.at_least:
+        return f"at most {style.size(row.at_most)}"
+    return at_least(style.size(row.retained), row.at_least)
+
+
+def _rows_of_objects(answer: Retained, style: Style) -> str:
+    rows = [
+        [_retained(row, style), style.share(row.retained, row.absent), style.size(row.bytes),
+         "" if row.address is None else address_text(row.address),
+         row.type if row.address is not None else f"{row.count:,} x {row.type}",
+         held_at(row) + (f" ({style.bytes(row.shared)} of it shared)" if row.shared else "")]
+        for row in answer.rows
+    ]  # fmt: skip
+    told = style.filled(SHARED) if any(row.shared for row in answer.rows) else ""
+    return join(style.filled(_retains_most(answer, style)), table(RETAINED, rows, style), told)
+
+
+def _retains_most(answer: Retained, style: Style) -> str:
+    """Name the object that retains the most."""
+    first = max(answer.rows, key=lambda row: row.retained)
+    what = source_path(held_at(first)) if first.address is not None else f"{first.count:,} x {first.type}"
+    of_type = f" ({first.type})" if first.address is not None else ""
+    size = f"{_retained(first, style)}{style.of_rss(first.retained, first.absent)}"
+    return f"{what or 'an object'}{of_type} {'retains' if first.address is not None else 'retain'} the most: {size}."
+
+
+def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
+    return unfinished(answer.not_examined, answer.next, style)
+
+
+def held_at(row: Kept) -> str:
+    """Return the way to an object and on to the innermost one that retains the same, or the holders of several."""
+    way, inner = row.path or row.chain or "", row.innermost
+    # What lies in the object itself is no other holder.
+    others = [name for name in row.holders if not (way and name.startswith((f"{way}[", f"{way}.")))]
+    if row.at_most is not None and others:
+        return f"{way}, shared with {' and '.join(others)}"
+    if row.same:
+        return f"{way}: all in {_rest(row, inner)}"
+    is_named = row.address is not None or row.count == 1 or row.type == "module"
+    return way if is_named else " and ".join(row.holders) or f"many places, such as {way}"
+
+
+def _rest(row: Kept, inner: Kept) -> str:
+    """Return the rest of the way to the innermost object of a row, or what is in it where that has no name."""
+    way, to_inner = (row.path, inner.path) if row.path and inner.path else (row.chain or "", inner.chain or "")
+    rest = to_inner[len(way) :].strip() if to_inner.startswith(way) else to_inner
+    return f"{rest} ({inner.type})" if rest else f"its {row.same[-1].type}"
+
+
+def _retained_set(answer: Retained, address: int, style: Style) -> str:
+    rows = [
+        [count_text(row.count), style.size(row.bytes), style.share(row.bytes, row.absent), row.type]
+        for row in answer.rows
+    ]
+    count, size, absent = (sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes", "absent"))
+    told = f"Without the block at {address_text(address)} these would be free:"
+    total = [count_text(count), style.size(size), style.share(size, absent), "total"]
+    return join(style.filled(told), table(RETAINED_SET, rows, style, total))
+
+
+def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
+    """A row for each reason, type and size, and what the groups mean."""
+    if answer.not_examined:
+        return join(_cycles(answer, style), _rest_of(answer, style))
+    if not answer.rows:
+        return style.filled("Everything that is in use is reached from a root.")
+    rows = _lost_rows(answer, style)
+    if left_out:
+        rows.append(["", "", "", "", "", f"({left_out:,} more rows)", ""])
+    size = sum(part.bytes for part in (answer.cycles, answer.lost_references, answer.lost_blocks, answer.doubtful))
+    total = ["", "", style.size(size), style.share(size), "total", "", ""]
+    shown = _heads(answer, style) if answer.heads else ""
+    return join(*_told_of_groups(answer, style), shown, table(LOST, rows, style, total))
+
+
+def _lost_rows(answer: Unreachable, style: Style) -> list[list[str]]:
+    return [
+        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.share(row.bytes),
+         GROUP_NAMES.get(row.group, row.group), _what(row), row.why]
+        for row in answer.rows
+    ]  # fmt: skip
+
+
+def _cycles(answer: Unreachable, style: Style) -> str:
+    """Return the objects that are garbage whatever was not read."""
+    found = answer.cycles
+    if not answer.rows:
+        return "No object and no block is proven to be unreachable."
+    told = f"At least {counted(found.objects, 'object')} with {style.bytes(found.bytes)}"
+    rows = _lost_rows(answer, style)
+    return join(table(LOST, rows, style), style.filled(f"{told} are kept by nothing but one another."))
+
+
+def _heads(answer: Unreachable, style: Style) -> str:
+    groups = _alike(answer.heads)
+    heads = [
+        [count_text(len(group)), style.size(group[0].size), *_together(group, style), address_text(group[0].address),
+         _what(group[0]), "one of a circle" if group[0].in_circle else ""]
+        for group in groups[:SHOWN_HEADS]
+    ]  # fmt: skip
+    more = answer.head_count - sum(map(len, groups[:SHOWN_HEADS]))
+    if more > 0:
+        heads.append([count_text(more), "", "", "", "", "", "(more)", ""])
+    return table(HEADS, heads, style)
+
+
+def _told_of_groups(answer: Unreachable, style: Style) -> Iterator[str]:
+    """Yield a paragraph for each group that has something, and what to do about it."""
+    if answer.cycles.bytes:
+        yield from _told_of_cycles(answer, style)
+    lost, blocks, doubtful = answer.lost_references, answer.lost_blocks, answer.doubtful
+    if lost.bytes:
+        yield style.filled(
+            f"Lost references keep {counted(lost.objects, 'object')} with {style.bytes(lost.bytes)}: more references "
+            "are counted than exist. gc.collect() does not free them; a library took one and never gave it back."
+        )
+    if blocks.blocks:
+        yield style.filled(_told_of_lost(answer, style))
+    if doubtful.blocks:
+        what = f"{counted(doubtful.blocks, 'block')} with {style.bytes(doubtful.bytes)}"
+        yield style.filled(f"{WEAKLY[answer.is_python]} point to {what}: the program uses them, or they are lost too.")
+    if answer.lacking:
+        yield style.filled(
+            f"The core lacks {style.bytes(answer.lacking)} of the program's memory, which may lead to them: whether"
+            " they are lost is not known."
+        )
+
+
+def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
+    cycles = answer.cycles
+    all_of_it = f"{counted(cycles.objects, 'object')} with {style.bytes(cycles.bytes)}"
+    freed = f"{counted(cycles.collectable_objects, 'object')} with {style.bytes(cycles.collectable_bytes)} of them"
+    does = "frees all of them" if cycles.collectable_bytes == cycles.bytes else f"frees {freed}"
+    does = does if cycles.collectable_bytes else "frees none of them"
+    are = "is" if cycles.objects == 1 else "are"
+    yield style.filled(f"{all_of_it} {are} kept by nothing but one another. gc.collect() {does}. These close them:")
+    shown = [[count_text(one.count), style.size(one.bytes), one.what] for one in answer.closings[:SHOWN_CLOSINGS]]
+    more = len(answer.closings) - len(shown)
+    yield table(CLOSINGS, [*shown, *([["", "", f"({more:,} more)"]] if more else [])], style)
+
+
+def _told_of_lost(answer: Unreachable, style: Style) -> str:
+    blocks = f"{counted(answer.lost_blocks.blocks, 'block')} with {style.bytes(answer.lost_blocks.bytes)}"
+    heads = f", which hang on {counted(answer.head_count, 'head')}" if answer.head_count else ""
+    if answer.lacking:
+        return f"Nothing leads to {blocks}{heads}."
+    return (
+        f"No word leads to {blocks}{heads}: the program cannot free them unless it computes their addresses, from "
+        "tagged, compressed or hidden pointers. 'heap catch malloc --size=N' stops at the next call that asks for such "
+        "a block; 'gdbheap trace --stacks=1' records who makes them."
+    )
+
+
+def _what(row: Lost | Head) -> str:
+    """Its type, else what it looks like."""
+    return row.type or (f"({row.content})" if row.content else "")
+
+
+def _alike(heads: Sequence[Head]) -> list[list[Head]]:
+    """Those of one size and type that retain the same put together, those first that retain most."""
+    groups: dict[tuple[object, ...], list[Head]] = {}
+    for row in heads:
+        groups.setdefault((row.type, row.content, row.size, row.count, row.retained, row.in_circle), []).append(row)
+    return sorted(groups.values(), key=lambda group: -sum(row.retained for row in group))
+
+
+def _together(group: Sequence[Head], style: Style) -> list[str]:
+    """What they retain, its share, and how many blocks that is."""
+    size = sum(row.retained for row in group)
+    return [style.size(size), style.share(size), count_text(sum(row.count for row in group))]
+
+
+def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
+    """A row a block, a row a group, or a row an array; then what the list leaves out."""
+    return join(_owners(answer, style, by_array), _left_outside(answer, style))
+
+
+def _left_outside(answer: Owners, style: Style) -> str:
+    if not answer.outside:
+        return ""
+    size = f"{style.bytes(answer.outside)}{style.resident_of_rss(answer.outside)}"
+    return style.filled(f"Not in this list: {size} that no allocator handed out; {answer.outside_most} has the most.")
+
+
+def _owners(answer: Owners, style: Style, by_array: bool) -> str:
+    if answer.arrays:
+        return render_arrays(answer.arrays, answer.count, answer.bytes, answer.absent, style)
+    if answer.not_examined:
+        shown = _held_together(answer, style) if answer.groups else NO_HOLDER
+        return join(shown, _rest_of(answer, style))
+    if not answer.count:
+        return style.filled(
+            "No DataFrame, table or array is that large." if by_array else "No used block is that large."
+        )
+    if answer.groups:
+        return _held_together(answer, style)
+    rows = [
+        [address_text(row.address), style.size(row.size), style.share(row.size, row.absent), row.what, row.type or "",
+         row.path or row.chain]
+        for row in answer.owners
+    ]  # fmt: skip
+    large = counted(answer.count, "block is", "blocks are")
+    told = f"{large} that large, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
+    return join(style.filled(told), table(HELD, rows, style))
+
+
+def _held_together(answer: Owners, style: Style) -> str:
+    if any(row.parts for row in answer.groups):
+        return _shared_out(answer, style)
+    rows = [
+        [count_text(row.count), style.size(row.bytes), style.share(row.bytes, row.absent), row.what or "",
+         row.root or ""]
+        for row in answer.groups
+    ]  # fmt: skip
+    blocks = counted(answer.count, "block is", "blocks are")
+    told = f"{blocks} held so, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes, answer.absent)}."
+    return join(style.filled(told), table(TOGETHER, rows, style))
+
+
+def _shared_out(answer: Owners, style: Style) -> str:
+    rows = [
+        [at_least(style.size(row.bytes), row.at_least), style.share(row.bytes, row.absent), count_text(row.count),
+         _holder(row), _most(row, style)]
+        for row in answer.groups
+    ]  # fmt: skip
+    count, size, absent = left_over(answer, answer.groups, ("count", "bytes", "absent"))
+    if size:
+        rows.append([style.size(size), style.share(size, absent), count_text(count), "(more)", ""])
+    share, is_cut = style.share(answer.bytes, answer.absent), answer.not_examined > 0
+    total = [style.size(answer.bytes), share, count_text(answer.count), PROVEN if is_cut else "in use", ""]
+    told = style.filled(shared_text(answer.shared, style)) if answer.shared else ""
+    return join(style.filled(_holds_most(answer, style)), table(SHARED_OUT, rows, style, total), told)
+
+
+def _holds_most(answer: Owners, style: Style) -> str:
+    """Name the holder of the most."""
+    first = max(answer.groups, key=lambda row: row.bytes)
+    size = f"{at_least(style.bytes(first.bytes), first.at_least)}{style.of_rss(first.bytes, first.absent)}"
+    name = source_path(first.root or "") or first.what or "one holder"
+    return f"{name} {'have' if first.variables > 1 else 'has'} the most: {size} of {style.bytes(answer.bytes)} in use."
+
+
+def shared_text(size: int, style: Style) -> str:
+    """Say what becomes of shared mappings when their objects go."""
+    return f"{style.bytes(size)} of that is shared mappings. {SHARED}"
+
+
+def _holder(row: HeldTogether) -> str:
+    """A variable that is a frame, with what it is."""
+    if row.array is None:
+        return row.root or ""
+    return f"{row.array.what} {shape_text(row.array.shape, row.array.dtype)} of {row.root}"
+
+
+def _most(row: HeldTogether, style: Style) -> str:
+    """The largest columns of a frame, else the largest kinds of blocks."""
+    if row.array is not None and row.array.columns:
+        return ", ".join(column_text(column, style) for column in row.array.columns[:SHOWN_PARTS])
+    return ", ".join(f"{part.count:,} x {part.what}" if part.count else part.what for part in row.parts[:SHOWN_PARTS])
+
+
+def render_threads(answer: Threads, style: Style) -> str:
+    """A paragraph a stack, a table a frame; threads that are at the same lines share a paragraph."""
+    if not answer.threads:
+        return style.filled("No thread runs Python.")
+    if not any(frame.file for thread in answer.threads for frame in thread.frames):
+        return join(*(_c_stack(thread, style) for thread in answer.threads))
+    stacks: dict[tuple[object, ...], list[PythonThread]] = {}
+    for thread in answer.threads:
+        key = tuple((frame.function, frame.file, frame.line) for frame in thread.frames)
+        stacks.setdefault(key, []).append(thread)
+    return join(*(_stack(threads, style) for threads in stacks.values()))
+
+
+def _c_stack(thread: PythonThread, style: Style) -> str:
+    head = style.heading(f"Thread {thread_name(thread)}: {counted(len(thread.frames), 'frame')}")
+    return "\n".join([head, *(_frame(frame, style)[0] for frame in thread.frames)])
+
+
+def _stack(threads: list[PythonThread], style: Style) -> str:
+    first, kept = threads[0], sum(thread.kept for thread in threads)
+    names = ", ".join(thread_name(thread) for thread in threads[:SHOWN_THREADS])
+    more = f", and {len(threads) - SHOWN_THREADS:,} more" if len(threads) > SHOWN_THREADS else ""
+    which = f"Thread {names}" if len(threads) == 1 else f"{len(threads):,} threads at the same lines, {names}{more}"
+    keep = "keeps" if len(threads) == 1 else "keep"
+    parts = [style.heading(f"{which}: {counted(len(first.frames), 'frame')}, {keep} {style.bytes(kept)}")]
+    if len(threads) > 1 and any(frame.locals for frame in first.frames):
+        whose = f"The variables are those of thread {thread_name(first)}"
+        parts.append(style.filled(f"{whose} alone; with --json each thread has its own."))
+    lines: list[str] = []
+    for frame in first.frames:
+        line, variables = _frame(frame, style)
+        lines.append(line)
+        if variables:
+            parts += ["\n".join(lines), variables]
+            lines = []
+    return join(*parts, "\n".join(lines))
+
+
+def thread_name(thread: PythonThread | ThreadLines) -> str:
+    """Its number and its name."""
+    name = f" ({thread.name})" if thread.name else ""
+    return "that has ended" if thread.tid is None else f"{thread.tid}{name}"
+
+
+def _frame(frame: Running, style: Style) -> tuple[str, str]:
+    """The line of a frame, and the table of its variables, which may be empty."""
+    if not frame.file:
+        return f"  C: {frame.function}", ""
+    line = "" if frame.line is None else f", line {frame.line}"
+    told = f"  {frame.function}() in {frame.file}{line}"
+    has_texts = any(one.text is not None for one in frame.locals)
+    rows = [
+        ["" if one.retained is None else style.size(one.retained), style.size(one.size),
+         one.name or "(on the stack)", one.type, address_text(one.address),
+         *([one.text or ""] if has_texts else [])]
+        for one in frame.locals
+    ]  # fmt: skip
+    columns = (*VARIABLES, Column("value", True)) if has_texts else VARIABLES
+    return f"{told}: {style.bytes(frame.retained)}", table(columns, rows, style) if rows else ""

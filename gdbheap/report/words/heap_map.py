@@ -1,0 +1,125 @@
+"""``heap map`` for people: a character for each cell, in colour where the terminal takes it, and a legend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.style import COLOURS, PLAIN, Style
+from gdbheap.report.text.tables import join
+
+if TYPE_CHECKING:
+    from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
+
+__all__ = ["LOOKS", "Look", "look_of", "render", "shares"]
+
+WIDTH = 100
+ADDRESS_WIDTH = 15
+MIN_CELLS_ACROSS = 16
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a kind of cell is shown: its character, one in ASCII, the terminal's colour and SVG's, its meaning."""
+
+    character: str
+    ascii: str
+    colour: str
+    svg: str
+    meaning: str
+
+
+LOOKS = {
+    "used": Look("█", "#", COLOURS["used"], "#3a7d44", "in use"),
+    "mixed": Look("▓", "%", "\033[33m", "#c9a227", "in use and free"),
+    "free": Look("▒", "o", COLOURS["free"], "#d9822b", "free and resident"),
+    "gone": Look("░", ".", "\033[34m", "#c8d6e5", "free, given back"),
+    "top": Look("▄", "^", COLOURS["top"], "#2e86ab", "top, resident"),
+    "top gone": Look("▁", "_", "\033[34m", "#dfe7ee", "top, not resident"),
+    "other": Look("▪", "+", COLOURS["overhead"], "#8e6fa8", "other, overhead"),
+    "nothing": Look("·", "-", "\033[2m", "#f4f4f4", "not resident"),
+}
+USED, FREE, TOP = "used", "free", "top"
+
+
+def look_of(cell: Cell) -> str:
+    """Which of LOOKS a cell has: in use from three quarters, mixed from one quarter, below that its largest part."""
+    found = shares(cell)
+    whole = sum(found.values())
+    if found["used"] * 4 >= whole * 3:
+        return "used"
+    if found["used"] * 4 >= whole:
+        return "mixed"
+    del found["used"]
+    return max(found, key=lambda kind: found[kind])
+
+
+def shares(cell: Cell) -> dict[str, int]:
+    """The bytes of a cell by kind: "used", "free", "gone", "top", "top gone", "other" and "nothing"."""
+    used, free, top = (_sum(cell.parts, state) for state in (USED, FREE, TOP))
+    other = [part for part in cell.parts if part.state not in (USED, FREE, TOP)]
+    found = dict.fromkeys(("used", "free", "gone", "top", "top gone", "other", "nothing"), 0)
+    found["used"] = sum(used)
+    found["free"], found["gone"] = free
+    found["top"], found["top gone"] = top
+    found["other"], found["nothing"] = _resident_and_not(other)
+    return found
+
+
+def _sum(parts: Iterable[Part], state: str) -> tuple[int, int]:
+    """(resident bytes, others) of the parts in a state."""
+    return _resident_and_not([part for part in parts if part.state == state])
+
+
+def _resident_and_not(parts: list[Part]) -> tuple[int, int]:
+    """(resident bytes, others); all count as resident where that is not known."""
+    there = sum(part.virtual if part.resident is None else part.resident for part in parts)
+    return there, sum(part.virtual for part in parts) - there
+
+
+def render(answer: HeapMap, style: Style, left_out: int) -> str:
+    """The groups, each with a title and its cells; the legend."""
+    if not answer.groups:
+        return style.filled("Nothing that malloc or Python could have mapped is there to draw.")
+    drawn = [group for group in answer.groups if group.arena is not None or group.end - group.start >= answer.cell]
+    return join(
+        *(_drawn(group, style) for group in drawn), _left_out(answer, drawn, left_out), _legend(drawn, answer, style)
+    )
+
+
+def _left_out(answer: HeapMap, drawn: list[Group], left_out: int) -> str:
+    """What is there and not drawn."""
+    small = f"{len(answer.groups) - len(drawn):,} stretches smaller than a character are not drawn."
+    more = f"{left_out:,} more are left out; --top=all draws them."
+    return "\n".join(([small] if len(drawn) < len(answer.groups) else []) + ([more] if left_out else []))
+
+
+def _drawn(group: Group, style: Style) -> str:
+    across = max((style.width or WIDTH) - ADDRESS_WIDTH, MIN_CELLS_ACROSS)
+    resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"
+    title = f"{group.name}: {style.bytes(group.end - group.start)}{resident}"
+    looks = [look_of(cell) for cell in group.cells]
+    rows = [
+        f"{group.cells[at].start:#014x} {_characters(looks[at : at + across], style)}"
+        for at in range(0, len(looks), across)
+    ]
+    return "\n".join([style.heading(title), *rows])
+
+
+def _characters(looks: list[str], style: Style) -> str:
+    """One character each; runs of the same kind share a colour's two escapes."""
+    text, before = "", ""
+    for kind in looks:
+        look = LOOKS[kind]
+        if style.bold and kind != before:
+            text += (PLAIN if before else "") + look.colour
+        text += look.ascii if style.ascii else look.character
+        before = kind
+    return text + (PLAIN if style.bold and before else "")
+
+
+def _legend(drawn: list[Group], answer: HeapMap, style: Style) -> str:
+    looks = {look_of(cell) for group in drawn for cell in group.cells}
+    known = [f"{_characters([kind], style)} {LOOKS[kind].meaning}" for kind in LOOKS if kind in looks]
+    return f"One character is {style.bytes(answer.cell)}: {', '.join(known)}."

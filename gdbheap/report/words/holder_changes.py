@@ -1,0 +1,68 @@
+"""Which holders grew, for people: a sentence about the first ones, and a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import count_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.unfinished import at_least
+from gdbheap.report.words.main_holders import object_text
+
+if TYPE_CHECKING:
+    from gdbheap.answers.holder_change import HolderChange
+
+__all__ = ["growth_sentence", "now_text", "signed"]
+
+# Growth below this share of RSS has no sentence; at most MOST holders have one.
+MIN_PERCENT, MOST = 1, 3
+FREE = "Memory that the program freed but its allocators keep grew by {}."
+
+
+def growth_sentence(holders: Sequence[HolderChange] | None, in_use: int | None, free: int | None, style: Style) -> str:
+    """Say which holders grew, and whether free memory did; the larger first. Nothing where nobody knows."""
+    kept = FREE.format(style.bytes(free)) if free and _is_much(free, style) else ""
+    if holders is None:
+        return kept
+    grown = [row for row in holders if row.bytes > 0]
+    told = " ".join(_grew(row, style) for row in grown[:MOST] if _is_much(row.bytes, style))
+    if not told:
+        told = _little(grown, style)
+    is_first = bool(kept) and (free or 0) > (in_use or 0)
+    return " ".join(filter(None, [kept, told] if is_first else [told, kept]))
+
+
+def _is_much(size: int, style: Style) -> bool:
+    return size > 0 if not style.rss else 100 * size >= MIN_PERCENT * style.rss
+
+
+def _grew(row: HolderChange, style: Style) -> str:
+    """Say by how much one grew, from what to what."""
+    first, last = (style.bytes(size) for size in (row.looks[0], row.looks[-1]))
+    sizes = f"now {last}" if row.state == "new" else f"{first} to {last}"
+    told = "; ".join(filter(None, [sizes, now_text(row)]))
+    return f"{row.path} grew by {at_least(style.bytes(row.bytes), row.at_least)} ({told})."
+
+
+def now_text(row: HolderChange) -> str:
+    """Say what a holder is, and how many items it has now."""
+    first, last = row.counts[0], row.counts[-1]
+    is_one = row.address is not None
+    if first is None or last is None or first == last:
+        return object_text(row.what, last if last is not None else first, is_one)
+    return f"{object_text(row.what, first, is_one)}, now {count_text(last)}"
+
+
+def _little(grown: Sequence[HolderChange], style: Style) -> str:
+    share = f" by {MIN_PERCENT} % of RSS or more" if style.rss else ""
+    most = f"; the most is {style.bytes(grown[0].bytes)}, of {grown[0].path}" if grown else ""
+    return f"No holder grew{share if grown else ''}{most}."
+
+
+def signed(size: int | None, style: Style) -> str:
+    """A size with its sign; "0 B" for none, a hyphen for what is not known."""
+    if size is None:
+        return "-"
+    sign = "+" if size > 0 else "-" if size < 0 else ""
+    return f"{sign}{style.size(abs(size))}"

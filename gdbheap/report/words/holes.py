@@ -1,0 +1,100 @@
+"""``heap holes`` for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from gdbheap.answers.accounting.describing import OBJECT
+from gdbheap.report.text.arena_names import arena_number
+from gdbheap.report.text.numbers import address_text, count_text, counted
+from gdbheap.report.text.stack_text import short_frames
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import SHARE, Column, join, table
+from gdbheap.report.words.fit import render as render_fit
+
+if TYPE_CHECKING:
+    from gdbheap.answers.holes import Hole, Holes, Neighbour
+
+__all__ = ["neighbour_text", "render", "sentence"]
+
+COLUMNS = (
+    Column("address"), Column("size"), Column("resident"), SHARE, Column("allocator", True), Column("arena"),
+    Column("held below", True), Column("held above", True),
+)  # fmt: skip
+
+
+def render(answer: Holes, style: Style, minimum: int) -> str:
+    """Whether a request fits, if that was asked; what the holes are together, and what pins them; then a row a hole,
+    what is not listed as one row, the total."""
+    fitted = render_fit(answer.fit, style) if answer.fit is not None else ""
+    return join(fitted, _listed(answer, style, minimum))
+
+
+def _listed(answer: Holes, style: Style, minimum: int) -> str:
+    if not answer.count:
+        return style.filled(f"No hole of {style.bytes(minimum)} or more is there; try a smaller --min.")
+    rows = [_row(hole, style) for hole in answer.holes]
+    if answer.count > len(answer.holes):
+        rows.append(_rest(answer, style))
+    total = ["total", style.size(answer.bytes), style.size(answer.resident), style.share(answer.resident), *[""] * 4]
+    return join(style.filled(sentence(answer, style, minimum)), table(COLUMNS, rows, style, total))
+
+
+def _row(hole: Hole, style: Style) -> list[str]:
+    sizes = [style.size(hole.size), style.size(hole.resident), style.share(hole.resident)]
+    where = [hole.allocator, arena_number(hole.arena, hole.allocator)]
+    return [address_text(hole.address), *sizes, *where, *map(neighbour_text, (hole.before, hole.after))]
+
+
+def neighbour_text(neighbour: Neighbour | None) -> str:
+    """What lies beside a hole; "-" where nothing does."""
+    if neighbour is None:
+        return "-"
+    text = f"{neighbour.what} ({count_text(neighbour.size)} bytes)"
+    if neighbour.made is not None and neighbour.made.frames:
+        text += f", made by {' < '.join(short_frames(neighbour.made.frames))}"
+    return f"{text}: {neighbour.path}" if neighbour.path else text
+
+
+def _rest(answer: Holes, style: Style) -> list[str]:
+    size = answer.bytes - sum(hole.size for hole in answer.holes)
+    listed = [hole.resident for hole in answer.holes if hole.resident is not None]
+    known = answer.resident is not None and len(listed) == len(answer.holes)
+    resident = answer.resident - sum(listed) if known and answer.resident is not None else None
+    more = f"{answer.count - len(answer.holes):,} more"
+    return [more, style.size(size), style.size(resident), style.share(resident), *[""] * 4]
+
+
+def sentence(answer: Holes, style: Style, minimum: int) -> str:
+    """Say what all holes are together, what pins the listed ones, and why they stay."""
+    resident = f"{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}"
+    if answer.resident is None:
+        resident = "how much of it is resident is not known"
+    verb = "holds" if answer.count == 1 else "hold"
+    start = f"{counted(answer.count, 'hole')} of {style.bytes(minimum)} or more {verb} {style.bytes(answer.bytes)}"
+    return " ".join(filter(None, [f"{start}, {resident}.", _pinned_by(answer, style), *answer.why]))
+
+
+def _pinned_by(answer: Holes, style: Style) -> str:
+    """Say which blocks lie above the listed holes: the size where it is one, and how much the most frequent pin."""
+    above = [(hole.size, hole.after) for hole in answer.holes if hole.after is not None]
+    if not above:
+        return ""
+    pinned: Counter[str] = Counter()
+    for size, after in above:
+        pinned[_kind_of(after)] += size
+    what, size = pinned.most_common(1)[0]
+    sizes = {after.size for _size, after in above if _kind_of(after) == what}
+    blocks = f"{what} of {count_text(min(sizes))} bytes" if len(sizes) == 1 and len(above) > 1 else what
+    which = "All are" if len(above) == answer.count else f"The {counted(len(above), 'largest', 'largest')} are"
+    if len(pinned) == 1:
+        return f"{'It is' if answer.count == 1 else which} pinned by {blocks}."
+    return f"Pinned mostly by {blocks} ({style.bytes(size)} of {style.bytes(sum(row[0] for row in above))})."
+
+
+def _kind_of(neighbour: Neighbour) -> str:
+    kind = neighbour.kind
+    if kind is not None and kind.role == OBJECT:
+        return f"{kind.type} objects"
+    return kind.text() if kind is not None else neighbour.what

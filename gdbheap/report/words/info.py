@@ -1,0 +1,26 @@
+"""``heap info`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.answers.info import ABORT
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+from gdbheap.report.words.aborted import ended_by
+
+if TYPE_CHECKING:
+    from gdbheap.answers.info import Info
+
+__all__ = ["render"]
+
+COLUMNS = (Column("fact", True), Column("value", True), Column("source", True), Column("confirmed by", True))
+
+
+def render(answer: Info, style: Style) -> str:
+    """A row a fact, and how many of them a second source or the bytes themselves confirm."""
+    rows = [[fact.fact, fact.value, fact.source, fact.confirmed or "-"] for fact in answer.facts]
+    confirmed = sum(fact.confirmed is not None for fact in answer.facts)
+    sentence = f"{len(answer.facts)} facts, {confirmed} confirmed by a second source or by the target's own bytes."
+    ended = [ended_by(fact.value) for fact in answer.facts if fact.fact == ABORT]
+    return join(*ended, table(COLUMNS, rows, style), sentence)

@@ -1,0 +1,43 @@
+"""``heap pyobjects --list`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import address_text, counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.instances import Instance, Instances
+
+__all__ = ["render"]
+
+COLUMNS = (Column("address"), Column("size"), Column("buffers"), Column("type", True), Column("text", True))
+
+
+def render(answer: Instances, style: Style) -> str:
+    """A row an object, what is not listed as one row, the total; then a sentence."""
+    if not answer.count:
+        return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
+    rows = [_row(instance, style) for instance in answer.objects]
+    left = answer.count - len(answer.objects)
+    if left:
+        size = answer.bytes - sum(instance.size for instance in answer.objects)
+        buffers = answer.buffers - sum(instance.buffers for instance in answer.objects)
+        rows.append([f"{left:,} more", style.size(size), style.size(buffers), "", ""])
+    total = ["total", style.size(answer.bytes), style.size(answer.buffers), "", ""]
+    return join(table(COLUMNS, rows, style, total), style.filled(_sentence(answer, style)))
+
+
+def _row(instance: Instance, style: Style) -> list[str]:
+    sizes = [style.size(instance.size), style.size(instance.buffers)]
+    return [address_text(instance.address), *sizes, instance.type, instance.text or "-"]
+
+
+def _sentence(answer: Instances, style: Style) -> str:
+    objects = counted(answer.count, "object holds", "objects hold")
+    return (
+        f"{objects} {style.bytes(answer.bytes)} themselves; the blocks that their fields own hold "
+        f"{style.bytes(answer.buffers)}. 'heap at ADDRESS' tells more of one."
+    )

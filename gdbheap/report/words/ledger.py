@@ -1,0 +1,219 @@
+"""``heap`` for people: the ledger of the address space as a tree, then the findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.findings.settings import lines_to_paste, shell_line
+from gdbheap.first_page.main_holders import seconds_for
+from gdbheap.report.text.numbers import duration_text
+from gdbheap.report.text.style import GDB_PROMPT, SEVERE, SHELL_PROMPT, Style
+from gdbheap.report.text.tables import SHARE, Column, join, table
+from gdbheap.report.text.unfinished import unfinished
+from gdbheap.report.words import container, main_holders, summary
+from gdbheap.report.words.aborted import abort_lines
+from gdbheap.report.words.findings import advice_of, text_of
+from gdbheap.report.words.holder_changes import growth_sentence, signed
+from gdbheap.report.words.verdict import verdict
+from gdbheap.text import IN_GDB
+
+if TYPE_CHECKING:
+    from gdbheap.answers.holder_change import Since
+    from gdbheap.findings import Finding
+    from gdbheap.first_page.ledger import Ledger, Line
+
+__all__ = ["FIRST", "advice_sentence", "commands_of", "decision", "doubt_of", "no_findings", "render"]
+
+NOT_LOOKED = (
+    "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
+    "whether some of it could be given back is not known."
+)
+# In percent of RSS: what is worth more than this stands out where there are colours.
+SEVERE_PERCENT = 10
+MIN_PERCENT_SHOWN = 1
+FIRST = "Findings, largest first"
+MAY_BE_INTENDED = ", may be intended"
+COLUMNS = (
+    Column("what", True), Column("resident"), SHARE, Column("in free pages"), Column("swapped"), Column("virtual"),
+)  # fmt: skip
+
+
+def render(answer: Ledger, style: Style, whole: bool = False) -> str:
+    """Why it was ended, the verdict, who holds what is in use, what can be done about it, what to ask next; then the
+    tree with its total. ``whole``: with the lines that have next to nothing."""
+    ended = abort_lines(answer.abort, style)
+    if not answer.ledger:
+        return join(ended, style.filled(verdict(answer, style)), container.render(answer.container, None, style))
+    return join(
+        ended,
+        style.filled(verdict(answer, style)),
+        style.filled(_since(answer.since, style)),
+        _holders(answer, style),
+        _findings(answer, style),
+        _next(answer),
+        _books(answer, style, whole),
+        style.filled(decision(answer, style)),
+        container.render(answer.container, answer.rss.lazy, style, whole),
+    )
+
+
+def _books(answer: Ledger, style: Style, whole: bool) -> str:
+    """The tree as a table; what is below MIN_PERCENT_SHOWN of RSS is in one line, unless it is ``whole``."""
+    tree = _tree(answer.ledger)
+    rss = answer.rss.bytes
+    folded = [] if whole or not rss else [line for line, _depth in tree if not _is_shown(line, rss)]
+    rows = [_row(line, depth, style) for line, depth in tree if line not in folded]
+    states = [line.state for line, _depth in tree if line not in folded]
+    roots = [line for line in folded if line.parent is None]
+    if roots:
+        resident, swapped = (_sum([getattr(line, name) for line in roots]) for name in ("resident", "swapped"))
+        virtual = sum(line.virtual for line in roots)
+        more = f"{len(roots)} more, each below {MIN_PERCENT_SHOWN} %"
+        rows.append(
+            [more, style.size(resident), style.share_of_resident(resident), "", *map(style.size, (swapped, virtual))]
+        )
+        states.append(None)
+    return table(COLUMNS, rows, style, _total(answer.ledger, style), states)
+
+
+def _is_shown(line: Line, rss: int) -> bool:
+    return line.resident is None or 100 * line.resident >= MIN_PERCENT_SHOWN * rss
+
+
+def _since(found: Since | None, style: Style) -> str:
+    """Say what grew since the look that is compared; nothing without one."""
+    if found is None:
+        return ""
+    rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is not known in both"
+    told = growth_sentence(found.holders, found.in_use, found.free, style)
+    return f"Since the snapshot ({duration_text(max(found.seconds, 0))} ago): {rss}. {told}".rstrip()
+
+
+def _next(answer: Ledger) -> str:
+    return "\n".join(["Next", *(f"  {prompted(line)}" for line in answer.next)]) if answer.next else ""
+
+
+def _holders(answer: Ledger, style: Style) -> str:
+    imported = [answer.imported] if answer.imported is not None else []
+    held = main_holders.render([*answer.holders, *imported], style)
+    if answer.not_looked is None:
+        return join(held, unfinished(answer.not_examined, [], style))
+    all_of_them = f"to follow the references of {answer.not_looked:,} blocks takes about"
+    seconds = f"{seconds_for(answer.not_looked)} s of CPU time, while the program runs on"
+    if not answer.not_examined:
+        return join(held, style.filled(f"Who holds it is not known yet: {all_of_them} {seconds}."))
+    size = f"{style.bytes(answer.not_examined)}{style.of_rss(answer.not_examined)}"
+    return join(held, style.filled(f"not examined: {size}; {all_of_them} {seconds}."))
+
+
+def _tree(lines: list[Line]) -> list[tuple[Line, int]]:
+    """The lines with their depth, children after their parent, in the order in which they came."""
+    children: dict[str | None, list[Line]] = {}
+    for line in lines:
+        children.setdefault(line.parent, []).append(line)
+
+    def below(parent: str | None, depth: int) -> list[tuple[Line, int]]:
+        return [found for line in children.pop(parent, []) for found in [(line, depth), *below(line.id, depth + 1)]]
+
+    return below(None, 0)
+
+
+def _row(line: Line, depth: int, style: Style) -> list[str]:
+    name = "  " * depth + line.name
+    return [
+        name,
+        style.size(line.resident),
+        style.share_of_resident(line.resident),
+        style.size(line.whole) if line.is_free else "",
+        style.size(line.swapped),
+        style.size(line.virtual),
+    ]
+
+
+def _sum(values: list[int | None]) -> int | None:
+    """The sum, or None as soon as one of the values is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _total(lines: list[Line], style: Style) -> list[str]:
+    roots = [line for line in lines if line.parent is None]
+    resident = _sum([line.resident for line in roots])
+    swapped = _sum([line.swapped for line in roots])
+    virtual = sum(line.virtual for line in roots)
+    free = _sum([line.whole for line in lines if line.is_free and line.id.count(".") == 1])
+    return [
+        "total",
+        style.size(resident),
+        style.share_of_resident(resident),
+        *map(style.size, (free, swapped, virtual)),
+    ]
+
+
+def decision(answer: Ledger, style: Style) -> str:
+    """A leak, or memory that the allocators keep? What is used and free, what can go back, why the rest stays."""
+    if answer.summary is None:
+        return ""
+    return summary.render(answer.summary, {line.id: line.name for line in answer.ledger}, style)
+
+
+def no_findings(answer: Ledger) -> str:
+    """What is said where there are none."""
+    if answer.looks_past:
+        return NOT_LOOKED
+    if answer.rss.bytes is None:
+        return "Findings: none, as it is not known what is resident. 'heap holes' and 'heap pins' tell what is free."
+    return "Findings: none. Nothing here stands out as memory that could be given back."
+
+
+def _findings(answer: Ledger, style: Style) -> str:
+    findings = answer.findings
+    if not findings:
+        return style.filled(no_findings(answer))
+    lines = [style.heading(FIRST)]
+    for number, finding in enumerate(findings, 1):
+        worth = f"{number}. {style.bytes(finding.bytes)}{style.resident_of_rss(finding.bytes)}"
+        text = style.filled(f"{worth}{doubt_of(finding)}: {text_of(finding)}.")
+        # Where a narrow terminal breaks it in two it stays plain.
+        is_whole = text.startswith(worth)
+        lines.append(_weighed(worth, finding, style) + text[len(worth) :] if is_whole else text)
+        lines.append(style.filled(f"   {advice_sentence(advice_of(finding))}"))
+        lines += [f"   {prompted(line)}" for line in commands_of(finding)]
+    return "\n".join(lines)
+
+
+def doubt_of(finding: Finding) -> str:
+    """Return the words that mark a finding about memory that the program may need; nothing for others."""
+    return MAY_BE_INTENDED if finding.doubtful else ""
+
+
+def _weighed(worth: str, finding: Finding, style: Style) -> str:
+    """How much a finding is worth, as plainly as that is much: what may be intended does not stand out."""
+    if finding.doubtful:
+        return worth
+    is_severe = style.rss is not None and 100 * finding.bytes >= SEVERE_PERCENT * style.rss
+    return style.coloured(worth, SEVERE) if is_severe else style.heading(worth)
+
+
+# Settings are shown as a shell takes them; the other forms are in the JSON and in docs/findings.md.
+ELSEWHERE = "# or: systemd Environment=, Docker -e, Kubernetes env:"
+
+
+def prompted(line: str) -> str:
+    """Return a line to paste behind the prompt where it is typed: gdb's, or a shell's."""
+    is_of_gdb = line.partition(" ")[0] == IN_GDB
+    return f"{GDB_PROMPT if is_of_gdb else SHELL_PROMPT}{line}"
+
+
+def commands_of(finding: Finding) -> list[str]:
+    """What can be pasted into a shell."""
+    settings = lines_to_paste(finding.environment)
+    own = [line for line in finding.commands if line not in settings]
+    return own + [f"{shell_line(*setting)}  {ELSEWHERE}" for setting in finding.environment.items()]
+
+
+def advice_sentence(advice: str) -> str:
+    """With a capital letter, unless it begins with a name: those of functions are written as they are."""
+    first = advice.split()[0]
+    is_word = first.isalpha() and first.islower()
+    return f"{advice[0].upper() if is_word else advice[0]}{advice[1:]}."

@@ -1,0 +1,109 @@
+"""The main holders for people: a row for each, and a sentence about each."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import count_text, counted, size_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import SHARE, Column, table
+from gdbheap.report.text.unfinished import at_least
+
+if TYPE_CHECKING:
+    from gdbheap.answers.shared_out import Part
+    from gdbheap.findings.holder.rule import MainHolder
+
+__all__ = ["described", "object_text", "others_of", "parts_of", "readable", "render", "whole_text"]
+
+COLUMNS = SHARE, Column("held by", True), Column("what it is", True)
+WELL_KNOWN = ("functools", "collections", "__main__")
+SHORT = {"_lru_cache_wrapper": "lru_cache"}
+# Kinds of tasks and suspended functions as people call them, where Python's name is another.
+KINDS = {"async_generator": "asynchronous generator"}
+# Columns of a terminal that has no room for whole descriptions.
+NARROW = 100
+# Steps of a way: an item of a set, and a field of an object written in C.
+AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d+")
+# The most kinds of blocks that a row names.
+MAX_PARTS = 2
+
+
+def render(rows: list[MainHolder], style: Style) -> str:
+    """A row a holder, the largest first; nothing where there is none."""
+    if not rows:
+        return ""
+    is_narrow = style.width is not None and style.width <= NARROW
+    text = _briefly if is_narrow else whole_text
+    # The share is that of the same bytes.
+    is_resident = all(row.resident is not None for row in rows)
+    cells = [
+        [at_least(style.size(row.resident if is_resident else row.bytes), row.at_least),
+         style.share_of_resident(row.resident), row.path, text(row)]
+        for row in rows
+    ]  # fmt: skip
+    return table((Column("resident" if is_resident else "in use"), *COLUMNS), cells, style)
+
+
+def _briefly(row: MainHolder) -> str:
+    """Say what a holder is, or what most of its bytes are, where a line has room for one of them."""
+    alone = f"alone frees {size_text(row.retained)}" if not row.alone and row.retained is not None else ""
+    return "; ".join(filter(None, [_object(row) or parts_of(row.parts[:1]), _tasks(row), alone]))
+
+
+def whole_text(row: MainHolder) -> str:
+    """Say what a holder is, what most of its bytes are, and who else holds them."""
+    return "; ".join(filter(None, [described(row), _shared(row)]))
+
+
+def described(row: MainHolder) -> str:
+    """Say what a holder is, and what most of its bytes are."""
+    return "; ".join(filter(None, [_object(row), _tasks(row), parts_of(row.parts)]))
+
+
+def _tasks(row: MainHolder) -> str:
+    """Say how many tasks, or suspended functions, lead to most of what a holder has; nothing where none do."""
+    kind = row.task_kind or "task"
+    return counted(row.tasks, KINDS.get(kind, kind)) if row.tasks else ""
+
+
+def _shared(row: MainHolder) -> str:
+    """Say who else holds what a holder has, and what goes without it alone; nothing where it holds that alone."""
+    return "" if row.alone or row.retained is None else f"{others_of(row)}; alone it frees {size_text(row.retained)}"
+
+
+def _object(row: MainHolder) -> str:
+    if row.shape and row.what:
+        return f"{row.what} of {' x '.join(map(count_text, row.shape))}"
+    if row.limit is not None and row.count is not None:
+        limit = "without a limit" if row.limit < 0 else f"limited to {count_text(row.limit)}"
+        return f"{object_text(row.what, None, True)} {limit}, {counted(row.count, 'entry', 'entries')}"
+    return object_text(row.what, row.count, row.address is not None)
+
+
+def object_text(what: str | None, count: int | None, is_one: bool) -> str:
+    """Name a type with how many items its object has, or how many objects of it there are."""
+    if what is None:
+        return ""
+    module, _, name = what.rpartition(".")
+    name = SHORT.get(name, name) if module in WELL_KNOWN else what
+    if not is_one and count is not None:
+        return f"{count_text(count)} x {name}"
+    return name if count is None else f"{name} of {count_text(count)}"
+
+
+def parts_of(parts: list[Part]) -> str:
+    """The kinds that a holder has most bytes of."""
+    return ", ".join(
+        f"{count_text(part.count)} x {part.what.replace('__main__.', '', 1)}" for part in parts[:MAX_PARTS]
+    )
+
+
+def others_of(row: MainHolder) -> str:
+    """Say who else holds what a holder has."""
+    return f"also held by {', '.join(map(readable, row.also))}" if row.also else "others hold it too"
+
+
+def readable(way: str) -> str:
+    """Return a way in words without the steps that only C code has names for."""
+    return " ".join(OF_C.sub("", AS_ITEM.sub("[…]", way)).split())

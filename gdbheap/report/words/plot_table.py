@@ -1,0 +1,35 @@
+"""``gdbheap plot`` for people: what was drawn, and the first, last and highest value of each curve."""
+
+from __future__ import annotations
+
+from gdbheap.errors import one_line
+from gdbheap.report.formats.plot import FIGURES
+from gdbheap.report.text.numbers import counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+from gdbheap.sampling.curves import Plotted
+
+__all__ = ["notes_of", "render"]
+
+COLUMNS = (Column("pid"), Column("program", True), Column("figure", True), *map(Column, ("first", "last", "peak")))
+
+
+def render(answer: Plotted, style: Style) -> str:
+    """The table, and where the picture is."""
+    rows = [
+        [str(row.pid), one_line((row.exe or "?").rsplit("/", 1)[-1], 40), FIGURES[row.figure], style.size(row.first),
+         style.size(row.last), style.size(row.peak)]
+        for row in answer.extents
+    ]  # fmt: skip
+    where = f"The picture is in {one_line(answer.path)} ({style.bytes(answer.size)})."
+    return join(table(COLUMNS, rows, style), "\n".join(map(style.filled, [where, *notes_of(answer)])))
+
+
+def notes_of(answer: Plotted) -> list[str]:
+    """What a reader has to know beside the picture."""
+    notes = []
+    if answer.not_drawn:
+        smaller = counted(answer.not_drawn, "smaller process", "smaller processes")
+        notes.append(f"{smaller} are not drawn.")
+    notes += [f"The last line of {one_line(file)} is not whole and was left out." for file in answer.cut]
+    return notes

@@ -1,0 +1,177 @@
+"""``gdbheap processes`` for people: the table, what is shared, by what the rest was written, and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.text.numbers import counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+from gdbheap.report.text.unfinished import at_least
+from gdbheap.report.words.main_holders import described
+
+if TYPE_CHECKING:
+    from gdbheap.processes.family import Advice, Family, Member
+    from gdbheap.processes.written_pages import TypeCounts, Written
+
+__all__ = ["advice_sentence", "counts_sentence", "render", "shared_sentence", "verdict_line", "written_kinds"]
+
+NAMES = ("RSS", "PSS", "USS", "swap")
+OF_HEAP = ("in use", "free", "trim gives", "kept")
+PROGRAM_WIDTH = 40
+TYPES = 5
+CHANGED = "Reference counts that have changed are those of objects of"
+RECOUNTED = "Reference counts went up and down again on pages with objects of these types, of several on many:"
+# Less than this share of PSS is worth no advice.
+MIN_PERCENT = 1
+COUNTS = (
+    "Reading un-shared {}: each use of an object changes its reference count, which lies in the object. Arrays have "
+    "one count for all their numbers: keep large tables that workers only read in array.array, numpy, Arrow or an "
+    "mmap. gc.freeze() does not help with these: it stops the collector, not reference counts."
+)
+# By what pages were written, as in the answer's record.
+KINDS = {
+    "collector": "the collector's headers alone",
+    "counts": "reference counts alone",
+    "both": "both of these",
+    "data": "real writes",
+    "recounted": "reference counts that went up and down again",
+    "restored": "written and put back",
+}
+
+
+def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Style) -> str:
+    """``answer`` has the rows that are shown, ``whole`` all of them."""
+    heads = [Column("pid"), Column("program", True), *map(Column, NAMES)]
+    heads += [] if quick else [*map(Column, OF_HEAP), Column("largest finding", True)]
+    rows = [_row(member, quick, style) for member in answer.processes]
+    rest = f"{counted(left_out, 'more process', 'more processes')} (--top=all lists all)" if left_out else ""
+    return join(
+        style.filled(shared_sentence(whole, style)),
+        "\n".join(style.filled(verdict_line(member, style)) for member in answer.processes if member.verdict),
+        table(heads, rows, style, _total(whole, quick, style)),
+        rest,
+        _written(whole, style),
+        style.filled(counts_sentence(whole, style)),
+        "\n".join(style.filled(advice_sentence(row, style)) for row in whole.advice),
+        "\n".join(style.filled(_note(member)) for member in whole.processes if member.note is not None),
+    )
+
+
+def verdict_line(member: Member, style: Style) -> str:
+    """Return a process's verdict, and its largest holder."""
+    if not member.holders:
+        return member.verdict
+    first = member.holders[0]
+    what = described(first)
+    size = at_least(style.bytes(first.bytes), first.at_least)
+    return f"{member.verdict} Largest holder: {first.path}, {size}{f' ({what})' if what else ''}."
+
+
+def _row(member: Member, quick: bool, style: Style) -> list[str]:
+    sizes = [style.size(size) for size in (member.rss, member.pss, member.uss, member.swap)]
+    row = [str(member.pid), one_line(member.program, PROGRAM_WIDTH), *sizes]
+    if quick:
+        return row
+    heap = member.heap
+    if heap is None:
+        return [*row, *["-"] * len(OF_HEAP), "-"]
+    trim = "-" if heap.trim is None else style.size(heap.trim)
+    finding = "-" if heap.finding is None else f"{heap.finding.id} {style.size(heap.finding.bytes)}"
+    return [*row, style.size(heap.in_use), style.size(heap.free), trim, style.size(heap.kept), finding]
+
+
+def _total(answer: Family, quick: bool, style: Style) -> list[str]:
+    total, heaps = answer.total, [member.heap for member in answer.processes if member.heap is not None]
+    known = (total.rss, total.pss, total.uss, total.swap) if total.processes else [None] * len(NAMES)
+    row = ["", "total", *map(style.size, known)]
+    if quick:
+        return row
+    sums = [sum(sizes) for sizes in zip(*((heap.in_use, heap.free, heap.trim or 0, heap.kept) for heap in heaps))]
+    return [*row, *(map(style.size, sums) if heaps else ["-"] * len(OF_HEAP)), ""]
+
+
+def shared_sentence(answer: Family, style: Style) -> str:
+    """What the processes have together, alone, and share."""
+    total = answer.total
+    if not total.processes:
+        return "What these processes have alone, and what they share, is not to be read."
+    whose = f"{counted(total.processes, 'process has', 'processes have')} {style.bytes(total.pss)} together (PSS)"
+    alone = f"{style.bytes(total.uss)} one or another has alone, {style.bytes(total.shared)} is shared"
+    return f"{whose}: {alone}. By RSS, which counts a shared page for each, it would be {style.bytes(total.rss)}."
+
+
+def _written(answer: Family, style: Style) -> str:
+    written = answer.written
+    if written is None:
+        return ""
+    beside = sum(member.written is not None for member in answer.processes)
+    start = f"Of the private pages that {counted(beside, 'process', 'processes')} had from a fork, "
+    still = f"{style.bytes(written.shared)} is still shared"
+    new = f" {style.bytes(written.new)} is new since." if written.new else ""
+    if not written.unshared:
+        return style.filled(f"{start}{still}.{new}")
+    parts = [f"{style.bytes(size)} {name}" for name, size in written_kinds(written)]
+    copied = f"{style.bytes(written.unshared)} was copied since, by what was written there: {', '.join(parts)}."
+    line = f"{start}{still}, and {copied}"
+    return "\n".join([style.filled(line + new), *_types(answer.types, style)])
+
+
+def written_kinds(written: Written) -> Iterator[tuple[str, int]]:
+    """By what pages were written that were shared, the most first."""
+    sizes = [(name, getattr(written, key)) for key, name in KINDS.items()]
+    yield from sorted(((name, size) for name, size in sizes if size), key=lambda pair: -pair[1])
+
+
+def _types(types: list[TypeCounts], style: Style) -> Iterator[str]:
+    kinds = ((CHANGED, "bytes"), (RECOUNTED, "recounted"))
+    for start, key in sorted(kinds, key=lambda kind: -sum(getattr(row, kind[1]) for row in types)):
+        sizes = sorted(((getattr(row, key), row.type) for row in types), reverse=True)
+        names = [f"{one_line(name, PROGRAM_WIDTH)} ({style.bytes(size)})" for size, name in sizes[:TYPES] if size]
+        if names:
+            yield style.filled(f"{start} {', '.join(names)}.")
+
+
+def counts_sentence(answer: Family, style: Style) -> str:
+    """Advise against reference counts, where they un-share most pages; nothing elsewhere."""
+    written = answer.written
+    counts = 0 if written is None else written.counts + written.recounted
+    if written is None or 100 * counts < MIN_PERCENT * answer.total.pss or 2 * counts < written.unshared:
+        return ""
+    return COUNTS.format(style.bytes(counts))
+
+
+def advice_sentence(row: Advice, style: Style) -> str:
+    """What can be done, and what it saves."""
+    if row.id == "freeze":
+        most = "" if row.at_most in (None, row.saves) else f", at most {style.bytes(row.at_most)}"
+        return (
+            f"gc.freeze() in the parent right before the fork would save {style.bytes(row.saves)}{most}: in "
+            f"{counted(row.workers, 'process', 'processes')} these pages were written by the collector alone. What "
+            "reference counts unshare stays: immortal objects alone are spared (Python 3.12 and later)."
+        )
+    return " ".join(filter(None, [_at_most(row, style), _at_least(row, style)]))
+
+
+def _at_most(row: Advice, style: Style) -> str:
+    return (
+        f"Preloading what {counted(row.workers, 'worker')} load for themselves saves at most "
+        f"{style.bytes(row.at_most)}: so much is in objects, type by type, that all of them have beyond their parent, "
+        "equal in number and not certainly in content."
+    )
+
+
+def _at_least(row: Advice, style: Style) -> str:
+    """Say what is proven, where there is something."""
+    if 100 * row.saves < MIN_PERCENT * (row.at_most or 0):
+        return ""
+    return (
+        f"It saves at least {style.bytes(row.saves)} until these objects are used, which copies their pages: there "
+        "several workers have the same immutable objects, byte for byte."
+    )
+
+
+def _note(member: Member) -> str:
+    return f"Process {member.pid}: {member.note}"

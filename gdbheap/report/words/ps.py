@@ -1,0 +1,70 @@
+"""``gdbheap ps`` for people: a row a program."""
+
+from __future__ import annotations
+
+import os
+
+from gdbheap.errors import one_line
+from gdbheap.report.text.numbers import UNKNOWN, counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gdbheap.processes.accounts import Program, Table
+    from gdbheap.processes.programs import Summed, Sums
+
+__all__ = ["render"]
+
+NAMES = ("private", "shared", "RAM", "swapped")
+OF_HEAP = ("in use", "free", "trim gives")
+NAME_WIDTH = 60
+SHOWN_PIDS = 3
+
+
+def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style) -> str:
+    """The largest first, the total below."""
+    columns = [
+        *map(Column, NAMES),
+        *(map(Column, OF_HEAP) if with_heap else ()),
+        Column("pids"),
+        Column("program", True),
+    ]
+    total = answer.total
+    sums = [style.size(size) for size in (total.private, total.shared, total.ram, total.swapped)]
+    blank = [""] * (len(OF_HEAP) if with_heap else 0)
+    rows = [_row(row, with_heap, style) for row in answer.programs]
+    notes = [f"{counted(left_out, 'more program')} (--top=all lists all)"] * bool(left_out)
+    refused = counted(answer.refused, "process is", "processes are")
+    notes += [f"{refused} not to be read, and left out: {_remedy(os.geteuid())}."] * bool(answer.refused)
+    notes += [f"Left out: {reason}" for reason in answer.left_out]
+    return join(table(columns, rows, style, [*sums, *blank, "", "total"]), "\n".join(notes))
+
+
+def _remedy(user: int) -> str:
+    if user:
+        return "run it as root (sudo) for all"
+    return "root reads all processes only with CAP_SYS_PTRACE, which a container may lack"
+
+
+def _row(row: Program | Sums, with_heap: bool, style: Style) -> list[str]:
+    sizes = [style.size(size) for size in (row.private, row.shared, row.ram, row.swapped)]
+    heap: list[str] = []
+    if with_heap:
+        known = row.heap is not None and row.heap.looked
+        assert row.heap is not None
+        heap = [style.size(size) if known else UNKNOWN for size in (row.heap.in_use, row.heap.free, row.heap.trim)]
+    many = f" ({row.count})" if row.count > 1 else ""
+    return [*sizes, *heap, _pids(row.pids), one_line(_name(row), NAME_WIDTH) + many]
+
+
+def _name(row: Program | Sums) -> str:
+    """Name a program as its first page does: a script by its name alone."""
+    if not row.script:
+        return row.name
+    return f"{row.name} {row.script}" if row.script.startswith("-") else row.script
+
+
+def _pids(pids: list[int]) -> str:
+    more = ", …" if len(pids) > SHOWN_PIDS else ""
+    return ", ".join(map(str, pids[:SHOWN_PIDS])) + more

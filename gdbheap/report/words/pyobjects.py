@@ -1,0 +1,132 @@
+"""``heap pyobjects`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.answers.pyobjects import TOTALS, Count, Tally
+from gdbheap.report.text.numbers import address_text, count_text, counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import SHARE, Column, join, left_over, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.pyobjects import PyObjects, TypeRow
+
+__all__ = ["render", "sentences"]
+
+# A smaller share of what is in use has no table of its own.
+FOLDED = 0.01
+MAX_NAMES = 3
+UNKNOWN = (Column("not known"), Column("size"), Column("looks like", True))
+COLUMNS = (
+    Column("count"), Column("objects"), Column("buffers"), Column("together"), SHARE, Column("type", True),
+)  # fmt: skip
+# The place of the column of mapped memory, if there is any.
+MAPPED_AT = 3
+
+
+def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) -> str:
+    """A row a type, the types that are not listed as one row, the total; then what is outside of it, unless only
+    ``some`` types were asked for."""
+    if some and not answer.types:
+        return style.filled("No type's name matches; 'heap pyobjects' lists them.")
+    has_mapped = answer.total.mapped > 0
+    rows = [_cells(row, row.type, style, has_mapped) for row in answer.types]
+    if cut:
+        rest = Count(*left_over(answer.total, answer.types, TOTALS))
+        rows.append(_cells(rest, f"({cut:,} more types)", style, has_mapped))
+    total = _cells(answer.total, "total", style, has_mapped)
+    told = [_sentence(answer, style)] if some else sentences(answer, style)[1:]
+    columns = (*COLUMNS[:MAPPED_AT], Column("mapped"), *COLUMNS[MAPPED_AT:]) if has_mapped else COLUMNS
+    parts = [style.filled(_largest(answer, style)), table(columns, rows, style, total), *map(style.filled, told)]
+    return join(*parts, "" if some else _unknown(answer, style))
+
+
+def sentences(answer: PyObjects, style: Style) -> list[str]:
+    """What all objects have together, and what is not in the table."""
+    return [
+        _largest(answer, style),
+        _sentence(answer, style),
+        _mapped(answer, style),
+        _elsewhere(answer, style),
+        _beside(answer, style),
+    ]
+
+
+def _cells(row: TypeRow | Count, name: str, style: Style, has_mapped: bool) -> list[str]:
+    both = row.bytes + row.buffers + row.mapped
+    sizes = [row.bytes, row.buffers, *([row.mapped] if has_mapped else []), both]
+    return [count_text(row.count), *map(style.size, sizes), style.share(both, row.absent), name]
+
+
+def _sentence(answer: PyObjects, style: Style) -> str:
+    total = answer.total
+    both = total.bytes + total.buffers
+    together = f"{style.bytes(both)} together{style.of_rss(both, total.absent)}"
+    start = (
+        f"{total.count:,} objects hold {style.bytes(total.bytes)} themselves and own {style.bytes(total.buffers)} of "
+        f"buffers (a dict's keys, a list's items, a set's table): {together}."
+    )
+    if total.reached:
+        start += f" {style.bytes(total.reached)} of the buffers were found by following pointers in structures of C."
+    return start
+
+
+def _largest(answer: PyObjects, style: Style) -> str:
+    """Name the largest type that is listed; nothing where there is none."""
+    both = answer.total.bytes + answer.total.buffers
+    if not answer.types or not both:
+        return ""
+    most = max(answer.types, key=lambda row: row.bytes + row.buffers)
+    share = 100 * (most.bytes + most.buffers) / both
+    return f"Largest type: {most.type}, {share:.1f} % of {style.bytes(both)} in {counted(most.count, 'object')}."
+
+
+def _unknown(answer: PyObjects, style: Style) -> str:
+    """The largest blocks whose contents are not known, the rest of them as one row, their total; nothing where they are
+    next to nothing of what is in use."""
+    count = answer.unclassified.count + answer.other_chunks.count
+    size = answer.unclassified.bytes + answer.other_chunks.bytes
+    if not answer.unknown or size < FOLDED * answer.used.bytes:
+        return ""
+    rows = [[address_text(block.address), style.size(block.size), block.looks] for block in answer.unknown]
+    if count > len(rows):
+        rest = size - sum(block.size for block in answer.unknown)
+        rows.append([f"{count - len(rows):,} more", style.size(rest), ""])
+    return table(UNKNOWN, rows, style, ["total", style.size(size), ""])
+
+
+def _others(answer: PyObjects) -> Tally:
+    return Tally(sum(root.count for root in answer.roots), sum(root.bytes for root in answer.roots))
+
+
+def _names(answer: PyObjects) -> str:
+    names = [root.name for root in answer.roots]
+    return ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
+
+
+def _mapped(answer: PyObjects, style: Style) -> str:
+    """Say how much objects mapped beside their blocks; nothing where they mapped nothing."""
+    size = answer.total.mapped
+    return f"Objects own {style.bytes(size)} of mapped files and memory beside that." if size else ""
+
+
+def _elsewhere(answer: PyObjects, style: Style) -> str:
+    if not answer.elsewhere.count:
+        return ""
+    return (
+        f"{style.bytes(answer.elsewhere.bytes)} of all that, in {answer.elsewhere.count:,} blocks, lies in memory of "
+        "an allocator that is not walked: each block is as large as the objects' own fields say."
+    )
+
+
+def _beside(answer: PyObjects, style: Style) -> str:
+    parts = (
+        ("blocks of the interpreter itself", answer.interpreter),
+        (f"blocks of libraries and threads ({_names(answer)})", _others(answer)),
+        ("used blocks whose contents are not known", answer.unclassified),
+        ("objects on the interpreter's free lists", answer.free_lists),
+        ("malloc's blocks that no object was found to own", answer.other_chunks),
+    )
+    told = [f"{style.bytes(part.bytes)} in {part.count:,} {name}" for name, part in parts if part.count]
+    return f"Not in the table: {'; '.join(told)}." if told else ""

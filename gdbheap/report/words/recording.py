@@ -1,0 +1,47 @@
+"""``gdbheap record`` for people: what was written, once it is over."""
+
+from __future__ import annotations
+
+from gdbheap.report.text.numbers import counted
+from gdbheap.report.text.style import Style
+from gdbheap.sampling.recording import Recorded
+from gdbheap.sampling.series import STANDARD_OUTPUT
+
+__all__ = ["duration_text", "render"]
+
+UNITS = (("d", 86400), ("h", 3600), ("min", 60))
+WHY_ENDED = {
+    "ended": "nobody is left",
+    "duration": "the time is up",
+    "interrupted": "it was interrupted",
+    "closed": "nobody reads it any more",
+}
+
+
+def render(answer: Recorded, style: Style) -> str:
+    """A sentence, and what could not be looked at; nothing where standard output is the series', or a program's that
+    was started."""
+    if answer.path == STANDARD_OUTPUT or answer.exit_status is not None:
+        return ""
+    parts = [f"{counted(answer.samples, 'sample')} of {counted(answer.processes, 'process', 'processes')}"]
+    parts += [f"{answer.doubtful:,} of them doubtful"] if answer.doubtful else []
+    parts.append(f"in {duration_text(answer.seconds)}")
+    size, why = style.bytes(answer.size), WHY_ENDED[answer.reason]
+    lines = [f"The series is in {answer.path} ({size}): {', '.join(parts)}; {why}."]
+    if answer.snapshots:
+        lines.append(f"{counted(len(answer.snapshots), 'snapshot')} beside it, the last one {answer.snapshots[-1]}.")
+    lines += [f"Warning: {failure}" for failure in answer.failures]
+    return "\n".join(map(style.filled, lines))
+
+
+def duration_text(seconds: float) -> str:
+    """ "0.4 s", "3 min 20 s", "2 d 4 h": the two largest units."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in (*UNITS, ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])

@@ -1,0 +1,141 @@
+"""``gdbheap replay`` for people: a row for each run, and what to set."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from gdbheap.report.text.numbers import UNKNOWN, counted
+from gdbheap.report.text.programs import program_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+from gdbheap.tracing.log import BY_TIME
+from gdbheap.tracing.replay import Gaps, Replayed, Run
+from gdbheap.tracing.replay_settings import GLIBC, PREFIX
+
+__all__ = ["line_of", "render"]
+
+LEFT = True
+COLUMNS = (
+    Column("allocator", LEFT), Column("peak RSS"), Column("RSS at the end"), Column("system"), Column("in use"),
+    Column("holes at the peak"), Column("at the end"), Column("seconds"), Column("ns a call"),
+)  # fmt: skip
+
+
+def render(answer: Replayed, style: Style) -> str:
+    """Whose calls, a row for each setting, and what follows from that."""
+    rows = [_row(run, style) for run in answer.runs]
+    sentences = [*_notes(answer), *_failures(answer.runs), *_advice(answer, style)]
+    parts = [style.filled(sentence) for sentence in sentences]
+    return join(style.filled(_about(answer, style)), table(COLUMNS, rows, style), "\n".join(parts), line_of(answer))
+
+
+def line_of(answer: Replayed) -> str:
+    """What to type before the command, for the best run; "" where none is better."""
+    if answer.best is None:
+        return ""
+    run = answer.runs[answer.best]
+    words = [f"LD_PRELOAD={shlex.quote(run.library)}"] if run.library else []
+    return " ".join(["   ", *words, *([f"GLIBC_TUNABLES={run.tunables}"] if run.tunables else [])])
+
+
+def _about(answer: Replayed, style: Style) -> str:
+    program = program_text(answer.words, answer.exe)
+    return (
+        f"{counted(answer.calls, 'call')} of process {answer.pid} ({program}) in"
+        f" {counted(answer.threads, 'thread')}; it asked for {style.bytes(answer.peak_bytes)} at most, after call"
+        f" {answer.peak_call:,}, and for {style.bytes(answer.live_bytes)} at the end."
+    )
+
+
+def _row(run: Run, style: Style) -> list[str]:
+    if run.failure is not None:
+        return [_name(run), *[UNKNOWN] * (len(COLUMNS) - 1)]
+    return [
+        _name(run),
+        _peak(run, style),
+        style.size(run.final_rss),
+        style.size(run.system),
+        style.size(run.in_use),
+        _gaps(run.peak, style),
+        _gaps(run.end, style),
+        UNKNOWN if run.seconds is None else f"{run.seconds:.2f}",
+        UNKNOWN if run.ns_a_call is None else f"{run.ns_a_call:.0f}",
+    ]
+
+
+def _name(run: Run) -> str:
+    """The allocator, and malloc's tunables without what all of them begin with."""
+    return " ".join([run.allocator, *(part.removeprefix(PREFIX) for part in run.tunables.split(":") if part)])
+
+
+def _peak(run: Run, style: Style) -> str:
+    if run.rounds == 1:
+        return style.size(run.peak_rss)
+    return f"{style.size(run.least_peak_rss)} to {style.size(run.most_peak_rss)}"
+
+
+def _gaps(gaps: Gaps | None, style: Style) -> str:
+    return UNKNOWN if gaps is None else f"{style.size(gaps.hole_bytes)} in {gaps.holes:,}"
+
+
+def _notes(answer: Replayed) -> list[str]:
+    """What the figures are not."""
+    notes = []
+    if answer.film is not None and answer.film.frames:
+        film = answer.film
+        page = os.path.join(film.folder, "index.html")
+        notes.append(f"{counted(film.frames, 'picture')}, one after every {counted(film.every, 'call')}: {page}.")
+    if not answer.filled:
+        notes.append("Blocks were not touched: only what malloc itself writes is resident (--fill touches them).")
+    if answer.stopped is not None:
+        notes.append(f"It was ended after call {answer.stopped:,}.")
+    if answer.inherited:
+        notes.append(f"{answer.inherited:,} of the calls are those that its parents made before they forked.")
+    if answer.order == BY_TIME and answer.threads > 1:
+        notes.append(
+            "The calls were ordered by the clock, not by a lock: the heap is like the program's, not the same in each"
+            " chunk."
+        )
+    if answer.unknown and answer.order == BY_TIME:
+        notes.append(
+            f"Left out: {counted(answer.unknown, 'call')} about blocks that another thread was given meanwhile, as far"
+            " as the clock tells, or that were allocated before the recording."
+        )
+    elif answer.unknown:
+        notes.append(
+            f"Left out: {counted(answer.unknown, 'call')} about blocks that were allocated before the recording, by the"
+            " process that forked this one."
+        )
+    if answer.lost:
+        notes.append(f"{counted(answer.lost, 'call')} could not be recorded: what follows may differ from the program.")
+    if not answer.whole:
+        notes.append("The log is damaged or was cut off: these are the calls up to there.")
+    if not answer.fixed:
+        notes.append(
+            "Addresses differ from run to run (the kernel does not let us fix them), and figures by some pages."
+        )
+    return notes
+
+
+def _failures(runs: list[Run]) -> list[str]:
+    failed = [f"{_name(run)} could not make all calls: it {run.failure}." for run in runs if run.failure]
+    short = [
+        f"{_name(run)} gave nothing for {counted(run.failures, 'call')} that had given memory."
+        for run in runs
+        if run.failures
+    ]
+    return failed + short
+
+
+def _advice(answer: Replayed, style: Style) -> list[str]:
+    if len(answer.runs) < 2 or answer.runs[0].peak_rss is None:
+        return []
+    first = answer.runs[0]
+    if answer.best is None:
+        return [f"Nothing takes less memory than {_name(first)} by more than chance."]
+    run = answer.runs[answer.best]
+    least, most = first.peak_rss or 0, run.most_peak_rss or 0
+    percent = 100 * (least - most) / least
+    words = "" if run.allocator == GLIBC or not run.library else ", which must be installed where the program runs"
+    return [f"With {_name(run)} it takes {style.bytes(most)} at most, {percent:.0f} % less{words}:"]

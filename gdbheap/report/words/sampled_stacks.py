@@ -1,0 +1,43 @@
+"""``heap chunks --by=stack`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import count_text, counted
+from gdbheap.report.text.stack_text import stack_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import join
+
+if TYPE_CHECKING:
+    from gdbheap.answers.sampled_stacks import SampledRow, SampledStacks
+
+__all__ = ["render"]
+
+
+def render(answer: SampledStacks, style: Style) -> str:
+    """The stacks, each under its sums; then a sentence."""
+    return join(*(_stack(row, style) for row in answer.stacks), style.filled(_sentence(answer, style)))
+
+
+def _stack(row: SampledRow, style: Style) -> str:
+    """Without jemalloc's own frames, where there are others."""
+    frames = row.frames[: -row.own] if 0 < row.own < len(row.frames) else row.frames
+    head = f"{style.size(row.bytes)} in {counted(row.count, 'sampled block')}{_likely(row, style)}"
+    return f"{head}\n{stack_text(frames, style)}"
+
+
+def _likely(sums: SampledRow | SampledStacks, style: Style) -> str:
+    if sums.likely_count is None or sums.likely_bytes is None:
+        return ""
+    return f", for about {style.size(sums.likely_bytes)} in {count_text(sums.likely_count)}"
+
+
+def _sentence(answer: SampledStacks, style: Style) -> str:
+    shown = len(answer.stacks)
+    listed = "" if shown == answer.kinds else f", of which {shown:,} are listed"
+    return (
+        f"{counted(answer.kinds, 'stack')}{listed}: {style.bytes(answer.bytes)} in "
+        f"{counted(answer.count, 'sampled block')} in use{_likely(answer, style)}. Which allocations are sampled "
+        "jemalloc decides by chance (lg_prof_sample)."
+    )

@@ -1,0 +1,105 @@
+"""``heap sizes`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import count_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.sizes import OtherSizes, SizeRange, SizeRow, Sizes, SizeTotal
+
+__all__ = ["render"]
+
+COLUMNS = (
+    Column("size"), Column("used chunks"), Column("used bytes"), Column("free chunks"), Column("free bytes"),
+)  # fmt: skip
+
+# Of another allocator's sizes so many have a row.
+SHOWN = 20
+# What some allocators tell besides.
+MORE = {"asked": "asked for", "freed": "goes if packed"}
+
+
+def render(answer: Sizes, whole: Sizes, style: Style) -> str:
+    """A row a range of sizes and their total; a row an exact size, the rest, and the same total; what is beside it."""
+    others = [part for found in whole.others for part in _others(found, style)]
+    if others and not (whole.sizes or whole.top or whole.overhead):
+        return join(*others)
+    total = _row("total", whole.total, style)
+    ranges = [_row(_range(found, style), found.total, style) for found in whole.ranges]
+    rows = [_row(count_text(row.size), row, style) for row in answer.sizes]
+    if len(answer.sizes) < len(whole.sizes):
+        rows.append(_row(f"{len(whole.sizes) - len(answer.sizes):,} more", _rest(answer), style))
+    return join(
+        style.filled(_sentence(whole, style)),
+        table(COLUMNS, ranges, style, total),
+        table((Column("exact size"), *COLUMNS[1:]), rows, style, total),
+        *others,
+    )
+
+
+def _others(others: OtherSizes, style: Style) -> list[str]:
+    """A row for each of the sizes that hold the most, and the rest; a sentence. Columns that nobody knows are not
+    there."""
+    most = sorted(others.sizes, key=lambda row: -row.used_bytes - row.free_bytes)[:SHOWN]
+    more = [name for name in MORE if getattr(others, name) is not None]
+    rows = [
+        [*_row(count_text(row.size), row, style), *(style.size(getattr(row, name) or 0) for name in more)]
+        for row in sorted(most, key=lambda row: row.size)
+    ]
+    total, left = others.total, len(others.sizes) - len(most)
+    if left:
+        names = ("used", "free", "used_bytes", "free_bytes")
+        rest = (getattr(total, name) - sum(getattr(row, name) for row in most) for name in names)
+        beside = (getattr(others, name) - sum(getattr(row, name) or 0 for row in most) for name in more)
+        rows.append([*_row(f"{left:,} more", type(total)(*rest), style), *map(style.size, beside)])
+    columns = [
+        Column(f"{others.title}'s size"),
+        *(Column(column.title.replace("chunks", "blocks")) for column in COLUMNS[1:]),
+        *(Column(MORE[name]) for name in more),
+    ]
+    last = [*_row("total", total, style), *(style.size(getattr(others, name)) for name in more)]
+    return [style.filled(_other_sentence(others, style)), table(columns, rows, style, last)]
+
+
+def _other_sentence(others: OtherSizes, style: Style) -> str:
+    total = others.total
+    parts = [
+        f"{total.used:,} blocks of {others.title} are used: {style.bytes(total.used_bytes)}. There is room for "
+        f"{total.free:,} more of these sizes: {style.bytes(total.free_bytes)}."
+    ]
+    if others.asked is not None:
+        slack = total.used_bytes - others.asked
+        parts.append(f"{style.bytes(others.asked)} of what is used was asked for; {style.bytes(slack)} is slack.")
+    if others.freed:
+        parts.append(f"{style.bytes(others.freed)} would go if the blocks of each size lay packed.")
+    return " ".join(parts)
+
+
+def _row(name: str, sums: SizeRow | SizeTotal, style: Style) -> list[str]:
+    used = [count_text(sums.used), style.size(sums.used_bytes)]
+    return [name, *used, count_text(sums.free), style.size(sums.free_bytes)]
+
+
+def _range(found: SizeRange, style: Style) -> str:
+    return f"{style.size(found.start)} to {style.size(found.end)}"
+
+
+def _rest(answer: Sizes) -> SizeTotal:
+    """The total less the rows, so that each column adds up."""
+    names = ("used", "free", "used_bytes", "free_bytes")
+    left = (getattr(answer.total, name) - sum(getattr(row, name) for row in answer.sizes) for name in names)
+    return type(answer.total)(*left)
+
+
+def _sentence(whole: Sizes, style: Style) -> str:
+    total = whole.total
+    mapped = f", {whole.mapped:,} of them with a mapping of their own" if whole.mapped else ""
+    return (
+        f"{total.used:,} chunks are used{mapped}: {style.bytes(total.used_bytes)}. {total.free:,} wait in bins, fast "
+        f"bins and thread caches: {style.bytes(total.free_bytes)}. With top chunks ({style.bytes(whole.top)}) and "
+        f"fenceposts, headers and the like ({style.bytes(whole.overhead)}) that is all that malloc has from the kernel."
+    )

@@ -1,0 +1,75 @@
+"""What ``heap`` says in a few sentences: what is used and free, what can go back, why the rest stays, and of what that
+is not known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import listed
+from gdbheap.report.text.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.first_page.summary import Summary, Unknown
+
+__all__ = ["render"]
+
+MIN_PERCENT_TOLD = 1
+# What holds other memory than that of what is named, by the ledger's line.
+PLACES = {"shared": "shared memory", "other.rest": "other anonymous memory"}
+MALLOCS = "malloc's blocks with mappings of their own"
+
+
+def render(answer: Summary, names: dict[str, str], style: Style) -> str:
+    """``names``: what the ledger's lines are called, by id. Nothing where no block was found."""
+    told = [_books(answer, names, style)]
+    if not style.rss or 100 * (answer.free_resident or 0) >= MIN_PERCENT_TOLD * style.rss:
+        told += [_given_back(answer, style), _stays(answer, style)]
+    return " ".join(filter(None, [*told, _not_walked(answer.unknown, style)]))
+
+
+def _books(answer: Summary, names: dict[str, str], style: Style) -> str:
+    if not answer.used + answer.free:
+        return ""
+    used, free = style.bytes(answer.used), style.bytes(answer.free)
+    where = listed([names.get(name, name) for name in answer.allocators])
+    is_part = answer.unknown is not None or answer.outside > 0
+    start = f"In {where}, {used} is in use" if is_part else f"{used} is in use by the program"
+    if answer.free_resident is None or answer.used_resident is None:
+        return f"{start} and {free} is free; how much of it is resident is not known."
+    there = style.bytes(answer.used_resident)
+    resident = "" if there == used else f" ({there} of it resident)"
+    return f"{start}{resident}, and {style.bytes(answer.free_resident)} is free and resident."
+
+
+def _given_back(answer: Summary, style: Style) -> str:
+    """How much of what is free are pages that nobody holds, and how much a call would give back."""
+    if not answer.free_resident or answer.whole is None:
+        return ""
+    whole = f"{style.bytes(answer.whole) if answer.whole else 'None'} of that is in whole pages that nobody holds"
+    if answer.returnable is None:
+        return f"{whole}."
+    size = style.bytes(answer.returnable) if answer.returnable else "nothing"
+    return f"{whole}; malloc_trim(0) would give back {size}."
+
+
+def _stays(answer: Summary, style: Style) -> str:
+    """What is less than a hundredth of the rest is in its sum, and has no words of its own."""
+    rest = sum(row.bytes for row in answer.kept)
+    told = [row for row in answer.kept if 100 * row.bytes >= MIN_PERCENT_TOLD * rest]
+    if not told:
+        return ""
+    start = f"The other {style.bytes(rest)} stays" if answer.returnable else "It stays"
+    if len(told) == 1:
+        return f"{start} {told[0].why}."
+    return f"{start}: {', '.join(f'{style.bytes(row.bytes)} {row.why}' for row in told)}."
+
+
+def _not_walked(unknown: Unknown | None, style: Style) -> str:
+    """Nothing where nothing is left, and nothing that is resident."""
+    if unknown is None or unknown.bytes == 0:
+        return ""
+    own = "its own memory" if unknown.own else "its own and other anonymous memory"
+    where = PLACES.get(unknown.id) or (own if unknown.id.startswith("other.") else MALLOCS)
+    start = f"The blocks of {unknown.name} are not walked: of" if unknown.name else "Of"
+    part = where if unknown.bytes is None else f"{style.bytes(unknown.bytes)} that is resident in {where}"
+    return f"{start} {part} it is not known what is used and what is free."

@@ -1,0 +1,43 @@
+"""``heap pyobjects --by=size``, ``length`` and ``module`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import count_text, counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import SHARE, Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.tallies import Tallies, TallyRow
+
+__all__ = ["render"]
+
+
+def render(answer: Tallies, style: Style) -> str:
+    """A row a key, the rest as one row, the total; then a sentence."""
+    columns = (Column("count"), Column("objects"), SHARE, Column(answer.by, not _is_number(answer)))
+    rows = [_row(row.count, row.bytes, _key(row, answer, style), style) for row in answer.rows]
+    count, size = (
+        getattr(answer, name) - sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes")
+    )
+    if count:
+        rows.append(_row(count, size, "others", style))
+    total = _row(answer.count, answer.bytes, "total", style)
+    objects = counted(answer.count, "object holds", "objects hold")
+    text = f"{objects} {style.bytes(answer.bytes)} themselves, without the buffers that they own."
+    return join(table(columns, rows, style, total), style.filled(text))
+
+
+def _is_number(answer: Tallies) -> bool:
+    return answer.by != "module"
+
+
+def _key(row: TallyRow, answer: Tallies, style: Style) -> str:
+    if isinstance(row.key, str):
+        return row.key
+    return style.size(row.key) if answer.by == "size" else count_text(row.key)
+
+
+def _row(count: int, size: int, key: str, style: Style) -> list[str]:
+    return [count_text(count), style.size(size), style.share(size), key]

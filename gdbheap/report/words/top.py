@@ -1,0 +1,63 @@
+"""``gdbheap top`` for people: a table of processes at one moment."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from gdbheap.errors import one_line
+from gdbheap.report.text.numbers import UNKNOWN, counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+from gdbheap.report.words.recording import duration_text
+from gdbheap.sampling.current_totals import Standing, Table
+
+__all__ = ["HELP", "render"]
+
+SWAP = "swap"
+NAMES = ("RSS", "growth", SWAP, "malloc", "malloc used", "idle", "Python", "python used")
+PROGRAM_WIDTH = 24
+# Cells of memory that was not read yet, or may not be.
+NOT_READ, NOT_READ_ASCII = "…", ".."
+HELP = """gdbheap top: the memory of running processes
+
+growth         how much RSS has grown since the process was first read
+malloc         what malloc has from the kernel
+malloc used    what of it the program has not freed
+idle           what of it is free
+Python         the arenas of Python's own allocator
+python used    what of them is in use
+…              not read yet, or not permitted
+
+h, ?           show this page; any key goes back
+q, Ctrl-C      quit
+other keys     read again at once"""
+
+
+def render(answer: Table, left_out: int, style: Style) -> str:
+    """A line with the sums, and a row a process."""
+    when = datetime.fromtimestamp(answer.time, timezone.utc).strftime("%H:%M:%S UTC")
+    total = answer.total
+    sums = f"RSS {style.bytes(total.rss)}" + (f", swap {style.bytes(total.swap)}" if total.swap else "")
+    longest = max((row.seconds for row in answer.programs), default=0.0)
+    grown = f", {_signed(total.growth, style)} in {duration_text(longest)}" if longest else ""
+    head = f"{when}  {counted(total.processes, 'process', 'processes')}: {sums}{grown}"
+    rest = f"{counted(left_out, 'more process', 'more processes')} (--top=all lists all)" if left_out else ""
+    names = [name for name in NAMES if name != SWAP or any(row.swap for row in answer.programs)]
+    columns = (Column("pid"), Column("program", True), *map(Column, names))
+    rows = [_row(row, SWAP in names, style) for row in answer.programs]
+    return join(style.heading(head), table(columns, rows, style), rest)
+
+
+def _row(row: Standing, has_swap: bool, style: Style) -> list[str]:
+    not_read = NOT_READ_ASCII if style.ascii else NOT_READ
+    malloc = [not_read if size is None else style.size(size) for size in (row.system, row.in_use, row.idle)]
+    # Whoever's malloc is known was looked into.
+    no_python = not_read if row.system is None else "-"
+    python = [no_python if size is None else style.size(size) for size in (row.pools, row.pool_used)]
+    swap = [style.size(row.swap)] if has_swap else []
+    sizes = [style.size(row.rss), _signed(row.growth, style), *swap, *malloc, *python]
+    return [str(row.pid), one_line(row.program, PROGRAM_WIDTH), *sizes]
+
+
+def _signed(size: int | None, style: Style) -> str:
+    return UNKNOWN if size is None else f"{'+' if size > 0 else ''}{style.size(size)}"

@@ -1,0 +1,42 @@
+"""``gdbheap trace`` for people: what was recorded, once it is over."""
+
+from __future__ import annotations
+
+from gdbheap.report.text.numbers import counted
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import Column, join, table
+from gdbheap.tracing.traced_command import Traced
+
+__all__ = ["render", "sentence"]
+
+LEFT = True
+
+
+def sentence(answer: Traced) -> str:
+    """One line: how much is where, and what went wrong."""
+    what = f"{counted(answer.calls, 'call')} of {counted(len(answer.processes), 'process', 'processes')}"
+    python = sum(process.python.calls for process in answer.processes if process.python is not None)
+    more = f", and {counted(python, 'call')} of Python's allocator" if python else ""
+    lost = f"; {answer.lost:,} more could not be written down" if answer.lost else ""
+    each = f", {answer.size / (answer.calls + python):.2f} bytes a call" if answer.calls else ""
+    return "; ".join([f"{what}{more} in {answer.path}{each}{lost}", *answer.failures])
+
+
+def render(answer: Traced, style: Style) -> str:
+    """The sentence, and a row for each process."""
+    columns = (
+        Column("pid"), Column("calls"), Column("threads"), Column("in use at most"), Column("at the end"),
+        Column("program", LEFT),
+    )  # fmt: skip
+    rows = [
+        [
+            str(row.pid),
+            f"{row.calls:,}",
+            f"{row.threads:,}",
+            style.size(row.peak_bytes),
+            style.size(row.live_bytes),
+            row.exe,
+        ]
+        for row in answer.processes
+    ]
+    return join(style.filled(f"{sentence(answer)}."), table(columns, rows, style) if rows else "")

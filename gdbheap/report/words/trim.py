@@ -1,0 +1,73 @@
+"""``heap trim`` for people: a row an arena, the total, and what it means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.text.numbers import arena_text, count_text
+from gdbheap.report.text.style import Style
+from gdbheap.report.text.tables import SHARE, Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.trim import ArenaTrim, Trim
+
+__all__ = ["render"]
+
+COLUMNS = (
+    Column("arena", True), Column("chunks"), Column("whole pages"), Column("given back"), SHARE, Column("of top"),
+    Column("top stays"),
+)  # fmt: skip
+ACTUAL = Column("actual")
+
+
+def render(answer: Trim, whole: Trim, style: Style) -> str:
+    """What malloc_trim() would give back, arena by arena; after it was called, what it did give back beside it.
+    ``whole``: the answer with all its arenas, which are those of the total."""
+    done = answer.actual is not None
+    columns = (*COLUMNS[:4], ACTUAL, *COLUMNS[4:]) if done else COLUMNS
+    rows = [_row(row, style, done) for row in answer.arenas]
+    total = _total(whole, style, done)
+    return join(table(columns, rows, style, total), *map(style.filled, _sentences(answer, style)))
+
+
+def _total(answer: Trim, style: Style, done: bool) -> list[str]:
+    start = ["total", count_text(sum(row.chunks for row in answer.arenas)), style.size(answer.whole)]
+    tops = [_sum([row.top for row in answer.arenas]), _sum([row.top_kept for row in answer.arenas])]
+    return _cells(start, answer.predicted, [style.size(answer.actual)] if done else [], tops, style)
+
+
+def _row(row: ArenaTrim, style: Style, done: bool) -> list[str]:
+    start = [arena_text(row.index), count_text(row.chunks), style.size(row.whole)]
+    actual = [style.size(row.actual)] if done else []
+    return _cells(start, row.predicted, actual, [row.top, row.top_kept], style)
+
+
+def _cells(start: list[str], given: int | None, actual: list[str], tops: list[int | None], style: Style) -> list[str]:
+    return [*start, style.size(given), *actual, style.share(given), *map(style.size, tops)]
+
+
+def _sum(sizes: list[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _sentences(answer: Trim, style: Style) -> list[str]:
+    call = f"malloc_trim({answer.pad})"
+    if answer.predicted is None:
+        return [f"{call} would release up to {style.bytes(answer.whole)}; how much of it is resident is not known."]
+    if answer.actual is None:
+        return [_predicted(answer, call, style), *_swapped(answer, style)]
+    change = f"RssAnon went from {style.bytes(answer.before)} to {style.bytes(answer.after)}"
+    beside = f"{style.bytes(answer.actual)} given back, {style.bytes(answer.predicted)} predicted"
+    return [f"{call} was called: {change}, {beside}."]
+
+
+def _predicted(answer: Trim, call: str, style: Style) -> str:
+    if not answer.predicted:
+        return f"{call} would give nothing back: what is resident of malloc's memory is in use or beyond its reach."
+    given = f"{style.bytes(answer.predicted)}{style.of_rss(answer.predicted)}"
+    return f"{call} would give back {given}. 'heap trim --yes' does it."
+
+
+def _swapped(answer: Trim, style: Style) -> list[str]:
+    return [f"It would also free {style.bytes(answer.swapped)} of swap."] if answer.swapped else []

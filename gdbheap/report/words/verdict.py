@@ -1,0 +1,119 @@
+"""The first line of the first page: the program, what is resident, and whether that is in use or kept free."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.findings.holder.rule import FILE, SHARED
+from gdbheap.report.text.numbers import listed
+from gdbheap.report.text.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.first_page.ledger import Ledger
+
+__all__ = ["plain_verdict", "program_text", "verdict"]
+
+# Free memory below this share of RSS is not worth a word; allocators with less of it are not named.
+MIN_PERCENT, MIN_PERCENT_OF_FREE = 2, 10
+# Memory that is not in use by this process alone is worth a clause from this share of RSS on.
+MIN_PERCENT_OF_OTHERS = 25
+SHAREABLE = {SHARED: "shared", FILE: "file"}
+WHERE = {SHARED: "of shared memory", FILE: "in pages of mapped files"}
+PLAIN = "._-+"
+
+
+def verdict(answer: Ledger, style: Style) -> str:
+    """Return it as one or two sentences."""
+    name = program_text(answer.program, answer.pid)
+    return f"{name}: {_resident(answer, style)}. {_uses(answer, style)}".rstrip()
+
+
+def plain_verdict(answer: Ledger) -> str:
+    """Return it as a document has it."""
+    return verdict(answer, Style(rss=answer.rss.bytes))
+
+
+def program_text(program: str, pid: int | None) -> str:
+    """Name a process by its program and its id."""
+    return f"{_named(program)}{f' (pid {pid})' if pid else ''}"
+
+
+def _named(program: str) -> str:
+    """Return a program's name, in quotes where it has more than a file's name has: none may read as our own words."""
+    if not program:
+        return "the process"
+    is_plain = all(character.isalnum() or character in PLAIN for character in program)
+    return program if is_plain else f'"{program}"'
+
+
+def _resident(answer: Ledger, style: Style) -> str:
+    rss = answer.rss
+    if rss.bytes is None:
+        return f"how much is resident is not known ({rss.source})"
+    if style.private:
+        return f"{style.bytes(rss.bytes)} is {rss.source}; RSS itself is in no core"
+    swapped = f", {style.bytes(rss.swap)} more swapped out" if rss.swap else ""
+    return f"{style.bytes(rss.bytes)} resident{swapped}"
+
+
+def _uses(answer: Ledger, style: Style) -> str:
+    found = answer.summary
+    if found is None or not found.used + found.free + found.outside:
+        return ""
+    used = (found.used if found.used_resident is None else found.used_resident) + found.outside
+    share = f" ({style.share_of_resident(used)} %)" if style.rss and found.used_resident is not None else ""
+    said = f"{style.bytes(used)}{share} in use{_free(answer, style)}."
+    unknown = found.unknown
+    if unknown is not None and unknown.bytes and _is_much(unknown.bytes, answer):
+        whose = f"of {unknown.name}, not looked into" if unknown.name else "in mappings that no known allocator has"
+        said += f" {style.bytes(unknown.bytes)} {whose}."
+    return said + _of_others(answer, style)
+
+
+def _of_others(answer: Ledger, style: Style) -> str:
+    """Name what has a quarter of RSS or more and may be another process's, too, or the kernel's cache."""
+    unknown = answer.summary.unknown if answer.summary is not None else None
+    said = ""
+    for kind, place in SHAREABLE.items():
+        size = sum(row.resident or 0 for row in answer.holders if row.kind == kind)
+        is_said = unknown is not None and unknown.id == place
+        if answer.rss.bytes and 100 * size >= MIN_PERCENT_OF_OTHERS * answer.rss.bytes and not is_said:
+            said += f" {style.bytes(size)} {WHERE[kind]}."
+    return said
+
+
+def _free(answer: Ledger, style: Style) -> str:
+    found = answer.summary
+    assert found is not None
+    free = found.free if found.free_resident is None else found.free_resident
+    if not _is_much(free, answer):
+        unknown = found.unknown
+        is_known = unknown is None or not unknown.bytes or not _is_much(unknown.bytes, answer)
+        return "; next to nothing is free" if is_known else ""
+    kept = f"; {style.bytes(free)} freed by the program but kept by {_keepers(answer)}"
+    lazy = answer.rss.lazy
+    return (
+        f"{kept} ({style.bytes(lazy)} of all goes when the kernel needs it)"
+        if lazy and _is_much(lazy, answer)
+        else kept
+    )
+
+
+def _keepers(answer: Ledger) -> str:
+    """Return the allocators that have most of what is free."""
+    free: dict[str, int] = {}
+    for line in answer.ledger:
+        if line.is_free and line.id.count(".") == 1:
+            owner = line.id.partition(".")[0]
+            free[owner] = free.get(owner, 0) + (line.virtual if line.resident is None else line.resident)
+    total = sum(free.values())
+    names = {line.id: line.name for line in answer.ledger}
+    most = sorted(
+        (owner for owner in free if 100 * free[owner] >= MIN_PERCENT_OF_FREE * total), key=lambda one: -free[one]
+    )
+    return listed([names.get(owner, owner) for owner in most]) if most else "its allocators"
+
+
+def _is_much(size: int, answer: Ledger) -> bool:
+    rss = answer.rss.bytes
+    return size > 0 if not rss else 100 * size >= MIN_PERCENT * rss

@@ -1,0 +1,110 @@
+"""``gdbheap watch`` for people: a line for each event."""
+
+from __future__ import annotations
+
+import time
+
+from gdbheap.errors import one_line
+from gdbheap.report.text.numbers import counted, duration_text
+from gdbheap.report.text.style import Style
+from gdbheap.stacks import PYTHON, StackFrame
+from gdbheap.watching.messages import Event, Limit
+from gdbheap.watching.triggers import Cause
+
+__all__ = ["event_text", "render"]
+
+KINDS = {"snapshot": "the snapshot is", "heap": "the answer of heap is", "core": "the core is"}
+ENDS = {
+    "count": "it was to act no more often",
+    "ended": "there is nothing left to watch",
+    "duration": "its time has passed",
+    "asked": "as asked",
+}
+
+
+def render(event: Event, style: Style) -> str:
+    """What is said when watching has ended."""
+    how_often = "once" if event.acted == 1 else counted(event.acted, "time")
+    done = f"acted {how_often}" if event.acted else "did not have to act"
+    failed = f"; something failed {counted(event.failed, 'time')}" if event.failed else ""
+    return style.filled(f"The watch is over ({ENDS[event.why]}): it {done}{failed}.")
+
+
+def event_text(event: Event, style: Style) -> str:
+    """One line, with the local time."""
+    tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen, "missed": _missed,
+            "serving": _serving, "acted": _acted}[event.event]  # fmt: skip
+    said = tell(event, style)
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {one_line(said, 4000)}"
+
+
+def _process(event: Event) -> str:
+    return f"process {event.pid} ({event.name})" if event.name else f"process {event.pid}"
+
+
+def _began(event: Event, style: Style) -> str:
+    limits = "".join(f"; {_limit(limit, style)}" for limit in event.limits)
+    return f"{_process(event)} is watched{limits}"
+
+
+def _limit(limit: Limit, style: Style) -> str:
+    ours = ", which this watch is part of: start it in another control group" if limit.ours else ""
+    return f"at {style.bytes(limit.mark)} of the {style.bytes(limit.bytes)} of {_group(limit.group)}{ours}"
+
+
+def _group(name: str | None) -> str:
+    return f"the control group {name}" if name else "the machine"
+
+
+def _ended(event: Event, style: Style) -> str:
+    return f"{_process(event)} has ended"
+
+
+def _killed(event: Event, style: Style) -> str:
+    return f"the kernel killed a process of {_group(event.group)}, which was out of memory"
+
+
+def _unseen(event: Event, style: Style) -> str:
+    return f"{_process(event)}: its MemoryErrors cannot be seen: {'; '.join(event.errors)}"
+
+
+def _missed(event: Event, style: Style) -> str:
+    return f"{_process(event)} could not be looked at: {'; '.join(event.errors)}"
+
+
+def _serving(event: Event, style: Style) -> str:
+    open_to = ": whoever can reach this address learns process ids, names of programs and how much memory they have"
+    return f"metrics are at {event.url}{open_to if event.everybody else ''}"
+
+
+def _acted(event: Event, style: Style) -> str:
+    held = "" if event.held is None else f", for which it was held for {duration_text(event.held)}"
+    missing = ", something is missing in it" if event.partial else ""
+    parts = [f"{_process(event)}: {cause_text(event.cause, style)}" if event.cause else _process(event)]
+    parts += [f"it stands in {frame.name} ({frame.file}:{frame.line})" for frame in _innermost(event)]
+    parts += [f"{KINDS[kind]} in {path}{held if place == 0 else ''}{missing if place == 0 else ''}"
+              for place, (kind, path) in enumerate(event.files.items())]  # fmt: skip
+    return "; ".join([*parts, *event.errors])
+
+
+def _innermost(event: Event) -> list[StackFrame]:
+    """The Python function that wanted memory."""
+    return [frame for frame in event.stack if frame.kind == PYTHON][-1:]
+
+
+def cause_text(cause: Cause, style: Style) -> str:
+    """Why it was acted."""
+    size, bound = style.bytes(cause.size), style.bytes(cause.bound)
+    where = "its RSS is" if cause.group is None else f"{_group(cause.group)} needs"
+    grown = "it" if cause.group is None else _group(cause.group)
+    limit = "" if cause.limit is None else f" of {style.bytes(cause.limit)}"
+    seconds = duration_text(cause.seconds or 0)
+    return {
+        "rss": f"{where} {size}, more than {bound}",
+        "grows": f"{grown} grew by more than {bound} in {seconds}, to {size}",
+        "limit": f"{where} {size}{limit}, more than {bound}",
+        "soon": f"{where} {size}{limit}, and at this rate all of it in {seconds}",
+        "pressure": f"{where} {size}{limit}, and its programs wait for memory",
+        "memory-error": f"Python has no memory, and {where} {size}",
+        "oom": f"{_group(cause.group)} is out of memory",
+    }.get(cause.kind, cause.kind)

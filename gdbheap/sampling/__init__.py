@@ -1,0 +1,1 @@
+"""Many moments of running processes: samples, series, curves."""

@@ -1,0 +1,107 @@
+"""How much each of many processes has now, and how that has changed since it was first looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gdbheap.sampling.sample import Sample
+from gdbheap.sampling.sampled_process import Watched
+from gdbheap.sampling.sampler import Sampler
+from gdbheap.targets.process import program_of
+
+__all__ = ["Standing", "StandingSum", "Standings", "Table"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One process: its program, and bytes. ``growth``: of RSS in ``seconds``, since it was first looked at. ``system``
+    and ``in_use``: of malloc, ``pools`` and ``pool_used`` of Python's own allocator; None where that is not known, else
+    the last that was known, though others are newer."""
+
+    pid: int
+    program: str
+    rss: int | None
+    growth: int | None
+    seconds: float
+    swap: int | None
+    system: int | None
+    in_use: int | None
+    pools: int | None
+    pool_used: int | None
+
+    @property
+    def idle(self) -> int | None:
+        """What malloc has and nobody uses."""
+        return None if self.system is None or self.in_use is None else max(0, self.system - self.in_use)
+
+
+@dataclass(frozen=True)
+class StandingSum:
+    """All processes: how many, and the sums of what is known of RSS, its growth, and swap."""
+
+    processes: int
+    rss: int
+    growth: int
+    swap: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """The answer of ``gdbheap top``: one moment, in seconds since 1970."""
+
+    time: float
+    programs: list[Standing]
+    total: StandingSum
+
+
+class Standings:
+    """Tables of the same processes, one after the other."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+        self._first: dict[int, Sample] = {}
+        self._last: dict[int, Standing] = {}
+        self._names: dict[int, str] = {}
+
+    def take(self) -> Table:
+        """The processes as they are now, in no order."""
+        samples = [row for row in self.sampler.take() if isinstance(row, Sample)]
+        here = {sample.pid for sample in samples}
+        for kept in (self._first, self._last, self._names):
+            for pid in set(kept) - here:
+                del kept[pid]
+        rows = list(self._rows(samples))
+        known = [[getattr(row, name) or 0 for row in rows] for name in ("rss", "growth", "swap")]
+        rss, growth, swap = (sum(column) for column in known)
+        return Table(round(self.sampler.moment.time, 6), rows, StandingSum(len(rows), rss, growth, swap))
+
+    def _rows(self, samples: list[Sample]) -> Iterator[Standing]:
+        for sample in samples:
+            first, before = self._first.setdefault(sample.pid, sample), self._last.get(sample.pid)
+            row = self._standing(sample, first)
+            if before is not None:
+                names = ("in_use", "pools", "pool_used")
+                row = replace(row, **{name: getattr(before, name) for name in names if getattr(row, name) is None})
+            self._last[sample.pid] = row
+            yield row
+
+    def _standing(self, sample: Sample, first: Sample) -> Standing:
+        malloc, pools = sample.malloc, sample.pools
+        growth = None if sample.rss is None or first.rss is None else sample.rss - first.rss
+        return Standing(
+            sample.pid, self._name(sample.pid), sample.rss, growth, round(sample.offset - first.offset, 3), sample.swap,
+            malloc.system if malloc else None, malloc.in_use if malloc else None,
+            pools.bytes if pools else None, pools.used if pools else None,
+        )  # fmt: skip
+
+    def _name(self, pid: int) -> str:
+        """Name its program as its first page does, else as the kernel does; anew where it runs another program."""
+        watched = self.sampler.watched.get(pid)
+        if watched is not None:
+            self._names[pid] = _program(watched)
+        return self._names.get(pid, "")
+
+
+def _program(watched: Watched) -> str:
+    return program_of(watched.folder)[:60] or watched.folder.thread_name(watched.pid)

@@ -1,0 +1,122 @@
+"""Series as curves: what each process had at which time, and the first, the last and the highest value of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Callable
+
+from gdbheap.sampling.sample import Event, Sample, Series
+
+__all__ = ["Curve", "Extent", "Plotted", "ProcessCurves", "curves_of", "extents_of", "largest"]
+
+MAX_PANELS = 12
+SHOWN = ("snapshot", "exec", "failed", "end")
+FIGURES: dict[str, Callable[[Sample], int | None]] = {
+    "rss": lambda sample: sample.rss,
+    "system": lambda sample: sample.malloc.system if sample.malloc else None,
+    "in_use": lambda sample: sample.malloc.in_use if sample.malloc else None,
+    "pool_bytes": lambda sample: sample.pools.bytes if sample.pools else None,
+    "pool_used": lambda sample: sample.pools.used if sample.pools else None,
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Bytes over time, where they are known: seconds since 1970, ascending."""
+
+    name: str
+    times: list[float] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+
+    def at(self, times: Iterable[float]) -> Iterator[float]:
+        """The value at each of the times, which ascend and lie between its own, on the line from one to the next."""
+        place = 0
+        for time in times:
+            while place + 2 < len(self.times) and self.times[place + 1] <= time:
+                place += 1
+            before, after = self.times[place], self.times[min(place + 1, len(self.times) - 1)]
+            share = (time - before) / (after - before) if after > before else 0.0
+            first, last = self.values[place], self.values[min(place + 1, len(self.values) - 1)]
+            yield first + (last - first) * share
+
+
+@dataclass(frozen=True)
+class ProcessCurves:
+    """One process of one file: its id, its program, the curves that have any values, by their names, and its events."""
+
+    file: str
+    pid: int
+    exe: str | None
+    curves: dict[str, Curve]
+    events: list[Event]
+
+    @property
+    def peak(self) -> int:
+        """The most of anything."""
+        return max((max(curve.values) for curve in self.curves.values()), default=0)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A figure of a process: its first, its last and its highest value in bytes, and when that was (seconds since
+    1970). ``figure``: rss, system and in_use (of malloc), pool_bytes and pool_used (of Python's own allocator)."""
+
+    file: str
+    pid: int
+    exe: str | None
+    figure: str
+    samples: int
+    first: int
+    last: int
+    peak: int
+    peak_time: float
+
+
+@dataclass(frozen=True)
+class Plotted:
+    """The answer of ``gdbheap plot``: the picture's file and its bytes, what it is of, and how many processes there
+    were beside those that are drawn. ``cut``: files whose last line was not whole."""
+
+    path: str
+    size: int
+    extents: list[Extent]
+    not_drawn: int = 0
+    cut: list[str] = field(default_factory=list)
+
+
+def curves_of(series: Series, file: str) -> list[ProcessCurves]:
+    """The processes of a series, in the order in which they came."""
+    found: dict[int, dict[str, Curve]] = {}
+    for sample in series.samples:
+        curves = found.setdefault(sample.pid, {})
+        for name, figure in FIGURES.items():
+            value = figure(sample)
+            if value is not None:
+                curve = curves.setdefault(name, Curve(name))
+                curve.times.append(sample.time)
+                curve.values.append(value)
+    events: dict[int | None, list[Event]] = {}
+    for event in series.events:
+        events.setdefault(event.pid, []).append(event)
+    return [_process(file, pid, curves, events.get(pid, [])) for pid, curves in found.items()]
+
+
+def _process(file: str, pid: int, curves: dict[str, Curve], events: list[Event]) -> ProcessCurves:
+    exes = [event.target.get("exe") for event in events if event.target]
+    return ProcessCurves(file, pid, exes[-1] if exes else None, curves, [e for e in events if e.kind in SHOWN])
+
+
+def extents_of(process: ProcessCurves) -> Iterator[Extent]:
+    """The rows of a process."""
+    for name, curve in process.curves.items():
+        peak = max(curve.values)
+        when = curve.times[curve.values.index(peak)]
+        ends = curve.values[0], curve.values[-1]
+        yield Extent(process.file, process.pid, process.exe, name, len(curve.values), *ends, peak, when)
+
+
+def largest(processes: Sequence[ProcessCurves]) -> list[ProcessCurves]:
+    """Those with the highest peaks, as many as a picture has panels, in their order."""
+    found = sorted(processes, key=lambda process: -process.peak)[:MAX_PANELS]
+    return [process for process in processes if process in found]

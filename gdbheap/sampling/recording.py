@@ -1,0 +1,247 @@
+"""A series while it is made: rounds of samples at even times, snapshots beside them, until it is over."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gdbheap import __version__
+from gdbheap.errors import GdbheapError, NoTarget, reason_of
+from gdbheap.files import PRIVATE, check_writable
+from gdbheap.heap import Heap
+from gdbheap.host.identity import identify
+from gdbheap.sampling.sample import Event, Sample, Series
+from gdbheap.sampling.sampler import Row, Sampler
+from gdbheap.sampling.series import STANDARD_OUTPUT, SeriesFile, form_of
+from gdbheap.snapshots import file
+from gdbheap.snapshots.snapshot import take
+from gdbheap.targets.chosen_processes import Programs
+from gdbheap.targets.process import stopped
+from gdbheap.targets.started_command import Started
+
+__all__ = ["Plan", "Recorded", "record"]
+
+SLICE_SECONDS = 0.05
+# A terminal's Ctrl-C goes to the command too, which then takes a moment to end.
+PARTING_SECONDS = 1.0
+LEAST_LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is wanted: the file, seconds between samples, for how long (None: until it ends, or Ctrl-C), whether
+    processes are stopped for each sample and for how long at most, and seconds between snapshots (None: none).
+    ``csv_safe``: the file is CSV for a spreadsheet; ``mode``: that of all files."""
+
+    path: str
+    every: float
+    duration: float | None = None
+    stop: bool = False
+    limit: float | None = None
+    snapshot_every: float | None = None
+    csv_safe: bool = False
+    mode: int = PRIVATE
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The answer of ``gdbheap record``: the file, its bytes, what is in it, and for how many seconds it was recorded.
+    ``reason``: "ended" (nobody was left), "duration", "interrupted" or "closed" (nobody reads it any more).
+    ``snapshots``: the files beside it; ``failures``: what could not be looked at, and why. ``exit_status``: that of the
+    command that was started, None without one."""
+
+    path: str
+    size: int
+    samples: int
+    doubtful: int
+    processes: int
+    seconds: float
+    reason: str
+    ok: bool = True
+    snapshots: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    exit_status: int | None = None
+
+
+@dataclass
+class _Tally:
+    """What was written so far."""
+
+    doubtful: int = 0
+    pids: set[int] = field(default_factory=set)
+    snapshots: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, row: Row) -> None:
+        if isinstance(row, Sample):
+            self.doubtful += row.doubtful
+            self.pids.add(row.pid)
+        elif row.kind == "failed" and row.reason not in self.failures:
+            self.failures.append(str(row.reason))
+        elif row.kind == "snapshot":
+            self.snapshots.append(str(row.path))
+
+
+def record(programs: Programs, plan: Plan) -> Recorded:
+    """Record until it is over. Raises UsageError, NoTarget, NotPermitted, Unsupported before the first row is written;
+    afterwards nothing but what the file cannot take."""
+    return Recording(programs, plan).run()
+
+
+class Recording:
+    """One recording; ``run`` does it."""
+
+    def __init__(self, programs: Programs, plan: Plan) -> None:
+        self.plan, self.programs = plan, programs
+        form_of(plan.path)
+        if plan.path != STANDARD_OUTPUT:
+            check_writable(plan.path)
+        self.tally = _Tally()
+        self.sampler = Sampler(programs, plan.stop, plan.limit, max(plan.every, LEAST_LOOK_SECONDS))
+        self.sampler.check()
+        if not programs.command and not programs.may_come and not programs.now():
+            raise NoTarget("none of these processes runs: ps -e lists those that do")
+        if programs.may_come and not programs.now():
+            raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
+        self.started: Started | None = None
+
+    def run(self) -> Recorded:
+        """Record; however it ends, the file is whole, and a command that was started goes on to its own end."""
+        if self.programs.command:
+            self.started = self.programs.start()
+        out: SeriesFile | None = None
+        try:
+            out = SeriesFile(self.plan.path, self._header(), self.plan.csv_safe, self.plan.mode)
+            reason = self._rounds(out)
+            return self._recorded(out, reason)
+        except GdbheapError:
+            if self.started is not None:
+                self.started.wait()
+            raise
+        finally:
+            if out is not None:
+                out.close()
+
+    def _header(self) -> Series:
+        plan, here = self.plan, identify(lambda path: Path(path).read_bytes(), os.getpid())
+        return Series(round(time.time(), 6), __version__, plan.every, plan.stop, here.host, here.boot_id)
+
+    def _rounds(self, out: SeriesFile) -> str:
+        """Why it ended."""
+        try:
+            try:
+                reason = self._until_over(out)
+            except KeyboardInterrupt:
+                reason = "interrupted"
+            self._write(out, self.sampler.event("close", reason=reason))
+        except BrokenPipeError:
+            reason = "closed"
+        return reason
+
+    def _until_over(self, out: SeriesFile) -> str:
+        number, next_snapshot = 0, self.plan.snapshot_every
+        while True:
+            for row in self.sampler.take():
+                self._write(out, self._with_status(row))
+            offset = self.sampler.moment.offset
+            if self.sampler.is_over:
+                return "ended"
+            if next_snapshot is not None and offset >= next_snapshot:
+                self._snapshots(out)
+                offset = self.sampler.moment.offset
+                next_snapshot = self._after(offset, self.plan.snapshot_every or 1)
+            number = max(number + 1, math.ceil(offset / self.plan.every))
+            until = number * self.plan.every
+            if self.plan.duration is not None and until > self.plan.duration:
+                self._sleep(self.plan.duration)
+                return "duration"
+            self._sleep(until)
+
+    @staticmethod
+    def _after(offset: float, every: float) -> float:
+        return (int(offset / every) + 1) * every
+
+    def _sleep(self, until: float) -> None:
+        """Wait until that offset, or until the command has ended."""
+        started = self.started
+        was_there = started is not None and started.status() is None
+        while (left := until - self.sampler.moment.offset) > 0:
+            if started is None or not was_there:
+                time.sleep(left)
+            elif started.status() is None:
+                _wait_for(started, left)
+            else:
+                return
+
+    def _with_status(self, row: Row) -> Row:
+        """The end of the command has its exit status."""
+        started = self.started
+        if started is None or not isinstance(row, Event) or row.kind != "end" or row.pid != started.pid:
+            return row
+        return Event(row.time, row.offset, row.kind, row.pid, status=started.wait())
+
+    def _write(self, out: SeriesFile, row: Row) -> None:
+        out.add(row)
+        self.tally.add(row)
+
+    # Snapshots.
+
+    def _snapshots(self, out: SeriesFile) -> None:
+        for pid in list(self.sampler.watched):
+            self._write(out, self._snapshot(pid))
+
+    def _snapshot(self, pid: int) -> Event:
+        moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        stem = "series" if self.plan.path == STANDARD_OUTPUT else os.path.splitext(self.plan.path)[0]
+        path = f"{stem}.{pid}.{moment}.heap"
+        try:
+            with stopped(self.sampler.watched[pid].folder, self.plan.limit, True) as process:
+                heap = Heap(process)
+                heap.disclosure.contents = False
+                look = take(heap)
+            file.write(path, look, self.plan.mode)
+        except Exception as error:
+            self.sampler.failed = True
+            return self.sampler.event("failed", pid, reason=reason_of(error))
+        return self.sampler.event("snapshot", pid, path=path, seconds=process.stopped_seconds)
+
+    # The end.
+
+    def _recorded(self, out: SeriesFile, reason: str) -> Recorded:
+        status = None if self.started is None else self._part(self.started, reason)
+        tally = self.tally
+        whole = not self.sampler.failed and (reason != "interrupted" or self.plan.duration is None)
+        return Recorded(
+            self.plan.path, out.size, out.rows, tally.doubtful, len(tally.pids),
+            round(self.sampler.moment.offset, 3), reason, whole, tally.snapshots, tally.failures, status,
+        )  # fmt: skip
+
+    def _part(self, started: Started, reason: str) -> int | None:
+        """The command's status; one that was interrupted together with us is given a moment, and otherwise let run."""
+        with suppress(KeyboardInterrupt):
+            status = started.wait(PARTING_SECONDS if reason == "interrupted" else None)
+            if status is not None:
+                return status
+        started.let_go()
+        self.tally.failures.append(f"process {started.pid} runs on")
+        return None
+
+
+def _wait_for(started: Started, seconds: float) -> None:
+    """Until it has ended, or so many seconds have passed."""
+    try:
+        descriptor = os.pidfd_open(started.pid)
+    except (OSError, AttributeError):
+        time.sleep(min(seconds, SLICE_SECONDS))
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.poll(math.ceil(1000 * seconds))
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,349 @@
+"""One running process that is looked at again and again, without being stopped.
+
+One look at the beginning tells where its allocators have their books; from then on short reads are enough. What costs
+more than a little is done so seldom that it stays a small share of the time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from gdbheap import _native
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.running import ArenaNow, RunningMalloc
+from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
+from gdbheap.allocators.mimalloc.running import RunningMimalloc, SegmentsNow
+from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
+from gdbheap.allocators.pymalloc.running import RunningPymalloc
+from gdbheap.errors import NoTarget, NotPermitted, reason_of
+from gdbheap.heap import Heap
+from gdbheap.host.procfs import PM_PRESENT, TABLE_LIMIT, Named, pagemap
+from gdbheap.host.usage import Exact, Usage, exact_of, libraries_of, run_time, usage_of
+from gdbheap.machines.machine import Machine
+from gdbheap.refusals import refusal
+from gdbheap.sampling.sample import (
+    ArenaSample,
+    ClassSample,
+    MallocSample,
+    MmappedSample,
+    PoolsSample,
+    Sample,
+)
+from gdbheap.targets import stopping
+from gdbheap.targets.mappings import parse_maps
+from gdbheap.targets.process import Preparation, Process
+from gdbheap.targets.running_memory import RunningMemory
+
+__all__ = ["Moment", "Paced", "Watched"]
+
+# Of the time, at most.
+SHARE, LOOK_SHARE, LEAST_SHARE = 0.01, 0.2, 0.001
+STOPS = 5
+NAP_SECONDS = 0.001
+# A tick of the kernel's slowest clock is 10 ms; most have 1 or 4.
+RUN_SECONDS = 0.005
+
+
+class Moment(NamedTuple):
+    """When a sample is taken: seconds since 1970, and since the series began."""
+
+    time: float
+    offset: float
+
+
+class Paced:
+    """Something dear, done so seldom that it takes at most ``share`` of the time of one processor."""
+
+    def __init__(self, share: float = SHARE) -> None:
+        self._share = share
+        self._next = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it may be done now."""
+        return time.monotonic() >= self._next
+
+    def slow_down(self) -> None:
+        """It may take half as much from now on, as it was in vain."""
+        self._share = max(self._share / 2, LEAST_SHARE)
+
+    def do(self, work: Callable[[], Any]) -> Any:
+        """Do it now, whether or not it is due, and note what it costs."""
+        before = time.process_time()
+        try:
+            return work()
+        finally:
+            self._next = time.monotonic() + (time.process_time() - before) / self._share
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a look found: where the allocators' books are, None for one that is not there or not used yet."""
+
+    malloc: RunningMalloc | None
+    python: RunningPymalloc | RunningMimalloc | None
+    target: dict[str, Any]
+    memory: RunningMemory
+
+    @property
+    def space(self) -> _native.Space:
+        """Return the space through which its memory is read now."""
+        return self.memory.space
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there can be no more to find."""
+        return self.malloc is not None and (self.python is not None or not self.target.get("python"))
+
+    def knows_more_than(self, other: Found) -> bool:
+        """Whether it has what another look had not."""
+        return [bool(self.malloc), bool(self.python)] > [bool(other.malloc), bool(other.python)]
+
+
+class Watched:
+    """A process that is looked at. Raises NoTarget, NotPermitted, Unsupported where nobody can.
+
+    ``limit``: for how many seconds it may be stopped at most, None for any time. ``refused`` says why only the kernel's
+    figures are known, None where its memory can be read."""
+
+    def __init__(self, process: Named, limit: float | None = None) -> None:
+        self.folder = refusal.open_folder(process)
+        self.pid = self.folder.pid
+        self.machine: Machine = refusal.check(self.folder)
+        self.refused: str | None = None
+        self.found: Found | None = None
+        self._limit = limit
+        self._image: tuple[str, int, int] | None = None
+        self._libraries: frozenset[bytes] = frozenset()
+        self._maps, self._rollup, self._lists, self._pools = Paced(), Paced(), Paced(), Paced()
+        self._looks, self._files = Paced(LOOK_SHARE), Paced()
+
+    # Looks.
+
+    def usage(self) -> Usage:
+        """What the kernel says of it now. Raises NoTarget when it has ended."""
+        try:
+            return usage_of(self.folder)
+        except (FileNotFoundError, ProcessLookupError):
+            raise NoTarget(f"process {self.pid} has ended") from None
+
+    def look(self, usage: Usage) -> str | None:
+        """Find where its books are, if they are not all known: "start" at the first look, "exec" when it runs another
+        program than then, "found" where there is news, None where there is none. Raises NoTarget."""
+        is_other = self._image not in (None, usage.image)
+        if usage.image != self._image:
+            self._image, self.found, self.refused, self._looks = usage.image, None, None, Paced(LOOK_SHARE)
+        if self.refused is not None or not self._may_know_more() or not self._looks.is_due:
+            return None
+        found: Found = self._looks.do(self._look)
+        known, self.found = self.found, found
+        if known is not None and not found.knows_more_than(known):
+            self._looks.slow_down()
+        if known is None:
+            return "exec" if is_other else "start"
+        return "found" if found.knows_more_than(known) else None
+
+    def _may_know_more(self) -> bool:
+        if self.found is None:
+            return True
+        if self.found.is_whole or not self._maps.is_due:
+            return False
+        libraries: frozenset[bytes] = self._maps.do(lambda: libraries_of(self.folder))
+        if libraries != self._libraries:
+            self._libraries, self._looks = libraries, Paced(LOOK_SHARE)
+        # Also without news: a look may fail at what changes meanwhile, and Python's pools come with its first objects.
+        return True
+
+    def _look(self) -> Found:
+        self._libraries = libraries_of(self.folder)
+        try:
+            self._check_memory()
+            return self._find()
+        except NoTarget:
+            raise
+        except Exception as error:
+            self.refused = reason_of(error)
+            return Found(None, None, self._described(), self._memory())
+
+    def _check_memory(self) -> None:
+        """Raises NotPermitted, NoTarget."""
+        try:
+            with open(self.folder.path("mem"), "rb"):
+                pass
+        except OSError as error:
+            raise refusal.explain(self.folder, error) from None
+
+    def _find(self) -> Found:
+        process = Process(self.folder)
+        heap = Heap(process)
+        malloc = heap.find_allocator(GlibcAllocator)
+        self.machine = process.machine
+        return Found(
+            None if malloc is None else RunningMalloc.of(malloc.malloc, self.machine),
+            self._python_books(heap),
+            {**process.describe(), **heap.versions},
+            self._memory(),
+        )
+
+    def _python_books(self, heap: Heap) -> RunningPymalloc | RunningMimalloc | None:
+        mimalloc = heap.find_allocator(MimallocAllocator)
+        if mimalloc is not None:
+            return RunningMimalloc.of(mimalloc.mimalloc, self.machine)
+        pymalloc = heap.find_allocator(PymallocAllocator)
+        return None if pymalloc is None else RunningPymalloc.of(pymalloc.pymalloc, self.machine)
+
+    def _described(self) -> dict[str, Any]:
+        """What is known of it where it may not be looked into, or not now, as another program traces it."""
+        found: dict[str, Any] = {"kind": "process", "pid": self.pid}
+        with suppress(NotPermitted):
+            preparation = Preparation(self.folder)
+            found.update(exe=preparation.exe, **vars(preparation.identity))
+        return found
+
+    def _memory(self) -> RunningMemory:
+        """Its memory, whatever it maps but what nobody may answer for."""
+        memory = RunningMemory(self.folder, self.machine, self.machine.kernel_start)
+        self._renew(memory)
+        return memory
+
+    def _renew(self, memory: RunningMemory) -> None:
+        with suppress(OSError):
+            memory.renew(self.folder.read("maps", TABLE_LIMIT))
+
+    def _renew_memory(self) -> None:
+        found = self.found
+        if found is not None and (found.malloc or found.python) and self._files.is_due:
+            self._files.do(lambda: self._renew(found.memory))
+
+    # Samples.
+
+    def sample(self, moment: Moment, usage: Usage, stop: bool = False) -> Sample:
+        """How it is now; with ``stop`` the arenas are read while it stands. Raises NoTarget when it has ended, and what
+        a stop raises."""
+        self._renew_memory()
+        exact: Exact | None = self._rollup.do(lambda: exact_of(self.folder)) if self._rollup.is_due else None
+        malloc, stopped = self._standing() if stop else (self._malloc(usage), None)
+        rss = usage.rss if exact is None or exact.rss is None else exact.rss
+        return Sample(
+            self.pid, round(moment.time, 6), round(moment.offset, 6), rss, exact.pss if exact else None,
+            usage.anonymous, usage.file, usage.shared, usage.swap, usage.brk, usage.minor_faults, usage.major_faults,
+            usage.threads, malloc, self._python(usage), stopped,
+        )  # fmt: skip
+
+    @property
+    def _books(self) -> RunningMalloc | None:
+        return None if self.found is None else self.found.malloc
+
+    def _malloc(self, usage: Usage) -> MallocSample | None:
+        """malloc's arenas while the process runs."""
+        books, found = self._books, self.found
+        if books is None or found is None:
+            return None
+        if not self._lists.is_due:
+            return _malloc_sample(books, found.space, *books.arenas(found.space, False))
+        arenas, closed = self._lists.do(lambda: self._followed(books, found.space, usage))
+        return _malloc_sample(books, found.space, arenas, closed)
+
+    def _followed(self, books: RunningMalloc, space: _native.Space, before: Usage) -> tuple[list[ArenaNow], bool]:
+        """The arenas with what their lists hold. With one thread malloc takes no lock, and one that waits for a
+        processor may wait in the middle of an operation: what it leaves is the same twice, and wrong. So the arenas
+        must be the same once more when it has run."""
+        arenas, closed = books.arenas(space, True)
+        after = self.usage()
+        if before.threads > 1 or not (before.runs or after.runs):
+            return arenas, closed
+        ran = run_time(self.folder)
+        time.sleep(RUN_SECONDS)
+        again = {arena.address: arena for arena in books.arenas(space, True)[0]}
+        has_run = ran is not None and run_time(self.folder) != ran
+        return [
+            arena if has_run and again.get(arena.address) == arena else _doubtful(arena) for arena in arenas
+        ], closed
+
+    def _standing(self) -> tuple[MallocSample | None, float | None]:
+        """The arenas while all threads stand still, and for how many seconds they did; tried again where one stands
+        inside malloc. Raises what a stop raises."""
+        books, found = self._books, self.found
+        if books is None or found is None:
+            return None, None
+        total = 0.0
+        for attempt in range(STOPS):
+            sample, inside, seconds = self._stopped(books, found)
+            total += seconds
+            if not inside or attempt == STOPS - 1:
+                break
+            time.sleep(NAP_SECONDS)
+        return sample, round(total, 6)
+
+    def _stopped(self, books: RunningMalloc, found: Found) -> tuple[MallocSample, bool, float]:
+        with stopping.undisturbed():
+            try:
+                stop = stopping.patiently(self.folder, lambda: _native.Stop(self.folder, self._limit))
+            except TimeoutError as error:
+                raise stopping.not_stopped(self.folder, self._limit, error) from None
+            except OSError as error:
+                raise refusal.explain(self.folder, error) from None
+            try:
+                inside = books.is_inside([thread.program_counter for thread in stop.threads])
+                sample = _malloc_sample(books, found.space, *books.arenas(found.space, True, not inside))
+            finally:
+                stop.release()
+        late = stop.expired
+        return sample if not late else replace(sample, doubtful=True), inside or sample.is_doubtful, stop.seconds or 0.0
+
+    def _python(self, usage: Usage) -> PoolsSample | None:
+        """Python's own allocator. What is swapped out would be brought back by reading it."""
+        if self.found is None or self.found.python is None:
+            return None
+        books, may_read = self.found.python, not usage.swap and self._pools.is_due
+        if isinstance(books, RunningMimalloc):
+            return self._segments(books, self.found.space) if may_read else None
+        return self._tables(books, self.found.space, may_read)
+
+    def _segments(self, books: RunningMimalloc, space: _native.Space) -> PoolsSample | None:
+        with suppress(_native.Fault, OSError):
+            now = self._pools.do(lambda: self._read_segments(books, space))
+            classes = _classes(now.classes)
+            return PoolsSample(MimallocAllocator.name, now.segments, now.bytes, now.pages, classes=classes, odd=now.odd)
+        return None
+
+    def _read_segments(self, books: RunningMimalloc, space: _native.Space) -> SegmentsNow:
+        path, page = self.folder.path("pagemap"), self.machine.page
+
+        def is_there(address: int) -> bool:
+            return any(entry & PM_PRESENT for entry in pagemap(path, address // page, 1))
+
+        return books.now(space, parse_maps(self.folder.read("maps", TABLE_LIMIT)), is_there)
+
+    def _tables(self, books: RunningPymalloc, space: _native.Space, may_read: bool) -> PoolsSample | None:
+        now = books.now(space)
+        if now is None:
+            return None
+        found = PoolsSample(
+            PymallocAllocator.name, len(now.arenas), len(now.arenas) * books.arena_size, now.pools, now.free_pools,
+            doubtful=now.doubtful,
+        )  # fmt: skip
+        if not may_read or now.doubtful:
+            return found
+        with suppress(_native.Fault):
+            read = self._pools.do(lambda: books.classes(space, now))
+            return replace(found, classes=_classes(read.classes), odd=read.odd)
+        return found
+
+
+def _classes(rows: Sequence[_native.SizeClass]) -> list[ClassSample]:
+    return [ClassSample(row.block_size, row.groups, row.used, row.free) for row in rows]
+
+
+def _doubtful(arena: ArenaNow) -> ArenaNow:
+    """The arena without what its lists said."""
+    return arena._replace(in_use=None, trim=None, doubtful=True)
+
+
+def _malloc_sample(books: RunningMalloc, space: _native.Space, arenas: list[ArenaNow], closed: bool) -> MallocSample:
+    mmapped = books.mmapped(space)
+    rows = [ArenaSample(*arena) for arena in arenas]
+    return MallocSample(rows, None if mmapped is None else MmappedSample(**vars(mmapped)), not closed)

@@ -1,0 +1,125 @@
+"""Samples of many processes at once, and of those that join them: one round after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Union
+
+from gdbheap.errors import GdbheapError, NoTarget, reason_of
+from gdbheap.host.usage import Usage
+from gdbheap.sampling.sample import Event, Sample
+from gdbheap.sampling.sampled_process import Moment, Paced, Watched
+from gdbheap.targets.chosen_processes import Programs
+
+__all__ = ["Row", "Sampler"]
+
+Row = Union[Sample, Event]
+SEARCH_SHARE = 0.02
+
+
+class Sampler:
+    """Who is looked at. ``stop``: each is stopped for each sample, for at most ``limit`` seconds. ``look_seconds``: for
+    so long a round may find out where new ones have their books; the others wait for the next one. ``failed``: whether
+    anything could not be looked at."""
+
+    def __init__(
+        self, programs: Programs, stop: bool = False, limit: float | None = None, look_seconds: float = 1.0
+    ) -> None:
+        self._look_seconds, self._no_look_after = look_seconds, 0.0
+        self._programs, self._stop, self._limit = programs, stop, limit
+        self._began = time.monotonic()
+        self._search = Paced(SEARCH_SHARE)
+        self._meant: list[int] = []
+        self._over: set[int] = set()
+        self._refused: set[int] = set()
+        self.watched: dict[int, Watched] = {}
+        self.failed = False
+
+    @property
+    def moment(self) -> Moment:
+        """Now."""
+        return Moment(time.time(), time.monotonic() - self._began)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody is there any more, and nobody may come."""
+        return not self.watched and not self._programs.may_come
+
+    def event(self, kind: str, pid: int | None = None, **known: object) -> Event:
+        """Something that happened now."""
+        time_, offset = self.moment
+        return Event(round(time_, 6), round(offset, 6), kind, pid, **known)  # type: ignore[arg-type]
+
+    def check(self) -> None:
+        """Raises NoTarget, NotPermitted, Unsupported for a process that was named and cannot be looked at."""
+        for pid in self._programs.pids:
+            self.watched[pid] = Watched(self._programs.folder(pid), self._limit)
+
+    def take(self) -> Iterator[Row]:
+        """One round: each process once, with what happened to it."""
+        yield from self._join()
+        self._no_look_after = time.monotonic() + self._look_seconds
+        for pid, watched in list(self.watched.items()):
+            try:
+                yield from self._rows(watched)
+            except NoTarget:
+                del self.watched[pid]
+                self._over.add(pid)
+                yield self.event("end", pid)
+            except Exception as error:
+                del self.watched[pid]
+                yield self._give_up(pid, error)
+
+    def _join(self) -> Iterator[Event]:
+        """Look for those that are new."""
+        if self._search.is_due:
+            self._meant = self._search.do(self._programs.now)
+            self._over.intersection_update(self._programs.pids)
+            self._refused.intersection_update(self._meant)
+        for pid in self._meant:
+            if pid in self.watched or pid in self._over or pid in self._refused:
+                continue
+            try:
+                self.watched[pid] = Watched(self._programs.folder(pid), self._limit)
+            except NoTarget:
+                self._over.add(pid)
+            except Exception as error:
+                yield self._give_up(pid, error)
+
+    def _rows(self, watched: Watched) -> Iterator[Row]:
+        """Rows of one process. What is new of it goes out once it has been sampled: whoever reads that it was found may
+        end it. Raises NoTarget."""
+        rows: list[Row] = []
+        try:
+            usage = watched.usage()
+            rows += self._news(watched, usage)
+            rows += self._samples(watched, watched.usage() if rows else usage)
+        finally:
+            yield from rows
+
+    def _news(self, watched: Watched, usage: Usage) -> Iterator[Event]:
+        kind = watched.look(usage) if time.monotonic() < self._no_look_after else None
+        if kind is not None and watched.found is not None:
+            yield self.event(kind, watched.pid, target=watched.found.target)
+            if watched.refused is not None:
+                self.failed = True
+                yield self.event("failed", watched.pid, reason=watched.refused)
+
+    def _samples(self, watched: Watched, usage: Usage) -> Iterator[Row]:
+        try:
+            yield watched.sample(self.moment, usage, self._stop)
+        except NoTarget:
+            raise
+        except GdbheapError as error:
+            yield self._failed(watched.pid, error)
+            yield watched.sample(self.moment, usage)
+
+    def _give_up(self, pid: int, error: Exception) -> Event:
+        """Leave it alone for as long as it is one of those that are meant, so that it is said once."""
+        self._refused.add(pid)
+        return self._failed(pid, error)
+
+    def _failed(self, pid: int, error: Exception) -> Event:
+        self.failed = True
+        return self.event("failed", pid, reason=reason_of(error))

@@ -1,0 +1,419 @@
+"""The file of a series: JSON lines, or CSV with a header; a row a sample or an event, written as it comes.
+
+Each row is one write, so that the file of a recorder that was killed ends with a whole row, or with a part of one,
+which is left out when it is read. docs/recording.md describes both forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import is_dataclass
+from typing import Any, BinaryIO
+
+from gdbheap.answers.accounting.records import SCHEMA, check_target, from_json, to_json
+from gdbheap.documents import finite, is_time, parsed, whole
+from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, one_line
+from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_read
+from gdbheap.host.headroom import RoomLeft
+from gdbheap.sampling.sample import (
+    ArenaSample,
+    ClassSample,
+    Event,
+    MallocSample,
+    MmappedSample,
+    PoolsSample,
+    Sample,
+    Series,
+)
+from gdbheap.text import csv_cell, json_text
+
+__all__ = ["CSV", "JSONL", "STANDARD_OUTPUT", "SeriesFile", "form_of", "is_series", "read"]
+
+CSV, JSONL = FORMS = ("csv", "jsonl")
+FORMAT = "gdbheap series"
+SERIES, SAMPLE, EVENT = "series", "sample", "event"
+STANDARD_OUTPUT = "-"
+# An arena takes a hundred bytes of a line, and there are eight for each processor.
+MAX_LINE_BYTES = 8 << 20
+# Bytes of lines between two looks at the memory that is left.
+AT_ONCE = 1 << 20
+NEWLINE = 10
+# More than any address space has; a picture's numbers have 64 bits.
+MAX_FIGURE = 1 << 62
+PLAIN = (
+    "rss", "pss", "anonymous", "file", "shared", "swap", "brk", "minor_faults", "major_faults", "threads", "stopped",
+)  # fmt: skip
+# What is not a plain field of a sample: sums for people, and the whole of it in the last columns.
+SUMS = ("system", "in_use", "trim", "mmapped_bytes", "mmapped_count", "mmapped_peak")
+OF_POOLS = ("pool_arenas", "pool_bytes", "pools", "free_pools", "pool_used")
+LISTS = ("doubtful", "arenas", "allocator", "classes", "odd")
+COLUMNS = ("time", "offset", "pid", "event", *PLAIN, *SUMS, *OF_POOLS, *LISTS, "detail")
+MARKS = ("arenas", "mmapped", "pools", "values")
+
+
+def form_of(path: str) -> str:
+    """The form by a file's ending; of standard output CSV. Raises UsageError for another one."""
+    form = os.path.splitext(path)[1][1:].lower()
+    if path == STANDARD_OUTPUT:
+        return CSV
+    if form not in FORMS:
+        raise UsageError(f"{one_line(path)}: a series is written to a file that ends in .csv or .jsonl, or to - (CSV)")
+    return form
+
+
+class SeriesFile:
+    """A file that rows are added to; others can read it meanwhile. An older one is replaced when the first row is
+    written. Raises UsageError where it cannot be written at all, GdbheapError when it cannot any more."""
+
+    def __init__(self, path: str, series: Series, csv_safe: bool = False, mode: int = PRIVATE) -> None:
+        self.path, self.form, self._is_safe = path, form_of(path), csv_safe
+        self.rows = 0
+        self.size = 0
+        self._new = self._open(mode)
+        self._descriptor = self._new.descriptor
+        try:
+            self._begin(series)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, series: Series) -> None:
+        header = {"kind": SERIES, "format": FORMAT, "schema": SCHEMA, **_about(series)}
+        if self.form == CSV:
+            self._write(_line(COLUMNS))
+            header = _row_of_series(header)
+        self._put(header)
+        try:
+            self._new.put()
+        except OSError as error:
+            raise not_written(self.path, error) from None
+
+    def _open(self, mode: int) -> NewFile:
+        try:
+            return NewFile("/dev/stdout" if self.path == STANDARD_OUTPUT else self.path, mode)
+        except (OSError, ValueError) as error:
+            raise not_written(self.path, error) from None
+
+    def add(self, row: Sample | Event) -> None:
+        """Write a sample or an event."""
+        if isinstance(row, Sample):
+            self._put({"kind": SAMPLE, **to_json(row)} if self.form == JSONL else _row_of_sample(row))
+            self.rows += 1
+        elif self.form == JSONL:
+            known = {key: value for key, value in vars(row).items() if value is not None}
+            self._put({**known, "event": row.kind, "kind": EVENT})
+        else:
+            self._put(_row_of_event(row))
+
+    def _put(self, row: Mapping[str, Any]) -> None:
+        if self.form == JSONL:
+            self._write(json_text(row, to_json, (",", ":")) + "\n")
+        else:
+            self._write(_line(csv_cell(row.get(name, ""), self._is_safe) for name in COLUMNS))
+
+    def _write(self, text: str) -> None:
+        """All of it, or nothing: a part that was written before the disk was full is cut off again."""
+        data = text.encode("utf-8", "surrogateescape")
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._descriptor, data[done:])
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            with suppress(OSError):
+                _take_back(self._descriptor, done)
+            reason = EXHAUSTED.get(error.errno or 0, error.strerror or str(error))
+            raise GdbheapError(
+                f"{one_line(self.path)} cannot be written any more ({reason}); its {self.rows:,} samples can be read"
+            ) from None
+        self.size += len(data)
+
+    def close(self) -> None:
+        """End it; harmless a second time."""
+        with suppress(OSError):
+            self._new.close()
+
+
+def _take_back(descriptor: int, size: int) -> None:
+    """Cut off the last bytes that were written to a file, unless others have written behind them. Raises OSError."""
+    end = os.lseek(descriptor, 0, os.SEEK_CUR)
+    if os.fstat(descriptor).st_size == end:
+        os.ftruncate(descriptor, end - size)
+
+
+def _line(cells: Iterable[object]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _about(series: Series) -> dict[str, Any]:
+    """The fields that stand at the beginning of a file."""
+    return {key: value for key, value in vars(series).items() if key not in ("samples", "events", "cut")}
+
+
+# CSV.
+
+
+def _cell(value: object) -> object:
+    return "" if value is None else int(value) if isinstance(value, bool) else value
+
+
+def _packed(*values: object) -> str:
+    return ":".join(str(_cell(value)) for value in values)
+
+
+def _row_of_series(header: Mapping[str, Any]) -> dict[str, Any]:
+    return {"time": header["time"], "offset": 0, "event": SERIES, "detail": json_text(header)}
+
+
+def _row_of_event(event: Event) -> dict[str, Any]:
+    own = {key: value for key, value in vars(event).items() if value is not None}
+    row = {"time": own.pop("time"), "offset": own.pop("offset"), "event": own.pop("kind"), "pid": own.pop("pid", "")}
+    return {**row, "detail": json_text(own) if own else ""}
+
+
+def _row_of_sample(sample: Sample) -> dict[str, Any]:
+    row: dict[str, Any] = {name: _cell(getattr(sample, name)) for name in ("time", "offset", "pid", *PLAIN)}
+    malloc, pools = sample.malloc, sample.pools
+    row["doubtful"] = " ".join(_doubts(sample))
+    if malloc is not None:
+        row.update((name, _cell(getattr(malloc, name))) for name in SUMS[:3])
+        row["arenas"] = " ".join(_packed(*vars(arena).values()) for arena in malloc.arenas) or MARKS[0]
+        if malloc.mmapped is not None:
+            mmapped = malloc.mmapped
+            row.update(mmapped_bytes=mmapped.bytes, mmapped_count=mmapped.count, mmapped_peak=mmapped.peak)
+    if pools is not None:
+        figures = (pools.arenas, pools.bytes, pools.pools, pools.free_pools, pools.used)
+        row.update(zip(OF_POOLS, map(_cell, figures)))
+        row.update(allocator=pools.allocator, odd=pools.odd)
+        row["classes"] = "" if pools.classes is None else _classes(pools.classes)
+    return row
+
+
+def _classes(rows: list[ClassSample]) -> str:
+    return " ".join(_packed(*vars(row).values()) for row in rows) or MARKS[3]
+
+
+def _doubts(sample: Sample) -> Iterator[str]:
+    """What of a sample is doubtful besides single arenas."""
+    malloc, pools = sample.malloc, sample.pools
+    if malloc is not None and malloc.doubtful:
+        yield MARKS[0]
+    if malloc is not None and malloc.mmapped is not None and malloc.mmapped.doubtful:
+        yield MARKS[1]
+    if pools is not None and pools.doubtful:
+        yield MARKS[2]
+    if malloc is not None and any(arena.doubtful for arena in malloc.arenas):
+        yield MARKS[3]
+
+
+def _number(text: str) -> float | int | None:
+    if text == "":
+        return None
+    return whole(text) if text.lstrip("-").isdecimal() else finite(text)
+
+
+def _whole(text: str) -> int | None:
+    return whole(text) if text else None
+
+
+def _of_cells(row: Mapping[str, str]) -> dict[str, Any]:
+    """The document of a CSV row. Raises ValueError."""
+    if row["event"]:
+        detail = parsed(row["detail"]) if row["detail"] else {}
+        if row["event"] == SERIES:
+            return dict(detail)
+        when = {"time": finite(row["time"]), "offset": finite(row["offset"]), "pid": _number(row["pid"])}
+        return {**detail, **when, "kind": EVENT, "event": row["event"]}
+    return {"kind": SAMPLE, SAMPLE: _sample_of(row)}
+
+
+def _sample_of(row: Mapping[str, str]) -> Sample:
+    doubts = row["doubtful"].split()
+    plain: dict[str, Any] = {name: _number(row[name]) for name in PLAIN}
+    stopped = plain.pop("stopped")
+    for name in ("minor_faults", "major_faults", "threads"):
+        plain[name] = plain[name] or 0
+    return Sample(
+        whole(row["pid"]), finite(row["time"]), finite(row["offset"]), **plain, malloc=_malloc_of(row, doubts),
+        pools=_pools_of(row, doubts), stopped=None if stopped is None else float(stopped),
+    )  # fmt: skip
+
+
+def _malloc_of(row: Mapping[str, str], doubts: list[str]) -> MallocSample | None:
+    if not row["arenas"]:
+        return None
+    arenas = [_arena_of(packed) for packed in row["arenas"].split() if packed != MARKS[0]]
+    mmapped = None
+    if row["mmapped_count"]:
+        counts = (whole(row["mmapped_count"]), whole(row["mmapped_bytes"]), whole(row["mmapped_peak"]))
+        mmapped = MmappedSample(*counts, doubtful=MARKS[1] in doubts)
+    return MallocSample(arenas, mmapped, MARKS[0] in doubts)
+
+
+def _arena_of(packed: str) -> ArenaSample:
+    address, system, peak, top, in_use, trim, doubtful = packed.split(":")
+    known = (whole(address), whole(system), whole(peak))
+    return ArenaSample(*known, _whole(top), _whole(in_use), _whole(trim), doubtful == "1")
+
+
+def _pools_of(row: Mapping[str, str], doubts: list[str]) -> PoolsSample | None:
+    if not row["allocator"]:
+        return None
+    pools = (_whole(row["pools"]), _whole(row["free_pools"]))
+    rows = row["classes"].split()
+    found = [ClassSample(*map(whole, packed.split(":"))) for packed in rows if packed != MARKS[3]] if rows else None
+    sizes = (whole(row["pool_arenas"]), whole(row["pool_bytes"]))
+    return PoolsSample(row["allocator"], *sizes, *pools, found, whole(row["odd"]), MARKS[2] in doubts)
+
+
+# Reading.
+
+
+def is_series(path: str) -> bool:
+    """Whether there is such a file, and it begins as a series does, in either form."""
+    try:
+        # A pipe would wait for somebody to write.
+        if not os.path.isfile(path):
+            return False
+        with open_regular(path) as stream:
+            first = next(_documents(path, _Lines(path, stream)), None)
+    except (OSError, ValueError, UsageError):
+        return False
+    return first is not None and first[1].get("format") == FORMAT
+
+
+def read(path: str) -> Series:
+    """Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer."""
+    try:
+        with open_to_read(path) as stream:
+            return _read(path, stream)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{one_line(path)} cannot be read: {one_line(reason or error)}") from None
+
+
+def _read(path: str, stream: BinaryIO) -> Series:
+    lines = _Lines(path, stream)
+    documents = _documents(path, lines)
+    series = _header(path, next(documents, None))
+    for number, document in documents:
+        try:
+            _add(series, document)
+        except UsageError as error:
+            raise _damaged(path, number, error) from None
+    return series if not lines.cut else Series(**{**vars(series), "cut": True})
+
+
+def _add(series: Series, document: dict[str, Any]) -> None:
+    """Take the row of a document. Raises UsageError."""
+    row: Sample | Event
+    if document.get("kind") == SAMPLE:
+        sample = document.get(SAMPLE)
+        row = sample if isinstance(sample, Sample) else from_json(Sample, document)
+        _check_figures(row)
+        series.samples.append(row)
+    else:
+        row = from_json(Event, {**document, "kind": document.get("event")})
+        check_target(row.target or {})
+        series.events.append(row)
+    _check_time(row.time)
+
+
+def _check_figures(sample: Sample) -> None:
+    """Check the numbers of a sample, and what is computed of them. Raises UsageError."""
+    malloc, pools = sample.malloc, sample.pools
+    sums = (malloc and malloc.system, malloc and malloc.in_use, malloc and malloc.trim, pools and pools.used)
+    for number in (*_integers(sample), *_integers(sums)):
+        if abs(number) > MAX_FIGURE:
+            raise UsageError(f"{number} is more than any process has")
+
+
+def _integers(value: object) -> Iterator[int]:
+    """Yield the integers of a record, or of several."""
+    if isinstance(value, int):
+        yield value
+    elif is_dataclass(value):
+        yield from _integers(vars(value).values())
+    elif isinstance(value, Iterable) and not isinstance(value, str):
+        for one in value:
+            yield from _integers(one)
+
+
+def _check_time(seconds: float) -> None:
+    if not is_time(seconds):
+        raise UsageError(f"there is no date {seconds:g} seconds after 1970")
+
+
+class _Lines:
+    """The whole lines of a file, with their numbers. ``cut``: there was a part of one after them."""
+
+    def __init__(self, path: str, stream: BinaryIO) -> None:
+        self._path, self._stream = path, stream
+        self.cut = False
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        number, size, room = 0, 0, RoomLeft()
+        while line := self._stream.readline(MAX_LINE_BYTES):
+            number, size = number + 1, size + len(line)
+            room.check(self._path, size, AT_ONCE)
+            if len(line) == MAX_LINE_BYTES:
+                raise UsageError(f"{one_line(self._path)} is damaged: line {number} is longer than any sample's")
+            if line[-1] != NEWLINE:
+                self.cut = True
+                return
+            yield number, line.decode("utf-8", "surrogateescape").rstrip("\n")
+
+
+def _documents(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of either form as JSON has them, with the numbers of their lines."""
+    columns: list[str] | None = None
+    for number, line in lines:
+        try:
+            if number == 1 and not line.startswith("{"):
+                columns = next(csv.reader([line]))
+                if missing := [name for name in COLUMNS if name not in columns]:
+                    raise UsageError(f"{one_line(path)} is no series of gdbheap's: it has no column {missing[0]}")
+                continue
+            yield number, _document(line, columns)
+        except (ValueError, KeyError, TypeError, csv.Error) as error:
+            if number == 1:
+                raise UsageError(f"{one_line(path)} is no series of gdbheap's") from None
+            raise _damaged(path, number, error) from None
+
+
+def _document(line: str, columns: list[str] | None) -> dict[str, Any]:
+    """Raises ValueError."""
+    if columns is None:
+        found = parsed(line)
+        if not isinstance(found, dict):
+            raise ValueError("no object")
+        return found
+    cells = next(csv.reader([line]))
+    if len(cells) != len(columns):
+        raise ValueError(f"{len(cells)} cells instead of {len(columns)}")
+    return _of_cells(dict(zip(columns, cells)))
+
+
+def _header(path: str, found: tuple[int, dict[str, Any]] | None) -> Series:
+    if found is None or found[1].get("format") != FORMAT:
+        raise UsageError(f"{one_line(path)} is no series of gdbheap's")
+    number, content = found
+    schema = content.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise UsageError(f"{one_line(path)} was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
+    try:
+        series = from_json(Series, content)
+        _check_time(series.time)
+        return series
+    except UsageError as error:
+        raise _damaged(path, number, error) from None
+
+
+def _damaged(path: str, number: int, error: BaseException) -> UsageError:
+    return UsageError(f"{one_line(path)} is damaged in line {number}: {one_line(error)}")

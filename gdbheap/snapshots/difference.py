@@ -1,0 +1,401 @@
+"""What changed between looks: each number is that of the last look less that of the first.
+
+Between two looks at one process, arenas and holes are told apart by their addresses, and objects by theirs; between two
+processes arenas by their place in the ring, objects by their paths, and holes are only added up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from gdbheap.answers.arenas import Arena
+from gdbheap.answers.holder_change import HolderChange
+from gdbheap.answers.holes import Hole
+from gdbheap.answers.pyobjects import TypeRow
+from gdbheap.answers.retained import NAMED_BY_WORDS, Kept
+from gdbheap.first_page.ledger import Line
+from gdbheap.snapshots.blocks import BlockChange, changed_blocks
+from gdbheap.snapshots.holder_changes import changed_holders
+from gdbheap.snapshots.snapshot import MAX_OWNERS, Look, Snapshot
+
+__all__ = ["Difference", "difference"]
+
+IDENTITY = ("host", "boot_id", "pid", "start_time")
+NEW, GONE, CHANGED = "new", "gone", "changed"
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One of the looks that are compared: seconds since 1970, what was looked at, its RSS in bytes, and what a person
+    calls the program, "" in older files."""
+
+    time: float
+    target: dict[str, Any]
+    rss: int | None
+    program: str = ""
+
+
+@dataclass(frozen=True)
+class LineChange:
+    """A line of the ledger: bytes more (less, where below zero), and how many were resident in each look; None where
+    residency is not known."""
+
+    id: str
+    parent: str | None
+    name: str
+    resident: int | None
+    virtual: int
+    looks: list[int | None]
+
+
+@dataclass(frozen=True)
+class TypeChange:
+    """A type: objects, bytes of their own blocks and of their buffers more; ``looks``: both together in each look."""
+
+    type: str
+    count: int
+    bytes: int
+    buffers: int
+    looks: list[int]
+
+    @property
+    def together(self) -> int:
+        """Bytes more, of the objects and their buffers."""
+        return self.bytes + self.buffers
+
+
+@dataclass(frozen=True)
+class SizeChange:
+    """Blocks of one size that an allocator has handed out: how many more, and their bytes."""
+
+    allocator: str
+    size: int
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ArenaChange:
+    """An arena of malloc: bytes more. ``index`` and ``address`` are the last look's, if it is still there."""
+
+    index: int
+    address: int
+    state: str
+    system: int
+    in_use: int
+    top: int
+
+
+@dataclass(frozen=True)
+class OwnerChange:
+    """An object that is among those that retain the most in the first or the last look, of several that retain the same
+    the innermost: bytes that it retains more. ``chain``: how it is reached, in words."""
+
+    address: int | None
+    type: str
+    path: str | None
+    state: str
+    retained: int
+    looks: list[int]
+    chain: str | None = None
+
+
+@dataclass(frozen=True)
+class HoleChange:
+    """A hole of the last look that overlaps none of the first (new), or one of the first that overlaps none of the last
+    (gone); ``pins``: what lies below and above it, in words."""
+
+    address: int
+    size: int
+    resident: int | None
+    allocator: str
+    state: str
+    pins: list[str]
+
+
+@dataclass(frozen=True)
+class FindingChange:
+    """A finding of ``heap``: bytes more that its advice is worth."""
+
+    id: str
+    state: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What rose from each look to the next, of three or more: bytes a second from the first to the last. ``kind``:
+    "rss", "line" (of the ledger, by its id) or "type"."""
+
+    kind: str
+    name: str
+    looks: list[int]
+    rate: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The answer of ``heap diff``. ``same_process``: all looks are at one; ``limit``: bytes that it may have, and
+    ``seconds_left``: when its RSS reaches that, if it goes on as from the first look to the last. ``blocks``: what came
+    and went, block by block; None where not both looks have all blocks, or they are at two processes. ``holders``: who
+    holds more or less of what is in use; None where a look does not have them. ``in_use`` and ``free``: resident bytes
+    more of blocks in use and of free ones, None where that is not known."""
+
+    looks: list[Compared]
+    same_process: bool
+    rss: int | None
+    ledger: list[LineChange]
+    types: list[TypeChange]
+    sizes: list[SizeChange]
+    arenas: list[ArenaChange]
+    owners: list[OwnerChange]
+    holes: list[HoleChange]
+    findings: list[FindingChange]
+    trend: list[Trend] = field(default_factory=list)
+    limit: int | None = None
+    seconds_left: float | None = None
+    blocks: list[BlockChange] | None = None
+    holders: list[HolderChange] | None = None
+    in_use: int | None = None
+    free: int | None = None
+
+
+def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
+    """What changed from the first of two or more looks to the last. ``limit``: in place of the control group's."""
+    looks = [look.snapshot for look in taken]
+    first, last = looks[0], looks[-1]
+    same = _is_one_process(looks)
+    limit = last.limit if limit is None else limit
+    rss = _more(first.ledger.rss.bytes, last.ledger.rss.bytes)
+    lines, types = _lines(looks), _types(looks)
+    return Difference(
+        [Compared(look.time, look.target, look.ledger.rss.bytes, look.ledger.program) for look in looks],
+        same,
+        rss,
+        lines,
+        types,
+        _sizes(first, last),
+        _arenas(first, last, same),
+        _owners(looks, same),
+        _holes(first, last) if same else [],
+        _findings(first, last),
+        _trend(looks, lines, types),
+        limit,
+        _seconds_left(first, last, rss, limit),
+        _blocks(taken[0], taken[-1]) if same else None,
+        changed_holders(looks, same),
+        *(_of_summary(first, last, name) for name in ("used_resident", "free_resident")),
+    )
+
+
+def _is_one_process(looks: Sequence[Snapshot]) -> bool:
+    """A core lacks the machine's start: one with the number and the executable of a process may be of that one."""
+    known = [{key: look.target.get(key) for key in IDENTITY} for look in looks]
+    for key in ("pid", "exe"):
+        if len({look.target.get(key) for look in looks}) > 1:
+            return False
+    return all(len({one[key] for one in known if one[key] is not None}) <= 1 for key in IDENTITY)
+
+
+def _more(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _of_summary(first: Snapshot, last: Snapshot, name: str) -> int | None:
+    before, after = (getattr(look.ledger.summary, name, None) for look in (first, last))
+    return _more(before, after)
+
+
+def _keyed(rows: Iterable[R], key: Callable[[R], Hashable]) -> dict[Any, R]:
+    return {key(row): row for row in rows}
+
+
+def _lines(looks: Sequence[Snapshot]) -> list[LineChange]:
+    """Every line of any look, in the last one's order; what is not there has nothing."""
+    tables = [_keyed(look.ledger.ledger, lambda line: line.id) for look in looks]
+    lines: dict[str, Line] = {}
+    for table in reversed(tables):
+        for name, line in table.items():
+            lines.setdefault(name, line)
+    changes = []
+    for name, line in lines.items():
+        found = [table.get(name) for table in tables]
+        resident = [0 if one is None else one.resident for one in found]
+        virtual = [0 if one is None else one.virtual for one in found]
+        change = _more(resident[0], resident[-1])
+        changes.append(LineChange(name, line.parent, line.name, change, virtual[-1] - virtual[0], resident))
+    return changes
+
+
+def _types(looks: Sequence[Snapshot]) -> list[TypeChange]:
+    """The types that changed, those that grew the most first."""
+    tables = [_keyed(look.objects.types if look.objects else [], lambda row: row.type) for look in looks]
+    changes = []
+    for name in dict.fromkeys(name for table in tables for name in table):
+        found = [table.get(name, TypeRow(name, 0, 0, 0, 0)) for table in tables]
+        first, last = found[0], found[-1]
+        counts = last.count - first.count, last.bytes - first.bytes, last.buffers - first.buffers
+        if any(counts) or len({row.bytes + row.buffers for row in found}) > 1:
+            changes.append(TypeChange(name, *counts, [row.bytes + row.buffers for row in found]))
+    return sorted(changes, key=lambda change: (-change.together, change.type))
+
+
+def _sizes(first: Snapshot, last: Snapshot) -> list[SizeChange]:
+    counts = [{(row.allocator, row.size): row.count for row in look.sizes} for look in (first, last)]
+    changes = []
+    for allocator, size in sorted({*counts[0], *counts[1]}):
+        more = counts[1].get((allocator, size), 0) - counts[0].get((allocator, size), 0)
+        if more:
+            changes.append(SizeChange(allocator, size, more, more * size))
+    return sorted(changes, key=lambda change: -change.bytes)
+
+
+def _states(before: dict[Any, R], after: dict[Any, R]) -> list[tuple[R, R | None, R | None, str]]:
+    """(either, before, after, state) of what is in one of two looks."""
+    found = []
+    for key in {**after, **before}:
+        old, new = before.get(key), after.get(key)
+        either = new if new is not None else old
+        assert either is not None
+        found.append((either, old, new, NEW if old is None else GONE if new is None else CHANGED))
+    return found
+
+
+def _arenas(first: Snapshot, last: Snapshot, same: bool) -> list[ArenaChange]:
+    key: Callable[[Arena], int] = (lambda arena: arena.address) if same else (lambda arena: arena.index)
+    before, after = (_keyed(look.arenas.arenas if look.arenas else [], key) for look in (first, last))
+    changes = []
+    for arena, old, new, state in _states(before, after):
+        more = [(getattr(new, name) if new else 0) - (getattr(old, name) if old else 0)
+                for name in ("system", "in_use", "top")]  # fmt: skip
+        if any(more) or state != CHANGED:
+            changes.append(ArenaChange(arena.index, arena.address, state, *more))
+    return changes
+
+
+def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
+    """Return what changed of what objects retain; of two processes of those that have a path.
+
+    Only the largest of a look are known: one without a row in a look counts as if it had been the smallest of those
+    there, so that no row says more than what was gained. One that is in another's row there retains what that does,
+    and has no row of its own where that is so in the last look."""
+    if any(look.owners is None for look in looks):
+        return []
+    key = _owner_key(looks, same)
+    rows = [[row for row in look.owners or [] if same or row.path is not None] for look in looks]
+    tables = [_keyed(own, key) for own in rows]
+    inner = [{key(one): one for row in own for one in row.inner} for own in rows]
+    bounds = [_bound(look.owners or []) for look in looks]
+    changes = []
+    for row, _old, _new, state in _states(tables[0], tables[-1]):
+        name = key(row)
+        if name in inner[-1] and name not in tables[-1]:
+            continue
+        found = [table.get(name) or others.get(name) for table, others in zip(tables, inner)]
+        of_looks = [min(bound, row.retained) if one is None else one.retained for one, bound in zip(found, bounds)]
+        if of_looks[0] != of_looks[-1]:
+            state = CHANGED if found[0] is not None and found[-1] is not None else state
+            more, shown = of_looks[-1] - of_looks[0], row.innermost
+            changes.append(OwnerChange(shown.address, shown.type, shown.path, state, more, of_looks, shown.chain))
+    return sorted(changes, key=lambda change: -change.retained)
+
+
+def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashable]:
+    """Return what tells owners apart: an object of one process may have another path in each look, with keys and
+    without contents. What has neither address nor path is told by its words where these are a name."""
+    met = [one for look in looks for row in look.owners or [] if same for one in (row, *row.inner)]
+    places = Counter((row.address, row.type) for row in met)
+
+    def key(row: Kept) -> Hashable:
+        if row.address is None and row.path is None:
+            return (row.chain if row.type in NAMED_BY_WORDS else None, row.type)
+        is_met_again = places[row.address, row.type] > 1
+        return (row.address if is_met_again or row.path is None else row.path, row.type)
+
+    return key
+
+
+def _bound(rows: Sequence[Kept]) -> int:
+    """What any other object retains at most: of fewer than the most rows, none is left out."""
+    return min(row.retained for row in rows) if len(rows) >= MAX_OWNERS else 0
+
+
+def _holes(first: Snapshot, last: Snapshot) -> list[HoleChange]:
+    """The holes that are new, and those that are gone, the largest first."""
+    before, after = (look.holes.holes if look.holes else [] for look in (first, last))
+    changes = [_hole(hole, NEW) for hole in _apart(after, before)] + [
+        _hole(hole, GONE) for hole in _apart(before, after)
+    ]
+    return sorted(changes, key=lambda change: -change.size)
+
+
+def _apart(holes: Sequence[Hole], others: Sequence[Hole]) -> list[Hole]:
+    """Those that overlap none of the others."""
+    edges = sorted((other.address, other.address + other.size) for other in others)
+    found, place = [], 0
+    for hole in sorted(holes, key=lambda hole: hole.address):
+        while place < len(edges) and edges[place][1] <= hole.address:
+            place += 1
+        if place == len(edges) or edges[place][0] >= hole.address + hole.size:
+            found.append(hole)
+    return found
+
+
+def _hole(hole: Hole, state: str) -> HoleChange:
+    pins = [f"{beside.what} ({side})" for beside, side in ((hole.before, "below"), (hole.after, "above")) if beside]
+    return HoleChange(hole.address, hole.size, hole.resident, hole.allocator, state, pins)
+
+
+def _blocks(first: Look, last: Look) -> list[BlockChange] | None:
+    """Those of which none came and none went are left out."""
+    tables = first.snapshot.blocks, last.snapshot.blocks
+    if tables[0] is None or tables[1] is None or first.columns is None or last.columns is None:
+        return None
+    rows = changed_blocks((tables[0], first.columns), (tables[1], last.columns))
+    return [row for row in rows if row.new or row.gone]
+
+
+def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:
+    """Of several findings with one id the bytes are added up."""
+    sums: list[dict[str, int]] = []
+    for look in (first, last):
+        of_look: dict[str, int] = {}
+        for finding in look.ledger.findings:
+            of_look[finding.id] = of_look.get(finding.id, 0) + finding.bytes
+        sums.append(of_look)
+    names = [{name: name for name in of_look} for of_look in sums]
+    changes = [
+        FindingChange(name, state, sums[1].get(name, 0) - sums[0].get(name, 0))
+        for name, _old, _new, state in _states(*names)
+    ]
+    return sorted((change for change in changes if change.bytes), key=lambda change: -change.bytes)
+
+
+def _trend(looks: Sequence[Snapshot], lines: Sequence[LineChange], types: Sequence[TypeChange]) -> list[Trend]:
+    """What only rose, the fastest first."""
+    seconds = looks[-1].time - looks[0].time
+    if len(looks) < 3 or seconds <= 0:
+        return []
+    rows: list[tuple[str, str, list[Any]]] = [("rss", "RSS", [look.ledger.rss.bytes for look in looks])]
+    rows += [("line", change.id, change.looks) for change in lines]
+    rows += [("type", change.type, change.looks) for change in types]
+    rising = [row for row in rows if None not in row[2] and _only_rises(row[2])]
+    found = [Trend(kind, name, values, (values[-1] - values[0]) / seconds) for kind, name, values in rising]
+    return sorted(found, key=lambda trend: -trend.rate)
+
+
+def _only_rises(values: Sequence[int]) -> bool:
+    return all(before <= after for before, after in zip(values, values[1:])) and values[0] < values[-1]
+
+
+def _seconds_left(first: Snapshot, last: Snapshot, more: int | None, limit: int | None) -> float | None:
+    """From the last look on, where RSS grew by ``more`` bytes; None where nothing says so."""
+    seconds = last.time - first.time
+    if limit is None or more is None or more <= 0 or seconds <= 0:
+        return None
+    return max(0.0, (limit - (last.ledger.rss.bytes or 0)) * seconds / more)

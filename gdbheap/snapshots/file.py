@@ -1,0 +1,248 @@
+"""The file of a snapshot: a zip with one JSON document, so that other programs can read it (docs/snapshots.md).
+
+Each entry of a zip has a checksum, by which damage is noticed. What an entry unpacks to is judged by what the zip's
+directory says, before any of it is unpacked: by the form of its column, by what deflate can do, and by the memory that
+is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, NamedTuple
+
+from gdbheap import _native
+from gdbheap.answers.accounting.records import SCHEMA, check_target, from_json, to_json
+from gdbheap.documents import NODE_BYTES, is_time, parsed
+from gdbheap.errors import UsageError, one_line
+from gdbheap.files import PRIVATE, open_to_read, replacing
+from gdbheap.host.headroom import copy_fits, room_for_copy
+from gdbheap.snapshots.blocks import COLUMNS, HOLDERS, OFFSETS, WIDTHS, columns_of
+from gdbheap.snapshots.snapshot import Look, Snapshot
+
+__all__ = ["is_snapshot", "read", "write"]
+
+ENTRY = "snapshot.json"
+FORMAT = "gdbheap snapshot"
+MAGIC = b"PK\x03\x04"
+# Some MiB of a process with 65,536 mappings and as many types; they pack to an eighth or so.
+MAX_DOCUMENT_BYTES, DOCUMENT_SPARE, DOCUMENT_RATIO = 64 << 20, 1 << 20, 32
+# Deflate says 258 bytes by two codes of a bit each.
+DEFLATE_RATIO = 1032
+# A snapshot has about twenty entries. The record at the end of a zip is followed by a comment of at most 64 KiB; before
+# it lies that of zip64, for archives of more than 4 GiB.
+MAX_DIRECTORY_BYTES = 64 << 10
+END_RECORD, MAX_END_BYTES = b"PK\x05\x06", 22 + (1 << 16)
+LARGE_END_RECORD, LARGE_END_BYTES = b"PK\x06\x07", 20
+PIECE = 4 << 20
+COMPRESSION_LEVEL, COLUMN_LEVEL = 6, 1
+FOLDER = "blocks/"
+# Older files do not have them.
+OPTIONAL = (f"{FOLDER}{OFFSETS}",)
+# Each number that does not fit into its column has eight bytes.
+MAX_EXCEPTION_BYTES = 8
+# More than any process has.
+MAX_BLOCKS = 1 << 31
+# The columns as they are unpacked, as they are once whole, and as the native module keeps them.
+COPIES = 3
+
+
+def write(path: str, look: Look, mode: int = PRIVATE) -> None:
+    """Write a snapshot. Raises UsageError where that is not possible."""
+    keys = {"format": FORMAT, "schema": SCHEMA, **to_json(look.snapshot)}
+    text = json.dumps(keys, default=to_json, separators=(",", ":"))
+    with (
+        replacing(path, mode) as stream,
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive,
+    ):
+        archive.writestr(ENTRY, text)
+        for name in _columns_in(look.snapshot):
+            # The columns are many and their bytes alike: a higher level costs three times as long for a fifth.
+            column = getattr(look.columns, name)
+            archive.writestr(f"{FOLDER}{name}", column, zipfile.ZIP_DEFLATED, COLUMN_LEVEL)
+
+
+def _columns_in(snapshot: Snapshot) -> tuple[str, ...]:
+    """The entries with columns that its file has."""
+    if snapshot.blocks is None:
+        return ()
+    return (*COLUMNS, OFFSETS) if snapshot.blocks.holders is None else (*COLUMNS, OFFSETS, HOLDERS)
+
+
+def is_snapshot(path: str) -> bool:
+    """Whether a file begins as one."""
+    try:
+        with open_to_read(path) as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError, UsageError):
+        return False
+
+
+class _Source(NamedTuple):
+    """A file that is held open: ``path`` names it in messages, ``opened`` leads to it whatever has its name by now."""
+
+    path: str
+    opened: str
+
+
+def read(path: str) -> Look:
+    """Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer."""
+    try:
+        file = open_to_read(path)
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from None
+    except ValueError as error:
+        raise _refused(path, f"it is no snapshot: {error}") from None
+    with file:
+        return _read(_Source(path, f"/proc/self/fd/{file.fileno()}"))
+
+
+def _read(source: _Source) -> Look:
+    path, content = source.path, _document(source)
+    if content.get("format") != FORMAT:
+        raise _refused(path, "it is no snapshot of gdbheap's")
+    schema = content.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise _refused(path, f"it was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
+    try:
+        found = from_json(Snapshot, content)
+        check_target(found.target)
+    except UsageError as error:
+        raise _refused(path, f"it is damaged: {error}") from None
+    if not is_time(found.time):
+        raise _refused(path, f"it is damaged: it was taken {found.time:g} seconds after 1970")
+    return Look(found, _columns(source, found) if found.blocks is not None else None)
+
+
+def _columns(source: _Source, snapshot: Snapshot) -> _native.BlockColumns:
+    """The blocks, as many as the document says."""
+    path, table = source.path, snapshot.blocks
+    count = sum(table.counts) if table is not None else 0
+    if table is None or min(table.counts, default=0) < 0 or count > MAX_BLOCKS:
+        raise _refused(path, "it is damaged: it claims to have more blocks than any process")
+    if len(table.counts) != len(table.allocators):
+        raise _refused(path, "it is damaged: its blocks are not those of its allocators")
+    names = [f"{FOLDER}{name}" for name in _columns_in(snapshot)]
+    try:
+        with _archive(source) as archive:
+            entries = {name: _entry(path, archive, name) for name in names if not _is_left_out(archive, name)}
+        _check_columns(path, entries, count)
+        columns = _unpacked(source, entries)
+        return columns_of(table, [columns.get(f"{FOLDER}{name}", b"") for name in (*COLUMNS, HOLDERS, OFFSETS)])
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise _refused(path, f"it is damaged: {error}") from None
+
+
+@contextmanager
+def _archive(source: _Source) -> Iterator[zipfile.ZipFile]:
+    """Open the zip of a snapshot. Raises OSError, BadZipFile, UsageError."""
+    with open_to_read(source.opened) as file:
+        _check_directory(source.path, file)
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+
+
+def _check_directory(path: str, file: BinaryIO) -> None:
+    """Refuse a directory that is larger than any snapshot's: each of its entries becomes an object of some hundred
+    bytes. Its size stands in the record at the end (PKWARE's APPNOTE, 4.3.16)."""
+    size = file.seek(0, os.SEEK_END)
+    start = max(0, size - MAX_END_BYTES)
+    file.seek(start)
+    tail = file.read(MAX_END_BYTES)
+    end = tail.rfind(END_RECORD)
+    is_large = end >= 0 and int.from_bytes(tail[end + 12 : end + 16], "little") > MAX_DIRECTORY_BYTES
+    if is_large or LARGE_END_RECORD in tail[max(0, end - LARGE_END_BYTES) : end]:
+        raise _refused(path, "it is damaged: its directory is larger than that of any snapshot")
+    file.seek(0)
+
+
+def _is_left_out(archive: zipfile.ZipFile, name: str) -> bool:
+    return name in OPTIONAL and name not in archive.namelist()
+
+
+def _check_columns(path: str, entries: Mapping[str, zipfile.ZipInfo], count: int) -> None:
+    """Refuse columns that are not of ``count`` blocks, or for which there is no room."""
+    for name, entry in entries.items():
+        width = WIDTHS.get(name[len(FOLDER) :])
+        is_wrong = entry.file_size > MAX_EXCEPTION_BYTES * count if width is None else entry.file_size != width * count
+        if is_wrong:
+            raise _refused(path, f"it is damaged: {name} is not that of {count:,} blocks")
+    _check_room(path, COPIES * sum(entry.file_size for entry in entries.values()))
+
+
+def _unpacked(source: _Source, entries: Mapping[str, zipfile.ZipInfo]) -> dict[str, bytes]:
+    # Imported where it is needed: most snapshots have no blocks.
+    from concurrent.futures import ThreadPoolExecutor
+
+    is_over = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        try:
+            reading = {name: pool.submit(_contents, source, entry, is_over) for name, entry in entries.items()}
+            return {name: content.result() for name, content in reading.items()}
+        finally:
+            # The pool waits for its threads: after Ctrl-C, or a failure of one, they are to end.
+            is_over.set()
+
+
+def _document(source: _Source) -> dict[str, Any]:
+    path, content = source.path, None
+    try:
+        with _archive(source) as archive:
+            entry = _entry(path, archive, ENTRY)
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from None
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise _refused(path, f"it is damaged, or no snapshot: {error}") from None
+    if entry.file_size > min(MAX_DOCUMENT_BYTES, DOCUMENT_SPARE + DOCUMENT_RATIO * entry.compress_size):
+        raise _refused(path, f"it claims to be larger than any snapshot: {ENTRY} has {entry.file_size:,} bytes")
+    text = _contents(source, entry, threading.Event())
+    # Each value but the first follows one of these.
+    _check_room(path, len(text) + NODE_BYTES * sum(map(text.count, (b",", b":", b"[", b"{"))))
+    with suppress(ValueError):
+        content = parsed(text)
+    if not isinstance(content, dict):
+        raise _refused(path, "it is no snapshot of gdbheap's")
+    return content
+
+
+def _check_room(path: str, size: int) -> None:
+    if not copy_fits(size):
+        room = f"{room_for_copy() >> 20:,} MiB of memory may be used for it"
+        raise _refused(path, f"it unpacks to {size >> 20:,} MiB, and {room}: compare it where there is more")
+
+
+def _entry(path: str, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+    """Return the directory's record of an entry, if it is possible."""
+    try:
+        entry = archive.getinfo(name)
+    except KeyError:
+        raise _refused(path, "it is no snapshot of gdbheap's") from None
+    # Others need memory of their own: lzma's dictionary has what the entry says, up to 4 GiB.
+    if entry.compress_type not in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
+        raise _refused(path, f"it is damaged: {name} is packed as none of a snapshot is")
+    if entry.file_size > DEFLATE_RATIO * entry.compress_size:
+        raise _refused(path, f"it is damaged: {name} claims to be larger than it can be")
+    return entry
+
+
+def _contents(source: _Source, entry: zipfile.ZipInfo, is_over: threading.Event) -> bytes:
+    """Return the bytes of an entry; stop after ``is_over``."""
+    path, content = source.path, bytearray()
+    try:
+        with _archive(source) as archive, archive.open(entry) as stream:
+            # The checksum is compared where the end is met.
+            while not is_over.is_set() and (piece := stream.read(PIECE)):
+                content += piece
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise _refused(path, f"it is damaged, or no snapshot: {error}") from None
+    return bytes(content)
+
+
+def _refused(path: str, reason: str) -> UsageError:
+    return UsageError(f"{one_line(path)}: {one_line(reason)}")

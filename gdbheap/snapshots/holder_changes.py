@@ -1,0 +1,130 @@
+"""Which holders of what is in use grew between looks."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gdbheap.answers.accounting.paths import ANY_SUBSCRIPT, alike
+from gdbheap.answers.by_root import CONTEXT
+from gdbheap.answers.holder_change import HolderChange
+from gdbheap.answers.shared_out import MANY, OWN_ROW_BYTES, OWN_ROW_SHARE, VARIABLE
+from gdbheap.contents.python.names.packages import LIBRARY, PACKAGE
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.graph.roots import GLOBAL, MEMORY, THREAD
+from gdbheap.snapshots.snapshot import MAX_HOLDERS, Snapshot
+
+__all__ = ["changed_holders"]
+
+# Small ones of these kinds have no row of their own.
+OF_SOME_SIZE = (VARIABLE, PACKAGE, LIBRARY, THREAD, MEMORY)
+PART_SIGNS = (".", "[")
+# How many there are of what has one row.
+COUNT = re.compile(r"[\d,]+ (?=other |memory contexts )")
+
+
+def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange] | None:
+    """Return those that changed, what grew the most first; None where a look has no holders. ``same``: all looks are at
+    one process, where an object that is reached by another path later is the same."""
+    if any(look.holders is None for look in looks):
+        return None
+    rows = [look.holders or [] for look in looks]
+    patterns = {row.path for of_look in rows for row in of_look if ANY_SUBSCRIPT in row.path}
+    tables = [_by_name(of_look, patterns) for of_look in rows]
+    if same:
+        tables = [*(_renamed(table, tables[-1]) for table in tables[:-1]), tables[-1]]
+    homes = _homes(tables[0], tables[-1])
+    sums = [_summed(table, homes) for table in tables]
+    bounds = [_bound(look) for look in looks]
+    names = dict.fromkeys(homes[path] for path in {**tables[-1], **tables[0]})
+    changes = [_change(name, tables, sums, bounds, homes) for name in names]
+    return sorted((one for one in changes if len(set(one.looks)) > 1), key=lambda one: (-one.bytes, one.path))
+
+
+def _by_name(rows: Sequence[MainHolder], patterns: set[str]) -> dict[str, MainHolder]:
+    """Return the rows by what they are compared by; of those of one name the largest, with the bytes of all."""
+    found: dict[str, MainHolder] = {}
+    for row in rows:
+        name = _name(row, patterns)
+        other = found.get(name, row)
+        size = row.bytes + (other.bytes if name in found else 0)
+        found[name] = replace(max(row, other, key=lambda one: one.bytes), bytes=size)
+    return found
+
+
+def _name(row: MainHolder, patterns: set[str]) -> str:
+    """Return a holder's path without what changes from look to look: how many there are, which come first, what type
+    most of it has. A variable that is one of several in another look has their path."""
+    plain = COUNT.sub("", row.path, count=1)
+    if row.kind == GLOBAL or (plain != row.path and row.kind in MANY):
+        return plain.partition(": ")[0]
+    if row.kind == CONTEXT:
+        return plain.replace("memory contexts ", "memory context ", 1)
+    shape = alike(plain)
+    return shape if shape in patterns else plain
+
+
+def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, MainHolder]:
+    """Return the table with the paths that its objects have in the last look."""
+    places = [((row.address, row.what), name) for name, row in last.items() if row.address is not None]
+    names: dict[tuple[int | None, str | None], str] = dict(places)
+    found = {}
+    for name, row in table.items():
+        moved = name if name in last else names.get((row.address, row.what), name)
+        found[name if moved in table else moved] = row
+    return found
+
+
+def _homes(first: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, str]:
+    """Return by which path each is compared: what only one look has a row of is part of what both have, as far as its
+    path says so."""
+    both = first.keys() & last.keys()
+    return {path: path if path in both else _above(path, both) or path for path in {**first, **last}}
+
+
+def _above(path: str, known: set[str]) -> str | None:
+    """Return the longest of the known paths that this one begins with."""
+    ends = [place for place in range(1, len(path)) if path[place] in PART_SIGNS]
+    return next((path[:end] for end in reversed(ends) if path[:end] in known), None)
+
+
+def _summed(table: dict[str, MainHolder], homes: dict[str, str]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for path, row in table.items():
+        sums[homes.get(path, path)] += row.bytes
+    return sums
+
+
+def _bound(look: Snapshot) -> int:
+    """Return what any variable has at most that has no row."""
+    rows = look.holders or []
+    least = min((row.bytes for row in rows), default=0) if len(rows) >= MAX_HOLDERS else 0
+    return max(least, OWN_ROW_BYTES, sum(row.bytes for row in rows) // OWN_ROW_SHARE)
+
+
+def _change(
+    name: str,
+    tables: Sequence[dict[str, MainHolder]],
+    sums: Sequence[Counter[str]],
+    bounds: Sequence[int],
+    homes: dict[str, str],
+) -> HolderChange:
+    found = [table.get(name) for table in tables]
+    row = next(one for one in reversed(found) if one is not None)
+    most = max(total[name] for total in sums)
+    unseen = [name not in total for total in sums]
+    least = bounds if row.kind in OF_SOME_SIZE else [0] * len(tables)
+    looks = [min(bound, most) if is_unseen else total[name] for is_unseen, bound, total in zip(unseen, least, sums)]
+    counts = [None if one is None else one.count for one in found]
+    first, last = counts[0], counts[-1]
+    is_least = any(one.at_least for one in found if one is not None) or any(
+        is_unseen and size for is_unseen, size in zip((unseen[0], unseen[-1]), (looks[0], looks[-1]))
+    )
+    parts = sorted(path for path, home in homes.items() if home == name and path != name)
+    state = "new" if unseen[0] else "gone" if unseen[-1] else "changed"
+    more = None if first is None or last is None else last - first
+    return HolderChange(
+        row.path, row.kind, row.what, row.address, state, looks[-1] - looks[0], looks, more, counts, is_least, parts
+    )

@@ -1,0 +1,179 @@
+"""All that a page says of one look at a process or a core: what the commands answer, side by side, of one moment.
+
+An answer that is not to be had is in its place with the reason why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, Union
+
+from gdbheap import _native
+from gdbheap.answers.arenas import Arenas, arenas
+from gdbheap.answers.block_kinds import BlockKinds, block_kinds
+from gdbheap.answers.heap_map import HeapMap, heap_map
+from gdbheap.answers.holes import Holes, holes
+from gdbheap.answers.info import Info, info
+from gdbheap.answers.owners import Owners, owners
+from gdbheap.answers.pins import Pins, pins
+from gdbheap.answers.pyobjects import PyObjects, pyobjects
+from gdbheap.answers.retained import OBJECT, TYPE, Kept, Retained, retained
+from gdbheap.answers.tasks import Tasks, tasks
+from gdbheap.answers.threads import ThreadLines, Threads, thread_lines, threads
+from gdbheap.errors import GdbheapError, NotAPython, Unsupported
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.first_page.ledger import Ledger, ledger_and_holders
+from gdbheap.heap import Heap
+from gdbheap.snapshots.snapshot import MAX_GRAPH_BLOCKS, Snapshot, ThreadName, budget_of, time_of
+from gdbheap.snapshots.type_places import CELLS, Places, places_on
+from gdbheap.targets.target import Damage
+
+__all__ = ["Asked", "Overview", "overview", "overview_of_snapshot"]
+
+A = TypeVar("A")
+Types = Union[PyObjects, BlockKinds]
+
+MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 200
+MAX_ROWS, MAX_UNKNOWN = 200, 20
+NOT_KEPT = "no option of heap snapshot keeps this; a report of the process or of a core has it"
+# What of references a snapshot may have.
+NO_OBJECTS = "a snapshot has this of Python's objects only"
+NO_KEPT = "this snapshot was taken without; with --owners heap snapshot keeps it of a large process too"
+NO_TABLE = "no option of heap snapshot keeps all owners; --owners keeps what retains the most"
+
+
+@dataclass(frozen=True)
+class Asked(Generic[A]):
+    """An answer, or None and ``why`` there is none, in a line."""
+
+    answer: A | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """``time``: seconds since 1970. ``target``: as in JSON. ``ledger``: with its details. ``places``: types in the
+    cells of ``map``, one after the other, as its groups have them. ``kept``: the objects that retain the most, with
+    paths; ``by_type``: what all objects of a type retain. ``threads`` with what their frames hold, ``lines`` without;
+    ``names``: of all threads; ``holders``: of all that is in use, None where nobody looked for them."""
+
+    time: float
+    target: dict[str, Any]
+    ledger: Ledger
+    map: Asked[HeapMap]
+    places: Asked[Places]
+    arenas: Asked[Arenas]
+    holes: Asked[Holes]
+    pins: Asked[Pins]
+    types: Asked[Types]
+    by_type: Asked[Retained]
+    kept: Asked[Retained]
+    owners: Asked[Owners]
+    threads: Asked[Threads]
+    tasks: Asked[Tasks]
+    info: Asked[Info]
+    lines: Asked[list[ThreadLines]] = field(default_factory=lambda: Asked(None, NOT_KEPT))
+    names: list[ThreadName] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    partial: bool = False
+    holders: list[MainHolder] | None = None
+
+
+def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
+    """What all commands say of a target together. ``with_owners``: whether references are followed, which takes longer
+    than all the rest in a large process; None does it where that is quick."""
+    target = heap.target
+    described = {**target.describe(), **heap.versions}
+    found, held = ledger_and_holders(heap, detail=True, patient=False, budget=budget_of(with_owners))
+    drawn = _ask(lambda: heap_map(heap, 0, CELLS))
+    why = "" if with_owners else _why_no_graph(heap, with_owners)
+    return Overview(
+        time=time_of(heap),
+        target=described,
+        ledger=found,
+        map=drawn,
+        places=_ask(lambda: _places(heap, drawn)),
+        arenas=_ask(lambda: arenas(heap)),
+        holes=_ask(lambda: holes(heap, MIN_HOLE_BYTES, MAX_HOLES)),
+        pins=_ask(lambda: pins(heap)),
+        types=_ask(lambda: _types(heap)),
+        by_type=_ask(lambda: retained(heap, TYPE, None), why),
+        kept=_ask(lambda: retained(heap, OBJECT, MAX_ROWS), why),
+        owners=_ask(lambda: owners(heap, None, MAX_ROWS), why),
+        threads=_ask(lambda: threads(heap), why),
+        tasks=_ask(lambda: tasks(heap)),
+        info=_ask(lambda: info(heap)),
+        lines=_ask(lambda: thread_lines(heap)),
+        names=[ThreadName(thread.tid, thread.name) for thread in target.threads],
+        holders=held.every,
+        # What was met on the way, so these come last.
+        warnings=list(heap.warnings),
+        damage=list(heap.damage),
+        partial=heap.partial,
+    )
+
+
+def _ask(question: Callable[[], A], why: str = "") -> Asked[A]:
+    """The answer, unless there is a reason to have none."""
+    if why:
+        return Asked(None, why)
+    try:
+        return Asked(question())
+    except GdbheapError as error:
+        return Asked(None, str(error))
+    except (_native.Fault, MemoryError) as error:
+        where = f" at {error.args[0]:#x}" if isinstance(error, _native.Fault) else ""
+        return Asked(None, f"memory that this needs cannot be read{where}" if where else "there is too little memory")
+
+
+def _types(heap: Heap) -> Types:
+    try:
+        return pyobjects(heap, most=MAX_UNKNOWN)
+    except NotAPython:
+        return block_kinds(heap)
+
+
+def _places(heap: Heap, drawn: Asked[HeapMap]) -> Places:
+    if drawn.answer is None:
+        raise Unsupported(drawn.why)
+    return places_on(heap, drawn.answer)
+
+
+def _why_no_graph(heap: Heap, wanted: bool | None) -> str:
+    """Why references are not followed; "" where they are, or where the answers say themselves why they cannot be."""
+    if wanted is False:
+        return "references were not followed"
+    try:
+        count = heap.used_blocks
+    except GdbheapError:
+        return ""
+    if count <= MAX_GRAPH_BLOCKS:
+        return ""
+    return f"references are not followed among more than {MAX_GRAPH_BLOCKS:,} blocks, unless --owners asks for it"
+
+
+def overview_of_snapshot(kept: Snapshot) -> Overview:
+    """What a snapshot has of all that."""
+    missing: Asked[Any] = Asked(None, NOT_KEPT)
+    table: Asked[Any] = Asked(None, NO_TABLE)
+    return Overview(
+        kept.time, kept.target, kept.ledger, missing, missing, _or(kept.arenas), _or(kept.holes), missing,
+        _or(kept.objects), missing, _held(kept), table, missing, missing, missing, missing, kept.threads, kept.warnings,
+        partial=kept.partial or bool(kept.damaged), holders=kept.holders,
+    )  # fmt: skip
+
+
+def _held(kept: Snapshot) -> Asked[Retained]:
+    """The objects that retain the most, or which option keeps them."""
+    if kept.owners is not None:
+        return Asked(Retained(_most(kept.owners)))
+    return Asked(None, NO_OBJECTS if kept.objects is None else NO_KEPT)
+
+
+def _or(answer: Any) -> Asked[Any]:
+    return Asked(answer, "" if answer is not None else NOT_KEPT)
+
+
+def _most(rows: list[Kept]) -> list[Kept]:
+    return rows[:MAX_ROWS]

@@ -1,0 +1,197 @@
+"""What one look at a process or a core found, without the contents of its memory.
+
+It holds answers as they are, so that whatever compares two of them compares what the commands say.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from gdbheap import __version__, _native
+from gdbheap.answers.arenas import Arenas, arenas
+from gdbheap.answers.holders import holders
+from gdbheap.answers.holes import Holes, holes
+from gdbheap.answers.mappings import MappingRow, mappings
+from gdbheap.answers.pyobjects import PyObjects, pyobjects
+from gdbheap.answers.retained import OBJECT, Kept, retained
+from gdbheap.errors import GdbheapError, NotAPython, Unsupported
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.first_page.ledger import Ledger, ledger_and_holders
+from gdbheap.first_page.main_holders import BLOCKS_A_SECOND, MainHolders
+from gdbheap.heap import Heap
+from gdbheap.host.headroom import group_limit
+from gdbheap.snapshots.blocks import BlockTable, list_blocks
+
+__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "budget_of", "take", "time_of"]
+
+MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
+MAX_OWNERS = MAX_HOLDERS = 200
+# Paths need the graph of references. For more blocks it takes longer than all the rest.
+MAX_GRAPH_BLOCKS = 2_000_000
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True)
+class SizeCount:
+    """How many blocks of one size an allocator has handed out; ``size`` in bytes, as that allocator counts it."""
+
+    allocator: str
+    size: int
+    count: int
+
+
+@dataclass(frozen=True)
+class ThreadName:
+    """A thread by the kernel's number and name ("" where that is not known)."""
+
+    tid: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One look. ``time``: seconds since 1970, of a core when its file was written last. ``target``: what tells the
+    process from all others. ``limit``: bytes that the control group allows it, None without a limit or where that is
+    not known. ``holes``: the largest ones, with what pins them. ``owners``: the objects that retain the most, with
+    their paths; None where the graph was not drawn. ``holders``: the largest MAX_HOLDERS of what is in use; None where
+    nobody looked for them, and in older files. ``mappings``: None in older files. What a target does not have is None
+    or empty."""
+
+    time: float
+    version: str
+    target: dict[str, Any]
+    ledger: Ledger
+    limit: int | None = None
+    partial: bool = False
+    warnings: list[str] = field(default_factory=list)
+    damaged: int = 0
+    arenas: Arenas | None = None
+    holes: Holes | None = None
+    sizes: list[SizeCount] = field(default_factory=list)
+    objects: PyObjects | None = None
+    owners: list[Kept] | None = None
+    threads: list[ThreadName] = field(default_factory=list)
+    mappings: list[MappingRow] | None = None
+    blocks: BlockTable | None = None
+    holders: list[MainHolder] | None = None
+
+
+@dataclass(frozen=True)
+class Look:
+    """A snapshot with its blocks, if they were listed: too many for a record."""
+
+    snapshot: Snapshot
+    columns: _native.BlockColumns | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """The answer of ``heap snapshot``: where the file is, its bytes, and how much of what it holds."""
+
+    path: str
+    size: int
+    time: float
+    lines: int
+    types: int
+    holes: int
+    owners: int | None
+    blocks: int | None = None
+
+
+def budget_of(with_owners: bool | None) -> float:
+    """Return how many seconds of CPU time holders may take: with owners without limit, None where it is quick."""
+    if with_owners is None:
+        return MAX_GRAPH_BLOCKS / BLOCKS_A_SECOND
+    return math.inf if with_owners else 0
+
+
+def take(
+    heap: Heap, with_owners: bool | None = None, with_blocks: bool = False, held: MainHolders | None = None
+) -> Look:
+    """Everything that a later look can be compared with. ``with_owners``: None draws the graph where it is quick;
+    ``with_blocks``: each block too; ``held``: the holders, where they are known already."""
+    objects = _or_none(lambda: pyobjects(heap, most=0))
+    blocks, columns = list_blocks(heap) if with_blocks and heap.target.refusal is None else (None, None)
+    owners = _owners(heap, with_owners) if objects is not None else None
+    if blocks is not None and columns is not None and owners is not None:
+        named = holders(heap, owners)
+        blocks = replace(blocks, holders=[holder for holder, _node in named])
+        columns = columns.held(heap.references.graph, [node for _holder, node in named])
+    target = heap.target
+    books, found = ledger_and_holders(heap, True, False, budget_of(with_owners) if held is None else 0)
+    if held is None:
+        held = found
+    else:
+        books = replace(books, holders=held.rows, not_looked=held.not_looked, not_examined=held.not_examined)
+    snapshot = Snapshot(
+        time=time_of(heap),
+        version=__version__,
+        target={**target.describe(), **heap.versions},
+        ledger=books,
+        limit=group_limit(target.proc) if target.proc else None,
+        arenas=_or_none(lambda: arenas(heap)),
+        holes=_or_none(lambda: holes(heap, MIN_HOLE_BYTES, MAX_HOLES)),
+        sizes=_sizes(heap),
+        objects=objects,
+        owners=owners,
+        threads=[ThreadName(thread.tid, thread.name) for thread in target.threads],
+        mappings=mappings(target),
+        blocks=blocks,
+        holders=_to_compare(held),
+        # What was met on the way, so these come last.
+        partial=heap.partial,
+        warnings=list(heap.warnings),
+        damaged=len(heap.damage),
+    )
+    return Look(snapshot, columns)
+
+
+def time_of(heap: Heap) -> float:
+    """When a target was looked at, in seconds since 1970: of a core when its file was written last."""
+    if heap.target.kind == "core":
+        with suppress(OSError):
+            return os.stat(heap.target.core or "").st_mtime
+    return time.time()
+
+
+def _or_none(answer: Callable[[], A]) -> A | None:
+    """None where the target has nothing to answer with."""
+    try:
+        return answer()
+    except (NotAPython, Unsupported):
+        return None
+
+
+def _to_compare(held: MainHolders) -> list[MainHolder] | None:
+    """Return the largest holders; None where nobody looked for them, and where not all references were read: then each
+    look proves others, and two of them cannot be compared."""
+    if held.every is None or held.not_examined or any(row.at_least for row in held.every):
+        return None
+    return sorted(held.every, key=lambda row: -row.bytes)[:MAX_HOLDERS]
+
+
+def _sizes(heap: Heap) -> list[SizeCount]:
+    if heap.target.refusal is not None:
+        return []
+    sums: dict[tuple[str, int], int] = {}
+    for allocator in heap.allocators:
+        for size, count in allocator.used_sizes():
+            sums[allocator.name, size] = sums.get((allocator.name, size), 0) + count
+    return [SizeCount(name, size, count) for (name, size), count in sorted(sums.items()) if count]
+
+
+def _owners(heap: Heap, wanted: bool | None) -> list[Kept] | None:
+    blocks = sum(store.used.count for store in heap.census().stores)
+    if wanted is False or (wanted is None and blocks > MAX_GRAPH_BLOCKS):
+        return None
+    with suppress(GdbheapError):
+        # An incomplete graph proves other things at every look: two of them cannot be compared.
+        return None if heap.object_references.graph.is_cut else retained(heap, OBJECT, MAX_OWNERS).rows
+    return None

@@ -1,0 +1,85 @@
+"""Which types lie where: the bytes of used blocks by stretch of the address space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.answers.heap_map import HeapMap
+from gdbheap.errors import Unsupported
+from gdbheap.heap import Heap
+from gdbheap.snapshots.blocks import list_blocks
+
+__all__ = ["CELLS", "Places", "TypeShare", "places", "places_on"]
+
+Stretch = tuple[int, int]
+CELLS = 1 << 15
+"""Cells of a map at most, or two for each stretch: what a page can hold, and fine enough for types."""
+# Blocks beyond these are not listed one by one: each takes about ten bytes while that is done.
+MAX_BLOCKS = 64_000_000
+
+
+@dataclass(frozen=True)
+class TypeShare:
+    """Bytes of used blocks in one of the stretches that were asked about, by its number. ``type``: of the living object
+    that a block holds, None for what is none, as buffers are. ``count``: the blocks that begin there. ``resident``: of
+    the bytes; None where residency is not known."""
+
+    place: int
+    type: str | None
+    count: int
+    bytes: int
+    resident: int | None
+
+
+@dataclass(frozen=True)
+class Places:
+    """Shares of stretches, in their order, and of each the largest first."""
+
+    shares: list[TypeShare]
+
+
+def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
+    """What lies in ``stretches``, which ascend and do not overlap. Raises Unsupported where there are too many blocks,
+    or these overlap."""
+    if heap.used_blocks > MAX_BLOCKS:
+        raise Unsupported(f"more than {MAX_BLOCKS:,} blocks are in use: they are not listed one by one")
+    table, columns = list_blocks(heap)
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    there: dict[tuple[int, int], int] = {}
+    try:
+        for row in columns.shares([(start, end, place) for place, (start, end) in enumerate(stretches)]):
+            found[row.label, row.kind] = row.count, row.bytes
+        for row in columns.shares(_resident(heap, stretches)):
+            there[row.label, row.kind] = row.bytes
+    except ValueError as error:
+        raise Unsupported(f"it is not known what lies where: {error}") from None
+    known = heap.target.pages is not None
+    shares = [
+        TypeShare(place, _name(table.types, kind), *sums, there.get((place, kind), 0) if known else None)
+        for (place, kind), sums in found.items()
+    ]
+    return Places(sorted(shares, key=lambda share: (share.place, -share.bytes, share.type or "")))
+
+
+def places_on(heap: Heap, drawn: HeapMap) -> Places:
+    """What lies in the cells of a map, one after the other as its groups have them. Raises as ``places``."""
+    return places(heap, [(cell.start, cell.end) for group in drawn.groups for cell in group.cells])
+
+
+def _name(types: Sequence[str], kind: int) -> str | None:
+    return types[kind - 1] if 0 < kind <= len(types) else None
+
+
+def _resident(heap: Heap, stretches: Sequence[Stretch]) -> list[tuple[int, int, int]]:
+    """The resident parts of the stretches; none where residency is not known."""
+    pages = heap.target.pages
+    if pages is None:
+        return []
+    return [
+        (run.start, run.end, place)
+        for place, (start, end) in enumerate(stretches)
+        for run in pages.runs(start, end)
+        if run.state == _native.PRESENT
+    ]

@@ -1,0 +1,272 @@
+"""What does a thread run that stands still for a moment: C and Python frames merged into one stack."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import BinaryIO
+
+from gdbheap.contents.python.running.interpreter import Interpreter
+from gdbheap.contents.python.running.quick_stacks import CallStacks, PythonStack, RawFrame
+from gdbheap.errors import Fault, GdbheapError, NotAPython, one_line
+from gdbheap.files import open_regular
+from gdbheap.host.procfs import Named
+from gdbheap.layout.facts import Facts
+from gdbheap.machines.machine import Machine
+from gdbheap.targets.elf import LoadedObject, load_bias, read_segments
+from gdbheap.targets.functions import Functions
+from gdbheap.targets.running import PERIOD, Running
+from gdbheap.targets.target import AT_SYSINFO_EHDR
+from gdbheap.targets.unwind_tables import DWARF
+
+__all__ = ["Captured", "Made", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
+
+NATIVE, PYTHON = "native", "python"
+# The function that runs Python's instructions: one call of it for one or more Python frames.
+EVALUATORS = {2: "PyEval_EvalFrameEx", 3: "_PyEval_EvalFrameDefault"}
+# Of the interpreter that is built with tail calls (3.14): what runs one instruction, called by the evaluator.
+HANDLER = "_TAIL_CALL_"
+NO_OBJECT = "[code of no file]"
+MAX_VDSO = 64 << 10
+ERRORS = (Fault, GdbheapError, OSError, OverflowError, ValueError)
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """A line of a stack. ``name``: the function, of Python its qualified name where the interpreter keeps it (3.11 and
+    later), of C ``object+0x1234`` where no symbol tells, with the address at which the function was linked. ``file``:
+    the source of a Python function, else the path of the object. ``line``: Python's, None of C and where nobody
+    knows. ``kind``: "python" or "native"."""
+
+    name: str
+    file: str
+    line: int | None
+    kind: str
+
+
+@dataclass(frozen=True)
+class Made:
+    """A recorded call that gave a block: where it lies, the bytes that were asked for, the stack, outermost frame
+    first."""
+
+    address: int
+    size: int
+    frames: list[StackFrame]
+
+
+Weighted = tuple[tuple[StackFrame, ...], int, int]
+"""A stack, outermost frame first, its weight (bytes unless said otherwise), and how many calls that are."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A stack as it was taken, innermost first: an address in each native frame that lies in its function, and that
+    function's start (0 where it is unknown), with the objects that held them; ``cut``: why it ends early, or "";
+    ``python``: the thread's Python frames, None where it has none."""
+
+    places: tuple[tuple[LoadedObject | None, int, int], ...]
+    cut: str
+    python: PythonStack | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class NativeFrame:
+    """A native frame: whether it is the evaluator's, and whether its code is the interpreter's own."""
+
+    frame: StackFrame
+    evaluates: bool
+    interpreters: bool
+
+
+class Stacks:
+    """The stacks of threads of one live process, whose other threads run on.
+
+    Follows what is loaded and started later; after an exec() of the process nothing can be read, and a new one of
+    these is needed. Raises NoTarget, NotPermitted.
+    """
+
+    def __init__(self, process: Named, machine: Machine) -> None:
+        self._running = Running(process, machine)
+        # By path and build-id. Files are opened when they are first met: those of a process that ended may be gone.
+        self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
+        self._functions: dict[tuple[str, str | None], Functions] = {}
+        self._names: dict[tuple[LoadedObject, int], NativeFrame] = {}
+        self._interpreter: Interpreter | None = None
+        self._calls: CallStacks | None = None
+        self._tried = (0, 0.0)
+        self._find_python()
+
+    def capture(self, registers: Sequence[int], thread_pointer: int) -> Captured:
+        """The stack of a thread that stands still with these registers (as DWARF numbers them, rip last). Quick, never
+        raises: what cannot be read is missing, and ``cut`` says so."""
+        places, cut = self._places(registers, None)
+        return Captured(places, cut, self._python(thread_pointer))
+
+    def capture_copy(self, registers: Sequence[int], stack: bytes) -> Captured:
+        """The same of a thread that has run on, of which there are the bytes at its stack pointer: without Python's
+        frames, which lie elsewhere."""
+        places, cut = self._places(registers, stack)
+        return Captured(places, cut, None)
+
+    def keep_files(self) -> None:
+        """Open the files of all that is loaded now: the process may have ended when a stack of it is told."""
+        for loaded in self._running.objects:
+            self._met(loaded)
+
+    def _places(
+        self, registers: Sequence[int], stack: bytes | None
+    ) -> tuple[tuple[tuple[LoadedObject | None, int, int], ...], str]:
+        try:
+            found = self._running.unwind(registers, stack)
+            counters, starts, cut = found.counters, found.starts, found.cut
+        except ERRORS as error:
+            counters, starts, cut = list(registers[-1:]), [0], one_line(error)
+        # A return address may lie behind the function that called, if that call does not return.
+        exact = [counter - bool(index) for index, counter in enumerate(counters)]
+        places = [(self._met(self._running.code_object(at)), max(at, start), start) for at, start in zip(exact, starts)]
+        return tuple(places), cut
+
+    def capture_registers(self, registers: Sequence[int], stack: bytes | None = None) -> Captured:
+        """The same, of registers as the kernel has them (``struct user_regs_struct``), and of a copy of the stack if
+        the thread has run on."""
+        numbered = [registers[place] for place in DWARF]
+        if stack is not None:
+            return self.capture_copy(numbered, stack)
+        return self.capture(numbered, registers[self._running.machine.notes.thread_pointer])
+
+    def _met(self, loaded: LoadedObject | None) -> LoadedObject | None:
+        if loaded is not None and (loaded.path, loaded.build_id) not in self._files:
+            try:
+                found = open_regular(loaded.file) if loaded.file else None
+            except OSError:
+                found = None
+            self._files[loaded.path, loaded.build_id] = found
+        return loaded
+
+    def _python(self, thread_pointer: int) -> PythonStack | None:
+        try:
+            self._find_python()
+            if self._calls is None:
+                return None
+            self._calls.read_through(self._running.space)
+            return self._calls.take(thread_pointer)
+        except ERRORS:
+            return None
+
+    def _find_python(self) -> None:
+        """The interpreter may be loaded later, or be there and not ready: nothing is settled before it has threads."""
+        if self._calls is not None and self._calls.has_threads:
+            return
+        now, (age, tried) = time.monotonic(), self._tried
+        if self._running.age == age and now - tried < PERIOD:
+            return
+        self._tried = self._running.age, now
+        try:
+            self._interpreter = Interpreter(self._running, Facts())
+            self._calls = CallStacks(self._running.space, self._interpreter.module, self._interpreter.release)
+        except NotAPython:
+            self._interpreter = self._calls = None
+            # Until other objects are loaded.
+            self._tried = self._running.age, math.inf
+        except ERRORS:
+            self._interpreter = self._calls = None
+
+    def name(self, captured: Captured) -> tuple[StackFrame, ...]:
+        """The frames of a stack, outermost first. The process may run again, or have ended."""
+        natives = [self._named(*place) for place in captured.places]
+        python = captured.python
+        groups = [] if python is None else [[self._python_frame(frame) for frame in group] for group in python.groups]
+        torn = python is not None and python.torn
+        return tuple(reversed(merge(natives, groups, bool(captured.cut), torn)))
+
+    def frames(self, registers: Sequence[int]) -> list[StackFrame]:
+        """The frames of a thread that stands still with these registers, as the kernel has them, outermost first."""
+        return list(self.name(self.capture_registers(registers)))
+
+    def _python_frame(self, frame: RawFrame) -> StackFrame:
+        assert self._calls is not None
+        return StackFrame(frame.code.name, frame.code.file, self._calls.line(frame), PYTHON)
+
+    def _named(self, loaded: LoadedObject | None, place: int, start: int) -> NativeFrame:
+        if loaded is None:
+            return self._without_object(place)
+        key = loaded, start or place
+        if key not in self._names:
+            self._names[key] = self._read_name(loaded, place, start)
+        return self._names[key]
+
+    def _without_object(self, place: int) -> NativeFrame:
+        vdso = self._running.mappings.find(self._running.auxv.get(AT_SYSINFO_EHDR, 0))
+        if vdso is None or place not in vdso:
+            return NativeFrame(StackFrame(NO_OBJECT, "", None, NATIVE), False, False)
+        name = self._of_file(vdso.path, None, self._read_vdso).find(place - self._vdso_bias(vdso.start))
+        return NativeFrame(StackFrame(name or vdso.path, vdso.path, None, NATIVE), False, False)
+
+    def _vdso_bias(self, start: int) -> int:
+        machine = self._running.machine
+        return load_bias(machine, read_segments(machine, self._running.space, start), start) or 0
+
+    def _read_vdso(self) -> Functions:
+        found = Functions(None, None)
+        base = self._running.auxv.get(AT_SYSINFO_EHDR, 0)
+        found.add(BytesIO(self._running.space.read_available(base, MAX_VDSO)))
+        return found
+
+    def _of_file(self, path: str, build_id: str | None, make: Callable[[], Functions]) -> Functions:
+        key = path, build_id
+        if key not in self._functions:
+            self._functions[key] = make()
+        return self._functions[key]
+
+    def _read_functions(self, loaded: LoadedObject) -> Functions:
+        file = self._files.get((loaded.path, loaded.build_id))
+        if file is None:
+            return Functions(None, loaded.build_id)
+        with file:
+            return Functions(file, loaded.build_id)
+
+    def _read_name(self, loaded: LoadedObject, place: int, start: int) -> NativeFrame:
+        functions = self._of_file(loaded.path, loaded.build_id, lambda: self._read_functions(loaded))
+        known = functions.find(place - loaded.bias)
+        own = self._interpreter is not None and loaded.base == self._interpreter.module.base
+        name = known or f"{loaded.path.rsplit('/', 1)[-1]}+{(start or place) - loaded.bias:#x}"
+        major = self._interpreter.release.major if self._interpreter is not None else 0
+        return NativeFrame(StackFrame(name, loaded.path, None, NATIVE), own and known == EVALUATORS.get(major), own)
+
+
+def merge(
+    natives: Sequence[NativeFrame], groups: Sequence[Sequence[StackFrame]], cut: bool, torn: bool
+) -> list[StackFrame]:
+    """One stack, innermost first, of native frames and of Python frames in groups, one for each evaluator.
+
+    The evaluators are replaced by what they run; what else of the interpreter's own lies outside of the innermost
+    Python frame is left out. ``cut``: there may be more native frames further out, ``torn``: more Python frames. Where
+    the numbers do not fit, all Python frames are outside of all that is shown of the native ones: what the innermost
+    evaluator has called.
+    """
+    places = [index for index, native in enumerate(natives) if native.evaluates]
+    if not any(groups):
+        return [native.frame for native in natives]
+    inner = natives[: places[0]] if places else natives
+    merged = [native.frame for native in inner if not (native.interpreters and native.frame.name.startswith(HANDLER))]
+    if not _fits(len(places), len(groups), cut, torn):
+        return merged + [frame for group in groups for frame in group]
+    for number, group in enumerate(groups):
+        merged += group
+        if number < len(places):
+            end = places[number + 1] if number + 1 < len(places) else len(natives)
+            merged += [native.frame for native in natives[places[number] + 1 : end] if not native.interpreters]
+    return merged + _beyond(natives, places[len(groups) :])
+
+
+def _fits(evaluators: int, groups: int, cut: bool, torn: bool) -> bool:
+    """Whether the innermost of both belong together, the next ones, and so on."""
+    return evaluators == groups or (cut and evaluators < groups) or (torn and groups < evaluators)
+
+
+def _beyond(natives: Sequence[NativeFrame], places: Sequence[int]) -> list[StackFrame]:
+    """From the first evaluator on whose Python frames could not be read."""
+    return [native.frame for native in natives[places[0] :]] if places else []

@@ -1,1 +1,0 @@
-"""What the blocks of programs that are not written in Python hold."""

@@ -1,0 +1,279 @@
+"""Which processes are meant by ids, a name, a control group and their children: now, and those that start meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError, one_line
+from gdbheap.host.headroom import CGROUPS
+from gdbheap.host.procfs import (
+    ENDED,
+    FLAGS,
+    PAGES,
+    PARENT,
+    PF_KTHREAD,
+    PROC,
+    START,
+    STATE,
+    Named,
+    ProcessFolder,
+    parse_start,
+    stat_fields,
+)
+from gdbheap.host.program_name import program_name
+from gdbheap.refusals import refusal
+from gdbheap.targets.started_command import Started
+
+__all__ = ["Programs"]
+
+MEMBERS = "cgroup.procs"
+STAT_BYTES, NAME_BYTES = 4 << 10, 4 << 10
+MAX_OWNED = 100
+
+
+class Running(NamedTuple):
+    """A process as its ``stat`` shows it: its parent, its start in clock ticks after the machine's, its name (up to 15
+    bytes), whether it is the kernel's, and its resident pages."""
+
+    pid: int
+    parent: int
+    start: int
+    name: str
+    is_kernels: bool
+    pages: int
+
+
+class Programs:
+    """The processes that a command line means.
+
+    ``named``, and those whose name ``name`` is found in, and the members of the control group ``cgroup`` and of those
+    below it, of these two only what ``user`` (a uid) started if that is given; with ``children`` all that they start,
+    too, which stay meant when their parents have ended. ``command`` is what ``start`` starts: its process is one of
+    them. ``owner``: the largest MAX_OWNED processes of a user, besides. We are none of them ourselves.
+
+    A process that is named is held from then on, one that is found is told by when it started: neither is another one
+    that gets its id later."""
+
+    def __init__(
+        self,
+        named: Sequence[Named] = (),
+        children: bool = False,
+        name: re.Pattern[str] | None = None,
+        cgroup: str | None = None,
+        command: Sequence[str] = (),
+        owner: int | None = None,
+        user: int | None = None,
+    ) -> None:
+        self._owner, self._user = owner, user
+        self._held = dict(_held(named))
+        self.pids = list(dict.fromkeys(int(str(process)) for process in named))
+        self._starts: dict[int, int] = {}
+        self.children, self.name, self.command = children, name, tuple(command)
+        self._groups = [] if cgroup is None else folders(cgroup)
+        self._descendants: dict[int, int] = {}
+
+    @property
+    def are_named(self) -> bool:
+        """Whether any were named, by whatever; else nobody said which are meant."""
+        return bool(self.pids or self.name or self._groups or self.command)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether others than those that are there now may come to be meant."""
+        return bool(self.children or self.may_come)
+
+    @property
+    def may_come(self) -> bool:
+        """Whether there may be some although none of those that there were is left."""
+        return bool(self.name or self._groups or self._owner is not None)
+
+    def start(self) -> Started:
+        """Start the command; from now on its process is among those that are meant. Raises UsageError."""
+        started = Started(self.command)
+        self.pids.append(started.pid)
+        self._held.update(_held([started.pid]))
+        return started
+
+    def now(self) -> list[int]:
+        """The ids of those that run now, ascending; zombies are none. Raises nothing for one that has ended."""
+        if not self.may_grow:
+            return self._running()
+        there = {found.pid: found for found in processes()}
+        meant = {pid for pid in self._running() if pid in there} | self._owned(there)
+        meant |= {pid for pid in self._named(there) | self._members(there) if self._is_users(there[pid])}
+        if self.children:
+            meant |= self._family(there, meant)
+        meant.discard(os.getpid())
+        self._starts = {pid: there[pid].start for pid in meant if pid not in self._held}
+        return sorted(meant)
+
+    def folder(self, pid: int) -> ProcessFolder:
+        """The process that ``now`` meant by an id. Raises NoTarget, NotPermitted."""
+        if pid in self._held:
+            return self._held[pid]
+        return started_at(pid, self._starts[pid]) if pid in self._starts else refusal.open_folder(pid)
+
+    def named(self) -> list[Named]:
+        """Return the processes that were named, each held; by its id only where none may be seen."""
+        return [self._held.get(pid, pid) for pid in self.pids]
+
+    def folders(self) -> list[ProcessFolder]:
+        """Return the processes that run now and may be seen."""
+        return list(_opened(self.now(), self.folder))
+
+    def _running(self) -> list[int]:
+        return sorted(pid for pid, folder in self._held.items() if folder.is_running())
+
+    def _is_users(self, one: Running) -> bool:
+        return self._user is None or user_of(one) == self._user
+
+    def _named(self, there: dict[int, Running]) -> set[int]:
+        name = self.name
+        return set() if name is None else {pid for pid, one in there.items() if matches(one, name)}
+
+    def _members(self, there: dict[int, Running]) -> set[int]:
+        return {pid for folder in self._groups for pid in members(folder) if pid in there}
+
+    def _owned(self, there: dict[int, Running]) -> set[int]:
+        if self._owner is None:
+            return set()
+        largest = sorted((one for one in there.values() if not one.is_kernels), key=lambda one: -one.pages)
+        return set(islice((one.pid for one in largest if owner_of(one.pid) == self._owner), MAX_OWNED))
+
+    def _family(self, there: dict[int, Running], parents: set[int]) -> set[int]:
+        """Those that ``parents`` started, and theirs; also those that were seen as such and belong to init by now."""
+        known = {pid for pid, start in self._descendants.items() if pid in there and there[pid].start == start}
+        by_parent: dict[int, list[int]] = {}
+        for one in there.values():
+            by_parent.setdefault(one.parent, []).append(one.pid)
+        waiting = [*parents, *known]
+        while waiting:
+            new = [pid for pid in by_parent.get(waiting.pop(), ()) if pid not in known and pid not in parents]
+            known.update(new)
+            waiting += new
+        self._descendants = {pid: there[pid].start for pid in known}
+        return known
+
+
+def _opened(processes: Sequence[Named], opener: Callable[[Any], ProcessFolder]) -> Iterator[ProcessFolder]:
+    """Without those that are gone, or hidden."""
+    for process in processes:
+        with suppress(GdbheapError):
+            yield opener(process)
+
+
+def _held(named: Sequence[Named]) -> Iterator[tuple[int, ProcessFolder]]:
+    for folder in _opened(named, refusal.open_folder):
+        yield folder.pid, folder
+
+
+def started_at(pid: int, start: int) -> ProcessFolder:
+    """The process of that id which started then. Raises NoTarget, NotPermitted."""
+    folder = refusal.open_folder(pid)
+    if start_of(folder) != start:
+        raise refusal.another(folder)
+    return folder
+
+
+def start_of(folder: ProcessFolder) -> int | None:
+    """When it started, in clock ticks after the machine; None once it is gone."""
+    with suppress(OSError):
+        return parse_start(folder.read("stat", STAT_BYTES))
+    return None
+
+
+def user_of(one: Running) -> int | None:
+    """The real uid of a process: who started it, whatever it may do by now; None when it is gone."""
+    with suppress(OSError):
+        folder = ProcessFolder(one.pid)
+        return folder.real_user() if start_of(folder) == one.start else None
+    return None
+
+
+def owner_of(pid: int) -> int | None:
+    """The user whose process it is; None when it is gone."""
+    with suppress(OSError):
+        return os.stat(f"{PROC}/{pid}").st_uid
+    return None
+
+
+def processes() -> Iterator[Running]:
+    """Every process that runs."""
+    for word in os.listdir(PROC):
+        found = running(int(word)) if word.isdigit() else None
+        if found is not None:
+            yield found
+
+
+def running(pid: int) -> Running | None:
+    """The process of that id; None where there is none, or one that has ended and was not waited for."""
+    with suppress(OSError, ValueError, IndexError):
+        stat = _read(f"{PROC}/{pid}/stat", STAT_BYTES)
+        fields = stat_fields(stat)
+        if fields[STATE] not in ENDED:
+            parent, start, flags, pages = (int(fields[place]) for place in (PARENT, START, FLAGS, PAGES))
+            name = stat.partition(b"(")[2].rpartition(b")")[0].decode("utf-8", "replace")
+            return Running(pid, parent, start, name, bool(flags & PF_KTHREAD), pages)
+    return None
+
+
+def matches(one: Running, name: re.Pattern[str]) -> bool:
+    """Whether the pattern is found in the process's name, in the file name that it was started by, or in what a person
+    calls it: the name of the script that an interpreter runs."""
+    if one.is_kernels or one.pid == os.getpid():
+        return False
+    if name.search(one.name):
+        return True
+    with suppress(OSError):
+        words = _read(f"{PROC}/{one.pid}/cmdline", NAME_BYTES).decode("utf-8", "replace").rstrip("\0").split("\0")
+        return any(name.search(each) for each in (os.path.basename(words[0]), program_name(words, None)))
+    return False
+
+
+def _read(path: str, limit: int) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, limit)
+    finally:
+        os.close(descriptor)
+
+
+def folders(cgroup: str) -> list[Path]:
+    """The folders of a control group: as it is mounted (``/sys/fs/cgroup/…``), or as ``/proc/PID/cgroup`` names it,
+    then in each hierarchy that has it. Raises UsageError, NoTarget, NotPermitted."""
+    path = os.path.normpath(f"/{cgroup.strip('/')}")
+    if path == "/":
+        raise UsageError(f"--cgroup={one_line(cgroup)} is every process: name a control group")
+    inside = path == CGROUPS or path.startswith(f"{CGROUPS}/")
+    places = [Path(path)] if inside else [Path(f"{root}{path}") for root in _hierarchies()]
+    found = [place for place in places if (place / MEMBERS).is_file()]
+    if not found:
+        raise NoTarget(f"there is no control group {cgroup}: /proc/PID/cgroup names that of a process")
+    for place in found:
+        if not os.access(place / MEMBERS, os.R_OK):
+            raise NotPermitted(f"{place / MEMBERS} cannot be read: run this as its owner, or as root")
+    return found
+
+
+def _hierarchies() -> list[str]:
+    """Where hierarchies are mounted: the only one of version 2, or one for each controller."""
+    with suppress(OSError):
+        return [CGROUPS, *(entry.path for entry in os.scandir(CGROUPS) if entry.is_dir(follow_symlinks=False))]
+    return [CGROUPS]
+
+
+def members(folder: Path) -> Iterator[int]:
+    """Yield the processes of a control group and of all groups below it, however deeply nested."""
+    waiting = [str(folder)]
+    while waiting:
+        place = waiting.pop()
+        with suppress(OSError):
+            yield from (int(word) for word in Path(place, MEMBERS).read_text("ascii").split())
+        with suppress(OSError), os.scandir(place) as entries:
+            waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -1,0 +1,178 @@
+"""A process's copy that nobody runs, for ``--clone``: when there is room for one, and the process read from it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from gdbheap._native import Frozen, Room
+from gdbheap.errors import Unsupported
+from gdbheap.host import headroom, procfs
+from gdbheap.host.procfs import OWN_DESCRIPTORS, PROC, Named, ProcessFolder, kib
+from gdbheap.machines.machine import MACHINES, own_machine
+from gdbheap.refusals import refusal
+from gdbheap.targets import stopping
+from gdbheap.targets.mappings import parse_flagged, parse_maps
+from gdbheap.targets.process import UNCOLLECTED, Preparation, Process, room_for
+from gdbheap.targets.ranges import Ranges, subtract
+
+__all__ = ["cloned"]
+
+CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 1 << 21, 1 << 24
+INSTEAD = "without --clone it is stopped while it is read"
+
+
+def refuse(folder: ProcessFolder) -> None:
+    """Raise Unsupported, with the reason, where a copy could harm the process or would not be allowed."""
+    status = folder.status()
+    for reason in _reasons(folder, status):
+        if reason:
+            raise Unsupported(f"--clone: {reason}; {INSTEAD}")
+
+
+def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | None]:
+    if own_machine() is None:
+        names = " and ".join(machine.name for machine in MACHINES)
+        yield f"copies are made on {names} only, and this is {platform.machine()}"
+    yield _filtered(folder)
+    if status.get("State", "")[:1] in ("T", "t"):
+        yield f"process {folder.pid} is stopped already"
+    if _has_userfaultfd(folder):
+        yield f"process {folder.pid} handles page faults itself (userfaultfd), and its copy would wait for it"
+    yield _too_many(folder, status)
+    yield _too_much(folder, status)
+
+
+def _filtered(folder: ProcessFolder) -> str | None:
+    modes = set()
+    for tid in folder.tasks():
+        with suppress(OSError):  # it has ended meanwhile
+            modes.add(folder.status(tid).get("Seccomp", "0"))
+    if modes - {"0"}:
+        return f"process {folder.pid} runs under seccomp, which may refuse the call or kill it"
+    return None
+
+
+def _has_userfaultfd(folder: ProcessFolder) -> bool:
+    with suppress(OSError):
+        names = os.listdir(folder.path("fd"))
+        return any("userfaultfd" in _link(folder.path(f"fd/{name}")) for name in names)
+    return False
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _too_many(folder: ProcessFolder, status: dict[str, str]) -> str | None:
+    if headroom.processes_left(folder.place) < 1:
+        return "its control group allows no further process (pids.max)"
+    limit = folder.soft_limit("Max processes")
+    uid = int(status.get("Uid", "0").split()[0])
+    powers = int(status.get("CapEff", "0"), 16)
+    if limit is None or uid == 0 or powers & (CAP_SYS_ADMIN | CAP_SYS_RESOURCE):
+        return None
+    used = headroom.threads_of_user(uid)
+    return f"its user has {used} processes and threads of {limit} (RLIMIT_NPROC)" if used >= limit else None
+
+
+def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
+    """Each page that the process writes while the copy lives is copied: at worst all of them."""
+    need = kib(status.get("RssAnon")) or 0
+    left = headroom.memory_left(folder.place)
+    if left < need:
+        return f"the process has {need >> 20} MiB of its own and there is room for {left >> 20} MiB more"
+    promised = headroom.commit_left()
+    wanted = sum(kib(status.get(name)) or 0 for name in ("VmData", "VmStk"))
+    if promised is not None and promised < wanted:
+        return f"vm.overcommit_memory is 2, with {promised >> 20} MiB left for the {wanted >> 20} MiB of the process"
+    return None
+
+
+@contextmanager
+def cloned(named: Named, limit: float | None = None, copies: bool = False) -> Iterator[Process]:
+    """The process that is meant as it was at one moment, read from a copy that is ended with the block; with ``copies``
+    as soon as its bytes are here, if there is room for them.
+
+    The process itself stands only while the kernel copies its page tables and while its mappings and residency are
+    read. ``stopped_seconds`` says for how long. Raises what ``stopped`` does, and Unsupported where there is no copy
+    to be had.
+    """
+    folder = refusal.open_folder(named)
+    stopping.without_tracer(folder)
+    preparation = Preparation(folder)
+    preparation.load_files()
+    try:
+        refuse(folder)
+        space = room_for(folder) if copies else None
+    except OSError as error:
+        raise refusal.explain(folder, error) from None
+    with stopping.undisturbed():
+        copy = _copy(folder, limit)
+        try:
+            process = _process(copy, preparation, space)
+        except BaseException:
+            copy.end()
+            raise
+    try:
+        yield process
+    finally:
+        collected = copy.end()
+        process.stopped_seconds = copy.seconds
+        if not collected:
+            process.warnings.append(UNCOLLECTED)
+
+
+def _copy(folder: ProcessFolder, limit: float | None) -> Frozen:
+    try:
+        return stopping.patiently(folder, lambda: Frozen(folder, limit))
+    except RuntimeError as error:
+        raise Unsupported(f"--clone: {error}; {INSTEAD}") from None
+    except TimeoutError as error:
+        raise stopping.not_stopped(folder, limit, error) from None
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.ENOMEM):
+            raise Unsupported(f"--clone: the kernel refuses the copy ({error.strerror}); {INSTEAD}") from None
+        raise refusal.explain(folder, error) from None
+
+
+def _process(copy: Frozen, preparation: Preparation, space: Room | None) -> Process:
+    folder = preparation.folder
+
+    def books_read(process: Process) -> Ranges:
+        copy.let_go()
+        process.stopped_seconds = copy.seconds
+        if copy.expired:
+            raise stopping.let_go_early(folder, copy.seconds or 0)
+        return _missing(process, copy)
+
+    try:
+        return Process(
+            folder, copy.threads, preparation, holder=copy, memory_of=copy, books_read=books_read, room=space
+        )
+    except OSError as error:
+        raise refusal.explain(folder, error) from None
+    except RuntimeError as error:
+        raise Unsupported(f"--clone: {error}; {INSTEAD}") from None
+
+
+def _missing(process: Process, copy: Frozen) -> Ranges:
+    """The memory that a copy has not, because the process asked for that (MADV_DONTFORK, MADV_WIPEONFORK); said."""
+    with open(f"{PROC}/{OWN_DESCRIPTORS}/{copy.descriptor}/smaps", "rb") as stream:
+        smaps = stream.read(procfs.TABLE_LIMIT)
+    there = list(parse_maps(smaps).ranges())
+    own = [(mapping.start, mapping.end) for mapping in process.mappings if mapping.private and mapping.readable]
+    missing = subtract(own, subtract(there, parse_flagged(smaps, b"wf")))
+    if missing:
+        process.partial = True
+        process.warnings.append(
+            f"{sum(end - start for start, end in missing):,} bytes in {len(missing)} ranges are not in the copy"
+            " (MADV_DONTFORK, MADV_WIPEONFORK): what they hold is missing"
+        )
+    return missing

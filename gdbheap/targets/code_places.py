@@ -1,0 +1,188 @@
+"""Places in a program's code at which its threads are seen to come by: behind system calls, and where functions begin.
+
+The patches themselves are native (native/core/src/process/patch). x86-64 alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gdbheap import _native
+from gdbheap.errors import Unsupported
+from gdbheap.machines import image
+from gdbheap.targets.target import Target
+from gdbheap.targets.unwind_tables import modules_of
+
+__all__ = ["Condition", "Place", "Plan", "call_places", "function_places", "plan"]
+
+# Signals whose default is to do nothing; SIGCONT's, where nothing has stopped the process.
+QUIET_SIGNALS = (23, 28, 17, 18)
+# Files of the C libraries that are known, glibc's and musl's.
+LIBCS = ("libc.so", "libc-", "libc.musl", "ld-musl")
+ENDBR64 = bytes.fromhex("f30f1efa")
+UNKNOWN_SIZE = 64
+LARGEST_FUNCTION = 64 << 10
+FUNCTION_ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class Condition:
+    """When a thread stops at a place. ``operand``: "first" or "second" argument, "product" of the first two, or
+    "chunk size" of the block that the first argument points to; ``test``: "==", ">=" or "<="."""
+
+    operand: str
+    test: str
+    value: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Code at ``address``, in the function whose bytes lie from ``start`` on. ``what``: the number of the system call
+    that was made right before it (whose instructions begin at ``before``), or the function's name."""
+
+    address: int
+    before: int | None
+    start: int
+    function: bytes
+    conditions: tuple[Condition, ...]
+    what: int | str
+
+
+class _Text(NamedTuple):
+    start: int
+    end: int
+
+
+class _Cave(NamedTuple):
+    """Unused bytes behind the code of an object, which begins at ``text``. ``stays``: it is never unloaded."""
+
+    start: int
+    bytes: bytes
+    text: int
+    stays: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Patches for places, in their order; the signal by which threads tell of themselves, and the places that have no
+    patch, each with the reason."""
+
+    places: list[Place]
+    patches: list[_native.CodePatch]
+    signal: int
+    refused: list[tuple[Place, str]]
+
+
+def call_places(target: Target, numbers: Iterable[int]) -> list[Place]:
+    """Where the target's objects make one of these system calls, ascending; none of those whose number is not a
+    constant in the code."""
+    texts = [_Text(start, end) for start, end in _texts(target)]
+    sites = _native.find_call_sites(target.space, texts, modules_of(target, target.space), list(numbers))
+    return [_call_place(target, site) for site in sites]
+
+
+def _call_place(target: Target, site: _native.CallSite) -> Place:
+    code = _function(target, site.start, site.end)
+    return Place(site.address, site.before, site.start, code, (), site.number)
+
+
+def function_places(target: Target, name: str, conditions: Sequence[Condition]) -> list[Place]:
+    """Where the functions of that name begin that the target's objects export; the dynamic linker's own is left out,
+    which nobody else calls. A landing pad for indirect calls (endbr64) stays the first instruction."""
+    found = []
+    for loaded in target.objects:
+        value = loaded.symbols().get(name)
+        if value is None or not loaded.exported(name) or loaded.is_dynamic_linker:
+            continue
+        start, size = value
+        code = _function(target, start, start + min(size or UNKNOWN_SIZE, LARGEST_FUNCTION))
+        skipped = len(ENDBR64) if code.startswith(ENDBR64) else 0
+        found.append(Place(start + skipped, None, start, code, tuple(conditions), name))
+    return found
+
+
+def plan(target: Target, places: Sequence[Place], caught: int) -> Plan:
+    """How these places are patched. ``caught``: the signals that the process handles, a bit for each (SigCgt of
+    ``status``). Raises Unsupported when no signal is left."""
+    signal = next((number for number in QUIET_SIGNALS if not caught >> (number - 1) & 1), None)
+    if signal is None:
+        raise Unsupported("the process handles SIGURG, SIGWINCH, SIGCHLD and SIGCONT: none is left to see its calls by")
+    caves = list(_caves(target))
+    try:
+        return Plan(list(places), _native.plan_patches(places, caves, signal), signal, [])
+    except ValueError:
+        return _plan_each(places, caves, signal)
+
+
+def _plan_each(places: Sequence[Place], caves: list[_Cave], signal: int) -> Plan:
+    """Without those that cannot be patched."""
+    kept: list[Place] = []
+    refused: list[tuple[Place, str]] = []
+    for place in places:
+        try:
+            _native.plan_patches([*kept, place], caves, signal)
+            kept.append(place)
+        except ValueError as error:
+            refused.append((place, str(error)))
+    return Plan(kept, _native.plan_patches(kept, caves, signal), signal, refused)
+
+
+def left_patches(target: Target) -> list[_native.LeftPatch]:
+    """Return what a run that was killed has left in the process. A header is believed where its address is code of an
+    object whose file has the original bytes; without a file, of the object that holds the header."""
+    found = [left for cave in _caves(target) for left in _native.find_left_patches(cave)]
+    return [left for left in found if _is_credible(target, left)]
+
+
+def _is_credible(target: Target, left: _native.LeftPatch) -> bool:
+    last = left.address + len(left.original) - 1
+    loaded = target.object_of(left.address)
+    if not left.original or loaded is None or not loaded.contains(last) or not _is_code(target, left.address, last):
+        return False
+    if loaded.elf is None or not loaded.elf.has_contents:
+        return loaded.contains(left.start)
+    return loaded.elf.bytes_at(left.address - loaded.bias, len(left.original)) == left.original
+
+
+def _texts(target: Target) -> Iterator[tuple[int, int]]:
+    """The executable segments, [start, end), of all objects, as far as they are mapped."""
+    for loaded in target.objects:
+        for segment in loaded.segments:
+            start = loaded.bias + segment.address
+            end = start + segment.file_size
+            if segment.type == image.PT_LOAD and segment.flags & image.PF_X and _is_code(target, start, end - 1):
+                yield start, end
+
+
+def _is_code(target: Target, *addresses: int) -> bool:
+    mappings = [target.mappings.find(address) if address > 0 else None for address in addresses]
+    return all(mapping is not None and mapping.executable and mapping.private for mapping in mappings)
+
+
+def _caves(target: Target) -> Iterator[_Cave]:
+    """What is left of the last page behind each executable segment: mapped, and used by nobody."""
+    for start, end in _texts(target):
+        page_end = target.machine.page_up(end)
+        if end < page_end and _is_code(target, page_end - 1):
+            yield _Cave(end, _read(target, end, page_end), start, _stays(target, start))
+
+
+def _stays(target: Target, address: int) -> bool:
+    """Return whether dlclose() never unloads the object there: the program, its C library, the dynamic linker."""
+    loaded = target.object_of(address)
+    if loaded is None:
+        return False
+    is_libc = os.path.basename(loaded.path).startswith(LIBCS)
+    return loaded is target.objects[0] or loaded.is_dynamic_linker or is_libc
+
+
+def _function(target: Target, start: int, end: int) -> bytes:
+    """Its bytes, and what fills up the place to the next one: a jump takes five bytes, and it may be shorter."""
+    return _read(target, start, end + -end % FUNCTION_ALIGNMENT)
+
+
+def _read(target: Target, start: int, end: int) -> bytes:
+    return target.space.read_available(start, end - start)

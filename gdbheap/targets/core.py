@@ -1,0 +1,484 @@
+"""A core as a target: written by the kernel or by gdb (``gcore``), whole or cut short.
+
+What a core holds, and what it does not: presence comes from the program headers, since the part of a segment beyond its
+bytes in the file (``p_filesz`` < ``p_memsz``) was not dumped and is absent, not zero. Text and read-only data that were
+left out are read from the files of this machine that are the same (``core_files``). What was mapped where says NT_FILE,
+or else the dynamic linker's own list (``link_map``). A packed core is unpacked first (``unpacking``). The kernel leaves
+holes in the file for private pages that were not resident; as long as the file is sparse they tell residency, and those
+of gdb or of a copy do not. Which pages of files and of shared memory were resident is in no core. Nothing is read from
+``/proc`` about the process: its id may be somebody else's by now.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+from typing import BinaryIO, NamedTuple
+
+from gdbheap._native import PRESENT, Descriptor, Pages, Space
+from gdbheap.errors import NoTarget, NotPermitted, Unsupported, UsageError, one_line
+from gdbheap.files import open_regular, regular_descriptor
+from gdbheap.host.headroom import room_for_copy
+from gdbheap.host.procfs import Rss
+from gdbheap.machines import image
+from gdbheap.machines.image import Segment
+from gdbheap.machines.machine import READ_TITLES, Machine, machine_of
+from gdbheap.targets.cores import debuginfod
+from gdbheap.targets.cores.core_files import CoreFiles, Places
+from gdbheap.targets.cores.link_map import mapped_files, program_path
+from gdbheap.targets.cores.notes import CoreNotes, MappedFile, read_notes
+from gdbheap.targets.cores.unpacking import MAGIC_SIZE, Progress, Unpacked, beginning, packed_by, unpack
+from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, find_objects, read_at
+from gdbheap.targets.held_files import HeldFiles
+from gdbheap.targets.mappings import MEMORY_FILES, Mapping, Mappings
+from gdbheap.targets.ranges import holds
+from gdbheap.targets.target import AT_ENTRY, AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, Damage, Target
+
+SEGMENT_LIMIT = 1 << 20
+# What we have for each in the end.
+SEGMENT_BYTES = 2 << 10
+# Reading notes takes their bytes several times.
+NOTES_LIMIT, NOTES_SHARE = 512 << 20, 8
+NOTES = "notes (threads, names of files)"
+EXTENT_LIMIT = 1 << 22
+DAMAGE_LIMIT = 100
+ELF_TYPES = {1: "an object file", 2: "a program", 3: "a program or shared library"}
+
+
+class SegmentRow(NamedTuple):
+    """Where ``Space.for_core`` finds the bytes [start, end): in a file, by its index, from an offset on."""
+
+    start: int
+    end: int
+    file: int
+    offset: int
+
+
+class Part(NamedTuple):
+    """A PT_LOAD after its claims were checked: [start, end) in memory, ``stored`` bytes of it meant to be in the file
+    at ``offset``, of which ``available`` are."""
+
+    start: int
+    end: int
+    offset: int
+    stored: int
+    available: int
+    perms: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it was dumped, so that holes mean something."""
+        return self.stored == self.end - self.start
+
+
+class Core(Target):
+    """A core. ``exe`` is the program it is of, if it is at hand elsewhere; it is used when it is the same, and where it
+    lies in a copy of the process's root folder, the libraries in there are too. ``sysroot``: such a copy.
+    ``unpacked``: the core's bytes, where they are not those of the file ``path``. ``progress``: of unpacking it.
+    ``fetch``: how files are asked of debuginfod; not at all without it.
+
+    Raises NoTarget (not a core), Unsupported (another architecture), NotPermitted, UsageError (no such ``exe``).
+    """
+
+    def __init__(
+        self,
+        path: str,
+        exe: str | None = None,
+        sysroot: str | None = None,
+        unpacked: Unpacked | None = None,
+        progress: Progress | None = None,
+        fetch: debuginfod.Fetch | None = None,
+    ) -> None:
+        super().__init__("core", core=path)
+        self._files = ElfFiles()
+        _check_folder(sysroot)
+        unpacked = _unpacked(path, progress) if unpacked is None else unpacked
+        self._has_own_holes = unpacked is None
+        with open_core(path) if unpacked is None else unpacked.stream as stream:
+            # Whatever has the file's name by now.
+            self._own_path = f"/proc/self/fd/{stream.fileno()}"
+            self._size = os.fstat(stream.fileno()).st_size
+            header, self.machine = read_core_header(stream, path)
+            if unpacked is not None and unpacked.cut is not None:
+                self._cut(0, "packed core", "the end of the packed file", unpacked.cut)
+            segments = self._read_segments(stream, header)
+            self._notes = self._read_notes(stream, segments)
+            self._parts = self._check_parts(segments)
+            self._check_size()
+            own = path if os.path.isfile(path) else None
+            self._place(Places(own, exe, sysroot, fetch=fetch))
+            self._read_pages(stream)
+
+    def _read_segments(self, stream: BinaryIO, header: image.Header) -> list[Segment]:
+        wanted = _segment_count(stream, header)
+        size = min(wanted, SEGMENT_LIMIT, self._room // SEGMENT_BYTES) * image.SEGMENT_SIZE
+        found = image.parse_segments(read_at(stream, header.phoff, size))
+        if len(found) < wanted:
+            self._cut(0, "program headers", f"{wanted} program headers", f"{len(found)}")
+        return found
+
+    @cached_property
+    def _room(self) -> int:
+        """The bytes of memory that may be used for what a core counts."""
+        return room_for_copy()
+
+    def _read_notes(self, stream: BinaryIO, segments: list[Segment]) -> CoreNotes:
+        segment = next((segment for segment in segments if segment.type == image.PT_NOTE), None)
+        if segment is None:
+            self._cut(0, "notes", "a segment of notes", "none")
+            return CoreNotes()
+        data = read_at(stream, segment.offset, min(segment.file_size, NOTES_LIMIT, self._room // NOTES_SHARE))
+        if len(data) < segment.file_size:
+            self._cut(0, NOTES, f"{segment.file_size} bytes", f"{len(data)} bytes")
+        notes = read_notes(self.machine, data, segment.align, self._room)
+        if notes.is_cut:
+            self.partial = True
+            known = f"{len(notes.threads)} threads and {len(notes.files)} mapped files"
+            self.warnings.append(f"the core names more threads or files than are read: {known} are known")
+        if notes.of_kernel:
+            raise Unsupported(f"{one_line(self.core)} is a dump of the kernel, not of a process: use crash(8) or drgn")
+        return notes
+
+    def _check_parts(self, segments: list[Segment]) -> list[Part]:
+        """The loaded segments, ascending and disjoint; what contradicts itself is left out and told."""
+        parts: list[Part] = []
+        loads = (segment for segment in segments if segment.type == image.PT_LOAD and segment.memory_size)
+        for segment in sorted(loads, key=lambda segment: segment.address):
+            before = parts[-1].end if parts else 0
+            end = segment.address + segment.memory_size
+            if end > self.machine.address_end or segment.address < before:
+                expected = f"{before:#x} <= start < end <= {self.machine.address_end:#x}"
+                self._damage(segment.address, "segment", expected, f"{end:#x}")
+            else:
+                parts.append(self._part(segment, end))
+        return self._apart(parts)
+
+    def _apart(self, parts: list[Part]) -> list[Part]:
+        """The segments without the bytes of the file that another one begins with: whoever writes a core writes each
+        byte once, and all segments together have no more than the file."""
+        places = sorted((part.offset, index) for index, part in enumerate(parts) if part.available)
+        for (offset, index), (after, _index) in zip(places, places[1:]):
+            part, own = parts[index], after - offset
+            if own < part.available:
+                parts[index] = part._replace(available=own)
+                found = f"those of another from {after:#x} on"
+                self._damage(part.start, "segment", "bytes of its own in the file", found)
+                self.partial = True
+        return parts
+
+    def _part(self, segment: Segment, end: int) -> Part:
+        stored = segment.file_size
+        if stored > segment.memory_size:
+            self._damage(segment.address, "segment", f"at most {segment.memory_size} bytes", f"{stored} in the file")
+            stored = segment.memory_size
+        available = max(0, min(stored, self._size - segment.offset))
+        return Part(segment.address, end, segment.offset, stored, available, segment.perms)
+
+    def _check_size(self) -> None:
+        """Say so when the file ends before its last segment."""
+        missing = [part for part in self._parts if part.stored and part.offset + part.stored > self._size]
+        if missing:
+            expected = max(part.offset + part.stored for part in self._parts)
+            first = missing[0].start + missing[0].available
+            self._cut(first, "core file", f"{expected} bytes", f"{self._size} bytes")
+
+    def _cut(self, address: int, what: str, expected: str, found: str) -> None:
+        self._damage(address, what, expected, found)
+        if not self.partial:
+            self.partial = True
+            self.warnings.append(f"the core is cut short ({what}: {found} of {expected}): answers end where it ends")
+
+    def _damage(self, address: int, what: str, expected: str, found: str) -> None:
+        if len(self.damage) < DAMAGE_LIMIT:
+            self.damage.append(Damage(address, what, expected, found))
+
+    def _place(self, places: Places) -> None:
+        """Everything that follows from segments and notes."""
+        self.pid, self.threads, self.auxv = self._notes.pid, self._notes.threads, self._notes.auxv
+        self._choose_page()
+        own = [
+            SegmentRow(part.start, part.start + part.available, 0, part.offset)
+            for part in self._parts
+            if part.available
+        ]
+        self.missing = [
+            (part.start + part.available, part.start + part.stored)
+            for part in self._parts
+            if part.available < part.stored
+        ]
+        self.space = Space.for_core(self.machine, own, [self._own_path])
+        files = self._notes.files or self._linked_files(places)
+        self.mappings = Mappings(join(self.machine, self._parts, files, self.auxv.get(AT_SYSINFO_EHDR)))
+        program = self.mappings.find(self.auxv.get(AT_PHDR, 0))
+        self.exe = (program.path if program else "") or program_path(self.space, self.auxv) or self._notes.name or None
+        self.arguments = self._notes.arguments
+        self._find_objects(replace(places, program=self.exe))
+        self._add_files(own)
+        if places.exe is not None:
+            self._check_exe(places.exe)
+
+    def _linked_files(self, places: Places) -> list[MappedFile]:
+        """What the core should say of mapped files and does not: those of the program and of its libraries."""
+        path = program_path(self.space, self.auxv)
+        places = replace(places, program=path or None)
+
+        def of_path(path: str) -> Iterator[ElfFile]:
+            yield from filter(None, map(self._files.get, places.named(path) if path else []))
+
+        found = mapped_files(self.machine, self.space, self.auxv, of_path)
+        if found:
+            count = len({file.path for file in found})
+            rest = f"the dynamic linker's list tells {count} of them" if count > 1 else "its program is known alone"
+            self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {rest}")
+        elif not self.auxv and self.partial:
+            self.warnings.append(
+                "which files were mapped, threads and registers are in the core's notes, which are cut off: no file"
+                " that is named helps"
+            )
+        else:
+            needed = "its program is needed (--exe=FILE), or --sysroot=FOLDER with all of its files"
+            self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {needed}")
+        return found
+
+    def _find_objects(self, places: Places) -> None:
+        files = CoreFiles(self.machine, self.mappings, self.space, self._files, places, self.auxv.get(AT_ENTRY))
+        self.objects = find_objects(
+            self.machine, self.mappings, self.space, self._files, files.candidates, files.headerless
+        )
+        for loaded in self.objects:
+            files.identify(loaded)
+        self.unseen = files.unseen
+
+    def _choose_page(self) -> None:
+        """AT_PAGESZ, where every segment of the program's is made of such pages."""
+        usual, size = self.machine, self.auxv.get(AT_PAGESZ)
+        self.machine = usual.with_page(size, ((part.start, part.end) for part in self._parts))
+        claimed = usual.with_page(size)
+        if self.machine != claimed:
+            expected = f"segments of whole pages of {claimed.page} bytes (AT_PAGESZ)"
+            self._damage(0, "pages", expected, f"others: pages of {usual.page} bytes are taken")
+
+    def _add_files(self, rows: list[SegmentRow]) -> None:
+        """Add what the core left out of text and read-only data, from the files that are the same."""
+        files, rows = HeldFiles(), list(rows)
+        stored = {part.start: part.stored for part in self._parts}
+        for owner in self.objects:
+            if owner.elf is None or not owner.elf.has_contents or files.is_full:
+                continue
+            with suppress(OSError):
+                file = Descriptor(regular_descriptor(owner.elf.path))
+                size = os.fstat(file.number).st_size
+                rows += _left_out(self.machine, owner, stored, 1 + files.add(file), size)
+        self.space = Space.for_core(self.machine, sorted(rows), [self._own_path, *files.paths])
+
+    def _check_exe(self, exe: str) -> None:
+        file = self._files.get(exe)
+        if file is None:
+            raise UsageError(
+                f"{one_line(exe)} is not a {READ_TITLES} ELF file that can be read: give the core's program"
+            )
+        known = file.build_id is not None and any(file.build_id == owner.build_id for owner in self.objects)
+        if not known and all(owner.elf is not file for owner in self.objects):
+            cause = f"{one_line(exe)} is not used, because its build-id ({file.build_id}) is nowhere in the core"
+            self.warnings.append(f"{cause}: its symbols, and read-only data that the core lacks, are missing")
+
+    def _read_pages(self, stream: BinaryIO) -> None:
+        self.rss = Rss(None, None, "unknown")
+        machine = self.machine
+        aligned = all(machine.is_paged(part.start, part.end, part.offset) for part in self._parts if part.available)
+        is_kernels = self._has_own_holes and not self._notes.by_gdb
+        extents = data_extents(stream, self._size) if is_kernels and aligned else []
+        # Not the kernel's own page at the very end.
+        whole = [part for part in self._parts if part.is_whole and part.end < machine.kernel_start]
+        private = [part for part in whole if _is_private(self.mappings.find(part.start))]
+        runs = [run for part in private for run in present_runs(machine, part, extents)]
+        if len(extents) < 2:
+            cause = "which pages were resident is unknown, because only a sparse core by the kernel tells"
+            self.warnings.append(f"{cause}: sizes are virtual, and what could be given back is not known")
+            return
+        present = sum(end - start for start, end, _ in runs)
+        if present == sum(part.end - part.start for part in private):
+            self.warnings.append("the core may have lost its holes in a copy: all private memory counts as resident")
+        self.pages = Pages.from_runs(machine, runs)
+        self.rss = Rss(present, 0, "resident private memory, from the core's holes", private=True)
+
+
+def open_core(path: str) -> BinaryIO:
+    """Open a file that may be a core; raises NoTarget or NotPermitted."""
+    name = one_line(path)
+    if os.path.isdir(path):
+        raise NoTarget(f"{name} is a directory: give the id of a process or a core")
+    try:
+        return open_regular(path, may_be_empty=True)
+    except PermissionError:
+        raise NotPermitted(f"{name} may not be read by uid {os.getuid()}: run gdbheap as its owner or root") from None
+    except FileNotFoundError:
+        raise NoTarget(f"there is no process and no file {name}: give the id of a process or a core") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a regular file"
+        raise NoTarget(f"{name} cannot be read ({reason}): give the id of a process or a core") from None
+
+
+def check_core(path: str) -> None:
+    """Raise what ``Core`` raises for a file that is none; of a packed one only the beginning is unpacked."""
+    with open_core(path) as stream:
+        if packed_by(stream.read(MAGIC_SIZE)) is not None:
+            read_core_header(io.BytesIO(beginning(stream, image.HEADER_SIZE)), path)
+            return
+    Core(path)
+
+
+def check_whole(path: str) -> None:
+    """Raise NoTarget where a core that is not packed ends before its last segment does."""
+    with open_core(path) as stream:
+        _place, count, segments = read_segment_table(stream, path)
+        size = os.fstat(stream.fileno()).st_size
+    expected = max((one.offset + one.file_size for one in segments), default=0)
+    if len(segments) < count or size < expected:
+        raise NoTarget(f"only {size:,} bytes were written: the disk is full, or ulimit -f is too small")
+
+
+def read_segment_table(stream: BinaryIO, path: str) -> tuple[int, int, list[Segment]]:
+    """Return where the program headers of a core that is not packed lie in the file, how many it should have, and those
+    that are there. Raises NoTarget, Unsupported."""
+    header, _machine = read_core_header(stream, path)
+    count = _segment_count(stream, header)
+    return header.phoff, count, image.parse_segments(read_at(stream, header.phoff, count * image.SEGMENT_SIZE))
+
+
+def _check_folder(sysroot: str | None) -> None:
+    """Raise UsageError for what is no folder."""
+    if sysroot is not None and not os.path.isdir(sysroot):
+        raise UsageError(f"{one_line(sysroot)} is no folder: --sysroot is one with the files of the process's machine")
+
+
+def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
+    """The core in a packed file; None for a file that is not packed."""
+    with open_core(path) as stream:
+        if packed_by(stream.read(MAGIC_SIZE)) is None:
+            return None
+        return unpack(stream, one_line(path), judge(path), progress)
+
+
+def judge(path: str) -> Callable[[bytes], object]:
+    """Return a function that refuses a packed file by its first bytes."""
+    return lambda start: read_core_header(io.BytesIO(start), path)
+
+
+def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine]:
+    """The ELF header of a core, and the machine that it is for; raises NoTarget or Unsupported with the reason."""
+    name, start = one_line(path), stream.read(image.HEADER_SIZE)
+    if not start:
+        raise NoTarget(f"{name} is empty, not a core: was the disk full, or ulimit -c small, when it was written?")
+    header = image.parse_header(start)
+    if header is None:
+        raise NoTarget(f"{name} is not a core: {_instead(start)}")
+    if header.type != image.TYPE_CORE:
+        kind = ELF_TYPES.get(header.type, f"an ELF file of type {header.type}")
+        raise NoTarget(f"{name} is {kind}, not a core: give the id of a process or a core")
+    machine = machine_of(header)
+    if machine is None:
+        what = f"a core of a {header.bits} {header.machine_name} program"
+        raise Unsupported(f"{name} is {what}, and gdbheap reads {READ_TITLES} only: use gdb on it")
+    return header, machine
+
+
+def _instead(start: bytes) -> str:
+    if start.startswith(image.MAGIC):
+        return "its ELF header is cut short"
+    return "give the id of a process or an ELF core"
+
+
+def _segment_count(stream: BinaryIO, header: image.Header) -> int:
+    """The number of program headers, also when it does not fit its 16 bits.
+
+    Then the kernel keeps it in a section header at the end of the file. A core that was cut has lost that: the notes
+    follow the program headers directly, and their offset tells as well.
+    """
+    if header.phnum != image.PN_XNUM:
+        return header.phnum
+    section = read_at(stream, header.shoff, image.SECTION_SIZE) if header.shoff else b""
+    count = image.extended_segment_count(section)
+    if count is not None:
+        return count
+    first = image.parse_segments(read_at(stream, header.phoff, image.SEGMENT_SIZE))
+    if first and first[0].type == image.PT_NOTE and first[0].offset > header.phoff:
+        return (first[0].offset - header.phoff) // image.SEGMENT_SIZE
+    return header.phnum
+
+
+def join(machine: Machine, parts: list[Part], files: list[MappedFile], vdso: int | None = None) -> Iterator[Mapping]:
+    """The mappings of a core: its segments with the names that NT_FILE gives them, and the files left out altogether.
+
+    Of the latter (gdb omits read-only files) nothing is known but that they could be read and were not changed.
+    ``vdso`` is the address of the kernel's own code, which is no file and is always dumped.
+    """
+    starts = [file.start for file in files]
+    for part in parts:
+        index = bisect_right(starts, part.start) - 1
+        file = files[index] if index >= 0 and part.start < files[index].end else None
+        path = "[vdso]" if part.start == vdso else file.path if file else ""
+        offset = file.offset + part.start - file.start if file else 0
+        shared = "s" if path.startswith(MEMORY_FILES) else "p"
+        yield Mapping(part.start, part.end, part.perms[:3] + shared, offset, "00:00", 0, path)
+    yield from _left_out_files(machine, parts, files)
+
+
+def _left_out_files(machine: Machine, parts: list[Part], files: list[MappedFile]) -> Iterator[Mapping]:
+    ends, end = [part.end for part in parts], 0
+    for file in files:
+        after = bisect_right(ends, file.start)
+        covered = after < len(parts) and parts[after].start < file.end
+        if not covered and file.start >= end and file.end <= machine.address_end:
+            end = file.end
+            yield Mapping(file.start, file.end, "r--p", file.offset, "00:00", 0, file.path)
+
+
+def _left_out(
+    machine: Machine, owner: LoadedObject, stored: dict[int, int], index: int, size: int
+) -> Iterator[SegmentRow]:
+    """The rows for ``Space.for_core`` of what is not in the core, and that the program cannot have changed."""
+    data = owner.data_ranges(machine)
+    for mapping in owner.mappings:
+        start = mapping.start + stored.get(mapping.start, 0)
+        offset = mapping.offset + start - mapping.start
+        end = min(mapping.end, start + max(0, size - offset))
+        if start < end and not mapping.writable and not holds(data, start):
+            yield SegmentRow(start, end, index, offset)
+
+
+def _is_private(mapping: Mapping | None) -> bool:
+    return mapping is not None and mapping.private and mapping.path != "[vdso]"
+
+
+def data_extents(stream: BinaryIO, size: int) -> list[tuple[int, int]]:
+    """(start, end) of the file's parts that are not holes; none when the file system does not tell."""
+    extents: list[tuple[int, int]] = []
+    descriptor, end = stream.fileno(), 0
+    while end < size and len(extents) < EXTENT_LIMIT:
+        try:
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = os.lseek(descriptor, start, os.SEEK_HOLE)
+        except OSError as error:
+            return extents if error.errno == errno.ENXIO else []
+        extents.append((start, end))
+    return extents
+
+
+def present_runs(machine: Machine, part: Part, extents: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """(start, end, PRESENT) of the pages of a segment that have data in the file."""
+    shift, stop = part.start - part.offset, part.offset + part.available
+    index = bisect_left(extents, (part.offset + 1,)) - 1
+    for start, end in islice(extents, max(index, 0), None):
+        if start >= stop:
+            return
+        first, last = max(start, part.offset), min(end, stop)
+        if first < last:
+            yield machine.page_down(first) + shift, machine.page_up(last) + shift, PRESENT

@@ -1,0 +1,155 @@
+"""Which files on this machine are those that a core's process had mapped.
+
+They are looked for at the path that the process saw, below folders that may be a copy of its root folder, beside the
+core and the program, and by build-id where distributions and debuginfod's client keep files. What is found is taken for
+its build-id alone, or, where a core lacks the pages of ELF headers, for what its data in memory says (``agreement``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gdbheap.machines import image
+from gdbheap.machines.machine import Machine
+from gdbheap.targets.cores import debuginfod
+from gdbheap.targets.cores.agreement import agreement
+from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, placed_object
+from gdbheap.targets.mappings import Mapping, Mappings
+from gdbheap.targets.unseen_files import UnseenFile
+
+if TYPE_CHECKING:
+    from gdbheap._native import Space
+
+DELETED = " (deleted)"
+BY_BUILD_ID = ("/usr/lib/debug/.build-id", "/usr/lib/.build-id")
+UNSEEN_LIMIT = 10_000
+# How often a file may be mapped from its beginning before nobody asks any more whether it is loaded there.
+TRIED = 16
+
+
+@dataclass
+class Places:
+    """Where files are looked for: ``core`` is the core's path, if it has one, ``exe`` the program if the user named it,
+    ``sysroot`` a folder that stands for the process's root folder, ``program`` the program's path as the process saw
+    it.
+    ``fetch``: asks debuginfod for the file with a build-id (``debuginfod.fetcher``)."""
+
+    core: str | None = None
+    exe: str | None = None
+    sysroot: str | None = None
+    program: str | None = None
+    fetch: Callable[[str], str | None] | None = None
+    root: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        self.root = root_folder(self.exe, self.program) if self.exe else ""
+
+    def named(self, path: str) -> list[str]:
+        """Files that may be the one that the process saw at ``path``, the likeliest first."""
+        path = path.removesuffix(DELETED)
+        beside = [os.path.dirname(os.path.abspath(one)) for one in (self.core, self.exe) if one]
+        roots = [self.sysroot, "", self.root]
+        found = [os.path.normpath(root + path) for root in roots if root is not None and path.startswith("/")]
+        found += [self.exe] if self.exe else []
+        found += [f"{folder}/{path.rpartition('/')[2]}" for folder in beside]
+        found += [os.path.normpath(f"{folder}/{path}") for folder in beside]
+        return list(dict.fromkeys(found))
+
+    def identified(self, build_id: str) -> Iterator[str]:
+        """Files that may have a build-id, wherever the process saw them; those of symbols alone come after others."""
+        roots = [self.sysroot, ""] if self.sysroot else [""]
+        names = [f"{root}{folder}/{build_id[:2]}/{build_id[2:]}" for root in roots for folder in BY_BUILD_ID]
+        yield from names
+        cached = debuginfod.cached(build_id)
+        yield from cached
+        fetched = self.fetch(build_id) if self.fetch is not None and not cached else None
+        if fetched is not None:
+            yield fetched
+        yield from (f"{name}.debug" for name in names)
+
+
+def root_folder(exe: str, program: str | None) -> str:
+    """The folder that was the process's root, if ``exe`` is its ``program`` in there; else an empty string."""
+    path = os.path.realpath(exe)
+    if not program or not program.startswith("/") or not path.endswith(program):
+        return ""
+    return path.removesuffix(program)
+
+
+class CoreFiles:
+    """The search for one core. ``entry``: AT_ENTRY, the program's, as far as it is known. ``unseen``: the files that
+    were not found although nothing can be known without them."""
+
+    def __init__(
+        self, machine: Machine, mappings: Mappings, space: Space, files: ElfFiles, places: Places, entry: int | None
+    ) -> None:
+        self._machine, self._mappings, self._space = machine, mappings, space
+        self._files, self._places, self._entry = files, places, entry
+        self._with_code = {mapping.path for mapping in mappings if mapping.executable or mapping.writable}
+        self._tried: Counter[str] = Counter()
+        self.unseen: list[UnseenFile] = []
+
+    def candidates(self, first: Mapping) -> list[str]:
+        """Files that may be the one behind a mapping, by its name."""
+        return self._places.named(first.path)
+
+    def identify(self, loaded: LoadedObject) -> None:
+        """Look for an object's file by its build-id, where no name has led to it; where a core lacks the page of the
+        build-id, which patchelf moves away from the headers, by name and what is in memory."""
+        if loaded.elf is not None:
+            return
+        if loaded.build_id is not None:
+            loaded.elf = self._files.matching(self._places.identified(loaded.build_id), loaded.build_id)
+            return
+        for path in self.candidates(loaded.mappings[0]) if loaded.mappings else ():
+            elf = self._files.get(path)
+            if elf is None or not elf.has_contents:
+                continue
+            known = agreement(self._machine, self._space, loaded, elf)
+            if known.holds:
+                loaded.elf, loaded.build_id, loaded.agreed = elf, elf.build_id, known.equal
+                return
+
+    def headerless(self, index: int) -> LoadedObject | None:
+        """The object whose first mapping is the one with this number, placed by the headers of its file; None where the
+        memory has the page of the header after all, or no file is the one that was mapped."""
+        first = self._mappings[index]
+        if self._space.contains(first.start, image.HEADER_SIZE):
+            return None
+        self._tried[first.path] += 1
+        if self._tried[first.path] > TRIED:
+            return None
+        looked: list[tuple[bool, str]] = []
+        name = os.path.basename(first.path.removesuffix(DELETED))
+        for path in self.candidates(first):
+            elf = self._files.get(path)
+            if elf is None or not elf.has_contents:
+                continue
+            found, refuted = self._placed(index, elf)
+            if found is not None:
+                return found
+            looked += [(refuted, path)] if os.path.basename(path) == name else []
+        if first.path in self._with_code and len(self.unseen) < UNSEEN_LIMIT:
+            # One that is another version says more than one of which nobody can tell.
+            refuted, other = max(looked, key=lambda row: row[0], default=(False, None))
+            self.unseen.append(UnseenFile(first.path, first.start, other, refuted))
+        return None
+
+    def _placed(self, index: int, elf: ElfFile) -> tuple[LoadedObject | None, bool]:
+        """The object, if its mappings fit the file's program headers and its memory the file's bytes; else whether
+        something rules the file out."""
+        found = placed_object(self._machine, self._mappings, index, elf.segments, whole=True)
+        if found is None:
+            return None, True
+        inside = self._entry is not None and any(self._entry in mapping for mapping in found.mappings)
+        if inside and found.bias + elf.entry != self._entry:
+            return None, True
+        known = agreement(self._machine, self._space, found, elf)
+        if not known.holds:
+            return None, known.refuted
+        found.elf, found.build_id, found.agreed = elf, elf.build_id, 0 if known.by_id else known.equal
+        return found, False

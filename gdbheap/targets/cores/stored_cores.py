@@ -1,0 +1,76 @@
+"""Cores that systemd-coredump keeps, asked of ``coredumpctl``: it finds them by what left them, and unpacks them.
+
+``coredumpctl dump MATCH`` writes the last core that matches to standard output (coredumpctl(1)): from its journal or
+from /var/lib/systemd/coredump, whatever packed it. MATCH is a process id, a program's name without a slash, or the path
+of one. What it writes becomes a file without a name (``unpacking``).
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import IO
+
+from gdbheap.environment import find_program
+from gdbheap.errors import NoTarget, NotPermitted, UsageError, one_line
+from gdbheap.targets.core import judge
+from gdbheap.targets.cores.unpacking import PIECE, Progress, Unpacked, keep
+
+TOOL = "coredumpctl"
+SAID = 4 << 10
+
+
+def title(match: str) -> str:
+    """What such a core is called in answers: the command that writes it."""
+    return f"{TOOL} dump {one_line(match, 200)}"
+
+
+def dump(match: str, progress: Progress | None = None) -> Unpacked:
+    """The last core that ``match`` names. Raises NoTarget where there is none or no coredumpctl, NotPermitted,
+    UsageError, GdbheapError where there is no room."""
+    if not match or match.startswith("-") or "\0" in match:
+        raise UsageError("--coredump: give a process id, a program's name or its path")
+    tool = find_program(TOOL)
+    if tool is None:
+        raise NoTarget(f"there is no {TOOL} here, which finds the cores that systemd keeps: give a core's path")
+    command = [tool, "--quiet", "dump", match]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            return _kept(process, match, progress)
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _kept(process: subprocess.Popen[bytes], match: str, progress: Progress | None) -> Unpacked:
+    assert process.stdout is not None and process.stderr is not None
+    first = process.stdout.read(PIECE)
+    if not first:
+        said = process.stderr.read(SAID).decode("utf-8", "replace")
+        process.wait()
+        raise _refusal(match, said)
+    found = keep(_pieces(first, process.stdout, progress), title(match), TOOL, judge(title(match)))
+    # What it did not write may be more than the core has.
+    process.stdout.close()
+    process.stderr.read(SAID)
+    if process.wait() and found.cut is None:
+        found.cut = f"{TOOL} ended with status {process.returncode}"
+    return found
+
+
+def _pieces(first: bytes, stream: IO[bytes], progress: Progress | None) -> Iterator[bytes]:
+    done, piece = 0, first
+    while piece:
+        yield piece
+        done += len(piece)
+        if progress is not None:
+            progress(done, 0)
+        piece = stream.read(PIECE)
+
+
+def _refusal(match: str, said: str) -> NoTarget | NotPermitted:
+    """What it says is shown as it is, its last line: that nothing matches, or that the core itself is gone."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    cause = one_line(lines[-1], 300) if lines else "it says nothing"
+    kind = NotPermitted if "ermission denied" in said else NoTarget
+    return kind(f"{TOOL} has no core of {one_line(match, 200)} ({cause}): {TOOL} list shows which there are")

@@ -1,0 +1,315 @@
+"""Cores that were packed: by systemd-coredump (zstd, lz4, xz), Ubuntu's apport and people (gzip, bzip2).
+
+They are unpacked as a stream into a file without a name, which is gone with the process that made it, whatever ends it.
+Runs of zeros become holes of that file, so that it takes no more room than the core did; they are not those that the
+kernel left, and tell nothing of which pages were resident. Memory is bounded whatever a packed file says of itself.
+
+What comes is judged while it comes: by its header as soon as that is there, and nothing is written behind the end that
+its program headers give.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from gdbheap import _native
+from gdbheap.environment import trusted
+from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, one_line
+from gdbheap.host.headroom import disk_left
+from gdbheap.machines import image
+
+PIECE = 1 << 20
+FIRST = 1 << 10
+HOLE = 4 << 10
+XZ_MEMORY = 256 << 20
+CHECKED_EVERY = 64 << 20
+MEGA = 1 << 20
+# Program headers follow the header of a core, whoever writes it; there are at most 2**20.
+MAX_TABLE_END = 64 << 20
+# Behind the segments: section headers, and their names, of which nothing says the size.
+SECTIONS = 1 << 20
+FOLDERS = ("/var/tmp", "/tmp")
+ZEROS = bytes(HOLE)
+NATIVE = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+DECODERS: dict[bytes, tuple[str, Callable[[], Any]]] = {
+    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(zlib.MAX_WBITS | 16)),
+    b"BZh": ("bzip2", bz2.BZ2Decompressor),
+    b"\xfd7zXZ\0": ("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)),
+}
+MAGIC_SIZE = 6
+DAMAGED = (ValueError, zlib.error, lzma.LZMAError, OSError, EOFError)
+
+Progress = Callable[[int, int], object]
+"""Called with the bytes of the packed file that were read, and how many it has (0: nobody knows)."""
+
+Judge = Callable[[bytes], object]
+"""Called with the first image.HEADER_SIZE bytes of a core, fewer where it has no more; raises what a core's reader
+raises."""
+
+
+@dataclass
+class Unpacked:
+    """The core, in a file without a name. ``cut``: why the end of it is missing, None where nothing is."""
+
+    stream: BinaryIO
+    cut: str | None
+
+
+def packed_by(start: bytes) -> str | None:
+    """What packed a file that begins like this; None for nothing that is known."""
+    named = {**NATIVE, **{magic: name for magic, (name, _make) in DECODERS.items()}}
+    return next((name for magic, name in named.items() if start.startswith(magic)), None)
+
+
+def beginning(stream: BinaryIO, size: int) -> bytes:
+    """At most ``size`` bytes of the core in a packed file, none where it is damaged."""
+    start = _start(stream)
+    stream.seek(0)
+    with suppress(*DAMAGED):
+        for piece, _done in _pieces_of(stream, start):
+            return piece[:size]
+    return b""
+
+
+def unpack(stream: BinaryIO, name: str, judge: Judge, progress: Progress | None = None) -> Unpacked:
+    """The core in a packed file. Raises what ``judge`` raises, NoTarget where nothing can be unpacked, GdbheapError
+    where there is no room."""
+    size = os.fstat(stream.fileno()).st_size
+    start = _start(stream)
+    stream.seek(0)
+    return keep(_reported(_pieces_of(stream, start), size, progress), name, f"{packed_by(start)} file", judge)
+
+
+def _pieces_of(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
+    """(bytes of the core, how far the file was read) one after the other; ends in one of DAMAGED where it must."""
+    kind = packed_by(start)
+    return _native_pieces(stream, kind) if kind in NATIVE.values() else _pieces(stream, start)
+
+
+def _reported(pieces: Iterator[tuple[bytes, int]], size: int, progress: Progress | None) -> Iterator[bytes]:
+    for piece, done in pieces:
+        yield piece
+        if progress is not None:
+            progress(done, size)
+
+
+def _start(stream: BinaryIO) -> bytes:
+    stream.seek(0)
+    return stream.read(MAGIC_SIZE)
+
+
+def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacked:
+    """Write what comes into a file without a name. ``pieces`` may end in one of DAMAGED, after what could be had.
+
+    Raises what ``judge`` raises, NoTarget where nothing came, GdbheapError where there is no room."""
+    kept = _Kept(name)
+    try:
+        cut = _keep_all(kept, pieces, what, judge)
+        if not kept.size:
+            raise NoTarget(f"{name} cannot be unpacked: {cut or f'the {what} is empty'}")
+        return Unpacked(kept.finish(), cut)
+    except BaseException:
+        kept.stream.close()
+        raise
+
+
+def _keep_all(kept: _Kept, pieces: Iterator[bytes], what: str, judge: Judge) -> str | None:
+    """Write up to the end of the core; why that was not reached, if so."""
+    end: int | None = None
+    start = b""
+    while True:
+        try:
+            piece = next(pieces, None)
+        except DAMAGED as error:
+            return f"the {what} is cut off or damaged: {one_line(error, 120)}"
+        if len(start) < image.HEADER_SIZE and (piece or start):
+            start += (piece or b"")[: image.HEADER_SIZE - len(start)]
+            if piece is None or len(start) == image.HEADER_SIZE:
+                judge(start)
+        if piece is None:
+            return None
+        kept.write(piece)
+        end = kept.end_of_core() if end is None else end
+        if end is not None and kept.size > end:
+            return f"the {what} goes on where its program headers say that the core ends"
+
+
+def _native_pieces(stream: BinaryIO, kind: str | None) -> Iterator[tuple[bytes, int]]:
+    unpacker = _native.Unpacker(f"/proc/self/fd/{stream.fileno()}", str(kind))
+    while True:
+        piece = unpacker.read(PIECE)
+        if not piece:
+            return
+        yield piece, unpacker.position
+
+
+def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
+    """Of the formats that Python's library reads; packed streams may follow one another."""
+    make = next(make for magic, (_name, make) in DECODERS.items() if start.startswith(magic))
+    decoder, portions = make(), _Portions(stream)
+    while True:
+        if decoder.eof:
+            portions.put_back(decoder.unused_data)
+            if not portions.has_stream():
+                return
+            decoder = make()
+        packed = b"" if _has_more(decoder) else portions.take()
+        if not packed and not _has_more(decoder):
+            raise EOFError("it ends in the middle")
+        piece, unused = _decoded(decoder, packed)
+        if not decoder.eof:
+            # At the end zlib's has what is behind it in both.
+            portions.put_back(unused)
+        if piece:
+            yield piece, stream.tell()
+
+
+class _Portions:
+    """The bytes of a packed file, few at the beginning of a stream: a decoder copies what is behind its end, again and
+    again where many small streams follow one another."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._bytes = b""
+        self._at, self._size = 0, FIRST
+
+    def take(self) -> bytes:
+        """Return the next bytes, none at the end."""
+        self._fill()
+        portion = self._bytes[self._at : self._at + self._size]
+        self._at += len(portion)
+        self._size = min(2 * self._size, PIECE)
+        return portion
+
+    def put_back(self, unused: bytes) -> None:
+        """Have the last bytes that were taken come again."""
+        self._at -= len(unused)
+
+    def has_stream(self) -> bool:
+        """Return whether another stream begins here; zeros fill up a block of a tape, or the end."""
+        self._fill()
+        self._size = FIRST
+        is_padded = self._bytes.startswith(b"\0", self._at)
+        return self._at < len(self._bytes) and not (is_padded and not self._bytes[self._at :].strip(b"\0"))
+
+    def _fill(self) -> None:
+        if self._at == len(self._bytes):
+            self._bytes, self._at = self._stream.read(PIECE), 0
+
+
+def _has_more(decoder: Any) -> bool:
+    """Whether a decoder holds input that it has not used yet; zlib's gives it back instead."""
+    return not getattr(decoder, "needs_input", True)
+
+
+def _decoded(decoder: Any, packed: bytes) -> tuple[bytes, bytes]:
+    """(what came out, what is to be put in again)."""
+    piece = decoder.decompress(packed, PIECE)
+    return piece, getattr(decoder, "unconsumed_tail", b"")
+
+
+class _Kept:
+    """A sparse file without a name, on the file system with room."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.folder, self.stream = _open_nameless()
+        self.size = 0
+        self._checked = -CHECKED_EVERY
+
+    def write(self, piece: bytes) -> None:
+        """Write at the end; what is zero becomes a hole. Raises GdbheapError where there is no room."""
+        try:
+            if self.size - self._checked >= CHECKED_EVERY:
+                self._check_room()
+            for start, end in _filled(piece):
+                os.pwrite(self.stream.fileno(), memoryview(piece)[start:end], self.size + start)
+        except OSError as error:
+            raise self._no_room(os.strerror(error.errno or 0)) from None
+        self.size += len(piece)
+
+    def finish(self) -> BinaryIO:
+        """The file, as long as what was written."""
+        try:
+            os.ftruncate(self.stream.fileno(), self.size)
+        except OSError as error:
+            raise self._no_room(os.strerror(error.errno or 0)) from None
+        return self.stream
+
+    def end_of_core(self) -> int | None:
+        """Where the core ends as its program headers say, None as long as these are not there or not told. Raises
+        NoTarget where they are further away than any."""
+        header = image.parse_header(self._at(0, image.HEADER_SIZE))
+        if header is None:
+            return None
+        sections = header.shoff + max(1, header.shnum) * image.SECTION_SIZE
+        if header.phnum == image.PN_XNUM:
+            # Their number is in the section header, which the kernel writes last.
+            return sections + SECTIONS
+        table_end = header.phoff + header.phnum * image.SEGMENT_SIZE
+        if table_end > MAX_TABLE_END:
+            raise NoTarget(f"{self._name} is no core: its program headers end at byte {table_end:,}")
+        if self.size < table_end:
+            return None
+        segments = image.parse_segments(self._at(header.phoff, table_end - header.phoff))
+        ends = [segment.offset + segment.file_size for segment in segments]
+        return max([table_end, sections, *ends]) + SECTIONS
+
+    def _at(self, offset: int, size: int) -> bytes:
+        """Return the bytes that were written there; a hole at the end has zeros."""
+        size = max(0, min(size, self.size - offset))
+        return os.pread(self.stream.fileno(), size, offset).ljust(size, b"\0")
+
+    def _check_room(self) -> None:
+        self._checked = self.size
+        if not disk_left(self.stream.fileno()):
+            raise self._no_room("the rest of the disk is left to others")
+
+    def _no_room(self, cause: str) -> GdbheapError:
+        done = f"{self.size // MEGA} MiB of it are unpacked"
+        where = f"in {one_line(self.folder)} there is no room to unpack {self._name} ({cause}; {done})"
+        return GdbheapError(f"{where}: set TMPDIR to a folder with more")
+
+
+def _filled(piece: bytes) -> Iterator[tuple[int, int]]:
+    """(start, end) of the parts of a piece that are not blocks of zeros."""
+    begun: int | None = None
+    for start in range(0, len(piece), HOLE):
+        if piece.startswith(ZEROS, start):
+            if begun is not None:
+                yield begun, start
+            begun = None
+        elif begun is None:
+            begun = start
+    if begun is not None:
+        yield begun, len(piece)
+
+
+def _open_nameless() -> tuple[str, BinaryIO]:
+    """A folder, and a new file in it that has no name. Raises GdbheapError."""
+    chosen = trusted("TMPDIR")
+    folders: Sequence[str] = [chosen] if chosen else sorted(FOLDERS, key=_room, reverse=True)
+    cause = "none of them can be written"
+    for folder in folders:
+        try:
+            return folder, tempfile.TemporaryFile(dir=folder)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                cause = os.strerror(error.errno or 0)
+    where = " and ".join(one_line(folder) for folder in folders)
+    raise GdbheapError(f"no file can be made in {where} ({cause}): set TMPDIR to a folder with room")
+
+
+def _room(folder: str) -> int:
+    with suppress(OSError):
+        room = os.statvfs(folder)
+        return room.f_bavail * room.f_frsize
+    return 0

@@ -1,0 +1,549 @@
+"""The ELF objects of a target: where each is loaded, its build-id in memory, and the same file on this machine.
+
+A file is trusted (its symbols, its bytes) only when its build-id equals the one in the target's memory: the path alone
+may lead to another version, another container, or a package that was upgraded since. All that is read from the target
+is bounded; a header that does not fit the mappings around it is no object.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO
+
+from gdbheap.files import open_regular
+from gdbheap.machines import image
+from gdbheap.machines.machine import READ_TITLES, Machine, machine_of
+from gdbheap.targets.mappings import Mapping, Mappings
+from gdbheap.targets.ranges import Ranges, holds, intersect, joined
+
+if TYPE_CHECKING:
+    from gdbheap._native import Space
+
+# Of an object, and of all that are in memory, or whose files were opened, together: linkers write some fifteen.
+SEGMENT_LIMIT, ALL_SEGMENTS = 128, 1 << 18
+SECTION_LIMIT = 64 << 10
+# Of all segments of notes of an object together: those of programs have four notes or so.
+NOTE_LIMIT, MAX_NOTES = 64 << 10, 32
+SYMBOL_BYTES_LIMIT = 256 << 20
+# Of all writable segments of a file together.
+DATA_LIMIT = 64 << 20
+NAME_LIMIT = 4 << 10
+NAMES_RATIO = 2
+# The most mappings of one file that begin no object: each is compared with all that follow it.
+MAX_REFUSED = 16
+HEADERS_LIMIT = 4 << 20
+# A library is loaded once into each namespace, of which glibc has 16 (dlfcn.h, DL_NNS).
+MAX_COPIES = 16
+MAX_THREAD_LOCAL = 1 << 14
+
+SYMBOL = struct.Struct("<IBBHQQ")
+"""An entry of a table of symbols (Elf64_Sym): name, info, other, section, value, size."""
+_GLOBAL_BINDINGS = (1, 2, 10)
+_ADDRESS_TYPES = (0, 1, 2, 5, 10)
+_THREAD_LOCAL = 6
+DYNAMIC_LINKERS = ("ld-linux", "ld.so", "ld-2", "ld64")
+
+
+class ElfFile:
+    """An ELF file on this machine; opened once, its symbols read when first asked for."""
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError when ``path`` cannot be opened, ValueError when it is no ELF file that is supported."""
+        self.path = path
+        with open_regular(path) as stream:
+            header = image.parse_header(stream.read(image.HEADER_SIZE))
+            if header is None or machine_of(header) is None:
+                raise ValueError(f"{path} is not an ELF file for {READ_TITLES}")
+            self.entry, self.phnum = header.entry, header.phnum
+            size = min(header.phnum, SEGMENT_LIMIT) * image.SEGMENT_SIZE
+            self.segments = image.parse_segments(read_at(stream, header.phoff, size))
+            sections = read_at(stream, header.shoff, min(header.shnum, SECTION_LIMIT) * image.SECTION_SIZE)
+            # A file of symbols for a debugger has the same headers and build-id, and none of the bytes.
+            self.has_contents = image.has_code(sections)
+            self.build_id = self._read_build_id(stream)
+
+    def _read_build_id(self, stream: BinaryIO) -> str | None:
+        return image.build_id(notes_of(self.segments, lambda one, size: read_at(stream, one.offset, size)))
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most ``size`` bytes of the file at ``offset``; none of a file that is gone."""
+        try:
+            with open_regular(self.path) as stream:
+                return read_at(stream, offset, size)
+        except OSError:
+            return b""
+
+    def bytes_at(self, address: int, size: int) -> bytes:
+        """At most ``size`` bytes at an address as linked, of the segment in the file that holds it."""
+        for load in self.segments:
+            if load.type == image.PT_LOAD and 0 <= address - load.address < load.file_size:
+                offset = address - load.address
+                return self.read(load.offset + offset, max(0, min(size, load.file_size - offset)))
+        return b""
+
+    def initial_data(self) -> list[tuple[int, bytes]]:
+        """Return (address as linked, bytes in the file) of the writable segments, at most DATA_LIMIT bytes of them all;
+        none of a file that is gone."""
+        if not self.has_contents:
+            return []
+        found, left = [], DATA_LIMIT
+        with suppress(OSError), open_regular(self.path) as stream:
+            for load in self.segments:
+                if load.type == image.PT_LOAD and load.flags & image.PF_W and left:
+                    found.append((load.address, read_at(stream, load.offset, min(load.file_size, left))))
+                    left -= len(found[-1][1])
+        return found
+
+    @cached_property
+    def sections(self) -> list[tuple[str, int, int]]:
+        """(name, address as linked, size) of the sections that are mapped, without those of thread-local data; none
+        where the table is damaged or was cut off, and of a file that is gone."""
+        try:
+            with open_regular(self.path) as stream:
+                return read_sections(stream)
+        except OSError:
+            return []
+
+    @cached_property
+    def symbols(self) -> SymbolTable:
+        """The symbols of ``.symtab`` and ``.dynsym``; empty when the tables are damaged, or the file is gone."""
+        try:
+            with open_regular(self.path) as stream:
+                return read_symbols(stream)
+        except OSError:
+            return SymbolTable()
+
+
+@dataclass
+class SymbolTable:
+    """Name to (value, size) as linked, and the names that ``.dynsym`` exports. ``thread_local``: (offset, size, name)
+    of the variables that each thread has, by where they are in the object's part of its data."""
+
+    values: dict[str, tuple[int, int]] = field(default_factory=dict)
+    thread_local: list[tuple[int, int, str]] = field(default_factory=list)
+    exported: set[str] = field(default_factory=set)
+
+
+class ElfFiles:
+    """The ELF files opened for one target, each once; made before a process is stopped."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, ElfFile | None] = {}
+        self._by_inode: dict[tuple[int, int], ElfFile | None] = {}
+        self._left = ALL_SEGMENTS
+
+    def get(self, path: str) -> ElfFile | None:
+        """Return the file at ``path``, None when it cannot be opened or is not an ELF file for this machine.
+
+        A target may give one file many names (hard links): it is read once."""
+        if path not in self._files:
+            try:
+                status = os.stat(path)
+            except (OSError, ValueError):
+                self._files[path] = None
+                return None
+            inode = status.st_dev, status.st_ino
+            if inode not in self._by_inode:
+                found = _elf_file(path) if self._left > 0 else None
+                self._left -= len(found.segments) if found is not None else 0
+                self._by_inode[inode] = found
+            self._files[path] = self._by_inode[inode]
+        return self._files[path]
+
+    def matching(self, paths: Iterable[str], build_id: str | None) -> ElfFile | None:
+        """The first of ``paths`` whose build-id is ``build_id``; None when there is none, or no build-id to compare."""
+        if build_id is None:
+            return None
+        files = (self.get(path) for path in paths)
+        return next((file for file in files if file is not None and file.build_id == build_id), None)
+
+
+def _elf_file(path: str) -> ElfFile | None:
+    try:
+        return ElfFile(path)
+    except (OSError, ValueError, OverflowError):
+        return None
+
+
+@dataclass(eq=False)
+class LoadedObject:
+    """An ELF object in an address space.
+
+    ``path`` is as the target saw it, ``base`` the address of its first mapping, ``bias`` what is added to the addresses
+    it was linked at, ``build_id`` hex digits from the target's memory. ``mappings`` are the file-backed ones.
+    ``agreed``: where the memory lacks the object's headers, and so its build-id, how many words of its data are as the
+    file ``elf`` makes them; else 0.
+    """
+
+    path: str
+    base: int
+    bias: int
+    build_id: str | None
+    mappings: list[Mapping]
+    segments: list[image.Segment] = field(repr=False)
+    bss: list[tuple[int, int]] = field(default_factory=list)
+    elf: ElfFile | None = field(default=None, repr=False)
+    agreed: int = 0
+
+    @property
+    def file(self) -> str | None:
+        """The same file on this machine, by its build-id or by the data in memory (``agreed``), or None."""
+        return self.elf.path if self.elf else None
+
+    @property
+    def is_dynamic_linker(self) -> bool:
+        """Whether it is glibc's dynamic linker; musl's is its C library."""
+        return os.path.basename(self.path).startswith(DYNAMIC_LINKERS)
+
+    @property
+    def end(self) -> int:
+        """Where the last of its file mappings and .bss ends."""
+        return max([self.mappings[-1].end] + [end for _, end in self.bss])
+
+    def contains(self, address: int) -> bool:
+        """Whether one of its file mappings, or its .bss, holds ``address``."""
+        return holds(self._ranges, address)
+
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return joined(sorted([(mapping.start, mapping.end) for mapping in self.mappings] + self.bss))
+
+    def data_ranges(self, machine: Machine) -> Ranges:
+        """Return the pages that the program headers say are data, which is relocated before it is made read-only."""
+        data = [one for one in self.segments if one.type == image.PT_LOAD and one.flags & image.PF_W]
+        places = ((self.bias + one.address, self.bias + one.address + one.memory_size) for one in data)
+        return joined(sorted((machine.page_down(start), end) for start, end in places))
+
+    def writable_ranges(self) -> list[tuple[int, int]]:
+        """(start, end) of its writable file mappings and of .bss, ascending; neighbours that touch are joined."""
+        ranges = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.writable] + self.bss
+        return joined(sorted(ranges))
+
+    def initial_data(self) -> list[tuple[int, bytes]]:
+        """(address, bytes) of its writable segments as the file has them; empty without the same file here."""
+        stored = self.elf.initial_data() if self.elf else []
+        placed = [(self.bias + address, data) for address, data in stored]
+        # The bias is the target's word, and may lead anywhere.
+        return [(address, data) for address, data in placed if self.contains(address)]
+
+    def symbol(self, name: str) -> int | None:
+        """The address of a symbol in the target, None when the object has no file here or the file no such symbol."""
+        found = self.elf.symbols.values.get(name) if self.elf else None
+        return None if found is None else self.bias + found[0]
+
+    def thread_local(self) -> list[tuple[int, int, str]]:
+        """(offset, size, name) of the variables that each thread has, in the object's part of its data."""
+        return self.elf.symbols.thread_local if self.elf else []
+
+    def symbols(self) -> dict[str, tuple[int, int]]:
+        """Name to (address in the target, size in bytes) of all data and code symbols of ``file``."""
+        return self._addresses
+
+    @cached_property
+    def _addresses(self) -> dict[str, tuple[int, int]]:
+        values = self.elf.symbols.values if self.elf else {}
+        return {name: (self.bias + value, size) for name, (value, size) in values.items()}
+
+    def sections(self) -> list[tuple[str, int, int]]:
+        """(name, start, end) of the sections that are mapped, as ``file`` has them."""
+        found = self.elf.sections if self.elf else []
+        return [(name, self.bias + address, self.bias + address + size) for name, address, size in found]
+
+    def exported(self, name: str) -> bool:
+        """Whether ``name`` is in ``.dynsym``: there also when the file is stripped."""
+        return self.elf is not None and name in self.elf.symbols.exported
+
+
+def find_objects(
+    machine: Machine,
+    mappings: Mappings,
+    space: Space,
+    files: ElfFiles,
+    candidates: Callable[[Mapping], list[str]],
+    otherwise: Callable[[int], LoadedObject | None] | None = None,
+) -> list[LoadedObject]:
+    """The ELF objects among ``mappings``, ascending by base.
+
+    ``candidates`` tells, for the first mapping of an object, which files on this machine may be the same;
+    ``otherwise``, for the number of such a mapping, which object begins there whose header is not in the memory.
+    """
+    objects: list[LoadedObject] = []
+    claimed: set[int] = set()
+    refused: Counter[tuple[str, int, str]] = Counter()
+    copies: Counter[ElfFile] = Counter()
+    left = ALL_SEGMENTS
+    for index, mapping in enumerate(mappings):
+        file = mapping.device, mapping.inode, mapping.path
+        if refused[file] >= MAX_REFUSED or left <= 0:
+            continue
+        if mapping.private and not mapping.offset and mapping.path.startswith("/") and mapping.start not in claimed:
+            found = _read_object(machine, mappings, index, space)
+            if found is not None:
+                found.elf = files.matching(candidates(mapping), found.build_id)
+            elif otherwise is not None:
+                found = otherwise(index)
+            if found is None:
+                refused[file] += 1
+                continue
+            if found.elf is not None:
+                copies[found.elf] += 1
+                found.elf = found.elf if copies[found.elf] <= MAX_COPIES else None
+            left -= len(found.segments)
+            claimed.update(member.start for member in found.mappings)
+            objects.append(found)
+    return objects
+
+
+def _read_object(machine: Machine, mappings: Mappings, index: int, space: Space) -> LoadedObject | None:
+    found = placed_object(machine, mappings, index, read_segments(machine, space, mappings[index].start))
+    if found is not None:
+        found.build_id = read_build_id(machine, space, found.segments, found.bias)
+    return found
+
+
+def placed_object(
+    machine: Machine, mappings: Mappings, index: int, segments: list[image.Segment], whole: bool = False
+) -> LoadedObject | None:
+    """The object with these program headers whose first mapping is the one with this number; None where the mappings do
+    not fit them: those of its data, or if ``whole`` those of all that it has. Without its build-id."""
+    first = mappings[index]
+    bias = load_bias(machine, segments, first.start)
+    if bias is None:
+        return None
+    loads = [segment for segment in segments if segment.type == image.PT_LOAD]
+    extent = min(bias + max(load.address + load.memory_size for load in loads), machine.address_end)
+    members, others = _members(mappings, index, extent)
+    if not _is_loaded(loads, bias, members, whole):
+        return None
+    bss = _bss(machine, loads, bias, others)
+    return LoadedObject(first.path, first.start, bias, None, members, segments, bss)
+
+
+def read_segments(machine: Machine, space: Space, address: int) -> list[image.Segment]:
+    """The program headers of the ELF image whose header is at ``address`` in the target; empty when there is none."""
+    header = image.parse_header(space.read_available(address, image.HEADER_SIZE))
+    if header is None or not machine.is_of(header) or header.phentsize != image.SEGMENT_SIZE:
+        return []
+    if header.phoff > HEADERS_LIMIT or address + header.phoff >= machine.address_end:
+        return []
+    size = min(header.phnum, SEGMENT_LIMIT) * image.SEGMENT_SIZE
+    return image.parse_segments(space.read_available(address + header.phoff, size))
+
+
+def load_bias(machine: Machine, segments: list[image.Segment], base: int) -> int | None:
+    """What to add to linked addresses when the file's start is at ``base``; None when no segment maps the start."""
+    for segment in segments:
+        if segment.type == image.PT_LOAD and segment.offset < machine.page and segment.memory_size:
+            bias = base - (segment.address - segment.offset)
+            return bias if abs(bias) < machine.address_end else None
+    return None
+
+
+def read_build_id(machine: Machine, space: Space, segments: list[image.Segment], bias: int) -> str | None:
+    """The build-id in the target's memory, None when there is none or its page is absent."""
+    return image.build_id(notes_in(space, segments, bias, machine.address_end))
+
+
+def notes_in(space: Space, segments: list[image.Segment], bias: int, end: int) -> Iterator[image.Note]:
+    """Yield the notes of an object in the target's memory below ``end``, at most MAX_NOTES."""
+
+    def read(segment: image.Segment, size: int) -> bytes:
+        address = bias + segment.address
+        return space.read_available(address, size) if 0 <= address < end else b""
+
+    return notes_of(segments, read)
+
+
+def notes_of(segments: list[image.Segment], read: Callable[[image.Segment, int], bytes]) -> Iterator[image.Note]:
+    """Yield the notes of an object, at most MAX_NOTES. ``read``: that many bytes at most of a segment."""
+    return islice(_all_notes(segments, read), MAX_NOTES)
+
+
+def _all_notes(segments: list[image.Segment], read: Callable[[image.Segment, int], bytes]) -> Iterator[image.Note]:
+    left = NOTE_LIMIT
+    for segment in segments:
+        if segment.type == image.PT_NOTE and left:
+            data = read(segment, min(segment.file_size, left))
+            left -= len(data)
+            yield from image.iter_notes(data, segment.align)
+
+
+def _members(mappings: Mappings, index: int, extent: int) -> tuple[list[Mapping], list[Mapping]]:
+    """Mappings of the object that starts at ``index``, and the anonymous ones among and after them, below extent."""
+    first = mappings[index]
+    members, anonymous = [first], []
+    for position in range(index + 1, len(mappings)):
+        mapping = mappings[position]
+        if mapping.start >= extent:
+            break
+        if _same_file(mapping, first):
+            members.append(mapping)
+        elif mapping.anonymous:
+            anonymous.append(mapping)
+        else:
+            break
+    return members, anonymous
+
+
+def _same_file(mapping: Mapping, other: Mapping) -> bool:
+    return (mapping.path, mapping.device, mapping.inode) == (other.path, other.device, other.inode)
+
+
+def _is_loaded(loads: list[image.Segment], bias: int, members: list[Mapping], whole: bool) -> bool:
+    """Whether its segments are mapped from where the header says: an ELF file that is only read as data is not loaded.
+
+    The writable ones decide where there are any: some programs move their own code to anonymous huge pages.
+    """
+    stored = [load for load in loads if load.file_size]
+    writable = [load for load in stored if load.flags & image.PF_W]
+    wanted = stored if whole else writable or stored
+    placed = Mappings(members)
+    return all(_is_mapped(load, bias + load.address, placed) for load in wanted)
+
+
+def _is_mapped(load: image.Segment, start: int, members: Mappings) -> bool:
+    member = members.find(start)
+    return member is not None and member.offset + start - member.start == load.offset
+
+
+def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: list[Mapping]) -> list[tuple[int, int]]:
+    """The parts of anonymous mappings that the program headers claim: beyond a segment's bytes in the file.
+
+    The kernel merges neighbours: the mapping that begins with .bss may go on as somebody else's memory.
+    """
+    claims: Ranges = []
+    for load in loads:
+        start = machine.page_up(bias + load.address + load.file_size)
+        end = machine.page_up(bias + load.address + load.memory_size)
+        if load.flags & image.PF_W and load.memory_size > load.file_size and start < end:
+            claims.append((start, end))
+    return intersect(joined(sorted(claims)), [(mapping.start, mapping.end) for mapping in anonymous])
+
+
+def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
+    """At most ``size`` bytes of a file from ``offset``, fewer where it ends; a seek far beyond would be an error."""
+    rest = stream.seek(0, os.SEEK_END) - offset
+    if rest <= 0:
+        return b""
+    stream.seek(offset)
+    return stream.read(min(size, rest))
+
+
+def read_symbols(stream: BinaryIO) -> SymbolTable:
+    """The symbols of an ELF file, as far as its tables are whole.
+
+    Undefined and absolute symbols are left out. Where a name occurs more
+    than once a global one wins, then the first.
+    """
+    table = SymbolTable()
+    with suppress(ValueError, OSError):
+        for name, symbols, names in SectionTable(stream).symbols():
+            _add_symbols(table, symbols, Names(names), name == ".dynsym")
+    return table
+
+
+def read_sections(stream: BinaryIO) -> list[tuple[str, int, int]]:
+    """(name, address as linked, size) of the sections of an ELF file that are mapped and not thread-local."""
+    found: list[tuple[str, int, int]] = []
+    with suppress(ValueError, OSError):
+        for name, section in SectionTable(stream).named():
+            if section.flags & image.SHF_ALLOC and not section.flags & image.SHF_TLS and section.size:
+                found.append((name, section.address, section.size))
+    return found
+
+
+class Names:
+    """The names in a table of strings, each cut out once. Linkers let names share their ends; a table whose names
+    become more than NAMES_RATIO times its size is no linker's."""
+
+    def __init__(self, table: bytes) -> None:
+        self._table, self._left = table, NAMES_RATIO * len(table)
+        self._known: dict[int, str] = {}
+
+    def at(self, offset: int) -> str:
+        """The name that begins there. Raises ValueError where the names become too many."""
+        name = self._known.get(offset)
+        if name is None:
+            name = self._known[offset] = name_at(self._table, offset)
+            self._left -= len(name)
+            if self._left < 0:
+                raise ValueError("the names are larger than their table")
+        return name
+
+
+def name_at(names: bytes, offset: int) -> str:
+    """The name that begins there in a table of strings, at most NAME_LIMIT bytes of it."""
+    return names[offset : offset + NAME_LIMIT].partition(b"\0")[0].decode("utf-8", "replace")
+
+
+class SectionTable:
+    """The section headers of an ELF file, at most SECTION_LIMIT."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """Raises ValueError for a file that is none, or has more, or whose table is cut off; OSError."""
+        self._stream = stream
+        header = image.parse_header(read_at(stream, 0, image.HEADER_SIZE))
+        if header is None or not header.shoff:
+            raise ValueError("no ELF file, or one without sections")
+        first = image.parse_sections(read_at(stream, header.shoff, image.SECTION_SIZE))
+        # What does not fit into 16 bits is in the first section.
+        count = header.shnum or sum(section.size for section in first)
+        names = sum(section.link for section in first) if header.names == image.SHN_XINDEX else header.names
+        if count > SECTION_LIMIT:
+            raise ValueError("too many sections")
+        self._sections = image.parse_sections(read_at(stream, header.shoff, count * image.SECTION_SIZE))
+        if len(self._sections) < count:
+            raise ValueError("the table of sections is cut off")
+        self._names = self._bytes_of(names, HEADERS_LIMIT)
+
+    def named(self) -> Iterator[tuple[str, image.Section]]:
+        """(name, section) of each. Raises ValueError where the names become too many."""
+        names = Names(self._names)
+        return ((names.at(section.name), section) for section in self._sections)
+
+    def symbols(self) -> Iterator[tuple[str, bytes, bytes]]:
+        """(section's name, symbols, names) of ``.symtab`` and ``.dynsym``."""
+        for name in (".symtab", ".dynsym"):
+            section = self._find(name)
+            if section is not None:
+                yield name, self.contents(name), self._bytes_of(section.link, SYMBOL_BYTES_LIMIT)
+
+    def contents(self, name: str) -> bytes:
+        """The bytes of a section, bounded; none for one that has none there (a separate debug file) or is missing."""
+        section = self._find(name)
+        return b"" if section is None else self._bytes_of(self._sections.index(section), SYMBOL_BYTES_LIMIT)
+
+    def _find(self, name: str) -> image.Section | None:
+        wanted = name.encode() + b"\0"
+        return next((one for one in self._sections if self._names.startswith(wanted, one.name)), None)
+
+    def _bytes_of(self, number: int, limit: int) -> bytes:
+        if number >= len(self._sections) or self._sections[number].type == image.SHT_NOBITS:
+            return b""
+        return read_at(self._stream, self._sections[number].offset, min(self._sections[number].size, limit))
+
+
+def _add_symbols(table: SymbolTable, symbols: bytes, names: Names, dynamic: bool) -> None:
+    local: dict[str, tuple[int, int]] = {}
+    whole = len(symbols) - len(symbols) % SYMBOL.size
+    for offset, info, _other, section, value, size in SYMBOL.iter_unpack(symbols[:whole]):
+        if section == 0 or section == 0xFFF1:
+            continue
+        if info & 15 == _THREAD_LOCAL and len(table.thread_local) < MAX_THREAD_LOCAL:
+            table.thread_local.append((value, size, names.at(offset)))
+        if not value or info & 15 not in _ADDRESS_TYPES:
+            continue
+        name = names.at(offset)
+        chosen = table.values if info >> 4 in _GLOBAL_BINDINGS else local
+        chosen.setdefault(name, (value, size))
+        if dynamic:
+            table.exported.add(name)
+    for name, found in local.items():
+        table.values.setdefault(name, found)

@@ -1,0 +1,103 @@
+"""The environment that a program was started with, as the kernel put it on the first thread's stack (execve(2)).
+
+Below AT_RANDOM lie, ascending: argc, the pointers to the arguments and a null, those to the environment and a null, and
+the auxiliary vector; above it the texts of the arguments, of the environment and, last, of the program's path
+(AT_EXECFN). So a core has them too. Pointers change (glibc copies GLIBC_TUNABLES, setenv moves all); the texts stay.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from os.path import basename
+
+from gdbheap.errors import Fault
+from gdbheap.targets.target import AT_RANDOM, Target
+
+AT_EXECFN = 31
+# The most pointers that are looked at, and the most bytes of texts (a quarter of the stack's limit is the kernel's).
+MAX_ENTRIES, MAX_NAME = 4 << 10, 4 << 10
+MAX_TEXT = 2 << 20
+
+
+def initial_environment(target: Target) -> dict[str, str] | None:
+    """Name to value; None where the place of it is not found, or nothing of it is left: programs write their title over
+    it (setproctitle, PostgreSQL, nginx). What cannot be read, or is no ``NAME=VALUE``, is left out. Up to 2.37 glibc
+    writes zeros over the colons of GLIBC_TUNABLES: each tunable is then a name of its own."""
+    stack, place = target.main_stack, _last_argument(target)
+    if stack is None or place is None:
+        return None
+    last, count = place
+    end = target.auxv.get(AT_EXECFN, 0)
+    end = end if last < end < stack.end else stack.end
+    texts = target.space.read_available(last, min(end - last, MAX_TEXT)).split(b"\0")
+    found: dict[str, str] = {}
+    for text in texts[1:]:
+        name, equals, value = text.decode("utf-8", "replace").partition("=")
+        if equals and name:
+            found.setdefault(name, value)
+    return found if found or not count else None
+
+
+def started_as(target: Target) -> str:
+    """Return the file name by which the program was started, which may be a link's: that of AT_EXECFN, where the first
+    argument begins with it too. A script's is not its interpreter's, and a shell may say anything."""
+    with suppress(Fault):
+        path = target.space.cstring(target.auxv.get(AT_EXECFN, 0), MAX_NAME).decode("utf-8", "replace")
+        first = target.space.cstring(_first_argument(target), MAX_NAME).decode("utf-8", "replace")
+        name = basename(path)
+        return name if name and basename(first.partition(" ")[0]) == name else ""
+    return ""
+
+
+def executed_file(target: Target) -> str:
+    """Return the path by which the program was executed, AT_EXECFN: of a script the script's; "" where that is not
+    known."""
+    with suppress(Fault):
+        return target.space.cstring(target.auxv.get(AT_EXECFN, 0), MAX_NAME).decode("utf-8", "replace")
+    return ""
+
+
+def _first_argument(target: Target) -> int:
+    """Return the address of the first argument's text, 0 where it is not found: argc arguments, then a null."""
+    stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
+    if stack is None:
+        return 0
+    words = _words_before(target, stack.start, place)
+    vector = _vector(target, words, place) or 0
+    ends = [at for at in range(vector - 1) if not words[at]]
+    end = ends[-1] if ends else 0
+    counts = (at for at in range(end - 1, -1, -1) if words[at] == end - 1 - at)
+    at = next(counts, None)
+    return 0 if at is None else words[at + 1]
+
+
+def _words_before(target: Target, low: int, place: int) -> tuple[int, ...]:
+    start = max(low, (place & ~15) - target.machine.word * MAX_ENTRIES)
+    return target.machine.words_of(target.space.read_available(start, place - start))
+
+
+def _last_argument(target: Target) -> tuple[int, int] | None:
+    """The address of the last argument's text, after which those of the environment follow, and how many these are: its
+    pointer stands before the null, the pointers to the environment and another null, which the auxiliary vector
+    follows."""
+    stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
+    if stack is None:
+        return None
+    words = _words_before(target, stack.start, place)
+    vector = _vector(target, words, place)
+    if vector is None or vector < 1 or words[vector - 1]:
+        return None
+    first = vector - 1
+    while first and words[first - 1]:
+        first -= 1
+    last = words[first - 2] if first >= 2 else 0
+    return (last, vector - 1 - first) if last in stack else None
+
+
+def _vector(target: Target, words: tuple[int, ...], place: int) -> int | None:
+    """Where the auxiliary vector begins: the pairs before that of AT_RANDOM which have one of its keys."""
+    pairs = zip(range(len(words)), words, words[1:])
+    at = next((index for index, key, value in pairs if key == AT_RANDOM and value == place), None)
+    while at is not None and at >= 2 and target.auxv.get(words[at - 2]) == words[at - 1]:
+        at -= 2
+    return at

@@ -1,0 +1,171 @@
+"""Processes that run on while their threads are seen to come by places in their code, or to make system calls."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+from gdbheap import _native
+from gdbheap.errors import GdbheapError, NotPermitted, Unsupported, UsageError, one_line
+from gdbheap.host.procfs import Named, ProcessFolder
+from gdbheap.machines.machine import X86_64, Machine
+from gdbheap.refusals import refusal
+from gdbheap.targets.code_places import Condition, Place, Plan, call_places, function_places, left_patches, plan
+from gdbheap.targets.hits import MAX_STAND, Following
+from gdbheap.targets.running import Running
+from gdbheap.targets.tracepoints import traced
+
+__all__ = ["Live", "LocalProcess", "Program"]
+
+NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
+
+
+class Live(Protocol):
+    """A process that runs on, or a program that is started."""
+
+    machine: Machine
+    pid: int | None
+    folder: ProcessFolder | None
+
+    def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
+        """See each of these system calls in this block. ``waits``: a thread stands until the next is asked for.
+        ``seccomp``: also where a filter looks at its system calls. Raises GdbheapError."""
+
+    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
+        """See each of these system calls in this block by a tracepoint, without any thread standing. Raises
+        GdbheapError."""
+
+
+class LocalProcess:
+    """A process on this machine that nobody traces. Raises NoTarget, NotPermitted."""
+
+    def __init__(self, process: Named) -> None:
+        self.folder = refusal.open_folder(process)
+        self.pid = self.folder.pid
+        self.machine = refusal.check(self.folder)
+        self._running: Running | None = None
+        self._memory: _native.Descriptor | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """What JSON says of it."""
+        return self.running.describe()
+
+    @property
+    def running(self) -> Running:
+        """Its objects and its memory, read while it runs."""
+        self._hold()
+        self._running = self._running or Running(self.folder, self.machine)
+        return self._running
+
+    def _hold(self) -> int:
+        """Return the descriptor by which its code is written, opened before anything is read of it: what is read after
+        exec() may be another program's, which this does not lead to."""
+        try:
+            self._memory = self._memory or self.folder.memory()
+        except OSError as error:
+            raise refusal.explain(self.folder, error) from None
+        return self._memory.number
+
+    def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
+        """See each of these system calls that its objects make in this block."""
+        self._clear()
+        return self._followed(call_places(self.running, numbers), waits, seccomp)
+
+    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
+        """See each of these system calls in this block by a tracepoint, without any thread standing."""
+        return traced(self.folder, numbers, with_stacks)
+
+    def functions(
+        self, names: Sequence[str], conditions: Sequence[Condition], seccomp: bool, limit: float = MAX_STAND
+    ) -> AbstractContextManager[Following]:
+        """See each call of these functions for which the conditions hold. ``limit``: for how many seconds a thread
+        stands at most."""
+        self._clear()
+        places = [place for name in names for place in function_places(self.running, name, conditions)]
+        return self._followed(places, True, seccomp, limit)
+
+    def _clear(self) -> None:
+        """Take out what a run that was killed has left: what is patched is the program's own code."""
+        left = left_patches(self.running)
+        if left and not _native.restore_left_patches(self.folder, self._hold(), left):
+            raise GdbheapError(f"what an earlier run left in process {self.pid} cannot be taken out now: try again")
+
+    @contextmanager
+    def _followed(
+        self, places: Sequence[Place], waits: bool, seccomp: bool, limit: float = MAX_STAND
+    ) -> Iterator[Following]:
+        planned = planned_for(self.running, places, seccomp)
+        follower = _start(self.folder, self._hold(), planned, waits, limit)
+        try:
+            yield Following(follower, [place.what for place in planned.places], planned.refused)
+        finally:
+            follower.end()
+
+
+def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Plan:
+    """How places of a process are patched. Raises NotPermitted, Unsupported."""
+    pid = running.pid
+    try:
+        status = running.folder.status()
+        # Refused where the memory is.
+        running.folder.read("maps", 1)
+    except OSError as error:
+        raise refusal.explain(running.folder, error) from None
+    if status.get("Seccomp", "0") != "0" and not seccomp:
+        raise NotPermitted(
+            f"process {pid} runs under a seccomp filter, which may refuse the signal by which its threads are seen, or"
+            " kill it for that: --seccomp does it all the same"
+        )
+    planned = plan(running, places, int(status.get("SigCgt", "0"), 16))
+    if not planned.patches:
+        reason = planned.refused[0][1] if planned.refused else "no object that is loaded has the code to look at"
+        raise Unsupported(f"process {pid} cannot be followed: {reason}")
+    return planned
+
+
+def _start(folder: ProcessFolder, memory: int, planned: Plan, waits: bool, limit: float) -> _native.Follower:
+    try:
+        return _native.Follower.of_process(folder, memory, planned.patches, planned.signal, waits, limit)
+    except (OSError, TimeoutError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EBUSY:
+            raise Unsupported(
+                f"process {folder.pid} cannot be followed: another process shares its memory (CLONE_VM), and may run"
+                " the code that would be changed"
+            ) from error
+        raise refusal.explain(folder, error) from error
+
+
+class Program:
+    """A program that is started, with all processes that it starts: each of their calls is seen, whoever makes it."""
+
+    machine = X86_64
+    pid = folder = None
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = list(words)
+
+    @contextmanager
+    def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> Iterator[Following]:
+        """Start it, and see its calls in this block, which ends when it has ended with all that it started."""
+        follower = self._start(numbers, waits)
+        try:
+            yield Following(follower, list(numbers), [])
+        finally:
+            follower.end()
+
+    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
+        """Raises UsageError."""
+        raise UsageError("--perf is about a process that runs: give its id, or leave --perf out for a command")
+
+    def _start(self, numbers: Sequence[int], waits: bool) -> _native.Follower:
+        words = [os.fsencode(word) for word in self.words]
+        try:
+            return _native.Follower.of_program(words, list(numbers), waits, MAX_STAND)
+        except OSError as error:
+            reason = one_line(error.strerror or error)
+            if error.errno in NOT_EXECUTABLE:
+                raise UsageError(f"{one_line(self.words[0])!r} cannot be started: {reason}") from error
+            raise NotPermitted(f"{one_line(self.words[0])!r} cannot be followed: {reason}") from error

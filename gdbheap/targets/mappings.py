@@ -1,0 +1,223 @@
+"""The mappings of an address space, as ``/proc/PID/maps`` and ``smaps`` list them.
+
+One line of ``maps``, and the two lines of ``smaps`` that are read beside it (see proc_pid_maps(5))::
+
+    7f1c8a000000-7f1c8a021000 rw-p 00000000 00:00 0       [anon:arena]
+    Rss:                 132 kB
+    Swap:                  0 kB
+
+This module parses text; it opens nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from gdbheap.errors import one_line
+from gdbheap.targets.ranges import Ranges, joined
+
+KIB = 1024
+HUGE_PAGES = "/anon_hugepage (deleted)"
+# Files that are memory alone, by what the kernel calls them.
+MEMORY_FILES = ("/dev/zero (deleted)", "/SYSV", "/memfd:", "/dev/shm/", "/[aio]")
+# [vvar_vclock] too, since Linux 6.13.
+KERNELS = ("[vdso]", "[vvar", "[vsyscall]", "[uprobes]")
+
+_HEADER = rb"([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][ps]) ([0-9a-f]+) ([0-9a-f]+:[0-9a-f]+) (\d+)[ \t]*([^\n]*)"
+_MAPS_LINE = re.compile(rb"^" + _HEADER + rb"$", re.MULTILINE)
+_SMAPS_LINE = re.compile(rb"^(?:" + _HEADER + rb"|(Rss|Swap|(?:Private|Shared)_Hugetlb):\s+(\d+) kB)$", re.MULTILINE)
+_FLAGS_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |VmFlags:(.*)$)", re.MULTILINE)
+_WRITTEN_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |Anonymous:\s+(\d+) kB$)", re.MULTILINE)
+_LAZY_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |LazyFree:\s+(\d+) kB$)", re.MULTILINE)
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """One mapping. ``start``, ``end`` and ``offset`` (of the file) are bytes; ``perms`` is like ``rw-p``.
+
+    ``path`` is ``""`` for unnamed anonymous memory, else what the kernel prints: ``[heap]``, ``/usr/lib/x.so``,
+    ``/x (deleted)``. ``rss`` and ``swap`` are bytes from ``smaps``, None where that was not read (the target's pages
+    tell as well). A core knows neither ``device`` nor ``inode`` (``00:00`` and 0).
+    """
+
+    start: int
+    end: int
+    perms: str
+    offset: int
+    device: str
+    inode: int
+    path: str
+    rss: int | None = None
+    swap: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes from start to end."""
+        return self.end - self.start
+
+    @property
+    def readable(self) -> bool:
+        """Whether the program itself may read it."""
+        return self.perms[0] == "r"
+
+    @property
+    def writable(self) -> bool:
+        """Whether the program itself may write it."""
+        return self.perms[1] == "w"
+
+    @property
+    def executable(self) -> bool:
+        """Whether the program may run code in it."""
+        return self.perms[2] == "x"
+
+    @property
+    def is_kernels(self) -> bool:
+        """Whether the kernel put it there for itself, and no program or library."""
+        return self.path.startswith(KERNELS)
+
+    @property
+    def private(self) -> bool:
+        """Whether writes stay in this process (copy on write)."""
+        return self.perms[3] == "p"
+
+    @property
+    def anonymous(self) -> bool:
+        """No file behind it: no inode, and no path (System V memory may have inode 0 but has a path); or huge pages
+        that were mapped without a file (MAP_HUGETLB)."""
+        return (self.inode == 0 and not self.path.startswith("/")) or self.path == HUGE_PAGES
+
+    def is_shared_memory(self, devices: Collection[str] = ()) -> bool:
+        """Return whether it is shared and no file on a disk is behind it. ``devices``: those of file systems that are
+        memory alone."""
+        is_memory = not self.path.startswith("/") or self.path.startswith(MEMORY_FILES) or self.device in devices
+        return not self.private and (self.anonymous or is_memory)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it is anonymous memory without a page by ``smaps``; False where that was not read."""
+        return self.anonymous and self.rss == 0 and self.swap == 0
+
+    @property
+    def name(self) -> str:
+        """The path on one printable line, or ``[anonymous]``: a path may hold anything but a zero byte."""
+        return one_line(self.path) or "[anonymous]"
+
+    def __contains__(self, address: int) -> bool:
+        return self.start <= address < self.end
+
+
+class Mappings:
+    """Mappings in the order of their addresses; disjoint, as the kernel keeps them."""
+
+    def __init__(self, mappings: Iterable[Mapping] = ()) -> None:
+        self._mappings = sorted(mappings, key=lambda mapping: mapping.start)
+        self._starts = [mapping.start for mapping in self._mappings]
+
+    def __iter__(self) -> Iterator[Mapping]:
+        return iter(self._mappings)
+
+    def __len__(self) -> int:
+        return len(self._mappings)
+
+    def __getitem__(self, index: int) -> Mapping:
+        return self._mappings[index]
+
+    def index(self, address: int) -> int:
+        """Index of the last mapping that starts at or below ``address``; -1 when there is none."""
+        return bisect_right(self._starts, address) - 1
+
+    def find(self, address: int) -> Mapping | None:
+        """The mapping that holds ``address``, or None."""
+        index = self.index(address)
+        if index < 0 or address not in self._mappings[index]:
+            return None
+        return self._mappings[index]
+
+    @cached_property
+    def writable_anonymous(self) -> Ranges:
+        """(start, end) of the writable memory of no file, with neighbours that touch joined."""
+        return joined([(one.start, one.end) for one in self._mappings if one.anonymous and one.writable])
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """(start, end) with neighbours that touch joined: far fewer ranges for a much-divided address space."""
+        return joined([(mapping.start, mapping.end) for mapping in self._mappings])
+
+
+def parse_maps(text: bytes) -> Mappings:
+    """The mappings of ``/proc/PID/maps``; lines that are no mapping are skipped."""
+    return Mappings(_mapping(match.groups()) for match in _MAPS_LINE.finditer(text))
+
+
+def parse_smaps(text: bytes) -> Mappings:
+    """The mappings of ``/proc/PID/smaps``, with ``rss`` and ``swap`` in bytes (None where the line is missing).
+
+    Pages of hugetlbfs are not in the kernel's Rss: they are added.
+    """
+    found: list[tuple[tuple[bytes | None, ...], dict[bytes, int]]] = []
+    for match in _SMAPS_LINE.finditer(text):
+        groups = match.groups()
+        if groups[0] is not None:
+            found.append((groups[:7], {}))
+        elif found:
+            found[-1][1].setdefault(groups[7], int(groups[8]) * KIB)
+    return Mappings(_mapping(header, _rss(sizes), sizes.get(b"Swap")) for header, sizes in found)
+
+
+def _rss(sizes: dict[bytes, int]) -> int | None:
+    rss = sizes.get(b"Rss")
+    return None if rss is None else rss + sizes.get(b"Private_Hugetlb", 0) + sizes.get(b"Shared_Hugetlb", 0)
+
+
+def parse_locked(text: bytes) -> Ranges:
+    """The ranges of ``/proc/PID/smaps`` that are locked into memory, ascending."""
+    return parse_flagged(text, b"lo")
+
+
+def parse_lazy(text: bytes) -> list[tuple[int, int, int]]:
+    """Return (start, end, bytes given back by MADV_FREE) of the mappings of ``/proc/PID/smaps`` that have some."""
+    return _sizes(_LAZY_LINE, text)
+
+
+def parse_written(text: bytes) -> list[tuple[int, int, int]]:
+    """Return (start, end, bytes in pages of no file) of the mappings of ``/proc/PID/smaps`` that have some: of a
+    private mapping of a file these are the pages that the process wrote to."""
+    return _sizes(_WRITTEN_LINE, text)
+
+
+def _sizes(line: re.Pattern[bytes], text: bytes) -> list[tuple[int, int, int]]:
+    found, place = [], (0, 0)
+    for match in line.finditer(text):
+        if match[1] is not None:
+            place = (int(match[1], 16), int(match[2], 16))
+        elif size := int(match[3]) * KIB:
+            found.append((*place, size))
+    return found
+
+
+def parse_flagged(text: bytes, flag: bytes) -> Ranges:
+    """The ranges of ``/proc/PID/smaps`` with a flag of two letters (``VmFlags`` in proc(5)), ascending."""
+    found: Ranges = []
+    place = (0, 0)
+    for match in _FLAGS_LINE.finditer(text):
+        if match[1] is not None:
+            place = (int(match[1], 16), int(match[2], 16))
+        elif flag in match[3].split():
+            found.append(place)
+    return joined(found)
+
+
+def _mapping(header: tuple[bytes | None, ...], rss: int | None = None, swap: int | None = None) -> Mapping:
+    start, end, perms, offset, device, inode, path = (field or b"" for field in header)
+    where = int(start, 16), int(end, 16), perms.decode(), int(offset, 16)
+    return Mapping(*where, device.decode(), int(inode), _path(path), rss, swap)
+
+
+def _path(raw: bytes) -> str:
+    """The kernel writes a line break in a path as ``\\012``; only that one is escaped in ``maps``."""
+    return os.fsdecode(_ESCAPE.sub(lambda match: b"\n" if match[1] == b"012" else match[0], raw))

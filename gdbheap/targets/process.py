@@ -1,0 +1,644 @@
+"""A live process as a target, through ``/proc/PID``.
+
+``Process`` reads and does not stop anything: in gdb the process is stopped already. ``stopped`` is for the shell: it
+prepares, stops every thread, reads, and lets go however its block ends. Pages that are not there are never read from
+the process, which would make the kernel put some there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+from gdbheap._native import Descriptor, Frozen, Pages, Room, Space, Stop, ThreadState
+from gdbheap.errors import CallEnded, GdbheapError, NoTarget, NotPermitted, one_line
+from gdbheap.files import regular_descriptor
+from gdbheap.host import headroom, procfs
+from gdbheap.host.file_systems import FileSystems
+from gdbheap.host.identity import identify
+from gdbheap.host.mounts import device_name
+from gdbheap.host.procfs import Named, ProcessFolder, Rss
+from gdbheap.host.program_name import program_name
+from gdbheap.refusals import refusal
+from gdbheap.targets import stopping
+from gdbheap.targets.elf import ElfFiles, SymbolTable, find_objects
+from gdbheap.targets.held_files import HeldFiles
+from gdbheap.targets.mappings import Mapping, parse_lazy, parse_locked, parse_maps, parse_smaps, parse_written
+from gdbheap.targets.ranges import Ranges, subtract
+from gdbheap.targets.target import AT_PAGESZ, Target, Thread
+
+PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE, PRESENT = 0, 1, 2, 3, 4
+SPARE_BYTES = 16 << 20
+# Seconds, of a stop that is to end no answer early.
+LONGER_STOP = 60
+# Shared memory of at most this size is copied too; half of what is spare is for it.
+MAX_SHARED_COPY = SPARE_BYTES // 2
+UNCOLLECTED = (
+    "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
+)
+NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
+MAX_PAGEMAP = 4 << 30
+MAX_SHARING = 1 << 30
+DELETED = " (deleted)"
+ARGUMENTS_BYTES = 4 << 10
+# The index of a file that is not there: its pages are absent.
+NO_FILE = (1 << 31) - 1
+# A process has one or two of them; whoever maps more only wants them to be read.
+MAX_SYMBOL_FILES = 8
+SYMBOL_FILES = ("libc.so", "libc-", "libpython")
+UNREADABLE = ("[vvar", "[vsyscall]")
+
+
+class Registers(NamedTuple):
+    """A thread that stands still, as somebody else than the native half found it."""
+
+    tid: int
+    thread_pointer: int
+    stack_pointer: int
+    program_counter: int
+    general: Sequence[int]
+
+
+class MappingRow(NamedTuple):
+    """How ``Space.for_process`` reads the bytes [start, end): by one of the kinds above, from a file by its index (-1:
+    none) from an offset on."""
+
+    start: int
+    end: int
+    kind: int
+    file: int
+    offset: int
+
+
+class Preparation:
+    """What can be read of a process while it still runs: its files' build-ids and symbols, its threads' names.
+
+    Raises NoTarget, NotPermitted or Unsupported for a process that nobody could look into.
+    """
+
+    def __init__(self, process: Named) -> None:
+        self.folder = refusal.open_folder(process)
+        self.machine = refusal.check(self.folder)
+        self.files = ElfFiles()
+        self.systems = FileSystems(self.folder)
+        self._with_symbols: dict[int, SymbolTable] = {}
+        self.exe = executable(self.folder)
+        self.arguments = command_line(self.folder)
+        self.identity = identify(self._read, self.folder.pid)
+        self.thread_names = {tid: self.folder.thread_name(tid) for tid in _quiet_tasks(self.folder)}
+
+    def _read(self, path: str) -> bytes:
+        """A file of the process, or of the kernel. Raises OSError."""
+        own = f"/proc/{self.folder.pid}/"
+        if path.startswith(own):
+            return self.folder.read(path[len(own) :])
+        with open(path, "rb") as stream:
+            return stream.read(procfs.TEXT_LIMIT)
+
+    def load_files(self) -> None:
+        """Open the ELF files that the process maps now; read the symbols of its program, its libc and its libpython."""
+        with suppress(OSError):
+            for mapping in parse_maps(self.folder.read("maps", procfs.TABLE_LIMIT)):
+                if mapping.offset == 0 and mapping.path.startswith("/") and mapping.readable:
+                    self._load(mapping)
+
+    def _load(self, mapping: Mapping) -> None:
+        wanted = mapping.path == self.exe or os.path.basename(mapping.path).startswith(SYMBOL_FILES)
+        for path in elf_candidates(self.folder, self.systems, self.exe, mapping):
+            file = self.files.get(path)
+            if file is not None:
+                if wanted and len(self._with_symbols) < MAX_SYMBOL_FILES:
+                    self._with_symbols[id(file)] = file.symbols
+                return
+
+
+class Process(Target):
+    """A live process, as it is now. It must be stopped while it is read for the picture to be consistent.
+
+    ``threads`` come from whoever stopped it. With ``memory_refused`` (the reason why)
+    no memory is read: mappings and residency are still answered. ``holder`` is who holds it, if that is us: after a
+    stop nothing is read any more. ``memory_of``: the copy whose memory is read instead, which shares all pages,
+    so that it is unknown with whom else the process shares them. ``books_read`` is called when ``/proc`` was read and
+    nothing else yet; the ranges that it returns are not there. ``room``: its private memory is copied into that, if it
+    fits, and the process let go. Raises NoTarget, NotPermitted, OSError.
+    """
+
+    def __init__(
+        self,
+        process: Named,
+        threads: Iterable[Registers | ThreadState] = (),
+        preparation: Preparation | None = None,
+        memory_refused: GdbheapError | None = None,
+        holder: Stop | Frozen | None = None,
+        memory_of: Frozen | None = None,
+        books_read: Callable[[Process], Ranges] = lambda process: [],
+        room: Room | None = None,
+    ) -> None:
+        self._ready = preparation or Preparation(process)
+        self._folder = self._ready.folder
+        super().__init__("process", pid=self._folder.pid, proc=self._folder.place)
+        self._holder = holder
+        self._has_copy = memory_of is not None
+        self._systems = self._ready.systems
+        self._readable: list[Mapping] = []
+        self.is_copied = False
+        self._standing = list(threads)
+        self.exe, self.identity, self.machine = self._ready.exe, self._ready.identity, self._ready.machine
+        self.arguments = self._ready.arguments
+        self.refusal = memory_refused
+        self._read_books()
+        self._open_space(memory_of or self._folder, books_read(self))
+        self._capture(room)
+        self.objects = find_objects(self.machine, self.mappings, self.space, self._ready.files, self._candidates)
+        if self.rss.swap and self.refusal is None:
+            self.warnings.append(f"{self.rss.swap:,} bytes are swapped out: reading them brings them back into memory")
+        self._tell_unstopped()
+
+    def _read_books(self) -> None:
+        """All that ``/proc`` says and that must fit together."""
+        self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
+        if not len(self.mappings):
+            raise NoTarget(f"process {self.pid} has no memory any more: it is ending; give a core if it leaves one")
+        with suppress(OSError):
+            self.auxv = procfs.parse_auxv(self.machine, self._folder.read("auxv"))
+        ranges = ((mapping.start, mapping.end) for mapping in self.mappings)
+        self.machine = self.machine.with_page(self.auxv.get(AT_PAGESZ), ranges)
+        self.rss = self._read_rss()
+        self._read_pages()
+        self._read_locked()
+        self.threads = [self._thread(registers) for registers in self._standing]
+
+    def _capture(self, room: Room | None) -> None:
+        """Copy the private memory and small shared mappings, if they fit, and let go the process or its clone."""
+        holder = self._holder
+        if room is None or holder is None or self.refusal is not None:
+            return
+        copied, shared = ranges_to_copy(self._readable)
+        self.is_copied = self.space.capture(copied, room, shared, self._folder.path("mem"))
+        if self.is_copied and isinstance(holder, Stop):
+            holder.release()
+            self.stopped_seconds = holder.seconds
+        elif self.is_copied and isinstance(holder, Frozen) and not holder.end():
+            self.warnings.append(UNCOLLECTED)
+        if self.space.left_out:
+            self.warnings.append(
+                f"{self.space.left_out:,} bytes without pointers are not in the copy of its memory, for which there is"
+                " too little room: what they hold is missing, and damage is not listed (--clone reads them)"
+            )
+
+    @property
+    def cut_short(self) -> str | None:
+        """Said when the process was let go before all was read that the answer needed."""
+        holder = self._holder
+        if holder is not None and self.is_copied and self.space.is_shared_lost:
+            return "the process ended before its shared memory was read: what leads through shared memory is missing"
+        if holder is None or not holder.missed:
+            return None
+        if isinstance(holder, Frozen):
+            return (
+                "the copy was killed while it was read, as it is when memory runs out: what had not been read by then"
+                " is missing, and damage is not listed, because it may be no more than that"
+            )
+        if not holder.expired:
+            return None
+        return (
+            f"the process was let go after {holder.seconds or 0:.1f} s (--max-stop): what had not been read by then is"
+            " missing, and damage is not listed, because it may be no more than that"
+        )
+
+    @property
+    def finishing(self) -> list[str]:
+        """Return none beside a copy, which is read for as long as it takes."""
+        holder = self._holder
+        if not isinstance(holder, Stop) or not holder.expired:
+            return []
+        return ["--clone", f"--max-stop={max(LONGER_STOP, int(10 * (holder.seconds or 0)))}"]
+
+    def _tell_unstopped(self) -> None:
+        unstopped = self._holder.unstopped if self._holder else []
+        if unstopped:
+            names = ", ".join(str(tid) for tid in unstopped[:5])
+            self.warnings.append(
+                f"thread {names} sleeps uninterruptibly in the kernel (state D) and was not stopped: its registers are"
+                " unknown, and what it or a child that shares its memory (vfork) writes meanwhile may look torn"
+            )
+
+    @property
+    def folder(self) -> ProcessFolder:
+        """Return the process's folder in ``/proc``, held since it was named."""
+        return self._folder
+
+    @property
+    def tracer(self) -> Stop | None:
+        """What holds its threads, when that is us."""
+        return self._holder if isinstance(self._holder, Stop) else None
+
+    def again(self) -> Process:
+        """The process as it is now, after something was called in it; its threads are where they were."""
+        return Process(self._folder, self._standing, self._ready, self.refusal, self._holder)
+
+    def _read_rss(self) -> Rss:
+        """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""
+        with suppress(OSError):
+            found = procfs.parse_rollup(self._folder.read("smaps_rollup"))
+            if found is not None:
+                return replace(found, proportional=None) if self._has_copy else found
+        self._read_smaps()
+        sizes = [(mapping.rss, mapping.swap) for mapping in self.mappings if mapping.rss is not None]
+        if sizes:
+            return Rss(sum(rss or 0 for rss, _ in sizes), sum(swap or 0 for _, swap in sizes), "smaps")
+        with suppress(OSError):
+            fields = self._folder.status()
+            rss, swap, anonymous = (procfs.kib(fields.get(name)) for name in ("VmRSS", "VmSwap", "RssAnon"))
+            return Rss(rss, swap, "status", anonymous=anonymous)
+        return Rss(None, None, "unknown")
+
+    def _read_locked(self) -> None:
+        with suppress(OSError):
+            if procfs.kib(self._folder.status().get("VmLck")):
+                self.locked = parse_locked(self._folder.read("smaps", procfs.TABLE_LIMIT))
+
+    @cached_property
+    def lazily_freed(self) -> list[tuple[int, int, int]]:
+        if self.rss.lazy:
+            with suppress(OSError):
+                return parse_lazy(self._folder.read("smaps", procfs.TABLE_LIMIT))
+        return []
+
+    @cached_property
+    def written(self) -> list[tuple[int, int, int]] | None:
+        with suppress(OSError):
+            return parse_written(self._folder.read("smaps", procfs.TABLE_LIMIT))
+        return None
+
+    def _read_smaps(self) -> None:
+        """Each mapping's own figures. The kernel walks all pages for them, 35 ms for each GiB, so only when needed."""
+        with suppress(OSError):
+            self.mappings = parse_smaps(self._folder.read("smaps", procfs.TABLE_LIMIT))
+
+    def _read_pages(self) -> None:
+        path = self._folder.path("pagemap")
+        ranges = [(start, end) for start, end in self.mappings.ranges() if end < self.machine.kernel_start]
+        try:
+            self.pages = self._find_pages(path, ranges)
+        except OSError as error:
+            reason = one_line(error.strerror or error)
+            unknown = "it is unknown which pages are resident, and what could be given back"
+            self.warnings.append(f"{procfs.as_shown(path, self.pid)} cannot be read ({reason}): {unknown}")
+            self._read_smaps()
+            return
+        if sum(self.pages.count(start, end).resident for start, end in ranges) != self.rss.bytes:
+            self._compare_pages(self.pages)
+
+    def _find_pages(self, path: str, ranges: Ranges) -> Pages:
+        """The kernel names the runs of pages since Linux 6.7; before that each page has an entry to read."""
+        try:
+            return Pages.from_pagemap(self.machine, path, ranges)
+        except OSError as error:
+            if error.errno not in NO_SCAN:
+                raise
+        return Pages.from_pagemap(self.machine, path, self._touched(ranges), False)
+
+    def _touched(self, ranges: Ranges) -> Ranges:
+        """``ranges`` without reserved memory that nobody touched, if there is much: a terabyte has 2 GiB of entries."""
+        if sum(end - start for start, end in ranges) - (self.rss.bytes or 0) <= MAX_PAGEMAP:
+            return ranges
+        self._read_smaps()
+        return subtract(ranges, [(mapping.start, mapping.end) for mapping in self.mappings if mapping.untouched])
+
+    def _compare_pages(self, pages: Pages) -> None:
+        """Say where ``pagemap`` and ``smaps`` disagree: device memory is not in Rss."""
+        self._read_smaps()
+        differences = [
+            pages.count(mapping.start, mapping.end).resident - mapping.rss
+            for mapping in self.mappings
+            if mapping.rss is not None and mapping.end < self.machine.kernel_start
+        ]
+        differing = [difference for difference in differences if difference]
+        if differing:
+            self.warnings.append(
+                f"pagemap and smaps differ in {len(differing)} of {len(differences)} mappings,"
+                f" by {sum(differing):+,} bytes in all: pages are counted by pagemap"
+            )
+
+    def _open_space(self, memory: ProcessFolder | Frozen, missing: Ranges) -> None:
+        if self.refusal is not None:
+            self.partial = True
+            self.warnings.append(f"no memory could be read, only mappings and their pages: {self.refusal}")
+            return
+        files = MappedFiles(self._folder, self._systems)
+        self._readable = [one for one in self.mappings if is_readable(one) and self._is_answered(one, files)]
+        rows = [row for mapping in self._readable for row in self._rows(mapping, files, missing)]
+        stop = self._holder if isinstance(self._holder, Stop) else None
+        # A copy has all its pages together with the process.
+        shared = self.rss.shared or self._has_copy
+        self.space = Space.for_process(self.machine, memory, rows, self.pages, files.paths, shared, stop)
+
+    def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[MappingRow]:
+        """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
+        kind, index = PRESENT, -1
+        if mapping.private and (mapping.anonymous or mapping.path == "/dev/zero"):
+            kind = PRESENT if mapping.path == "[vdso]" else PRIVATE_ANONYMOUS
+        elif mapping.private:
+            kind, index = PRIVATE_FILE, files.index(mapping)
+            if index < 0 and not self._systems.is_answered(mapping.device):
+                # Pages that the program has not written are not read: the server of the file may never answer.
+                index = NO_FILE
+        elif not mapping.writable and (index := files.index(mapping)) >= 0:
+            kind = FROM_FILE
+        for start, end in subtract([(mapping.start, mapping.end)], missing):
+            yield MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)
+
+    def _is_answered(self, mapping: Mapping, files: MappedFiles) -> bool:
+        """Return whether reading a mapping ends: of a private one only what the program wrote is read from it."""
+        if mapping.private or not mapping.inode:
+            return True
+        answered = self._systems.is_answered(mapping.device)
+        return files.index(mapping) >= 0 if answered is None else answered
+
+    def _thread(self, found: Registers | ThreadState) -> Thread:
+        name = self._ready.thread_names.get(found.tid)
+        known = self._folder.thread_name(found.tid) if name is None else name
+        return thread_of(found, known)
+
+    def sharing(self, start: int, end: int) -> tuple[int, int] | None:
+        """By ``pagemap``; of a long range the first MAX_SHARING bytes. None beside a copy, which shares them all."""
+        if self._has_copy:
+            return None
+        page = self.machine.page
+        first, last = -(-start // page), min(end, start + MAX_SHARING) // page
+        try:
+            entries = procfs.pagemap(self._folder.path("pagemap"), first, max(last - first, 0))
+        except OSError:
+            return None
+        present = [entry for entry in entries if entry & procfs.PM_PRESENT]
+        own = sum(bool(entry & procfs.PM_EXCLUSIVE) for entry in present)
+        return own * page, (len(present) - own) * page
+
+    def _candidates(self, mapping: Mapping) -> list[str]:
+        return elf_candidates(self._folder, self._systems, self.exe, mapping)
+
+
+def thread_of(found: Registers | ThreadState, name: str) -> Thread:
+    """A thread with its name."""
+    pointers = (found.thread_pointer, found.stack_pointer, found.program_counter)
+    return Thread(found.tid, *pointers, name, registers=found.general)
+
+
+class MappedFiles(HeldFiles):
+    """The files behind private mappings, each once."""
+
+    def __init__(self, folder: ProcessFolder, systems: FileSystems) -> None:
+        super().__init__()
+        self._folder, self._systems = folder, systems
+        self._indexes: dict[tuple[str, int, str], int] = {}
+
+    def index(self, mapping: Mapping) -> int:
+        """Index in ``paths`` of the file behind a mapping; -1 when it cannot be opened."""
+        key = (mapping.device, mapping.inode, mapping.path)
+        if key not in self._indexes:
+            file = None if self.is_full else mapped_file(self._folder, self._systems, mapping)
+            self._indexes[key] = -1 if file is None else self.add(file)
+        return self._indexes[key]
+
+
+def is_readable(mapping: Mapping) -> bool:
+    """Whether bytes of it can be read from outside: the kernel's own data pages cannot, though they say ``r``."""
+    return mapping.readable and not mapping.path.startswith(UNREADABLE)
+
+
+def ranges_to_copy(mappings: Iterable[Mapping]) -> tuple[Ranges, Ranges]:
+    """Return what to copy while a process is stopped, and the shared memory to read later, both ascending.
+
+    All private memory is copied, and of shared memory the smallest mappings, at most MAX_SHARED_COPY bytes together.
+    Others go on writing to shared memory whether or not this process is stopped."""
+    readable = [mapping for mapping in mappings if is_readable(mapping)]
+    copied = [mapping for mapping in readable if mapping.private]
+    later: list[Mapping] = []
+    left = MAX_SHARED_COPY
+    for mapping in sorted((mapping for mapping in readable if not mapping.private), key=lambda mapping: mapping.size):
+        left -= mapping.size
+        (copied if left >= 0 and not is_device(mapping) else later).append(mapping)
+    ranges = [sorted((mapping.start, mapping.end) for mapping in group) for group in (copied, later)]
+    return ranges[0], ranges[1]
+
+
+def is_device(mapping: Mapping) -> bool:
+    """Whether a device may be behind the mapping, whose memory may change by being read."""
+    return mapping.path.startswith("/dev/") and not mapping.path.startswith(("/dev/shm/", "/dev/zero"))
+
+
+def executable(folder: ProcessFolder) -> str | None:
+    """The program's path as the process sees it; None when the kernel does not say."""
+    try:
+        return folder.link("exe")
+    except OSError:
+        return None
+
+
+def command_line(folder: ProcessFolder) -> list[str]:
+    """Return the beginning of its arguments, as they stand there now; none where the kernel does not say."""
+    try:
+        words = folder.read("cmdline", ARGUMENTS_BYTES).rstrip(b"\0").decode("utf-8", "replace")
+    except OSError:
+        return []
+    return words.split("\0") if words else []
+
+
+def program_of(folder: ProcessFolder) -> str:
+    """Return what a person calls the program of a process; "" where the kernel does not say."""
+    return program_name(command_line(folder), executable(folder))
+
+
+def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None, mapping: Mapping) -> list[str]:
+    """Where the ELF file behind a mapping may be found, the path that lasts longest first; nowhere if another user
+    answers for it, who may let us wait.
+
+    Paths below ``/proc`` end with the process. A deleted file is still behind its mapping.
+    """
+    if systems.is_answered(mapping.device) is False:
+        return []
+    name = mapping.path.removesuffix(DELETED)
+    paths = seen_paths(folder, name) if systems.is_reached(name) else []
+    if paths and _is_same(mapping.path, mapping):
+        paths.insert(0, mapping.path)
+    if mapping.path == exe:
+        paths.append(folder.path("exe"))
+    return [*paths, map_file(folder, mapping)]
+
+
+def seen_paths(folder: ProcessFolder, path: str) -> list[str]:
+    """Where a path of ``maps`` may lead: a container's starts at its root, of a chroot's the kernel says the whole."""
+    return [folder.path("root") + path, path]
+
+
+def map_file(folder: ProcessFolder, mapping: Mapping) -> str:
+    """The kernel's link to exactly the file behind a mapping; following it takes CAP_CHECKPOINT_RESTORE or root."""
+    return folder.path(f"map_files/{mapping.start:x}-{mapping.end:x}")
+
+
+def mapped_file(folder: ProcessFolder, systems: FileSystems, mapping: Mapping) -> Descriptor | None:
+    """The very file behind a private mapping, open; None where it is no regular one, cannot be opened, or another user
+    answers for it, who may let us wait."""
+    if systems.is_answered(mapping.device) is False:
+        return None
+    with suppress(OSError):
+        return Descriptor(regular_descriptor(map_file(folder, mapping)))
+    for path in seen_paths(folder, mapping.path) if systems.is_reached(mapping.path) else ():
+        with suppress(OSError, ValueError):
+            file = Descriptor(regular_descriptor(path))
+            if _is_of(os.fstat(file.number), mapping):
+                return file
+    return None
+
+
+def _is_same(path: str, mapping: Mapping) -> bool:
+    try:
+        path.encode()
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return _is_of(found, mapping) and stat.S_ISREG(found.st_mode) and os.access(path, os.R_OK)
+
+
+def _is_of(found: os.stat_result, mapping: Mapping) -> bool:
+    return (device_name(found.st_dev), found.st_ino) == (mapping.device, mapping.inode)
+
+
+def _quiet_tasks(folder: ProcessFolder) -> list[int]:
+    try:
+        return folder.tasks()
+    except OSError:
+        return []
+
+
+@contextmanager
+def stopped(
+    named: Named, limit: float | None = None, copies: bool = False, preparation: Preparation | None = None
+) -> Iterator[Process]:
+    """The process that is meant, standing still until the block ends, however it ends, or for ``limit`` seconds; then
+    it runs on as it did before. With ``copies`` it is let go once its private memory is copied; where there is too
+    little room for that, once what may hold pointers of it is; where there is too little for that, a warning says so.
+    ``preparation``: one that was made earlier, for a stop without delay: it says which process is meant.
+
+    A process in a job-control stop stays in it. ``stopped_seconds`` is set when it was let go. Ctrl-Z waits until then:
+    a suspended gdbheap would keep the process standing. When only its memory is refused, the process is yielded without
+    memory and without having been stopped. Where another process traces it, that is waited for, for a moment. Raises
+    NoTarget, NotPermitted, Unsupported, and GdbheapError when the limit was too short.
+    """
+    folder = refusal.open_folder(named) if preparation is None else preparation.folder
+    stopping.without_tracer(folder)
+    if preparation is None:
+        preparation = Preparation(folder)
+        preparation.load_files()
+    space = room_for(folder) if copies else None
+    with _standing(limit, preparation, space) as process:
+        if process.stopped_seconds is None:
+            if copies and process.refusal is None:
+                process.warnings.append(
+                    "it was stopped until the answer was there: its private memory is larger than the room for a copy,"
+                    f" {headroom.room_for_copy():,} bytes, half of what is free (--clone stops it for a moment only)"
+                )
+            yield process
+    if process.is_copied:
+        with _explained(process):
+            yield process
+
+
+@contextmanager
+def _explained(process: Process) -> Iterator[None]:
+    """A block in which an error says that the process was let go before all was copied, where it was."""
+    try:
+        yield
+    except GdbheapError as error:
+        stop = process.tracer
+        if stop is not None and stop.expired and stop.missed:
+            raise stopping.let_go_early(process.folder, stop.seconds or 0) from error
+        raise
+
+
+@contextmanager
+def _standing(limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
+    """The process while it is stopped; it is let go before Ctrl-Z and other programs count again."""
+    stop: Stop | None = None
+    process: Process | None = None
+    folder = preparation.folder
+    with stopping.undisturbed():
+        try:
+            refused = None
+            try:
+                stop = stopping.patiently(folder, lambda: Stop(folder, limit))
+            except TimeoutError as error:
+                raise stopping.not_stopped(folder, limit, error) from None
+            except OSError as error:
+                refused = _refused(preparation, error)
+            process = _read(preparation, stop, refused, space)
+            if stop is not None and stop.expired and not process.is_copied:
+                raise stopping.let_go_early(folder, stop.seconds or limit or 0)
+            yield process
+        except Exception as error:
+            if stop is not None and stop.expired and stop.missed and not isinstance(error, CallEnded):
+                raise stopping.let_go_early(folder, stop.seconds or 0) from error
+            raise
+        finally:
+            _let_go(stop, process)
+
+
+def room_for(folder: ProcessFolder) -> Room | None:
+    """Return room for the private memory of a process, with some for what it gets meanwhile, or as much as it may take;
+    None where there is none, or the process has ended."""
+    try:
+        status = folder.status()
+    except OSError:
+        return None
+    size = sum(procfs.kib(status.get(name)) or 0 for name in ("RssAnon", "RssFile", "VmSwap"))
+    size = min(size + size // 16 + SPARE_BYTES, headroom.room_for_copy())
+    if size < SPARE_BYTES:
+        return None
+    with suppress(OSError):
+        return Room(size)
+    return None
+
+
+def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
+    """Why the process could not be stopped; raised when nothing of it can be read either."""
+    reason = refusal.explain(preparation.folder, error)
+    try:
+        if (
+            isinstance(reason, NotPermitted)
+            and not refusal.gather(preparation.folder).tracer
+            and preparation.folder.read("maps", 1)
+        ):
+            return reason
+    except OSError:
+        pass
+    raise reason from None
+
+
+def _read(
+    preparation: Preparation, stop: Stop | None, refused: GdbheapError | None, space: Room | None = None
+) -> Process:
+    folder = preparation.folder
+    try:
+        return Process(folder, stop.threads if stop else (), preparation, refused, stop, room=space)
+    except OSError as error:
+        raise refusal.explain(folder, error) from None
+
+
+def _let_go(stop: Stop | None, process: Process | None) -> None:
+    """Release the threads first of all: whatever comes after may fail."""
+    if stop is None:
+        return
+    try:
+        stop.release()
+    except BaseException:
+        stop.release()
+        raise
+    if process is not None:
+        process.stopped_seconds = stop.seconds

@@ -1,0 +1,90 @@
+"""Arithmetic on ranges of addresses: lists of (start, end), ascending."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gdbheap._native import Space
+
+Ranges = list[tuple[int, int]]
+
+
+class OwnedRange(NamedTuple):
+    """A range by the number of its owner."""
+
+    number: int
+    start: int
+    end: int
+
+
+class WordTest(NamedTuple):
+    """What the word ``offset`` bytes behind a place must be, of its bits in ``mask``: from ``low`` to ``high``."""
+
+    offset: int
+    mask: int
+    low: int
+    high: int
+
+
+def joined(ranges: Ranges) -> Ranges:
+    """The addresses of ``ranges``, with those that touch or overlap made one."""
+    result: Ranges = []
+    for start, end in ranges:
+        if result and result[-1][1] >= start:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((start, end))
+    return result
+
+
+def within(ranges: Ranges, start: int, end: int) -> Ranges:
+    """Return those of ``ranges`` (disjoint) that have an address in [start, end)."""
+    first, last = bisect_left(ranges, (start + 1,)), bisect_left(ranges, (end,))
+    return ranges[first - 1 if first and ranges[first - 1][1] > start else first : last]
+
+
+def backed_pieces(space: Space, start: int, end: int, size: int, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield (address, bytes) of [start, end) in pieces of ``size`` bytes, and ``beyond`` that are in the next one, too.
+    Pieces begin at words; zeros by definition are passed over."""
+    at = start
+    while (backed := space.next_backed(at)) is not None and backed < end:
+        at = max(at, backed - backed % space.machine.word)
+        yield at, space.read_available(at, min(size + beyond, end - at))
+        at += size
+
+
+def holds(ranges: Ranges, address: int) -> bool:
+    """Whether one of ``ranges`` (disjoint) holds the address."""
+    return containing(ranges, address) is not None
+
+
+def containing(ranges: Ranges, address: int) -> tuple[int, int] | None:
+    """The one of ``ranges`` (disjoint) that holds the address."""
+    index = bisect_left(ranges, (address + 1,)) - 1
+    return ranges[index] if index >= 0 and ranges[index][0] <= address < ranges[index][1] else None
+
+
+def subtract(ranges: Ranges, holes: Ranges) -> Ranges:
+    """The parts of ``ranges`` (disjoint) that are in none of ``holes`` (which may overlap)."""
+    holes = joined(holes)
+    starts = [start for start, _end in holes]
+    rest: Ranges = []
+    for start, end in ranges:
+        at = start
+        index = max(0, bisect_right(starts, start) - 1)
+        while index < len(holes) and holes[index][0] < end:
+            low, high = holes[index]
+            if low > at:
+                rest.append((at, low))
+            at = max(at, high)
+            index += 1
+        if at < end:
+            rest.append((at, end))
+    return rest
+
+
+def intersect(ranges: Ranges, others: Ranges) -> Ranges:
+    """The parts of ``ranges`` (disjoint) that are in one of ``others``."""
+    return subtract(ranges, subtract(ranges, others))

@@ -1,0 +1,68 @@
+"""The memory of a process that is read while it runs: all addresses but those that nobody may answer for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from gdbheap._native import Space
+from gdbheap.host.file_systems import FileSystems
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.machines.machine import LOWEST_ADDRESS, Machine
+from gdbheap.targets.mappings import Mapping, parse_maps
+from gdbheap.targets.process import FROM_PROCESS, MappingRow, mapped_file
+from gdbheap.targets.ranges import Ranges, joined, subtract
+
+__all__ = ["RunningMemory", "find_unanswered"]
+
+# Lines of maps with an inode.
+_OF_FILES = re.compile(rb"^\S+ \S+ \S+ \S+ [1-9][^\n]*$", re.MULTILINE)
+
+
+def find_unanswered(
+    folder: ProcessFolder, mappings: Iterable[Mapping], answered_too: Collection[str] = ()
+) -> Iterator[Mapping]:
+    """Yield the mappings of files that another user's program may never answer for: of a file system of such a user, or
+    of one that is not known and has no file that we may open. ``answered_too``: devices that the kernel answers for."""
+    systems = FileSystems(folder)
+    known: dict[tuple[str, int, str], bool] = {}
+    for one in mappings:
+        key = one.device, one.inode, one.path
+        if one.inode and key not in known:
+            answered = one.device in answered_too or systems.is_answered(one.device)
+            known[key] = mapped_file(folder, systems, one) is not None if answered is None else answered
+        if not known.get(key, True):
+            yield one
+
+
+class RunningMemory:
+    """``space`` reads whatever address it is given from the process, also what came after it was made: nothing is known
+    of pages. ``unanswered``: mappings of files that another user's program may never answer for, which are left out."""
+
+    def __init__(self, folder: ProcessFolder, machine: Machine, end: int) -> None:
+        """``end``: of the addresses that are read."""
+        self._folder, self._machine, self._end = folder, machine, end
+        self._of_files: list[bytes] = []
+        self.unanswered: Ranges = []
+        self.space = self._all_but([])
+
+    def renew(self, maps: bytes) -> bool:
+        """Take in what is mapped now; return whether ``space`` is another one since. ``maps``: of ``/proc/PID``."""
+        of_files = _OF_FILES.findall(maps)
+        if of_files == self._of_files:
+            return False
+        self._of_files = of_files
+        mappings = find_unanswered(self._folder, parse_maps(b"\n".join(of_files)))
+        found = joined([(one.start, one.end) for one in mappings])
+        if found == self.unanswered:
+            return False
+        self.unanswered, self.space = found, self._all_but(found)
+        return True
+
+    def _all_but(self, left_out: Ranges) -> Space:
+        rows = [
+            MappingRow(start, end, FROM_PROCESS, -1, 0)
+            for start, end in subtract([(LOWEST_ADDRESS, self._end)], left_out)
+        ]
+        # "Shared": by /proc/PID/mem, which makes no copies of pages and parts none that a fork shares.
+        return Space.for_process(self._machine, self._folder, rows, None, [], True, None)

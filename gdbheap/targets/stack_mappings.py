@@ -1,0 +1,140 @@
+"""Which memory is a thread's stack.
+
+A stack is what bounds it. The first thread's is the kernel's ``[stack]``. For others the C library keeps a record: a
+thread's ``struct pthread``, where the thread pointer points, holds its stack's address, size and guard size in three
+words that follow each other (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``; musl's pthread_impl.h:
+``map_base``, ``map_size``, ``stack``, ``stack_size``). Without a record a stack is bounded by its guard page: a small
+mapping directly below it that nobody may read. The kernel may have merged a stack's mapping with its neighbours, and a
+runtime (Go) or a library of coroutines keeps many small stacks in memory of its own, so a mapping alone bounds no
+stack: a stack pointer that leads into one proves nothing about the rest of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gdbheap.targets.mappings import Mapping
+from gdbheap.targets.ranges import Ranges, containing, holds, joined, within
+from gdbheap.targets.target import Target, Thread
+
+DESCRIPTOR_BYTES = 4 << 10
+LARGEST_STACK = 1 << 40
+# The largest guard, and the largest stack above one, where no record says how large they are. Larger memory that may
+# not be read is a reserve (of a thread's arena, of a runtime), and bounds nothing.
+LARGEST_GUARD, LARGEST_GUARDED = 1 << 20, 16 << 20
+# Of a stack without bounds this much above its pointer is taken for live.
+LIVE_WITHOUT_BOUNDS = 256 << 10
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The stack of the thread ``tid``: [start, end), its guard pages included. ``provided``: the C library has no guard
+    there, or no record of it, so that it may lie in a block that the program allocated (pthread_attr_setstack)."""
+
+    tid: int
+    start: int
+    end: int
+    provided: bool = False
+
+
+def find_stacks(target: Target) -> list[Stack]:
+    """The stacks of all threads, ascending and disjoint. A stack that nothing bounds is not among them."""
+    found: list[Stack] = []
+    main = target.main_stack
+    if main is not None:
+        found.append(Stack(target.pid or 0, main.start, main.end))
+    plain = joined([(one.start, one.end) for one in target.mappings if _is_plain(one)])
+    others = [(one.start, one.end) for one in target.mappings if not (one.anonymous and one.private)]
+    for thread in target.threads:
+        stack = _by_record(target, thread, others) or _by_guard(target, thread, plain)
+        if stack is not None:
+            found.append(stack)
+    return _disjoint(found)
+
+
+def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
+    """What may be in use of the stacks: from the lowest stack pointer in each, less the red zone, to its end; all of
+    one that no stack pointer points to, because its thread runs on another one (a coroutine's, a signal's)."""
+    pointers = sorted(thread.sp for thread in target.threads)
+    found = []
+    for stack in stacks:
+        place = bisect_left(pointers, stack.start)
+        is_here = place < len(pointers) and pointers[place] < stack.end
+        low = pointers[place] - target.machine.red_zone if is_here else stack.start
+        found.append((max(stack.start, low), stack.end))
+    return found
+
+
+def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
+    """From the stack pointers that point to none of the ``stacks``: what may be in use there, at most
+    LIVE_WITHOUT_BOUNDS bytes of each mapping above the pointer. Nobody's memory by that alone."""
+    known = [(stack.start, stack.end) for stack in stacks]
+    found = []
+    for thread in target.threads:
+        mapping = target.mappings.find(thread.sp)
+        if mapping is not None and _is_plain(mapping) and not holds(known, thread.sp):
+            low = max(mapping.start, thread.sp - target.machine.red_zone)
+            found.append((low, min(mapping.end, thread.sp + LIVE_WITHOUT_BOUNDS)))
+    return sorted(set(found))
+
+
+def _by_record(target: Target, thread: Thread, others: Ranges) -> Stack | None:
+    """Return the stack by the C library's own record, in glibc and in musl. ``others``: memory that is shared or a
+    file's, of which no record is believed."""
+    words = _descriptor(target, thread)
+    for block, size, third, fourth in zip(words, words[1:], words[2:], (*words[3:], 0)):
+        if _is_stack(target, thread, block, size) and not within(others, block, block + size):
+            if target.machine.is_paged(third) and third < size:
+                return Stack(thread.tid, block, block + size, provided=third == 0)
+            if block < third <= thread.thread_pointer and 0 < fourth <= third - block:
+                return Stack(thread.tid, block, block + size)
+    return None
+
+
+def _descriptor(target: Target, thread: Thread) -> tuple[int, ...]:
+    """The words of a thread's ``struct pthread``; none where it is not here. The word at the thread pointer points to
+    itself on some machines, in glibc and in musl."""
+    storage, pointer = target.machine.storage, thread.thread_pointer
+    mapping = target.mappings.find(pointer)
+    if mapping is None or not mapping.anonymous:
+        return ()
+    start, end = storage.descriptor(pointer, DESCRIPTOR_BYTES)
+    start = max(start, mapping.start)
+    words = target.machine.words_of(target.space.read_available(start, min(end, mapping.end) - start))
+    return () if storage.has_self_pointer and words[:1] != (pointer,) else words
+
+
+def _is_stack(target: Target, thread: Thread, block: int, size: int) -> bool:
+    aligned = target.machine.is_paged(block, size) and block
+    return bool(aligned) and 0 < size < LARGEST_STACK and block < thread.thread_pointer < block + size
+
+
+def _by_guard(target: Target, thread: Thread, plain: Ranges) -> Stack | None:
+    """Return a stack that has no record, by its guard page: of the ``plain`` memory what is around the stack pointer,
+    if a small mapping that may not be read lies directly below it and it is not too large for a stack."""
+    start, end = containing(plain, thread.sp) or (0, 0)
+    guard = target.mappings.find(start - 1)
+    if guard is None or not _is_guard(guard, start) or end - start > LARGEST_GUARDED:
+        return None
+    return Stack(thread.tid, guard.start, end, provided=True)
+
+
+def _is_plain(mapping: Mapping) -> bool:
+    """Writable memory of no file that has no other name than a stack's."""
+    named = mapping.path and "stack" not in mapping.path
+    return mapping.anonymous and mapping.private and mapping.writable and not named and mapping.path != "[stack]"
+
+
+def _is_guard(mapping: Mapping, start: int) -> bool:
+    closed = not (mapping.readable or mapping.writable or mapping.executable)
+    return mapping.end == start and closed and mapping.anonymous and mapping.size <= LARGEST_GUARD
+
+
+def _disjoint(stacks: list[Stack]) -> list[Stack]:
+    kept: list[Stack] = []
+    for stack in sorted(stacks, key=lambda stack: (stack.start, stack.end)):
+        if not kept or kept[-1].end <= stack.start:
+            kept.append(stack)
+    return kept

@@ -1,0 +1,95 @@
+"""Stopping a process without being in anybody's way: other tracers, our own priority, pending signals."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+from gdbheap.errors import GdbheapError
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.refusals import refusal
+
+__all__ = ["let_go_early", "not_stopped", "patiently", "undisturbed", "without_tracer"]
+
+Taken = TypeVar("Taken")
+
+OTHERS_SECONDS = 2.0
+REASONABLE_SECONDS = 10.0
+HIGHEST_PRIORITY = -20
+_JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+
+
+def without_tracer(folder: ProcessFolder) -> None:
+    """Wait a moment for whoever traces the process already: another gdbheap is done soon, a debugger is not."""
+    deadline = time.monotonic() + OTHERS_SECONDS
+    while refusal.other_tracer(folder) and time.monotonic() < deadline:
+        _nap()
+
+
+def patiently(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
+    """What ``take`` returns, which seizes the process. Raises what it raises (OSError, TimeoutError).
+
+    Two that begin at the same moment may each have seized some of its threads: both let go and try again.
+    """
+    deadline = time.monotonic() + OTHERS_SECONDS
+    while True:
+        try:
+            return take()
+        except PermissionError:
+            # A tracer that has gone again since is not to be seen; what it stood in the way of is allowed now.
+            contended = refusal.other_tracer(folder) or _is_allowed(folder)
+            if not contended or time.monotonic() > deadline:
+                raise
+        _nap()
+
+
+def _is_allowed(folder: ProcessFolder) -> bool:
+    """Whether the kernel lets us into its memory, for which it asks the same as for a stop, but for other tracers."""
+    try:
+        with open(folder.path("mem"), "rb"):
+            return True
+    except OSError:
+        return False
+
+
+def _nap() -> None:
+    time.sleep(random.uniform(0.005, 0.03))
+
+
+def let_go_early(folder: ProcessFolder, seconds: float) -> GdbheapError:
+    """The error where the time was up before there was an answer."""
+    return GdbheapError(
+        f"process {folder} was let go after {seconds:.1f} s (--max-stop) before this could be answered:"
+        " give it longer (--max-stop=SECONDS, 0 for no limit), or ask a copy of it (--clone)"
+    )
+
+
+def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError) -> GdbheapError:
+    """The error where threads did not stop in time: in what was allowed, or in what is reasonable."""
+    if limit is not None and limit < REASONABLE_SECONDS:
+        return let_go_early(folder, limit)
+    return refusal.explain(folder, error)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """A block in which Ctrl-Z waits, the garbage collector leaves alone what there is already, and this thread, with
+    those that it starts, comes first where the system allows it."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_CONTROL)
+    gc.freeze()
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, before)
+        gc.unfreeze()
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)

@@ -1,0 +1,81 @@
+"""Processes that are seen to make system calls by a tracepoint of the kernel: none of their threads stands for it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from gdbheap import _native
+from gdbheap.errors import EXHAUSTED, GdbheapError, NotPermitted, Unsupported, exhausted, one_line
+from gdbheap.host import procfs
+from gdbheap.host.procfs import PROC, ProcessFolder
+from gdbheap.refusals import refusal
+from gdbheap.targets.hits import Following
+
+__all__ = ["traced"]
+
+REFUSED = (errno.EACCES, errno.EPERM)
+PARANOID = f"{PROC}/sys/kernel/perf_event_paranoid"
+TRACEFS = "/sys/kernel/tracing"
+# The kernel may lack tracepoints, or have no such options.
+NOT_THERE = (errno.ENODEV, errno.ENOENT, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+@contextmanager
+def traced(folder: ProcessFolder, numbers: Sequence[int], with_stacks: bool) -> Iterator[Following]:
+    """See each of these system calls of a process in this block. Raises GdbheapError."""
+    tracepoint = _tracepoint()
+    try:
+        # What a user with no more than the right to tracepoints may not read.
+        folder.read("maps", procfs.TABLE_LIMIT)
+    except OSError as error:
+        raise refusal.explain(folder, error) from error
+    try:
+        follower = _native.Follower.of_tracepoint(folder, tracepoint, list(numbers), with_stacks)
+    except OSError as error:
+        raise _explained(folder, error) from error
+    try:
+        yield Following(follower, list(numbers), [])
+    finally:
+        follower.end()
+
+
+def _tracepoint() -> _native.Tracepoint:
+    try:
+        return _native.find_tracepoint()
+    except OSError as error:
+        if error.errno == errno.EACCES:
+            raise NotPermitted(
+                f"--perf reads in {TRACEFS}, which this user may not: run gdbheap as root (sudo)"
+            ) from error
+        if error.errno == errno.EPERM:
+            raise NotPermitted(
+                "--perf needs tracefs, which is not mounted here, and which this user may not mount: run gdbheap as"
+                f" root (sudo), or mount it so that this user may read it ({TRACEFS})"
+            ) from error
+        raise _unsupported(error) from error
+
+
+def _explained(folder: ProcessFolder, error: OSError) -> GdbheapError:
+    if error.errno in REFUSED:
+        return NotPermitted(
+            f"the kernel refuses tracepoints of process {folder}: run gdbheap as root (sudo) or with CAP_PERFMON, or"
+            f" lower kernel.perf_event_paranoid, which is {_paranoid()}, to 1; a container's filter may refuse them"
+        )
+    if error.errno in NOT_THERE:
+        return _unsupported(error)
+    return exhausted(error) if error.errno in EXHAUSTED else refusal.explain(folder, error)
+
+
+def _unsupported(error: OSError) -> Unsupported:
+    reason = one_line(error.strerror or error)
+    return Unsupported(f"this kernel has no tracepoints for --perf ({reason}): leave it out")
+
+
+def _paranoid() -> str:
+    try:
+        with open(PARANOID) as stream:
+            return one_line(stream.read(20))
+    except OSError:
+        return "unknown"

@@ -1,0 +1,46 @@
+"""Where the tables lie by which the stacks of threads are followed (``.eh_frame``, by its header)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gdbheap._native import Space
+from gdbheap.machines import image
+from gdbheap.targets.elf import load_bias, read_segments
+from gdbheap.targets.target import AT_SYSINFO_EHDR, Target
+
+PT_GNU_EH_FRAME = 0x6474E550
+# struct user_regs_struct: where the registers stand that DWARF numbers 0 to 16 (rax rdx rcx rbx rsi rdi rbp rsp r8 …).
+DWARF = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
+
+
+class Module(NamedTuple):
+    """A loaded object [start, end), the address of its .eh_frame_hdr, and the end of the segment which that lies in."""
+
+    start: int
+    end: int
+    table_start: int
+    table_end: int
+
+
+def modules_of(target: Target, space: Space) -> list[Module]:
+    """The loaded objects and the vDSO, as far as they have tables. ``space``: where the vDSO is read."""
+    objects = [(loaded.base, loaded.end, loaded.bias, loaded.segments) for loaded in target.objects]
+    base = target.auxv.get(AT_SYSINFO_EHDR, 0)
+    vdso = target.mappings.find(base)
+    segments = read_segments(target.machine, space, base) if vdso is not None else []
+    bias = load_bias(target.machine, segments, base)
+    if vdso is not None and bias is not None:
+        objects.append((vdso.start, vdso.end, bias, segments))
+    rows = [_module(*loaded) for loaded in objects]
+    end = target.machine.address_end
+    return [row for row in rows if row is not None and all(0 <= number < end for number in row)]
+
+
+def _module(start: int, end: int, bias: int, segments: list[image.Segment]) -> Module | None:
+    """None for an object without tables."""
+    table = next((segment.address for segment in segments if segment.type == PT_GNU_EH_FRAME), None)
+    for load in segments:
+        if table is not None and load.type == image.PT_LOAD and 0 <= table - load.address < load.memory_size:
+            return Module(start, end, bias + table, bias + load.address + load.memory_size)
+    return None

@@ -1,0 +1,135 @@
+"""Which calls made glibc's arenas larger, and by how much the largest hole was too short for them: from a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.host.headroom import room_for_copy
+from gdbheap.stacks import StackFrame
+from gdbheap.tracing.call_stacks import Namer
+from gdbheap.tracing.replay import Job, Progress, planned
+from gdbheap.tracing.replay_settings import Setting, recorded_setting
+from gdbheap.tracing.replayer import Grown, Replayer
+
+__all__ = ["Growth", "growths"]
+
+HUGE_TUNABLE = "glibc.malloc.hugetlb"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A call that made an arena larger by ``bytes``. ``size``: what it asked for, ``chunk`` what that takes.
+    ``largest``: the largest free chunk that the arena had before the call, ``short_by``: how much it missed; None where
+    there was none, where the arena is a new one, or where that was not looked at (``looked``). ``arena``: 0 for the
+    main one, others by the order in which they were made; ``new``: the call had it made. ``frames``: the call's stack,
+    outermost frame first, None where the log has none."""
+
+    call: int
+    size: int
+    alignment: int
+    bytes: int
+    chunk: int
+    arena: int
+    largest: int | None
+    short_by: int | None
+    looked: bool
+    new: bool
+    frames: list[StackFrame] | None
+
+
+def growths(path: str, pid: int | None, count: int | None, progress: Progress = None) -> list[Growth]:
+    """All growths of a process of a log, in their order; the ``count`` largest of them (None: all) are looked at.
+    Raises UsageError for a log that is none, or of another allocator, and GdbheapError where it cannot be replayed."""
+    with planned(path, pid, False, False) as job:
+        setting = recorded_setting(job.process.who)
+        if setting.library is not None or HUGE_TUNABLE in setting.tunables:
+            raise UsageError("growths are those of glibc's arenas, without huge pages: the program had others")
+        found = _all(job, setting)
+        chosen = sorted(found, key=lambda grown: -grown.bytes)[:count]
+        calls = sorted(grown.call for grown in chosen)
+        looked, stacks = _looked_at(job, setting, calls, progress), _stacks(job, calls)
+    numbers: dict[int, int] = {0: 0}
+    rows = []
+    for grown in found:
+        new = grown.arena not in numbers
+        number = numbers.setdefault(grown.arena, len(numbers))
+        largest = None if new else looked.get(grown.call)
+        rows.append(_growth(grown, number, grown.call in looked, largest, new, stacks.get(grown.call)))
+    return rows
+
+
+def _all(job: Job, setting: Setting) -> list[Grown]:
+    with Replayer(job.plan, setting, False, (), with_growths=True) as replayer:
+        for _moment in replayer.moments():
+            pass
+        return replayer.growths
+
+
+def _looked_at(job: Job, setting: Setting, calls: Sequence[int], progress: Progress) -> dict[int, int | None]:
+    """The largest free chunk of the arena that a call makes larger, by call, as it is about to be made; None without
+    one. Calls are missing that could not be looked at."""
+    found: dict[int, int | None] = {}
+    with Replayer(job.plan, setting, False, [call - 1 for call in calls], with_growths=True) as replayer:
+        largest: dict[int, int] | None = None
+        seen = 0
+        for moment in replayer.moments():
+            if largest is not None:
+                found.update((grown.call, largest.get(grown.arena)) for grown in replayer.growths[seen : seen + 1])
+            if progress is not None:
+                progress(len(found), len(calls))
+            largest, seen = (None if moment.is_end else _largest(replayer.pid)), len(replayer.growths)
+    return found
+
+
+def _stacks(job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
+    """Those of the calls that have one, outermost frame first."""
+    process, before = job.process, job.content.inherited
+    if not process.who.stacks:
+        return {}
+    # The replay's calls begin with those of the parents, which have logs of their own.
+    asked = [call - before for call in calls if call > before]
+    found = _native.live_stacks(process.opened, process.frames, room_for_copy(), process.who.stacks, [], asked=asked)
+    namer = Namer(found)
+    return {caller.call + before: list(namer.frames(caller.stack)) for caller in found.callers}
+
+
+def _need(grown: Grown) -> int:
+    """The chunk that malloc looks for. With an alignment it is one that has an aligned one in it, with what is cut off
+    on both sides (malloc/malloc.c, _int_memalign)."""
+    from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK
+    from gdbheap.answers.fit import chunk_of
+
+    chunk = chunk_of(grown.size)
+    return chunk_of(chunk + grown.alignment + SMALLEST_CHUNK) if grown.alignment else chunk
+
+
+def _growth(
+    grown: Grown, arena: int, looked: bool, largest: int | None, new: bool, frames: list[StackFrame] | None
+) -> Growth:
+    need = _need(grown)
+    short_by = None if largest is None else need - largest
+    return Growth(
+        grown.call, grown.size, grown.alignment, grown.bytes, need, arena, largest, short_by, looked, new, frames
+    )
+
+
+def _largest(pid: int) -> dict[int, int] | None:
+    """The largest free chunk of each arena that has one, by its address, 0 for the main one; None where that cannot be
+    looked at."""
+    # Imported where it is needed: it is nearly all of gdbheap.
+    from gdbheap.allocators.glibc.allocator import GlibcAllocator
+    from gdbheap.answers.fit import largest_free
+    from gdbheap.heap import Heap
+    from gdbheap.targets.process import stopped
+
+    try:
+        with stopped(pid) as process:
+            heap = Heap(process)
+            largest = largest_free(heap)
+            arenas = heap.allocator(GlibcAllocator).malloc.arenas
+    except GdbheapError:
+        return None
+    return {arena.address if index else 0: largest[index] for index, arena in enumerate(arenas) if index in largest}

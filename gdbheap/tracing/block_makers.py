@@ -1,0 +1,64 @@
+"""Which stack made a block of a process that is recorded, or was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdbheap import _native
+from gdbheap.errors import UsageError, one_line
+from gdbheap.host.headroom import room_for_copy
+from gdbheap.stacks import Made
+from gdbheap.tracing.call_stacks import Namer
+from gdbheap.tracing.log import BY_TIME, ProcessCalls, read_log
+from gdbheap.tracing.recorder_files import RecorderFile, parts_path
+
+__all__ = ["maker", "makers"]
+
+# Beyond the last call of any log: the end.
+LAST = 10**18
+# Stages go from the recorder's file into the log while both are read.
+TRIES = 10
+
+
+def maker(path: str, pid: int | None, address: int) -> Made | None:
+    """As ``makers`` for one address; None where no call with a stack gave its block."""
+    return makers(path, pid, [address]).get(address)
+
+
+def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Made]:
+    """The recorded calls that gave the blocks which hold ``addresses`` at the end of what is recorded so far, those
+    that have a stack. Raises UsageError for a file that is no log, or has no stacks of the process ``pid``."""
+    for _ in range(TRIES):
+        process = _process(path, pid)
+        rest = _rest(path, process)
+        if len(_process(path, pid).frames) == len(process.frames):
+            break
+    mean, room = process.who.stacks, room_for_copy()
+    found = _native.live_stacks(process.opened, process.frames, room, mean, [LAST], rest, list(addresses))
+    namer = Namer(found)
+    return {one.wanted: Made(one.address, one.size, list(namer.frames(one.stack))) for one in found.makers}
+
+
+def _process(path: str, pid: int | None) -> ProcessCalls:
+    """The newest of that number: a process that executes another program is one more."""
+    processes = [process for process in read_log(path).processes if process.who.pid == pid]
+    if not processes:
+        raise UsageError(f"{one_line(path)} has no calls of process {pid}")
+    newest = max(processes, key=lambda process: process.who.began)
+    if not newest.who.stacks:
+        raise UsageError(f"{one_line(path)} has no stacks: gdbheap trace --stacks records them")
+    if newest.who.order == BY_TIME and not newest.ended:
+        raise UsageError(f"{one_line(path)}: process {pid} is still recorded, in the order of time: wait for its end")
+    return newest
+
+
+def _rest(path: str, process: ProcessCalls) -> list[bytes]:
+    """The stages that are not in the log yet."""
+    try:
+        file = RecorderFile(parts_path(path, process.who), taken=len(process.frames))
+    except OSError:
+        return []
+    try:
+        return file.rest()
+    finally:
+        file.close()

@@ -1,0 +1,276 @@
+"""Which stacks allocated the memory that a recorded program had in use after some call."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Union
+
+from gdbheap import _native
+from gdbheap.contents.python.running.line_tables import line_of
+from gdbheap.errors import UsageError
+from gdbheap.files import open_regular
+from gdbheap.host.headroom import room_for_copy
+from gdbheap.layout.cpython import Release
+from gdbheap.layout.tables import table
+from gdbheap.stacks import EVALUATORS, NO_OBJECT, PYTHON, NativeFrame, StackFrame, merge
+from gdbheap.targets.elf import ElfFiles
+from gdbheap.targets.functions import Functions
+from gdbheap.tracing.log import read_log
+
+__all__ = ["END", "PEAK", "AllocatingStack", "CallStacks", "Namer", "Site", "call_stacks"]
+
+PEAK, END = "peak", "end"
+NATIVE = "native"
+ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+Moment = Union[int, str]
+
+
+@dataclass(frozen=True)
+class AllocatingStack:
+    """A stack, outermost frame first, ``bytes`` and ``blocks`` of it that were in use, and all that it had allocated by
+    then; of a difference the later less the earlier."""
+
+    frames: list[StackFrame]
+    bytes: int
+    blocks: int
+    allocated_bytes: int
+    allocated_blocks: int
+
+
+@dataclass(frozen=True)
+class Site:
+    """The same by one frame of each stack alone, None of stacks without any: Python's innermost, else C's."""
+
+    frame: StackFrame | None
+    bytes: int
+    blocks: int
+    allocated_bytes: int
+    allocated_blocks: int
+
+
+@dataclass(frozen=True)
+class CallStacks:
+    """The answer of ``gdbheap stacks``: a process's stacks after ``call``, less those after ``since`` where that is not
+    None; ``processes``: how many the log has. ``mean``: every how many bytes a stack was recorded, 1: with each call.
+    ``bytes``, ``blocks``: what the stacks add up to, estimates unless ``mean`` is 1, from ``sampled_blocks`` in use;
+    ``in_use``: bytes that were in use, as asked for, None where that was not counted. ``python``: releases of Python
+    whose frames are in the stacks; ``without``: calls that allocated and have no stack. ``whole``: nothing of the log
+    is missing."""
+
+    path: str
+    pid: int
+    began: int
+    exe: str
+    words: list[str]
+    processes: int
+    calls: int
+    call: int
+    since: int | None
+    mean: int
+    bytes: int
+    blocks: int
+    in_use: int | None
+    sampled_blocks: int
+    without: int
+    lost: int
+    python: list[str]
+    whole: bool
+    sites: list[Site] = field(default_factory=list)
+    stacks: list[AllocatingStack] = field(default_factory=list)
+    ok: bool = True
+
+
+@dataclass(frozen=True)
+class _Point:
+    call: int
+    in_use: int | None
+
+
+def call_stacks(path: str, pid: int | None, at: Moment, since: Moment | None = None) -> CallStacks:
+    """The stacks of a process of the log (of the one with the most calls) after a call, or "peak" or "end". Raises
+    UsageError for a file that is none, without stacks, or without such a process or call."""
+    log = read_log(path)
+    process = log.chosen(pid, with_stacks=True)
+    sums = _native.plan_calls(process.opened, process.frames, room_for_copy())
+    point = _point(sums, at)
+    before = None if since is None else _point(sums, since)
+    moments = sorted({point.call, *([] if before is None else [before.call])})
+    found = _native.live_stacks(process.opened, process.frames, room_for_copy(), process.who.stacks, moments)
+    shares = dict(zip(moments, found.moments))
+    figures = _figures(shares[point.call].shares, [] if before is None else shares[before.call].shares)
+    namer = Namer(found)
+    stacks = _merged(namer, figures)
+    sampled = shares[point.call].sampled_blocks
+    whole = found.whole and process.ended
+    return CallStacks(
+        path, process.who.pid, process.who.began, process.who.exe, process.who.words, len(log.processes), found.calls,
+        point.call, None if before is None else before.call, process.who.stacks, sum(stack.bytes for stack in stacks),
+        sum(stack.blocks for stack in stacks), point.in_use if before is None else None, sampled, found.without,
+        process.lost, namer.releases, whole, _sites(stacks), stacks, whole,
+    )  # fmt: skip
+
+
+def _point(sums: _native.ReplayPlan, at: Moment) -> _Point:
+    if at == PEAK:
+        return _Point(sums.peak_call, sums.peak_bytes)
+    if at == END or at == sums.calls:
+        return _Point(sums.calls, sums.live_bytes)
+    assert isinstance(at, int)
+    if at > sums.calls:
+        raise UsageError(f"there are only {sums.calls:,} calls")
+    return _Point(at, sums.peak_bytes if at == sums.peak_call else None)
+
+
+Figures = tuple[float, float, float, float]
+
+
+def _figures(shares: Iterable[_native.StackShare], before: Iterable[_native.StackShare]) -> list[tuple[int, Figures]]:
+    """(number of the stack, its figures)."""
+    found: dict[int, list[float]] = defaultdict(lambda: [0.0] * 4)
+    for sign, rows in ((1, shares), (-1, before)):
+        for row in rows:
+            values = (row.bytes, row.blocks, row.allocated_bytes, row.allocated_blocks)
+            found[row.stack] = [sum_ + sign * value for sum_, value in zip(found[row.stack], values)]
+    return [(stack, (row[0], row[1], row[2], row[3])) for stack, row in found.items()]
+
+
+def _merged(namer: Namer, figures: Iterable[tuple[int, Figures]]) -> list[AllocatingStack]:
+    """Stacks that read the same are one; most bytes first."""
+    sums: dict[tuple[StackFrame, ...], list[float]] = defaultdict(lambda: [0.0] * 4)
+    for number, values in figures:
+        frames = namer.frames(number)
+        sums[frames] = [sum_ + value for sum_, value in zip(sums[frames], values)]
+    stacks = [AllocatingStack(list(frames), *map(round, row)) for frames, row in sums.items()]
+    return sorted(stacks, key=lambda stack: (-stack.bytes, -stack.allocated_bytes))
+
+
+def _sites(stacks: Sequence[AllocatingStack]) -> list[Site]:
+    sums: dict[StackFrame | None, list[int]] = defaultdict(lambda: [0] * 4)
+    for stack in stacks:
+        values = (stack.bytes, stack.blocks, stack.allocated_bytes, stack.allocated_blocks)
+        frame = _site(stack.frames)
+        sums[frame] = [sum_ + value for sum_, value in zip(sums[frame], values)]
+    sites = [Site(frame, *row) for frame, row in sums.items()]
+    return sorted(sites, key=lambda site: (-site.bytes, -site.allocated_bytes))
+
+
+def _site(frames: Sequence[StackFrame]) -> StackFrame | None:
+    """Where the program's author looks: the innermost line of Python, below which are the interpreter's own functions,
+    else the innermost function."""
+    python = [frame for frame in frames if frame.kind == PYTHON]
+    found = python or list(frames)
+    return found[-1] if found else None
+
+
+class Namer:
+    """Names the frames of recorded stacks, by files on this machine with the build-ids that were loaded."""
+
+    def __init__(self, found: _native.LiveStacks) -> None:
+        # A field of a native record is made anew each time that it is read.
+        self._stacks, self._codes = found.stacks, [_Code(code) for code in found.codes]
+        self._objects = [_Object(loaded) for loaded in found.objects]
+        self._files = ElfFiles()
+        self._functions: dict[tuple[str, str], Functions] = {}
+        self._names: dict[tuple[int | None, int], str | None] = {}
+        self._natives: dict[tuple[int | None, int], NativeFrame] = {}
+        self._pythons: dict[tuple[int, int], StackFrame] = {}
+        evaluators = set(EVALUATORS.values())
+        places = {place for stack in self._stacks for place in stack.native}
+        self._interpreters = {place[0] for place in places if self._known(*place) in evaluators}
+
+    @property
+    def releases(self) -> list[str]:
+        """The releases of Python whose code was met, as "3.11"."""
+        return [_release_text(number) for number in sorted({code.release for code in self._codes})]
+
+    def frames(self, number: int) -> tuple[StackFrame, ...]:
+        """The frames of a stack, outermost first."""
+        stack = self._stacks[number]
+        natives = [self._native(place) for place in stack.native]
+        groups = [[self._python(code, offset) for code, offset in group if code is not None] for group in stack.python]
+        return tuple(reversed(merge(natives, groups, stack.cut, stack.torn)))
+
+    def _native(self, place: tuple[int | None, int]) -> NativeFrame:
+        if place not in self._natives:
+            self._natives[place] = self._read_native(*place)
+        return self._natives[place]
+
+    def _read_native(self, number: int | None, place: int) -> NativeFrame:
+        if number is None:
+            return NativeFrame(StackFrame(NO_OBJECT, "", None, NATIVE), False, False)
+        loaded, known = self._objects[number], self._known(number, place)
+        name = known or f"{loaded.path.rsplit('/', 1)[-1]}+{place - loaded.bias:#x}"
+        own = number in self._interpreters
+        return NativeFrame(StackFrame(name, loaded.path, None, NATIVE), own and known == EVALUATORS[3], own)
+
+    def _known(self, number: int | None, place: int) -> str | None:
+        if number is None:
+            return None
+        if (number, place) not in self._names:
+            loaded = self._objects[number]
+            key = loaded.path, loaded.build_id
+            if key not in self._functions:
+                self._functions[key] = self._read_functions(*key)
+            self._names[number, place] = self._functions[key].find(place - loaded.bias)
+        return self._names[number, place]
+
+    def _read_functions(self, path: str, build_id: str) -> Functions:
+        file = self._files.get(path)
+        if file is None or (file.build_id or "") != build_id:
+            return Functions(None, build_id or None)
+        with suppress(OSError), open_regular(path) as stream:
+            return Functions(stream, build_id or None)
+        return Functions(None, build_id or None)
+
+    def _python(self, number: int, offset: int) -> StackFrame:
+        if (number, offset) not in self._pythons:
+            code = self._codes[number]
+            self._pythons[number, offset] = StackFrame(code.name, code.file, code.line(offset), PYTHON)
+        return self._pythons[number, offset]
+
+
+class _Object:
+    """A loaded object."""
+
+    def __init__(self, loaded: _native.LoadedCode) -> None:
+        self.path = bytes(loaded.path).decode(errors="surrogateescape")
+        self.build_id = bytes(loaded.build_id).hex()
+        self.bias = loaded.bias
+
+
+class _Code:
+    """A code object of Python's."""
+
+    def __init__(self, code: _native.PythonCode) -> None:
+        self.release, self._first_line, self._lines = code.release, code.first_line, bytes(code.lines)
+        self.name, self.file = _text(code.name), _text(code.file)
+
+    def line(self, offset: int) -> int | None:
+        """The line of the instruction at that offset; None where nobody knows."""
+        release = _release(self.release)
+        try:
+            return None if release is None else line_of(release, self._lines, self._first_line, offset)
+        except IndexError:
+            return None
+
+
+def _release_text(number: int) -> str:
+    return f"{number >> 8}.{number & 255}"
+
+
+@cache
+def _release(number: int) -> Release | None:
+    text = _release_text(number)
+    fields = table("cpython")["releases"].get(text)
+    return None if fields is None else Release(text, number >> 8, number & 255, fields)
+
+
+def _text(text: tuple[int, Sequence[int]]) -> str:
+    width, characters = text
+    if width not in ENCODINGS:
+        return "?"
+    return bytes(characters).decode(ENCODINGS[width], "surrogatepass" if width > 1 else "strict")

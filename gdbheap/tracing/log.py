@@ -1,0 +1,251 @@
+"""The file of recorded calls: frames one after the other, so that it can be read up to where it was cut off
+(docs/calls.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from gdbheap._native import Descriptor
+from gdbheap.answers.accounting.records import from_json
+from gdbheap.documents import parsed
+from gdbheap.errors import UsageError, one_line
+from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_append, open_to_read
+from gdbheap.host.headroom import RoomLeft
+
+__all__ = [
+    "BY_LOCK",
+    "BY_TIME",
+    "CallLog",
+    "Frames",
+    "LogWriter",
+    "ProcessCalls",
+    "Recorded",
+    "is_call_log",
+    "read_log",
+]
+
+MAGIC = b"gdbheap calls 1\n"
+# Kind, number of the process, and bytes that follow.
+FRAME = struct.Struct("<4sIQ")
+PROCESS, STAGE, TIMED_STAGE, PROCESS_END, END = b"PROC", b"STAG", b"TIME", b"DONE", b"ENDS"
+# When its first call was made, and the lane that it is of.
+TIMES = struct.Struct("<QQ")
+BY_LOCK, BY_TIME = "lock", "time"
+MAX_DOCUMENT_BYTES = 1 << 20
+MAX_PROCESSES = 1 << 20
+# Stages, of some hundred bytes of memory each, between two looks at what is left.
+FRAMES_AT_ONCE = 1 << 14
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A process whose calls were recorded, as its recorder says: when it began (nanoseconds since 1970), its program
+    and words, the file that its allocator is in, and what of its environment shapes that. ``parent``: who forked it, by
+    pid and beginning, and the number of the fork there; None for a program that was executed. ``order``: BY_LOCK, one
+    call at a time; BY_TIME, each thread by itself, and calls are ordered by the processor's clock. ``stacks``: every
+    how many bytes a stack was recorded, 1: with each call, 0: none was."""
+
+    pid: int
+    began: int
+    exe: str
+    malloc: str
+    words: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    parent: tuple[int, int, int] | None = None
+    order: str = BY_LOCK
+    stacks: int = 0
+
+
+Frames = list[tuple[int, int, int]]
+"""(offset, bytes, when the first call was made) of stages, the last 0 but where calls are ordered by time."""
+
+
+@dataclass
+class ProcessCalls:
+    """One process of a log, with the ``frames`` of its stages in the file ``held``; ``lanes``: how many of them are of
+    each thread's lane, by when that began; ``lost``: calls that were not written."""
+
+    who: Recorded
+    held: Descriptor
+    frames: Frames = field(default_factory=list)
+    lanes: dict[int, int] = field(default_factory=dict)
+    lost: int = 0
+    ended: bool = False
+
+    @property
+    def opened(self) -> str:
+        """A path that leads to the file that the frames were read from, whatever has its name by now."""
+        return f"/proc/self/fd/{self.held.number}"
+
+
+@dataclass
+class CallLog:
+    """A log. ``held``: its file; ``whole``: nothing is missing at its end; ``status``: how the command ended, None
+    where that is unknown; ``size``: bytes up to the end of the last whole frame."""
+
+    path: str
+    held: Descriptor
+    processes: list[ProcessCalls]
+    whole: bool = False
+    status: int | None = None
+    size: int = len(MAGIC)
+
+    def chosen(self, pid: int | None, with_stacks: bool = False) -> ProcessCalls:
+        """The process with this pid; of several, and without one, that with the most calls, of those ``with_stacks``
+        where these are wanted. Raises UsageError."""
+        named = [process for process in self.processes if pid is None or process.who.pid == pid]
+        if not named:
+            others = ", ".join(str(process.who.pid) for process in self.processes[:20])
+            reason = f"no process {pid}, only {others}" if others else "no processes"
+            raise UsageError(f"{one_line(self.path)} has {reason}")
+        found = [process for process in named if process.who.stacks or not with_stacks]
+        if not found:
+            raise UsageError(f"{one_line(self.path)} has no stacks: gdbheap trace --stacks records them")
+        return max(found, key=lambda process: (len(process.frames), sum(frame[1] for frame in process.frames)))
+
+
+class LogWriter:
+    """Writes a log; after each call the file is one that can be read. Raises UsageError where it cannot be opened."""
+
+    def __init__(self, path: str, continued: int | None = None, mode: int = PRIVATE) -> None:
+        """``continued``: the bytes of a log that was cut off, to go on behind."""
+        self.path = path
+        try:
+            self._file = _begun(path, mode) if continued is None else _continued(path, continued)
+        except (OSError, ValueError) as error:
+            raise not_written(path, error) from None
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._file.tell()
+
+    def process(self, number: int, who: Recorded) -> None:
+        """A process appeared; numbers count from 0."""
+        self._document(PROCESS, number, vars(who))
+
+    def stage(self, number: int, packed: bytes) -> None:
+        """The next stage of a process."""
+        self._frame(STAGE, number, packed)
+
+    def timed_stage(self, number: int, packed: bytes, tick: int, lane: int) -> None:
+        """The next stage of one of its lanes, where calls are ordered by time; ``tick``: of its first call."""
+        self._frame(TIMED_STAGE, number, TIMES.pack(tick, lane) + packed)
+
+    def process_end(self, number: int, lost: int) -> None:
+        """No more stages of this process follow."""
+        self._document(PROCESS_END, number, {"lost": lost})
+
+    def end(self, status: int | None) -> None:
+        """Nothing more follows."""
+        self._document(END, 0, {"status": status})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _document(self, kind: bytes, number: int, content: dict[str, Any]) -> None:
+        self._frame(kind, number, json.dumps(content).encode())
+
+    def _frame(self, kind: bytes, number: int, content: bytes) -> None:
+        self._file.write(FRAME.pack(kind, number, len(content)) + content)
+        self._file.flush()
+
+
+def _begun(path: str, mode: int) -> BinaryIO:
+    with NewFile(path, mode) as new:
+        file = open(os.dup(new.descriptor), "wb")
+        file.write(MAGIC)
+        file.flush()
+        new.put()
+        return file
+
+
+def _continued(path: str, size: int) -> BinaryIO:
+    file = open(open_to_append(path), "r+b")
+    file.seek(size)
+    file.truncate()
+    return file
+
+
+def is_call_log(path: str) -> bool:
+    """Whether there is such a file, and it begins as a log does."""
+    try:
+        # A pipe would wait for somebody to write.
+        if not os.path.isfile(path):
+            return False
+        with open_regular(path) as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def read_log(path: str) -> CallLog:
+    """What is in a log, up to where it was cut off. Raises UsageError, with one line, for a file that is none."""
+    try:
+        with open_to_read(path) as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise UsageError(f"{one_line(path)}: it is no log of calls that gdbheap knows")
+            log = CallLog(path, Descriptor(os.dup(file.fileno())), [])
+            room = RoomLeft()
+            for count, (kind, number, offset, size) in enumerate(_frames(file)):
+                room.check(path, count, FRAMES_AT_ONCE)
+                _take(log, file, kind, number, offset, size)
+                log.size = offset + size
+            return log
+    except OSError as error:
+        raise UsageError(f"{one_line(path)}: {one_line(error.strerror or error)}") from None
+    except (ValueError, KeyError, TypeError, IndexError, struct.error) as error:
+        raise UsageError(f"{one_line(path)}: it is damaged: {one_line(error)}") from None
+
+
+def _frames(file: BinaryIO) -> Iterator[tuple[bytes, int, int, int]]:
+    """(kind, process, offset, bytes) of each whole frame."""
+    length, offset = os.fstat(file.fileno()).st_size, len(MAGIC)
+    while offset + FRAME.size <= length:
+        file.seek(offset)
+        kind, number, size = FRAME.unpack(file.read(FRAME.size))
+        offset += FRAME.size
+        if offset + size > length:
+            return
+        yield kind, number, offset, size
+        offset += size
+
+
+def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, size: int) -> None:
+    if kind == STAGE:
+        log.processes[number].frames.append((offset, size, 0))
+        return
+    if kind == TIMED_STAGE:
+        file.seek(offset)
+        tick, lane = TIMES.unpack(file.read(min(size, TIMES.size)))
+        process = log.processes[number]
+        process.frames.append((offset + TIMES.size, size - TIMES.size, tick))
+        process.lanes[lane] = process.lanes.get(lane, 0) + 1
+        return
+    if size > MAX_DOCUMENT_BYTES:
+        raise ValueError("a document is larger than any")
+    file.seek(offset)
+    content = parsed(file.read(size))
+    if kind == PROCESS:
+        if number != len(log.processes) or number >= MAX_PROCESSES:
+            raise ValueError("processes are out of order")
+        log.processes.append(ProcessCalls(_recorded(content), log.held))
+    elif kind == PROCESS_END:
+        log.processes[number].lost, log.processes[number].ended = int(content["lost"]), True
+    elif kind == END:
+        status = content["status"]
+        log.whole, log.status = True, None if status is None else int(status)
+
+
+def _recorded(content: Any) -> Recorded:
+    """Raises ValueError where it is none."""
+    try:
+        return from_json(Recorded, content)
+    except UsageError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,199 @@
+"""What a recorder leaves: a file for each process, of which finished stages are taken while it runs
+(native/calls/src/header.rs)."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import gdbheap
+from gdbheap import _native
+from gdbheap.errors import Unsupported
+from gdbheap.tracing.log import BY_LOCK, BY_TIME, Recorded
+from gdbheap.tracing.preload import can_be_preloaded
+
+__all__ = [
+    "ENVIRONMENT",
+    "OF_PYTHON",
+    "ORDER",
+    "PARTS",
+    "RecorderFile",
+    "is_recorders_name",
+    "parts_path",
+    "recorder_library",
+]
+
+ENVIRONMENT = "GDBHEAP_CALLS"
+ORDER = "GDBHEAP_CALLS_ORDER"
+# Set where the calls of Python's own allocator are recorded too.
+OF_PYTHON = "GDBHEAP_CALLS_OF_PYTHON"
+SUFFIX = ".calls"
+# Pid and beginning, as native/recorder/src/file.rs writes them; the kernel's pids are below 2^22 (PID_MAX_LIMIT).
+_NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.calls")
+MAX_PID = 1 << 22
+MAX_LOST = 1 << 40
+# Behind the log's name: the folder of these files.
+PARTS = ".parts"
+HEADER_BYTES = 16 << 10
+TEXT_AT = 8 << 10
+WORDS = struct.Struct("<21Q")
+MAGIC, VERSION = int.from_bytes(b"gdbcalls", "little"), 1
+KEEP_SIZE, PUNCH_HOLE = 1, 2
+
+
+def recorder_library() -> str:
+    """The path of the library that programs are started with. Raises Unsupported where it is missing."""
+    folder = Path(gdbheap.__file__).resolve().parent
+    found = next(iter(sorted(folder.glob("_recorder*.so"))), None)
+    if found is None:
+        raise Unsupported("the recorder is missing: gdbheap was installed without it")
+    if not can_be_preloaded(str(found)):
+        raise Unsupported(
+            f"the path of the recorder has a space or a colon in it, which LD_PRELOAD cannot say: {found}"
+        )
+    return str(found)
+
+
+def is_recorders_name(name: str) -> bool:
+    """Return whether a recorder may have given a file this name."""
+    found = _NAME.fullmatch(name)
+    return found is not None and 0 < int(found[1], 16) <= MAX_PID
+
+
+def parts_path(log: str, who: Recorded) -> str:
+    """Where a process records whose calls go into ``log``."""
+    return os.path.join(log + PARTS, f"{who.pid:016x}-{who.began:016x}{SUFFIX}")
+
+
+class RecorderFile:
+    """The file of one process. ``taken``: how many of its stages are in the log; ``started``: when the kernel started
+    the process, 0 where that was not looked up; ``began``: as its name has it; ``is_lane``: each thread of the process
+    has a file of its own."""
+
+    def __init__(self, path: str, taken: int = 0) -> None:
+        """Raises OSError, also for what is no recorder's file."""
+        if not is_recorders_name(os.path.basename(path)):
+            raise _no_recorders(path)
+        self.path, self.taken = path, taken
+        self._descriptor = _opened(path)
+        self.started, self.is_lane = 0, False
+        pid, _, began = os.path.basename(path).partition(".")[0].partition("-")
+        self.pid, self.began = int(pid, 16), int(began, 16)
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._descriptor)
+
+    def remove(self) -> None:
+        """Remove it: a process that still records in it stops at the end of its stage."""
+        os.unlink(self.path)
+
+    @property
+    def _header(self) -> bytes:
+        return os.pread(self._descriptor, HEADER_BYTES, 0)
+
+    def who(self) -> Recorded | None:
+        """Who records in it; None where its header is not written yet."""
+        header = self._header
+        if len(header) < HEADER_BYTES:
+            return None
+        words = WORDS.unpack_from(header)
+        magic, version, pid, began, lane_of = words[0], words[1], words[3], words[4], words[12]
+        parent, parent_began, fork = words[7:10]
+        if (magic, version) != (MAGIC, VERSION):
+            return None
+        texts = dict(text.partition("=")[::2] for text in _texts(header[TEXT_AT:]))
+        said = header[TEXT_AT:].partition(b"words=")[2].rstrip(b"\0").split(b"\0")
+        return Recorded(
+            pid,
+            lane_of or began,
+            texts.get("exe", ""),
+            texts.get("malloc", ""),
+            [word.decode(errors="surrogateescape") for word in said],
+            {name: value for name, value in texts.items() if name not in ("exe", "malloc")},
+            (parent, parent_began, fork) if parent else None,
+            BY_TIME if lane_of else BY_LOCK,
+            words[20],
+        )
+
+    def take(self, is_last: bool) -> Iterator[tuple[bytes, int]]:
+        """The stages that are finished, as they go into the log (all of them where ``is_last``), each with when its
+        first call was made. Their room is given back once the next is asked for."""
+        header = self._header
+        if len(header) < HEADER_BYTES:
+            return
+        current: int = WORDS.unpack_from(header)[5] - 1
+        while self.taken < current + is_last:
+            is_current = self.taken == current
+            offset, size = _native.place_of_stage(self.taken, is_current)
+            if not self._has_data(offset, size):
+                # The program may have written to the header.
+                break
+            yield _native.pack_stage(os.pread(self._descriptor, size, offset))
+            self.taken += 1
+            if not is_current:
+                _give_back(self._descriptor, offset, size)
+        waiting = _native.waiting_stage(header) if is_last else b""
+        if waiting:
+            yield _native.pack_stage(waiting)
+
+    def rest(self) -> list[bytes]:
+        """The stages that were not taken, the last one as far as it goes; they stay."""
+        header = self._header
+        if len(header) < HEADER_BYTES:
+            return []
+        begun = WORDS.unpack_from(header)[5]
+        found = []
+        for number in range(self.taken, begun):
+            offset, size = _native.place_of_stage(number, number == begun - 1)
+            if not self._has_data(offset, size):
+                break
+            found.append(os.pread(self._descriptor, size, offset))
+        return found
+
+    def _has_data(self, offset: int, size: int) -> bool:
+        """Return whether anything was written to these bytes of the file."""
+        try:
+            return os.lseek(self._descriptor, offset, os.SEEK_DATA) < offset + size
+        except OSError as error:
+            # ENXIO: the rest of the file is a hole, or the file ends before. Not every file system knows holes.
+            return error.errno != errno.ENXIO
+
+    def lost(self) -> int:
+        """Calls that could not be written down, as the program says."""
+        header = self._header
+        return min(WORDS.unpack_from(header)[6], MAX_LOST) if len(header) >= HEADER_BYTES else 0
+
+
+def _opened(path: str) -> int:
+    """Open a file that a recorder made in a folder of ours. Raises OSError for what somebody else put there."""
+    number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(number)
+        raise _no_recorders(path)
+    return number
+
+
+def _no_recorders(path: str) -> OSError:
+    return OSError(errno.EPERM, "it is no file that a recorder made", path)
+
+
+def _texts(text: bytes) -> Iterator[str]:
+    for part in text.partition(b"words=")[0].split(b"\0"):
+        if part:
+            yield part.decode(errors="surrogateescape")
+
+
+def _give_back(descriptor: int, offset: int, size: int) -> None:
+    """Some file systems have no holes: then it stays until the end (fallocate(2))."""
+    with suppress(AttributeError, OSError):
+        mode = PUNCH_HOLE | KEEP_SIZE
+        ctypes.CDLL(None).fallocate64(descriptor, mode, ctypes.c_int64(offset), ctypes.c_int64(size))

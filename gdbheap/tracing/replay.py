@@ -1,0 +1,257 @@
+"""What a program's calls come to when they are made again, under its own allocator or another."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Optional
+
+from gdbheap import _native
+from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, exhausted, one_line
+from gdbheap.host.headroom import disk_left, memory_left, room_for_copy
+from gdbheap.tracing.log import CallLog, Frames, ProcessCalls, read_log
+from gdbheap.tracing.replay_settings import Setting
+from gdbheap.tracing.replayer import Ended, Moment, Replayer
+
+__all__ = ["Filmed", "Gaps", "Job", "Replayed", "Run", "planned", "run"]
+
+LEAST_GAP = 1 << 20
+
+AtStop = Callable[[int, int], bool]
+Progress = Optional[Callable[[int, int], None]]
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Free memory that glibc does not give back: holes of at least 1 MiB, and their bytes, after so many calls."""
+
+    calls: int
+    system: int | None
+    in_use: int | None
+    holes: int
+    hole_bytes: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """One setting. ``library``: the file that was preloaded, None for glibc. Bytes: ``peak_rss`` and ``final_rss`` of
+    the allocator's pages, at most and at the end; ``system`` and ``in_use`` at the end as malloc_stats() counts them,
+    None of another allocator than glibc; ``usable`` of the blocks that were left. ``seconds``: processor time of the
+    calls. ``rounds``: how often it was run; the figures are those of the run in the middle by its peak, which was
+    between ``least_peak_rss`` and ``most_peak_rss``. ``peak``, ``end``: where the most was in use, and at the end,
+    None where that was not looked at. ``failure``: why there are no figures."""
+
+    allocator: str
+    library: str | None
+    tunables: str
+    peak_rss: int | None = None
+    final_rss: int | None = None
+    system: int | None = None
+    in_use: int | None = None
+    usable: int | None = None
+    seconds: float | None = None
+    ns_a_call: float | None = None
+    failures: int = 0
+    rounds: int = 1
+    least_peak_rss: int | None = None
+    most_peak_rss: int | None = None
+    peak: Gaps | None = None
+    end: Gaps | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Filmed:
+    """Pictures of the heap: in which folder, how many, after every how many calls, and the bytes of a cell."""
+
+    folder: str
+    frames: int
+    every: int
+    cell: int
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The answer of ``gdbheap replay``. ``pid``, ``exe``, ``words``: whose calls they are, ``processes``: how many the
+    log has. ``calls``, ``threads``: how many there are; ``inherited``: how many of the calls its parents made before
+    they forked, 0 where the log does not say; ``peak_call``: after which the most bytes were in use,
+    ``peak_bytes``; ``live_blocks`` and ``live_bytes`` at the end: all as asked for. ``unknown``: calls that were left
+    out, as they free or resize blocks that nobody is known to have allocated; ``failed``: calls that had given
+    nothing; ``lost``: calls that are not in the log; ``mappings``: the program's own that were repeated. ``order``: by
+    what the order of calls was known (``Recorded``). ``filled``: a byte of each page that a request covers was
+    touched. ``fixed``: addresses were the same in each run. ``stopped``: the call after which it was ended. ``whole``:
+    nothing of the log is missing. ``best``: what of ``runs`` takes less memory than the first by more than chance, its
+    number."""
+
+    path: str
+    pid: int
+    exe: str
+    words: list[str]
+    processes: int
+    calls: int
+    threads: int
+    peak_call: int
+    peak_bytes: int
+    live_blocks: int
+    live_bytes: int
+    unknown: int
+    failed: int
+    lost: int
+    mappings: int
+    order: str
+    filled: bool
+    fixed: bool
+    whole: bool
+    runs: list[Run] = field(default_factory=list)
+    best: int | None = None
+    stopped: int | None = None
+    inherited: int = 0
+    film: Filmed | None = None
+    ok: bool = True
+
+
+@dataclass(frozen=True)
+class Job:
+    """A process's calls, ready to be made again: ``plan`` is the descriptor of what native/core/src/events/plan.rs
+    writes, ``content`` what is in it."""
+
+    log: CallLog
+    process: ProcessCalls
+    plan: int
+    content: _native.ReplayPlan
+    fill: bool
+
+    def answer(self, runs: Sequence[Run], fixed: bool, best: int | None = None, stopped: int | None = None) -> Replayed:
+        """The answer with these runs."""
+        who, content = self.process.who, self.content
+        whole = content.whole and self.process.ended
+        return Replayed(
+            self.log.path, who.pid, who.exe, who.words, len(self.log.processes), content.calls, content.threads,
+            content.peak_call, content.peak_bytes, content.live_blocks, content.live_bytes, content.unknown,
+            content.failed, self.process.lost, content.mappings, who.order, self.fill, fixed, whole, list(runs),
+            best, stopped, content.inherited, ok=whole and any(run.failure is None for run in runs),
+        )  # fmt: skip
+
+
+@contextmanager
+def planned(
+    path: str, pid: int | None, fill: bool, mappings: bool, shown: AbstractContextManager[Progress] | None = None
+) -> Iterator[Job]:
+    """The calls of a log's process, in this block. ``shown``: gives what hears how far the plan is, for as long as it
+    is made. Raises UsageError for a file that is none, or has no such process, and GdbheapError where there is no room
+    for the plan: 8 bytes a call in TMPDIR."""
+    log = read_log(path)
+    process = log.chosen(pid)
+    with tempfile.TemporaryFile(prefix="gdbheap-plan-") as file:
+        try:
+            plan, room, most = f"/proc/self/fd/{file.fileno()}", room_for_copy(), disk_left(file.fileno())
+            parents = _parents(log, process)
+            with shown or nullcontext() as progress:
+                content = _native.plan_calls(
+                    process.opened, process.frames, room, plan, most, mappings, parents, progress
+                )
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                raise exhausted(error) from None
+            raise GdbheapError(f"the plan of a replay cannot be written: {one_line(error.strerror or error)}") from None
+        if not content.calls:
+            raise UsageError(f"{one_line(path)}: process {process.who.pid} has no calls in it")
+        _prove_room(content, fill)
+        yield Job(log, process, file.fileno(), content, fill)
+
+
+def _prove_room(content: _native.ReplayPlan, fill: bool) -> None:
+    """Raise GdbheapError where a replay that touches the blocks would take more memory than is left."""
+    need, left = content.peak_bytes, memory_left("self")
+    if fill and need > left:
+        raise GdbheapError(
+            f"the calls asked for {need >> 20:,} MiB at once and {left >> 20:,} MiB of memory is left: replay them"
+            " without --fill, which touches each page"
+        )
+
+
+def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[Frames, int]]:
+    """The frames of those that it was forked from, the eldest first, and the number of each fork."""
+    known = {(one.who.pid, one.who.began): one for one in log.processes}
+    found: list[tuple[Frames, int]] = []
+    # Nobody is his own ancestor, but a file may say so.
+    seen = {(process.who.pid, process.who.began)}
+    while process.who.parent is not None:
+        pid, began, number = process.who.parent
+        parent = known.get((pid, began))
+        if parent is None or not number or (pid, began) in seen:
+            break
+        seen.add((pid, began))
+        found.append((parent.frames, number))
+        process = parent
+    return found[::-1]
+
+
+def run(
+    job: Job, setting: Setting, with_gaps: bool = False, stops: Sequence[int] = (), at_stop: AtStop | None = None
+) -> tuple[Run, Moment | None]:
+    """The calls once, and the last moment. ``with_gaps``: looks for glibc's holes at the peak and at the end.
+    ``at_stop`` gets the pid and the number of calls after each of the calls ``stops`` and after the last, and says
+    whether to go on. Where the allocator ended the process, the run says so. Raises UsageError where the library is no
+    allocator."""
+    looks = {job.content.peak_call} if with_gaps and setting.library is None else set()
+    wanted = frozenset(stops)
+    found: dict[int, Gaps | None] = {}
+    last = None
+    begun = Run(setting.allocator, setting.library, setting.tuned)
+    try:
+        with Replayer(job.plan, setting, job.fill, sorted(looks | wanted)) as replayer:
+            for moment in replayer.moments():
+                _check_library(setting, moment)
+                last = moment
+                if with_gaps and (moment.calls in looks or moment.is_end) and moment.system is not None:
+                    found[moment.calls] = _gaps_of(replayer.pid, moment)
+                is_wanted = at_stop is not None and (moment.calls in wanted or moment.is_end)
+                if is_wanted and at_stop is not None and not at_stop(replayer.pid, moment.calls):
+                    break
+    except Ended as ended:
+        return replace(begun, failure=str(ended)), None
+    assert last is not None
+    return _run_of(begun, last, found.get(job.content.peak_call), found.get(last.calls)), last
+
+
+def _run_of(begun: Run, last: Moment, peak: Gaps | None, end: Gaps | None) -> Run:
+    return replace(
+        begun,
+        peak_rss=last.peak_rss,
+        final_rss=last.rss,
+        system=last.system,
+        in_use=last.in_use,
+        usable=last.usable,
+        seconds=round(last.nanoseconds / 1e9, 6),
+        ns_a_call=round(last.nanoseconds / max(last.calls, 1), 1),
+        failures=last.failures,
+        least_peak_rss=last.peak_rss,
+        most_peak_rss=last.peak_rss,
+        peak=peak,
+        end=end if last.is_end else None,
+    )
+
+
+def _check_library(setting: Setting, moment: Moment) -> None:
+    """The dynamic linker goes on without a library that it cannot load."""
+    if setting.library is not None and os.path.realpath(moment.file) != os.path.realpath(setting.library):
+        raise UsageError(f"{one_line(setting.library)} is no library with a malloc that can be preloaded here")
+
+
+def _gaps_of(pid: int, moment: Moment) -> Gaps | None:
+    """Its holes, of a replayer that waits; None where we must not look at it."""
+    # Imported where it is needed: it is nearly all of gdbheap.
+    from gdbheap.answers.holes import holes
+    from gdbheap.heap import Heap
+    from gdbheap.targets.process import stopped
+
+    try:
+        with stopped(pid) as process:
+            found = holes(Heap(process), LEAST_GAP, 0)
+    except GdbheapError:
+        return None
+    return Gaps(moment.calls, moment.system, moment.in_use, found.count, found.bytes)

@@ -1,0 +1,172 @@
+"""Under what calls are made again: an allocator, and how it is set."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gdbheap.errors import UsageError, one_line
+from gdbheap.text import MOST_DIGITS
+from gdbheap.tracing.log import Recorded
+from gdbheap.tracing.preload import PRELOAD, can_be_preloaded
+
+__all__ = ["GLIBC", "PREFIX", "Setting", "found_allocators", "library_of", "recorded_setting", "tunables_of"]
+
+GLIBC = "glibc"
+PREFIX = "glibc.malloc."
+TUNABLES = "GLIBC_TUNABLES"
+# Also how glibc was set before it had tunables (malloc/arena.c, elf/dl-tunables.list), by the names of these.
+ALIASES = {
+    "MALLOC_ARENA_MAX": "arena_max",
+    "MALLOC_ARENA_TEST": "arena_test",
+    "MALLOC_MMAP_MAX_": "mmap_max",
+    "MALLOC_MMAP_THRESHOLD_": "mmap_threshold",
+    "MALLOC_PERTURB_": "perturb",
+    "MALLOC_TOP_PAD_": "top_pad",
+    "MALLOC_TRIM_THRESHOLD_": "trim_threshold",
+}
+LIBRARIES = {
+    "jemalloc": "libjemalloc.so.2",
+    "tcmalloc": "libtcmalloc_minimal.so.4",
+    "mimalloc": "libmimalloc.so.2",
+}
+FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib64", "/usr/local/lib")
+LIBC = re.compile(r"libc[.-].*so")
+LDCONFIG = "/sbin/ldconfig"
+LINKER = "/lib64/ld-linux-x86-64.so.2"
+TUNABLE = re.compile(r"(\S+): (\S+) \(min: (\S+), max: (\S+)\)")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``library``: the file that is preloaded, None for glibc's own allocator. ``tunables``: glibc's, by their whole
+    names."""
+
+    library: str | None = None
+    tunables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def allocator(self) -> str:
+        """Its name for people: glibc, jemalloc, or the file's."""
+        if self.library is None:
+            return GLIBC
+        file = os.path.basename(self.library)
+        return next((name for name in LIBRARIES if name in file), file)
+
+    @property
+    def tuned(self) -> str:
+        """The value of GLIBC_TUNABLES; "" without any."""
+        return ":".join(f"{name}={value}" for name, value in self.tunables.items())
+
+    def with_tunables(self, **values: int) -> Setting:
+        """The same with some of malloc's tunables set in another way."""
+        added = {PREFIX + name: str(value) for name, value in values.items()}
+        return Setting(self.library, {**self.tunables, **added})
+
+    def environment(self) -> dict[str, str]:
+        """What a program is started with: our own environment, but for what sets glibc's malloc."""
+        ours = {name: value for name, value in os.environ.items() if name not in (*ALIASES, TUNABLES, PRELOAD)}
+        if self.library is not None:
+            ours[PRELOAD] = self.library
+        if self.tunables:
+            ours[TUNABLES] = self.tuned
+        return ours
+
+
+def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
+    """Return how the program itself ran, or with the allocator that the user names. Raises UsageError where a log names
+    a library that is none of LIBRARIES: a library that is loaded runs."""
+    library = _recorded_library(who.malloc) if allocator is None else library_of(allocator)
+    aliases = {PREFIX + tunable: who.environment[name] for name, tunable in ALIASES.items() if name in who.environment}
+    parts = (part.partition("=") for part in who.environment.get(TUNABLES, "").split(":"))
+    tunables = {name: value for name, _, value in parts if name.startswith(PREFIX) and value}
+    return Setting(library, {**aliases, **tunables})
+
+
+def _recorded_library(path: str) -> str | None:
+    """Return the file of one of LIBRARIES that a path of a log leads to; None for glibc's, and where there is no file.
+    Raises UsageError where it is another one."""
+    if not path or LIBC.match(os.path.basename(path)) or not os.path.exists(path):
+        return None
+    found = {os.path.realpath(known): known for known in found_allocators()}
+    if os.path.realpath(path) not in found:
+        raise UsageError(
+            f"the program ran with {one_line(path)}, and a library is not loaded because a log names it: if you trust"
+            f" it, name it yourself (gdbheap replay --allocator=PATH, or --allocator={GLIBC})"
+        )
+    return found[os.path.realpath(path)]
+
+
+def library_of(name: str) -> str | None:
+    """The file that --allocator means: one of LIBRARIES, a file's path, or its name in the usual folders; None for
+    glibc. Raises UsageError."""
+    if name == GLIBC:
+        return None
+    path = _find(LIBRARIES.get(name, name))
+    if path is None:
+        known = ", ".join([GLIBC, *LIBRARIES])
+        raise UsageError(f"{one_line(name)}: there is no such library here; an allocator is a file's path, or {known}")
+    if not can_be_preloaded(path):
+        raise UsageError(f"the path of the allocator has a space or a colon in it, which LD_PRELOAD cannot say: {path}")
+    return path
+
+
+def found_allocators() -> list[str]:
+    """The files of those of LIBRARIES that are installed."""
+    return [path for path in map(_find, LIBRARIES.values()) if path is not None]
+
+
+def _find(file: str) -> str | None:
+    if os.sep in file:
+        return os.path.abspath(file) if os.path.isfile(file) else None
+    places = [os.path.join(folder, file) for folder in FOLDERS]
+    return next((place for place in [*places, _known_to_linker(file)] if place and os.path.isfile(place)), None)
+
+
+def _known_to_linker(file: str) -> str | None:
+    """Where the dynamic linker's cache has it."""
+    output = ""
+    with suppress(OSError, subprocess.SubprocessError):
+        output = subprocess.run([LDCONFIG, "-p"], capture_output=True, text=True, timeout=10).stdout
+    lines = [line.split() for line in output.splitlines()]
+    return next((words[-1] for words in lines if words[:1] == [file] and "x86-64" in "".join(words)), None)
+
+
+def tunables_of(text: str) -> dict[str, str]:
+    """Those of --tunables, as GLIBC_TUNABLES has them; malloc's may go by their last name. Raises ValueError for what
+    glibc would ignore without a word."""
+    found = {}
+    known = _known_tunables()
+    for part in filter(None, text.split(":")):
+        name, equals, value = part.partition("=")
+        whole = name if "." in name else PREFIX + name
+        if not equals or not value or set(part) & set(" \t\n"):
+            raise ValueError(f"{part!r} is no tunable: NAME=VALUE, several with a colon between them")
+        if known and whole not in known:
+            raise ValueError(f"{whole!r} is none of glibc's tunables ({LINKER} --list-tunables)")
+        _check_value(whole, value, known)
+        found[whole] = value
+    return found
+
+
+def _check_value(name: str, value: str, known: Mapping[str, tuple[int, int]]) -> None:
+    try:
+        number = int(value[: MOST_DIGITS + 1], 0)
+    except ValueError:
+        raise ValueError(f"{value!r} is no value of {name}: bytes, in digits or in hexadecimal with 0x") from None
+    least, most = known.get(name, (number, number))
+    if not least <= number <= most:
+        raise ValueError(f"{name} is at least {least} and at most {most}")
+
+
+def _known_tunables() -> dict[str, tuple[int, int]]:
+    """Least and greatest values by name; empty where glibc does not list them (before 2.33)."""
+    output = ""
+    with suppress(OSError, subprocess.SubprocessError):
+        output = subprocess.run([LINKER, "--list-tunables"], capture_output=True, text=True, timeout=10).stdout
+    rows = filter(None, map(TUNABLE.match, output.splitlines()))
+    return {row[1]: (int(row[3], 0), int(row[4], 0)) for row in rows}

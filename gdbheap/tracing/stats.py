@@ -1,0 +1,269 @@
+"""What recorded calls add up to: what was in use when, sizes, lifetimes (native/core/src/events/stats)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from gdbheap import _native
+from gdbheap.host.headroom import room_for_copy
+from gdbheap.tracing.arena_growths import Growth
+from gdbheap.tracing.log import read_log
+
+__all__ = [
+    "LIFETIME_ERROR",
+    "CallCounts",
+    "CallStats",
+    "Cumulated",
+    "Curves",
+    "InUse",
+    "Lifetimes",
+    "LifetimesOf",
+    "Moment",
+    "Point",
+    "Requested",
+    "Resized",
+    "SizeOfCalls",
+    "Span",
+    "Temporary",
+    "call_stats",
+]
+
+LIFETIME_ERROR = 1 / 128
+"""Quantiles of lifetimes are too high by less than this share; below 256 they are exact."""
+NANOSECONDS = 10**9
+
+
+@dataclass(frozen=True)
+class CallCounts:
+    """How many calls of each kind there were. ``all``: of the first five, by which calls are numbered from 1;
+    ``memalign`` is all of its kin, ``realloc`` reallocarray too."""
+
+    all: int
+    malloc: int
+    calloc: int
+    realloc: int
+    memalign: int
+    free: int
+    mmap: int
+    munmap: int
+    mremap: int
+    mallopt: int
+    malloc_trim: int
+    fork: int
+
+
+@dataclass(frozen=True)
+class InUse:
+    """Blocks, their bytes as they were asked for, and the bytes of them that can be used."""
+
+    count: int
+    bytes: int
+    usable: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is in use after a call, 0 before the first; ``seconds`` from the beginning of the log."""
+
+    count: int
+    bytes: int
+    usable: int
+    call: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Requested:
+    """The calls that gave a block, realloc's among them; the bytes that they asked for, and that can be used of it."""
+
+    calls: int
+    bytes: int
+    usable: int
+
+
+@dataclass(frozen=True)
+class SizeOfCalls:
+    """Calls that gave at least ``start`` and less than ``end`` bytes, as asked for, and blocks of such sizes that are
+    in use at the end. In JSON ``from`` and ``to``."""
+
+    keys: ClassVar[dict[str, str]] = {"start": "from", "end": "to"}
+
+    start: int
+    end: int
+    calls: int
+    bytes: int
+    live: int
+    live_bytes: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """Blocks that lived at least ``start`` calls and less than ``end``. In JSON ``from`` and ``to``."""
+
+    keys: ClassVar[dict[str, str]] = {"start": "from", "end": "to"}
+
+    start: int
+    end: int
+    blocks: int
+
+
+@dataclass(frozen=True)
+class LifetimesOf:
+    """Half of the blocks that were released lived no longer than ``median``, nine tenths no longer than ``p90``; None
+    where none was."""
+
+    median: float | None
+    p90: float | None
+    longest: float | None
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """Of the ``released`` blocks. In calls: those of all threads between the allocation and the release, ``zero`` had
+    none. In seconds: by the times that the log has, ``tick`` seconds apart on average (None with fewer than two).
+    ``error``: the share by which quantiles are too high at most."""
+
+    released: int
+    zero: int
+    calls: LifetimesOf
+    seconds: LifetimesOf
+    tick: float | None
+    spans: list[Span]
+    error: float = LIFETIME_ERROR
+
+
+@dataclass(frozen=True)
+class Cumulated:
+    """Bytes that were asked for and given, all together. ``upper``: each realloc counts whole; ``lower``: it counts for
+    what it adds to a block."""
+
+    upper: int
+    lower: int
+
+
+@dataclass(frozen=True)
+class Temporary:
+    """Blocks that the next call of the thread that allocated them released, and their bytes."""
+
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Resized:
+    """What realloc did to blocks that were known: how many it made larger, smaller, and moved; ``copied``: the bytes
+    that it had to copy for that."""
+
+    grown: int
+    shrunk: int
+    moved: int
+    copied: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """The end of a stretch of calls: what is in use after ``call``, and the ``most`` bytes that were in the stretch."""
+
+    call: int
+    seconds: float
+    count: int
+    bytes: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Curves:
+    """At most 2,048 points each, at equal distances in calls and in seconds; none where there were no calls."""
+
+    calls: list[Point]
+    seconds: list[Point]
+
+
+@dataclass(frozen=True)
+class CallStats:
+    """The answer of ``gdbheap stats FILE``: of one process's calls. ``processes``: how many the log has. ``peak``: when
+    the most bytes were in use, for the first time, ``most``: when the most blocks were. ``failed``: calls that gave
+    nothing; ``nothing``: free(NULL); ``unknown``: calls about blocks that nobody is seen to have allocated;
+    ``unseen``: blocks whose release is not in the log, but that something else came in their place; ``lost``: calls
+    that are not in the log. ``allocated``: blocks; those released, unseen and in use at the end are all of them.
+    ``growth``: calls that made an arena larger, None where that was not asked for. ``whole``: nothing of the log is
+    missing."""
+
+    path: str
+    pid: int
+    exe: str
+    words: list[str]
+    processes: int
+    threads: int
+    seconds: float
+    calls: CallCounts
+    allocated: int
+    live: InUse
+    peak: Moment
+    most: Moment
+    requested: Requested
+    cumulated: Cumulated
+    temporary: Temporary
+    realloc: Resized
+    lifetimes: Lifetimes
+    failed: int
+    nothing: int
+    unknown: int
+    unseen: int
+    lost: int
+    whole: bool
+    ok: bool
+    curve: Curves
+    sizes: list[SizeOfCalls] = field(default_factory=list)
+    growth: list[Growth] | None = None
+
+
+def call_stats(path: str, pid: int | None, progress: Callable[[int, int], None] | None = None) -> CallStats:
+    """What a log's process's calls add up to: of that with this pid, or that with the most calls. Raises UsageError for
+    a file that is none, or has no such process."""
+    log = read_log(path)
+    process = log.chosen(pid)
+    found = _native.call_stats(process.opened, process.frames, room_for_copy(), progress)
+    who, kinds = process.who, found.kinds
+    counts = CallCounts(
+        found.calls, kinds.malloc, kinds.calloc, kinds.realloc, kinds.memalign, kinds.free, kinds.mmap, kinds.munmap,
+        kinds.mremap, kinds.mallopt, kinds.malloc_trim, kinds.fork,
+    )  # fmt: skip
+    resized, whole = found.resized, found.whole and process.ended
+    return CallStats(
+        path, who.pid, who.exe, who.words, len(log.processes), found.threads, found.nanoseconds / NANOSECONDS, counts,
+        found.blocks, InUse(found.live.blocks, found.live.bytes, found.live.usable), _moment(found.peak),
+        _moment(found.most), Requested(sum(row.calls for row in found.sizes), found.upper, found.usable),
+        Cumulated(found.upper, found.lower), Temporary(found.temporary, found.temporary_bytes),
+        Resized(resized.grown, resized.shrunk, resized.moved, resized.copied), _lifetimes(found), found.failed,
+        found.nothing, found.unknown, found.unseen, process.lost, whole, whole,
+        Curves(_points(found.by_call), _points(found.by_time)),
+        [SizeOfCalls(row.start, row.end, row.calls, row.bytes, row.live, row.live_bytes) for row in found.sizes],
+    )  # fmt: skip
+
+
+def _moment(found: _native.CallMoment) -> Moment:
+    in_use = found.in_use
+    return Moment(in_use.blocks, in_use.bytes, in_use.usable, found.call, found.nanoseconds / NANOSECONDS)
+
+
+def _points(points: Sequence[_native.CurvePoint]) -> list[Point]:
+    return [
+        Point(point.calls, point.nanoseconds / NANOSECONDS, point.blocks, point.bytes, point.most_bytes)
+        for point in points
+    ]
+
+
+def _lifetimes(found: _native.CallStats) -> Lifetimes:
+    calls, times = found.lives_in_calls, found.lives_in_nanoseconds
+    seconds = [None if value is None else value / NANOSECONDS for value in (times.median, times.most_of, times.longest)]
+    return Lifetimes(
+        found.released,
+        calls.zero,
+        LifetimesOf(calls.median, calls.most_of, calls.longest),
+        LifetimesOf(*seconds),
+        found.nanoseconds / NANOSECONDS / (found.ticks - 1) if found.ticks > 1 else None,
+        [Span(span.start, span.end, span.blocks) for span in calls.spans],
+    )

@@ -1,0 +1,449 @@
+"""A command that is started with the recorder, and its calls on their way into the log."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+
+from gdbheap import _native
+from gdbheap.errors import EXHAUSTED, UsageError, one_line
+from gdbheap.files import PRIVATE, PrivateFolder, check_writable, is_stream, not_written, refused, settle
+from gdbheap.host.headroom import room_for_copy
+from gdbheap.targets.chosen_processes import running
+from gdbheap.targets.started_command import Started
+from gdbheap.tracing.log import BY_LOCK, BY_TIME, LogWriter, ProcessCalls, Recorded, is_call_log, read_log
+from gdbheap.tracing.preload import PRELOAD
+from gdbheap.tracing.recorder_files import (
+    ENVIRONMENT,
+    OF_PYTHON,
+    ORDER,
+    PARTS,
+    RecorderFile,
+    is_recorders_name,
+    recorder_library,
+)
+from gdbheap.tracing.stack_settings import STACKS_ENVIRONMENT, stack_settings
+
+__all__ = ["Traced", "TracedProcess", "finish", "trace"]
+
+WAIT_SECONDS = 0.02
+LAST_TICK = 1 << 62
+# Bytes without which a recorder gives up: two slots and a stage (native/recorder/src/file.rs).
+NEEDED_BYTES = 3 * _native.place_of_stage(0, True)[1]
+# The log in that folder, until it is whole and takes its place.
+LOG = "log"
+# Files of ours in it that were never renamed.
+UNFINISHED = re.compile(r"\.gdbheap-[0-9a-f]+\.part")
+PR_SET_CHILD_SUBREAPER = 36
+# Names in a message.
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class TracedProcess:
+    """A process of the log: its calls (malloc, calloc, realloc, memalign and free), its threads, the most bytes that
+    were in use at once and those at the end, as they were asked for. ``lost``: calls that were not written down.
+    ``python``: the same of Python's own allocator, which are not among them; None where none of its calls were seen."""
+
+    pid: int
+    exe: str
+    calls: int
+    threads: int
+    peak_bytes: int
+    live_bytes: int
+    lost: int
+    python: TracedPython | None = None
+
+
+@dataclass(frozen=True)
+class TracedPython:
+    """Calls of Python's own allocator. ``unknown``: blocks that were freed or resized and never seen allocated, as by a
+    child of what its parent had; the rest as in TracedProcess."""
+
+    calls: int
+    live_blocks: int
+    peak_bytes: int
+    live_bytes: int
+    unknown: int
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The answer of ``gdbheap trace``: the log, its bytes, for how many seconds the command ran, its exit status.
+    ``disk_full``: calls are missing because there was no room for them."""
+
+    path: str
+    size: int
+    calls: int
+    lost: int
+    seconds: float
+    processes: list[TracedProcess]
+    exit_status: int | None = None
+    failures: list[str] = field(default_factory=list)
+    ok: bool = True
+    disk_full: bool = False
+
+
+def trace(
+    path: str,
+    command: list[str],
+    order: str = BY_LOCK,
+    of_python: bool = False,
+    stacks: int = 0,
+    mode: int = PRIVATE,
+) -> Traced:
+    """Record a command's calls, and those of all that it starts; ``order``: BY_LOCK or BY_TIME; ``of_python``: those of
+    Python's own allocator too; ``stacks``: every how many bytes on average a stack is recorded, 1: with each call, 0:
+    none is. Raises UsageError, Unsupported before it is started; afterwards it goes on to its end whatever happens to
+    the log."""
+    library, parts = recorder_library(), path + PARTS
+    if is_stream(path):
+        raise refused(path, "calls are recorded in a regular file")
+    check_writable(path)
+    folder = _make_parts(parts)
+    began, preload = time.monotonic(), ":".join(filter(None, (library, os.environ.get(PRELOAD))))
+    _adopt()
+    try:
+        ours = {PRELOAD: preload, ENVIRONMENT: os.path.abspath(parts), ORDER: order}
+        if of_python:
+            ours[OF_PYTHON] = "1"
+        if stacks:
+            ours[STACKS_ENVIRONMENT] = stack_settings(stacks)
+        collecting = _Collecting(path, folder, mode, os.path.lexists(path))
+        started = Started(command, {**os.environ, **ours})
+        collecting.command = started.pid
+    except UsageError:
+        folder.remove()
+        raise
+    status = None
+    try:
+        status = _until_ended(collecting, started)
+    except KeyboardInterrupt:
+        # A terminal's goes to the command too, and it may have ended by it.
+        status = started.wait(1.0)
+        if status is None:
+            started.let_go()
+            collecting.failures.append(f"process {started.pid} runs on: its calls from now on are not recorded")
+    answer = _answered(collecting, time.monotonic() - began, status)
+    if of_python and not any(process.python for process in answer.processes):
+        answer.failures.append(
+            "no calls of Python's allocator were seen: there was no interpreter with one, or it chose another itself"
+            " (PYTHONMALLOC, -X dev), or has no GIL, or was loaded while its program ran"
+        )
+    return answer
+
+
+def finish(path: str, mode: int = PRIVATE) -> Traced:
+    """Put what a recording that was killed has left into its log. Raises UsageError."""
+    parts = path + PARTS
+    folder = _find_parts(path, parts)
+    if os.path.lexists(path) and not _has_recording(folder):
+        # It was killed when the log was in its place already.
+        with closing(folder):
+            found = _traced(path, 0.0, None, [])
+            folder.remove()
+        return found
+    collecting = _Collecting(path, folder, mode, _has_older(path, folder))
+    collecting.take()
+    left = collecting.running()
+    if left:
+        raise UsageError(f"process {left[0].pid} still records: wait for its end")
+    return _answered(collecting, 0.0, None, True)
+
+
+def _has_older(path: str, folder: PrivateFolder) -> bool:
+    """Return whether an older log, or another file, is where the log belongs that was cut off."""
+    if not os.path.lexists(path) or os.path.lexists(os.path.join(folder.inside, LOG)):
+        return os.path.lexists(path)
+    try:
+        return read_log(path).whole
+    except UsageError:
+        return True
+
+
+def _find_parts(path: str, parts: str) -> PrivateFolder:
+    try:
+        folder = PrivateFolder(parts, False)
+        strangers = _strangers(folder)
+        # A program that was traced may have put files beside those of a recording.
+        if strangers and not _has_recording(folder):
+            folder.close()
+            reason = f"it is no recording's folder, as {one_line(strangers[0])} shows: nothing was touched"
+            raise UsageError(f"{one_line(parts)}: {reason}")
+        return folder
+    except (FileNotFoundError, NotADirectoryError):
+        reason = f"nothing is left of its recording: {one_line(parts)} is no folder"
+        raise UsageError(f"{one_line(path)}: {reason}") from None
+    except (OSError, ValueError) as error:
+        raise not_written(parts, error) from None
+
+
+def _strangers(folder: PrivateFolder) -> list[str]:
+    """Return the names of what neither a recorder nor we put into the folder of a recording."""
+    names = (name for name in os.listdir(folder.inside) if name != LOG and not UNFINISHED.fullmatch(name))
+    return sorted(name for name in names if not is_recorders_name(name))
+
+
+def _has_recording(folder: PrivateFolder) -> bool:
+    """Return whether a log or recorders' files are in a folder."""
+    return is_call_log(os.path.join(folder.inside, LOG)) or any(map(is_recorders_name, os.listdir(folder.inside)))
+
+
+def _make_parts(parts: str) -> PrivateFolder:
+    try:
+        return PrivateFolder(parts, True)
+    except FileExistsError:
+        raise UsageError(
+            f"{one_line(parts)} is left of a recording that was killed: --finish puts it into its log, or remove it"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise not_written(parts, error) from None
+
+
+def _adopt() -> None:
+    """What the command leaves running becomes our child, so that its end is seen."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _until_ended(collecting: _Collecting, started: Started) -> int | None:
+    """The command's status, once it and all that it started have ended."""
+    while started.status() is None:
+        collecting.take()
+        started.wait(WAIT_SECONDS)
+    collecting.take()
+    while collecting.running():
+        time.sleep(WAIT_SECONDS)
+        collecting.take()
+    return started.status()
+
+
+class _Collecting:
+    """Brings stages into the log while they come; an older log stays until this one is whole. ``command``: the process
+    whose status somebody else waits for."""
+
+    def __init__(self, path: str, folder: PrivateFolder, mode: int, has_older: bool) -> None:
+        """``folder``: that of the parts; ``mode``: of the log; ``has_older``: whether an older log has its place; else
+        it grows there, where others can read it. Raises UsageError."""
+        self.command = 0
+        self._path, self._folder, self._mode = path, folder, mode
+        self._inside = os.path.join(folder.inside, LOG) if has_older else path
+        log = read_log(self._inside) if os.path.lexists(self._inside) else None
+        self._writer = LogWriter(self._inside, None if log is None else log.size, mode)
+        self._files: dict[str, RecorderFile] = {}
+        self._numbers: dict[str, int] = {}
+        self._lost: dict[int, int] = {}
+        self._left_out: set[str] = set()
+        self.disk_full = False
+        self._known = log.processes if log is not None else []
+        # A process has a number by its pid and when it began.
+        self._processes = {(known.who.pid, known.who.began): number for number, known in enumerate(self._known)}
+        self.failures: list[str] = []
+        self._failed = self._is_settled = False
+        self._has_calls = any(known.frames for known in self._known)
+
+    def take(self) -> None:
+        """All that is finished, and all of processes that have ended."""
+        if self._failed:
+            return
+        try:
+            self._look()
+            # A process that executes another program goes on with another number.
+            newest = {file.pid: self._numbers[path] for path, file in sorted(self._files.items())}
+            for path, file in list(self._files.items()):
+                is_over = newest[file.pid] != self._numbers[path] or not self._is_alive(file)
+                self._take(path, file, is_over)
+        except OSError as error:
+            # The command goes on; what its processes record stays where it is.
+            self._fail_writing(error)
+
+    def _fail_writing(self, error: OSError) -> None:
+        self.disk_full |= error.errno in (errno.ENOSPC, errno.EDQUOT)
+        self._fail(f"{one_line(self._path)}: {one_line(error.strerror or error)}")
+
+    def _fail(self, reason: str) -> None:
+        self._failed = True
+        where = one_line(self._path + PARTS)
+        self.failures.append(f"{reason}; what was recorded is in {where}: --finish puts it into the log")
+
+    @property
+    def path(self) -> str:
+        """Where the log is to be found afterwards."""
+        if not self._failed or self._inside == self._path:
+            return self._path
+        return os.path.join(self._path + PARTS, LOG)
+
+    def running(self) -> list[RecorderFile]:
+        """The files of processes that have not ended."""
+        return [] if self._failed else list(self._files.values())
+
+    def _look(self) -> None:
+        self._left_out.update(_strangers(self._folder))
+        for name in sorted(set(os.listdir(self._folder.inside)) - self._left_out):
+            path = os.path.join(self._folder.inside, name)
+            if is_recorders_name(name) and path not in self._files:
+                self._look_at(path, name)
+
+    def _look_at(self, path: str, name: str) -> None:
+        """Take a file that is new. What cannot be a recorder's, as a folder or a link, is left out."""
+        try:
+            file = RecorderFile(path)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                raise
+            if error.errno != errno.ENOENT:
+                self._left_out.add(name)
+            return
+        who = file.who()
+        if who is not None:
+            self._files[path] = file
+            self._number(path, file, who)
+            return
+        file.close()
+        if not self._is_alive(file):
+            self._look_for_room()
+            os.unlink(path)
+
+    def _look_for_room(self) -> None:
+        """Note whether there is room for a stage now that a recorder could not write one."""
+        room = os.statvfs(self._folder.inside)
+        self.disk_full |= room.f_bavail * room.f_frsize < NEEDED_BYTES
+
+    def _tell_left_out(self) -> None:
+        """Name what is in the folder and is no part of the recording."""
+        names = ", ".join(map(one_line, sorted(self._left_out)[:SHOWN]))
+        more = ", …" if len(self._left_out) > SHOWN else ""
+        if names:
+            where = one_line(self._path + PARTS)
+            self.failures.append(
+                f"{where} has files that no recorder made ({names}{more}): they are left out, and stay"
+            )
+
+    def _number(self, path: str, file: RecorderFile, who: Recorded) -> None:
+        known = (who.pid, who.began)
+        if known not in self._processes:
+            self._processes[known] = len(self._processes)
+            self._writer.process(self._processes[known], who)
+        number = self._numbers[path] = self._processes[known]
+        file.is_lane = who.order == BY_TIME
+        if number < len(self._known):
+            process = self._known[number]
+            file.taken = process.lanes.get(file.began, 0) if file.is_lane else len(process.frames)
+
+    def _take(self, path: str, file: RecorderFile, is_over: bool) -> None:
+        number = self._numbers[path]
+        for packed, tick in file.take(is_over):
+            self._has_calls = True
+            if file.is_lane:
+                # Calls of handlers that were not written down any more have no time, and come last.
+                self._writer.timed_stage(number, packed, tick or LAST_TICK, file.began)
+            else:
+                self._writer.stage(number, packed)
+        if is_over:
+            lost = file.lost()
+            if lost:
+                self._look_for_room()
+            self._lost[number] = self._lost.get(number, 0) + lost
+            del self._files[path]
+            with closing(file):
+                if number not in map(self._numbers.__getitem__, self._files):
+                    self._writer.process_end(number, self._lost[number])
+                file.remove()
+
+    def _is_alive(self, file: RecorderFile) -> bool:
+        """Whether its process still runs. One that has ended and was left to us is collected."""
+        found = running(file.pid)
+        if found is not None:
+            file.started = file.started or found.start
+            return file.started == found.start
+        if file.pid != self.command:
+            with suppress(OSError):
+                os.waitpid(file.pid, os.WNOHANG)
+        return False
+
+    def end(self, status: int | None, is_asked: bool = False) -> str:
+        """Take what is there, also of processes that run on. Returns where the log is until this is closed. Without
+        being asked it does not take the place of an older one where calls are missing in it."""
+        self.take()
+        try:
+            if not self._failed:
+                self._settle(status, is_asked)
+        except OSError as error:
+            self._fail_writing(error)
+        except UsageError as error:
+            self._fail(str(error))
+        self._tell_left_out()
+        return self._path if self._is_settled else self._inside
+
+    def _settle(self, status: int | None, is_asked: bool) -> None:
+        """Put the log into its place. Raises OSError, UsageError."""
+        for path, file in list(self._files.items()):
+            self._take(path, file, True)
+        self._writer.end(status)
+        self._writer.close()
+        if self._inside == self._path:
+            self._is_settled = True
+            return
+        lost = sum(self._lost.values())
+        if not is_asked and (lost or not self._has_calls) and os.path.lexists(self._path):
+            if self._has_calls:
+                self._fail(f"{one_line(self._path)} stays as it was: {lost:,} calls could not be written down")
+            else:
+                self.failures.append(f"{one_line(self._path)} stays as it was")
+            return
+        settle(self._inside, self._path, self._mode)
+        self._is_settled = True
+
+    def close(self) -> None:
+        """Let the parts go; remove them where nothing is left to be put into the log."""
+        self._writer.close()
+        if not self._failed:
+            self._folder.remove(self._left_out)
+        self._folder.close()
+
+
+def _answered(collecting: _Collecting, seconds: float, status: int | None, is_asked: bool = False) -> Traced:
+    """Return what was recorded, once all of it is where it belongs."""
+    try:
+        log = collecting.end(status, is_asked)
+        found = _traced(log, seconds, status, collecting.failures, collecting.disk_full)
+        return replace(found, path=collecting.path)
+    finally:
+        collecting.close()
+
+
+def _traced(path: str, seconds: float, status: int | None, failures: list[str], disk_full: bool = False) -> Traced:
+    log = read_log(path)
+    plans = [_native.plan_calls(process.opened, process.frames, room_for_copy()) for process in log.processes]
+    processes = [_summed(process, plan) for process, plan in zip(log.processes, plans)]
+    calls = sum(process.calls for process in processes)
+    lost, size = sum(process.lost for process in processes), os.stat(path).st_size
+    if disk_full:
+        failures.append(
+            "calls are missing in the log, as the disk is full: free some space, or write it elsewhere (-o)"
+        )
+    elif not calls and not lost:
+        failures.append(
+            "no calls were recorded: a program that is linked statically, is set-uid, or brings its own malloc goes"
+            " past the recorder"
+        )
+    damaged = [process for process, plan in zip(processes, plans) if not plan.whole]
+    failures += [
+        f"the calls of process {process.pid} are damaged: those before that are counted" for process in damaged
+    ]
+    is_whole = bool(calls) and not damaged and not lost and not disk_full
+    return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, is_whole, disk_full)
+
+
+def _summed(process: ProcessCalls, plan: _native.ReplayPlan) -> TracedProcess:
+    who, found, python = process.who, plan.python, None
+    if found.calls:
+        python = TracedPython(found.calls, found.live_blocks, found.peak_bytes, found.live_bytes, found.unknown)
+    return TracedProcess(
+        who.pid, who.exe, plan.calls, plan.threads, plan.peak_bytes, plan.live_bytes, process.lost, python
+    )

@@ -1,0 +1,184 @@
+"""What is read while waiting: the size of a process, of a control group, of the machine; each a few microseconds.
+
+Formats: proc(5); Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gdbheap._native import Descriptor
+from gdbheap.host.headroom import CGROUPS, UNLIMITED, group_folders
+from gdbheap.host.procfs import PROC, ProcessFolder, kib, parse_status
+from gdbheap.watching.triggers import Reading
+
+__all__ = ["GroupMemory", "MachineMemory", "ProcessMemory", "group_at", "groups_above", "groups_of"]
+
+PAGE = resource.getpagesize()
+TABLE_BYTES = 1 << 16
+# From this share of its limit on, what could be taken back is looked up: it is the dearest of these reads.
+NEAR_SHARE = 0.5
+# The kernel takes these back before it kills: file pages, caches. Shared memory is in none of them. Version 1 has what
+# the groups below it use under total_.
+RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")
+
+
+class _OpenFile:
+    """A file of the kernel's, opened once and read again and again. Raises OSError."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor itself."""
+        return self._file.number
+
+    def read(self) -> bytes:
+        """What it says now; ENODEV or ESRCH when what it was about is gone."""
+        return os.pread(self._file.number, TABLE_BYTES, 0)
+
+
+class ProcessMemory:
+    """The RSS of a process, from ``statm``. Raises OSError."""
+
+    limit = None
+
+    def __init__(self, folder: ProcessFolder) -> None:
+        self._statm = _OpenFile(folder.path("statm"))
+
+    def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
+        """Raises OSError when it has ended."""
+        fields = self._statm.read().split()
+        if len(fields) < 2 or fields[0] == b"0":
+            # A zombie's.
+            raise ProcessLookupError("it has ended")
+        size = int(fields[1]) * PAGE
+        return Reading(time, size, size, fired=fired)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """How a version of control groups calls its files."""
+
+    used: str
+    limits: tuple[str, ...]
+    statistics: tuple[str, ...]
+    events: str
+
+
+_V2 = _Names("memory.current", ("memory.max", "memory.high"), RECLAIMABLE, "memory.events")
+_V1 = _Names(
+    "memory.usage_in_bytes", ("memory.limit_in_bytes",), tuple(f"total_{name}" for name in RECLAIMABLE),
+    "memory.oom_control",
+)  # fmt: skip
+
+
+class GroupMemory:
+    """The memory of a control group and of those below it. Raises OSError for one without.
+
+    ``is_exact``: what could be taken back is looked up each time, not only where the limit is near."""
+
+    def __init__(self, folder: Path, is_exact: bool = False) -> None:
+        self.folder, self.is_exact = folder, is_exact
+        self.is_first_version = not (folder / _V2.used).exists()
+        self._names = _V1 if self.is_first_version else _V2
+        self._used = _OpenFile(str(folder / self._names.used))
+        self._limits = [_OpenFile(str(folder / name)) for name in self._names.limits if (folder / name).exists()]
+        self._statistics = _OpenFile(str(folder / "memory.stat"))
+        self._events = _OpenFile(str(folder / self._names.events))
+        self._counts = self._count()
+
+    @property
+    def events(self) -> int:
+        """The descriptor of the file that counts what happened: version 2 says by it when a count changes."""
+        return self._events.descriptor
+
+    @property
+    def name(self) -> str:
+        """As ``/proc/PID/cgroup`` names it, or its folder where that is elsewhere."""
+        root = Path(CGROUPS, "memory") if self.is_first_version else Path(CGROUPS)
+        return f"/{self.folder.relative_to(root)}" if root in self.folder.parents else str(self.folder)
+
+    @property
+    def limit(self) -> int | None:
+        """The least of its limits; a memory.high below memory.max counts as one: there programs are slowed down."""
+        least = min((_number(file.read()) for file in self._limits), default=UNLIMITED)
+        return least if least < UNLIMITED else None
+
+    def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
+        """Raises OSError when it is gone."""
+        used, limit = _number(self._used.read()), self.limit
+        near = limit is not None and used >= NEAR_SHARE * limit
+        size = max(0, used - self._reclaimable()) if near or self.is_exact else used
+        return Reading(time, size, used, limit, fired | self._news())
+
+    def _reclaimable(self) -> int:
+        fields = dict(line.partition(b" ")[::2] for line in self._statistics.read().splitlines())
+        return sum(_number(fields.get(name.encode(), b"0")) for name in self._names.statistics)
+
+    def _count(self) -> dict[bytes, int]:
+        """How often it was out of memory, and how often a process was killed for that, as far as the kernel counts."""
+        pairs = (line.split() for line in self._events.read().splitlines())
+        return {pair[0]: _number(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in (b"oom", b"oom_kill")}
+
+    def _news(self) -> frozenset[str]:
+        """What happened since the last look."""
+        now, before = self._count(), self._counts
+        self._counts = now
+        return frozenset(name.decode() for name, count in now.items() if count > before.get(name, 0))
+
+
+class MachineMemory:
+    """What of the machine's memory is not available, as the kernel estimates it in ``/proc/meminfo``."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        self._file = _OpenFile(f"{PROC}/meminfo")
+
+    @property
+    def limit(self) -> int | None:
+        """All that the machine has. Raises OSError."""
+        return self.read(0).limit
+
+    def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
+        """Raises OSError."""
+        fields = parse_status(self._file.read())
+        whole, left = (kib(fields.get(name)) or 0 for name in ("MemTotal", "MemAvailable"))
+        return Reading(time, whole - left, whole - left, whole or None, fired)
+
+
+def groups_of(process: str) -> list[GroupMemory]:
+    """Return the control groups that a process is in, the nearest first. ``process``: its folder below /proc."""
+    return _with_memory(group_folders(process, "memory"))
+
+
+def groups_above(folder: Path) -> list[GroupMemory]:
+    """A control group and those above it, the nearest first."""
+    above = (place for place in (folder, *folder.parents) if Path(CGROUPS) in place.parents or CGROUPS == str(place))
+    return _with_memory(above)
+
+
+def group_at(folders: Iterable[Path], is_exact: bool) -> GroupMemory | None:
+    """The first of these folders that is a control group with memory of its own; None where none is."""
+    group = next(iter(_with_memory(folders)), None)
+    return None if group is None else GroupMemory(group.folder, is_exact)
+
+
+def _with_memory(folders: Iterable[Path]) -> list[GroupMemory]:
+    found = []
+    for folder in folders:
+        with suppress(OSError):
+            found.append(GroupMemory(folder))
+    return found
+
+
+def _number(text: bytes) -> int:
+    """A number of bytes, UNLIMITED for "max"."""
+    word = text.strip()
+    return min(int(word), UNLIMITED) if word.isdigit() else UNLIMITED

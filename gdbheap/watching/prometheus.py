@@ -1,0 +1,308 @@
+"""The metrics of a watch for a monitoring system that asks for them, by the official client library.
+
+The server is the standard library's around the client's WSGI application: it answers a few at a time, each for a few
+seconds at most, and where others wait the one goes that takes longest. It answers to names of its own only: a page that
+somebody reads elsewhere may lead a browser here by a name of the page's (DNS rebinding). What it answers is known
+already; nothing is read of a target but RSS."""
+
+from __future__ import annotations
+
+import io
+import ipaddress
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from socketserver import TCPServer, ThreadingMixIn
+from threading import BoundedSemaphore, Lock, Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from gdbheap.errors import NotPermitted, Unsupported, UsageError, one_line
+from gdbheap.watching.metrics import COUNTER, METRICS, Metric, Now, values_of
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric as Family
+
+__all__ = ["Address", "Names", "Server", "address_of", "is_loopback"]
+
+LOOPBACK, LOCALHOST = "127.0.0.1", "localhost"
+HIGHEST_PORT = 65535
+# How many are answered at the same time; how long each may take, and how much it may say, from the first byte to the
+# last; for how long another one is waited for that has to make room.
+MOST_AT_ONCE, SECONDS, MOST_BYTES, PARTING_SECONDS = 16, 5.0, 16 << 10, 0.5
+# [::1]:9464, 127.0.0.1:9464, localhost.
+HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^\s:,\[\]]+))(?::[0-9]*)?")
+NO_HOST = "400 Bad Request", b"gdbheap: the request names no host\n"
+OTHER_HOST = "421 Misdirected Request", b"gdbheap: this is not its name: 'watch --prometheus-host=NAME' makes it one\n"
+MISSING = (
+    "--prometheus needs prometheus_client, which is not installed beside gdbheap: pip install 'gdbheap[prometheus]'"
+)
+
+
+class Address(NamedTuple):
+    """Where to listen; port 0 is any that is free."""
+
+    host: str
+    port: int
+
+
+def address_of(text: str) -> Address:
+    """ ":9100", "0.0.0.0:9100", "[::1]:9100", "localhost:9100"; without a host it is loopback. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > HIGHEST_PORT:
+        raise ValueError(f"{text!r} is no address: [HOST]:PORT, as :9100 or 0.0.0.0:9100")
+    if ":" in host and not is_bracketed:
+        raise ValueError(f"{text!r} is no address: IPv6 ones stand in brackets, as [::1]:9100")
+    return Address(host[1:-1] if is_bracketed else host or LOOPBACK, int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a numerical address is to be reached from this machine only."""
+    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+
+
+class Names:
+    """The hosts that a request may name (``Host``): the address where a server listens, every address where it listens
+    on all, this machine's loopback ones and localhost, and ``others``."""
+
+    def __init__(self, listening: str, others: Iterable[str] = ()) -> None:
+        own = _address(listening)
+        self._own, self._is_any = own, own is not None and own.is_unspecified
+        self._others = {_plain(name) for name in (LOCALHOST, listening, *others)}
+
+    def has(self, host: str) -> bool:
+        """Whether it is one of them; ``host`` may have a port."""
+        found = HOST.fullmatch(host.strip())
+        if found is None:
+            return False
+        name = _plain(found[1] or found[2])
+        address = _address(name)
+        if address is None:
+            return name in self._others
+        return self._is_any or address == self._own or address.is_loopback or name in self._others
+
+
+def _plain(name: str) -> str:
+    return name.strip().rstrip(".").lower()
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address in numbers; None for a name. Of IPv4 in IPv6 it is the former."""
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return mapped or found
+
+
+class Server:
+    """Answers what ``now`` says, at ``address``, also to those who call it by one of ``names``. Raises UsageError,
+    NotPermitted where it cannot listen there, and Unsupported without the client library."""
+
+    def __init__(self, address: Address, now: Callable[[], Now], names: Iterable[str] = ()) -> None:
+        application = _application(now)
+        self._http = _listening(address)
+        self._http.set_app(_for(Names(self.address.host, [address.host, *names]), application))
+        # The child that takes a look must not keep the port when we are killed.
+        os.register_at_fork(after_in_child=self._http.socket.close)
+        Thread(target=self._http.serve_forever, name="metrics", daemon=True).start()
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, in numbers."""
+        return Address(*self._http.socket.getsockname()[:2])
+
+    @property
+    def url(self) -> str:
+        """What a monitoring system is told to ask."""
+        host, port = self.address
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can ask."""
+        return is_loopback(self.address.host)
+
+    def end(self) -> None:
+        """Listen no more."""
+        self._http.shutdown()
+        self._http.server_close()
+
+
+def _for(names: Names, application: Any) -> Any:
+    """The application for those who call it by one of its names."""
+
+    def checked(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        host = environ.get("HTTP_HOST", "")
+        if names.has(host):
+            answer: Iterable[bytes] = application(environ, start_response)
+            return answer
+        status, text = OTHER_HOST if host else NO_HOST
+        start_response(status, [("Content-Type", "text/plain"), ("Content-Length", str(len(text)))])
+        return [text]
+
+    return checked
+
+
+class _Connection(io.RawIOBase):
+    """A connection, for SECONDS and for MOST_BYTES from the other side, however these come. Raises
+    ConnectionAbortedError."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline, self._bytes = time.monotonic() + SECONDS, MOST_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._bytes:
+            raise ConnectionAbortedError("too much")
+        self._wait()
+        try:
+            got = self._connection.recv_into(memoryview(buffer)[: self._bytes])
+        except OSError as error:
+            raise ConnectionAbortedError(str(error)) from None
+        self._bytes -= got
+        return got
+
+    def write(self, data: Any) -> int:
+        self._wait()
+        try:
+            self._connection.sendall(data)
+        except OSError as error:
+            raise ConnectionAbortedError(str(error)) from None
+        return len(data)
+
+    def _wait(self) -> None:
+        """Limit the next operation of the socket to the time that is left for the request."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise ConnectionAbortedError("too slow")
+        self._connection.settimeout(left)
+
+
+class _Handler(WSGIRequestHandler):
+    """One that is asked: quietly, and not forever."""
+
+    def setup(self) -> None:
+        connection = _Connection(self.request)
+        self.connection = self.request
+        self.rfile = io.BufferedReader(connection)
+        self.wfile = connection  # type: ignore[assignment]
+
+    def finish(self) -> None:
+        self.rfile.close()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class _Http(ThreadingMixIn, WSGIServer):
+    """A thread for each that asks, up to MOST_AT_ONCE: where there are as many the oldest one is hung up on, so that
+    nobody keeps out others by asking slowly."""
+
+    daemon_threads = True
+    # More than make room for each other: who has to try again waits for a second.
+    request_queue_size = 4 * MOST_AT_ONCE
+
+    def __init__(self, family: int, address: tuple[Any, ...]) -> None:
+        self.address_family = family
+        self._free = BoundedSemaphore(MOST_AT_ONCE)
+        # In the order in which they came.
+        self._asking: dict[socket.socket, None] = {}
+        self._lock = Lock()
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """As WSGIServer does, but asking no name server what we are called."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._has_room():
+            self.shutdown_request(request)
+            return
+        with self._lock:
+            self._asking[request] = None
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._leave(request)
+            raise
+
+    def _has_room(self) -> bool:
+        if self._free.acquire(blocking=False):
+            return True
+        with self._lock:
+            for oldest in [*self._asking][:1]:
+                # Its thread ends by that.
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+        return self._free.acquire(timeout=PARTING_SECONDS)
+
+    def _leave(self, request: socket.socket) -> None:
+        with self._lock:
+            self._asking.pop(request, None)
+        self._free.release()
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._leave(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who hangs up, or says nothing, is nobody's concern."""
+
+
+def _listening(address: Address) -> _Http:
+    host, port = address
+    where = f"--prometheus: {one_line(host)}:{port}"
+    try:
+        family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return _Http(family, place)
+    except PermissionError:
+        raise NotPermitted(f"{where}: a port below 1024 needs CAP_NET_BIND_SERVICE: take a higher one") from None
+    except (OSError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or "no such address"
+        raise UsageError(f"{where}: cannot listen there: {one_line(said)}") from None
+
+
+def _application(now: Callable[[], Now]) -> Any:
+    try:
+        from prometheus_client import CollectorRegistry, make_wsgi_app
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    except ImportError:
+        raise Unsupported(MISSING) from None
+
+    def family(metric: Metric, state: Now) -> Family:
+        kind = CounterMetricFamily if metric.kind == COUNTER else GaugeMetricFamily
+        found = kind(metric.name, metric.meaning, labels=metric.labels)
+        for labels, value in values_of(metric, state):
+            found.add_metric(labels, value)
+        return found
+
+    class Collector:
+        """All metrics of one moment."""
+
+        def collect(self) -> Iterator[Family]:
+            state = now()
+            yield from (family(metric, state) for metric in METRICS)
+
+        def describe(self) -> Iterator[Family]:
+            """Their names, without asking for values."""
+            yield from (family(metric, Now([])) for metric in METRICS)
+
+    registry = CollectorRegistry()
+    registry.register(Collector())
+    return make_wsgi_app(registry)

@@ -1,0 +1,121 @@
+"""What ends a wait early: each is a descriptor that poll(2) reports. None is needed: what cannot be had is polled."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gdbheap._native import Descriptor
+from gdbheap.host.procfs import PROC, ProcessFolder
+from gdbheap.watching.memory_readings import GroupMemory
+
+__all__ = ["Waker", "group_wakers", "machine_wakers", "process_wakers"]
+
+PRESSURE = "memory.pressure"
+# All programs wait for memory for a tenth of the time; who may not use CAP_SYS_RESOURCE gets windows of 2 s only
+# (Documentation/accounting/psi.rst).
+STALLS = (b"full 100000 1000000", b"full 200000 2000000")
+EVENTFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclass
+class Waker:
+    """``name``: what it tells; ``mask``: of poll(2); ``owner``: closes the descriptor with this, if it does."""
+
+    name: str
+    descriptor: int
+    mask: int
+    is_counter: bool = False
+    owner: Descriptor | None = None
+
+    @classmethod
+    def owning(cls, name: str, descriptor: int, mask: int, is_counter: bool = False) -> Waker:
+        """One that closes its descriptor."""
+        return cls(name, descriptor, mask, is_counter, Descriptor(descriptor))
+
+    def clear(self) -> None:
+        """Make it wait for the next time."""
+        if self.is_counter:
+            with suppress(OSError):
+                os.read(self.descriptor, 8)
+
+
+def process_wakers(folder: ProcessFolder) -> list[Waker]:
+    """ "end": it has ended (pidfd_open(2), Linux 5.3)."""
+    return _those_that_can(lambda: Waker.owning("end", folder.pidfd(), select.POLLIN))
+
+
+def machine_wakers() -> list[Waker]:
+    """ "pressure": programs wait for memory (Linux 4.20)."""
+    return _those_that_can(lambda: _pressure(Path(PROC, "pressure", "memory")))
+
+
+def group_wakers(group: GroupMemory, share: float) -> list[Waker]:
+    """ "pressure"; "events": a count changed (version 2); "mark": more than ``share`` of the limit is used, and "oom":
+    the kernel looks for a process to kill (version 1, whoever may write to the group)."""
+    pressure = lambda: _pressure(group.folder / PRESSURE)  # noqa: E731
+    if not group.is_first_version:
+        return _those_that_can(pressure, lambda: Waker("events", group.events, select.POLLPRI))
+    mark = int((group.limit or 0) * share)
+    return _those_that_can(
+        lambda: _first_version(group.folder, "mark", "memory.usage_in_bytes", str(mark)),
+        lambda: _first_version(group.folder, "oom", "memory.oom_control"),
+    )
+
+
+def _those_that_can(*makers: Callable[[], Waker]) -> list[Waker]:
+    return list(_made(makers))
+
+
+def _made(makers: tuple[Callable[[], Waker], ...]) -> Iterator[Waker]:
+    for make in makers:
+        with suppress(OSError, AttributeError):
+            yield make()
+
+
+def _pressure(path: Path) -> Waker:
+    """Raises OSError where the kernel or our rights do not allow it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    waker = Waker.owning("pressure", descriptor, select.POLLPRI)
+    for stall in STALLS:
+        try:
+            os.write(descriptor, stall + b"\0")
+            return waker
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+    raise OSError(errno.EINVAL, "no window is allowed")
+
+
+def _first_version(folder: Path, name: str, file: str, argument: str = "") -> Waker:
+    """An eventfd that the kernel counts up (cgroup-v1/memory.rst, 9 and 10). Raises OSError."""
+    waker = Waker.owning(name, _eventfd(), select.POLLIN, is_counter=True)
+    watched = os.open(folder / file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        control = os.open(folder / "cgroup.event_control", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(control, f"{waker.descriptor} {watched} {argument}".encode())
+        finally:
+            os.close(control)
+    finally:
+        os.close(watched)
+    return waker
+
+
+def _eventfd() -> int:
+    """Raises OSError."""
+    make = getattr(os, "eventfd", None)
+    if make is None:
+        # Python has it since 3.10.
+        import ctypes
+
+        make = ctypes.CDLL(None).eventfd
+    descriptor = int(make(0, EVENTFD_FLAGS))
+    if descriptor < 0:
+        raise OSError(errno.EMFILE, "no eventfd")
+    return descriptor
