@@ -271,7 +271,9 @@ class Heap:
     def _make_objects(self) -> Objects:
         other = self.other_allocator
         own = sorted(self._heap_ranges() + self._books())
-        roots = Roots(self.target, self.interpreter.module, *self.live_stacks(), own)
+        live, loose = self.live_stacks()
+        loose = loose + self.interpreter.threads.uncounted
+        roots = Roots(self.target, self.interpreter.module, live, loose, own)
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self.labelled("looking for objects in memory that is not walked")
         _known, blocks = self.malloc, self.walked

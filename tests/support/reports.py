@@ -466,7 +466,7 @@ REPORTS: tuple[Report, ...] = (
         "syncthing/syncthing#10362",
         "eight connections have page caches of 152 MiB",
         r"15[0-3]\.\d MiB [\d.]+ local\[…\] 8 x sqlite3\.Connection",
-        r"PRAGMA shrink_memory.*cache_size",
+        r"PRAGMA cache_size.*shrink_memory",
     ),
     Report(
         "loggers.py",

@@ -23,7 +23,8 @@ from gdbheap.report.words.main_holders import described, others_of, readable
 
 # The remedy for each type of object.
 REMEDIES = {
-    "sqlite3.Connection": "PRAGMA shrink_memory gives the page caches back, PRAGMA cache_size limits them",
+    "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a file, PRAGMA shrink_memory gives it back; rows "
+    "of a database in memory go by DELETE and VACUUM",
     "functools._lru_cache_wrapper": "give it a maxsize that is smaller, or call its cache_clear()",
     "ssl.SSLContext": "make one context and use it for all connections",
 }

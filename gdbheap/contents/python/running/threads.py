@@ -32,10 +32,15 @@ from gdbheap.layout.cpython import (
 from gdbheap.layout.debug_offsets import windows
 from gdbheap.machines.machine import LOWEST_ADDRESS
 from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.ranges import Ranges
 from gdbheap.targets.target import Target, Thread
 
 MAX_THREADS = 1 << 14
 MAX_LOCALS = 4 << 10
+# Values on the stack of a frame: code that is written by hand has few.
+UNCOUNTED_WORDS, FIRST_VALUES = 32, 8
+# How the names of iterators end.
+ITERATORS = (b"iterator", b"iter", b"generator", b"enumerate", b"zip", b"map", b"filter", b"reversed", b"islice")
 LONGEST_TABLE = 1 << 20
 LONGEST_NAME = 200
 # The two modules that every interpreter has are the oldest; Python 2's dicts keep no order.
@@ -107,7 +112,9 @@ class ThreadState:
 
 
 class Threads:
-    """The thread states of one target. ``is_cut``: there are more frames than were read."""
+    """The thread states of one target. ``is_cut``: there are more frames than were read.
+    ``uncounted``: where frames that run may have values on their stacks, of which only registers tell how many they
+    are."""
 
     def __init__(self, target: Target, module: LoadedObject, release: Release) -> None:
         self._target = target
@@ -119,6 +126,7 @@ class Threads:
         self._names_left, self._lines_left = ALL_NAMES, ALL_LINES
         self._seen: set[int] = set()
         self.is_cut = False
+        self.uncounted: Ranges = []
         self._locals_left = ALL_LOCALS
         self._modules: dict[int, bool] = {}
         self.interpreters = self._find_interpreters(module)
@@ -386,21 +394,35 @@ class Threads:
             if value & clean:
                 yield code.variables[index], start + machine.word * index, value & clean
         above, top = self._stack_count(address, start, count), start + machine.word * count
+        if above is None:
+            yield from self._first_values(top, clean)
+            return
         for index, value in enumerate(machine.words_of(self._space.read(top, machine.word * above))):
             if value & clean:
                 yield None, top + machine.word * index, value & clean
 
-    def _stack_count(self, address: int, start: int, count: int) -> int:
-        """How many values lie on the frame's stack; 0 while that is not known, in the frame that runs."""
+    def _first_values(self, top: int, clean: int) -> Iterator[tuple[None, int, int]]:
+        """Values on the stack of a frame that runs, of which only registers tell how many they are: the iterators of
+        the loops that it is in, which lie at its beginning. What lies above may be left over."""
+        word = self._space.machine.word
+        self.uncounted.append((top, top + word * UNCOUNTED_WORDS))
+        for place in range(top, top + word * FIRST_VALUES, word):
+            value = self._space.word(place) & clean
+            if not self._may_be(value) or not (self._type_name(value) or b"").endswith(ITERATORS):
+                return
+            yield None, place, value
+
+    def _stack_count(self, address: int, start: int, count: int) -> int | None:
+        """How many values lie on the frame's stack; None while that is not known, in the frame that runs."""
         release, space = self._release, self._space
         at = address + release["f_top"]
         if release["f_top_is_pointer"]:
             top = space.word(at)
-            found = (top - start) // space.machine.word - count if top else 0
+            found = (top - start) // space.machine.word - count if top else -1
         else:
             (top,) = struct.unpack("<i", space.read(at, 4))
             found = top if release.get("f_stack") else top - count
-        return found if 0 <= found < MAX_LOCALS else 0
+        return int(found) if 0 <= found < MAX_LOCALS else None
 
     def _line(self, address: int, code: _Code) -> int | None:
         release, space = self._release, self._space
