@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import stat
@@ -23,6 +24,7 @@ from gdbheap.host.procfs import ProcessFolder
 from gdbheap.host.tmpfs import _of_tmpfs
 from gdbheap.refusals.refusal import check as machine_of_process
 from gdbheap.sampling.sampled_process import Moment, Watched
+from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.mappings import parse_maps
 from gdbheap.targets.process import elf_candidates, mapped_file
 from gdbheap.targets.running import Running
@@ -64,6 +66,42 @@ def test_nobody_waits(how: str) -> None:
             command = [str(GDBHEAP), *([noun] if noun else []), str(pid), *options]
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
             assert done.returncode in (0, 1), done.stderr
+
+
+@needs_root
+def test_nobody_waits_for_the_lock_of_its_memory_map() -> None:
+    """Whoever looks at all processes leaves it out after a moment, and asked about it alone says why in one line."""
+    with place(0o755) as folder, mapped("locked", folder) as pid:
+        own = subprocess.Popen(["sleep", "1000"])
+        try:
+            wait_for(lambda: waits(pid), "no thread waits in mmap()")
+            assert own.pid in Programs(name=re.compile("sleep")).now()
+            for words in (
+                ["ps", "--top=3"],
+                ["top", "--name=sleep", "--count=1"],
+                ["record", str(own.pid), "--duration=10ms", "-o", "-"],
+            ):
+                done = subprocess.run([str(GDBHEAP), *words], capture_output=True, text=True, timeout=PATIENCE)
+                assert done.returncode in (0, 1), done.stderr
+            for words in ([str(pid)], ["info", str(pid)], ["doctor", str(pid)]):
+                done = subprocess.run([str(GDBHEAP), *words], capture_output=True, text=True, timeout=PATIENCE)
+                assert done.returncode and "memory map" in done.stderr + done.stdout, done.stdout + done.stderr
+        finally:
+            own.kill()
+            own.wait()
+
+
+def test_nobody_in_a_user_namespace_is_root() -> None:
+    """User 0 of a mount that was made in another user namespace is whoever made that."""
+    text = b"60 22 0:52 / /mnt/f rw - fuse x rw,user_id=0,group_id=0\n"
+    assert find_answering(text) == {"00:34": 0}
+    assert find_answering(text, b"", USER) == {"00:34": USER}
+    assert find_answering(text, text, USER) == {"00:34": 0}
+
+
+def waits(pid: int) -> bool:
+    """Tell whether a thread of a process waits in the kernel for what is never over."""
+    return any("\nState:\tD" in path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status"))
 
 
 FOLLOWING = {

@@ -582,7 +582,7 @@ def test_settings_of_the_folder(tmp_path: Path) -> None:
     for place_of in (tmp_path, tmp_path / "home" / ".config" / "matplotlib"):
         (place_of / "matplotlibrc").write_text("lines.linewidth: 77\n")
     script = (
-        "from gdbheap.report import plot; import os; before = os.getcwd()\n"
+        "from gdbheap.report.formats import plot; import os; before = os.getcwd()\n"
         "print(plot._matplotlib().rcParams['lines.linewidth'], os.getcwd() == before)"
     )
     environment = {**plain_environment(), "HOME": str(tmp_path / "home")}

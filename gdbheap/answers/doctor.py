@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gdbheap._native import read_patiently
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, NotPermitted
 from gdbheap.host.cgroup import find_group
@@ -114,8 +115,10 @@ def _group(process: str) -> Check:
 def _opened(name: str, path: str, size: int) -> Check:
     """Whether a file can be opened, and its first bytes be read if ``size``: some are refused only then."""
     try:
-        with open(path, "rb", buffering=0) as stream:
-            stream.read(size)
+        if size:
+            read_patiently(path, size)
+        else:
+            os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except FileNotFoundError as error:
         return Check(name, ABSENT, error.strerror or "")
     except OSError as error:

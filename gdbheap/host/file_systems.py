@@ -111,12 +111,14 @@ def find_answering(text: bytes, own: bytes = b"", mounter: int | None = None) ->
     """Return the devices of a ``mountinfo``, with the user whose program answers, None where that is the kernel.
     ``own``: our own ``mountinfo``; ``mounter``: who may mount what is in ``text`` alone.
 
-    An overlay is answered by who answers for its layers, and these are named by whoever mounted it, as he saw them."""
+    An overlay is answered by who answers for its layers, and these are named by whoever mounted it, as he saw them; so
+    are users by who mounts a FUSE file system."""
     found: dict[str, int | None] = {}
     ours, theirs = ({mount.point.rstrip("/"): mount for mount in parse_mounts(part)} for part in (own, text))
     known = {mount.device for mount in ours.values()}
     for mount in parse_mounts(text):
-        if mount.kind == OVERLAY and mount.device not in known and mounter is not None:
+        if mounter is not None and mount.device not in known and mount.kind.startswith((OVERLAY, FUSE)):
+            # User 0 of a mount in another user namespace may be anybody.
             user: int | None = mounter
         else:
             user = _least_trusted(_users(mount, ours if mount.device in known else theirs))

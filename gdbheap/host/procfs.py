@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union
 
-from gdbheap._native import Descriptor
+from gdbheap._native import Descriptor, read_patiently
 from gdbheap.machines.machine import Machine
 
 PROC = "/proc"
@@ -32,6 +32,9 @@ ENDED = ("Z", "X", "x")
 PM_PRESENT, PM_EXCLUSIVE = 1 << 63, 1 << 56
 PAGEMAP_AT_ONCE = 1 << 20
 ALONE = bytes(byte & 0x81 == 0x81 for byte in range(256))
+
+# Files for which the kernel takes the lock of a process's memory map.
+LOCKED = ("cmdline", "environ", "maps", "smaps", "smaps_rollup")
 
 # Below /proc: the descriptors of whoever asks.
 OWN_DESCRIPTORS = "self/fd"
@@ -137,7 +140,10 @@ class ProcessFolder:
         return int(words[0]) if words and words[0].isdigit() else -1
 
     def read(self, name: str, limit: int = TEXT_LIMIT) -> bytes:
-        """The first ``limit`` bytes of a file. Raises OSError."""
+        """The first ``limit`` bytes of a file. Raises OSError; TimeoutError where a thread of the process keeps the
+        lock of its memory map, for which the kernel would wait."""
+        if name in LOCKED:
+            return read_patiently(f"{PROC}/{OWN_DESCRIPTORS}/{self._folder.number}/{name}", limit)
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder.number)
         with os.fdopen(descriptor, "rb", buffering=0) as stream:
             return b"".join(_parts(stream.fileno(), limit))

@@ -143,9 +143,22 @@ def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str
     return f"{process} is a zombie: its memory is gone and only {who} can collect it: give a core, if it left one"
 
 
+def _check_lock(folder: ProcessFolder) -> None:
+    """Raises NoTarget for a process whose memory map is locked for longer than a moment."""
+    try:
+        folder.read("cmdline", 1)
+    except TimeoutError:
+        raise NoTarget(
+            f"process {folder.pid} keeps the lock of its memory map, for which the kernel would wait: a thread of it"
+            " waits meanwhile, as for a file system that does not answer; try again"
+        ) from None
+
+
 def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
     """Raises Unsupported for a program of another machine than those that are read. One whose file may not be read is
     taken for one of this machine."""
+    with suppress(OSError):
+        _check_lock(folder)
     header = image.parse_header(_quiet(partial(folder.read, "exe", image.HEADER_SIZE), b""))
     if header is None:
         return X86_64

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gdbheap._native import read_patiently
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError, one_line
 from gdbheap.host.headroom import CGROUPS
 from gdbheap.host.procfs import (
@@ -135,7 +136,9 @@ class Programs:
 
     def _named(self, there: dict[int, Running]) -> set[int]:
         name = self.name
-        return set() if name is None else {pid for pid, one in there.items() if matches(one, name)}
+        if name is None:
+            return set()
+        return {pid for pid, one in there.items() if self._is_users(one) and matches(one, name)}
 
     def _members(self, there: dict[int, Running]) -> set[int]:
         return {pid for folder in self._groups for pid in members(folder) if pid in there}
@@ -231,7 +234,8 @@ def matches(one: Running, name: re.Pattern[str]) -> bool:
     if name.search(one.name):
         return True
     with suppress(OSError):
-        words = _read(f"{PROC}/{one.pid}/cmdline", NAME_BYTES).decode("utf-8", "replace").rstrip("\0").split("\0")
+        line = read_patiently(f"{PROC}/{one.pid}/cmdline", NAME_BYTES)
+        words = line.decode("utf-8", "replace").rstrip("\0").split("\0")
         return any(name.search(each) for each in (os.path.basename(words[0]), program_name(words, None)))
     return False
 

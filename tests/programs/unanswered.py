@@ -1,8 +1,9 @@
 """A target whose file is another program's (FUSE), which never answers: ``unanswered.py FOLDER DEVICE
-private|shared|later``.
+private|shared|later|locked``.
 
 Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped;
-"later": before, and maps the file privately after SIGUSR1."""
+"later": before, and maps the file privately after SIGUSR1. "locked": a thread of it waits in mmap() for ever, and keeps
+the lock of its memory map: a page of the file is being read by a child, and direct files have none in memory."""
 
 import ctypes
 import mmap
@@ -15,9 +16,13 @@ import time
 
 USER = 65534
 SIZE = 1 << 20
-CLONE_NEWNS, MS_REC_PRIVATE, PR_SET_DUMPABLE = 0x20000, 0x44000, 4
+CLONE_NEWNS, MS_REC_PRIVATE, PR_SET_DUMPABLE, PR_SET_PDEATHSIG = 0x20000, 0x44000, 4, 1
 INIT, LOOKUP, GETATTR, OPEN, READ, OPENDIR = 26, 1, 3, 14, 15, 27
 FORGET, INTERRUPT = 2, 36
+# FOPEN_DIRECT_IO and FOPEN_KEEP_CACHE: what is in memory goes when it is mapped, not when it is opened.
+DIRECT = 1 | 2
+how = sys.argv[3]
+opened = 0
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -29,6 +34,7 @@ def attributes(inode: int) -> bytes:
 
 def serve(device: int) -> None:
     """Answer everything but reads."""
+    global opened
     while True:
         request = os.read(device, 1 << 20)
         _length, operation, unique, node = struct.unpack_from("<IIQQ", request)
@@ -42,15 +48,33 @@ def serve(device: int) -> None:
         elif operation == GETATTR:
             body = struct.pack("<QII", 3600, 0, 0) + attributes(node)
         elif operation in (OPEN, OPENDIR):
-            body = struct.pack("<QII", 1, 0, 0)
+            # The file is opened once before that.
+            opened += operation == OPEN
+            body = struct.pack("<QII", 1, DIRECT if how == "locked" and opened > 1 else 0, 0)
         else:
             error = -38
         os.write(device, struct.pack("<IiQ", 16 + len(body), error, unique) + body)
 
 
+def lock(mapped: mmap.mmap, folder: str) -> None:
+    """Have a thread wait in mmap()."""
+    if os.fork() == 0:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        sys.exit(mapped[SIZE // 2])
+    time.sleep(0.5)
+
+    def wait() -> None:
+        with open(f"{folder}/file", "rb", buffering=0) as file:
+            print(os.getpid(), flush=True)
+            libc.mmap(None, ctypes.c_size_t(SIZE), mmap.PROT_READ, mmap.MAP_PRIVATE, file.fileno(), ctypes.c_long(0))
+
+    threading.Thread(target=wait, daemon=True).start()
+    time.sleep(600)
+
+
 def main() -> None:
     """Mount, become the user, map."""
-    folder, node, how = sys.argv[1:]
+    folder, node = sys.argv[1:3]
     if libc.unshare(CLONE_NEWNS) or libc.mount(None, b"/", None, MS_REC_PRIVATE, None):
         sys.exit("no mount namespace")
     device = os.open(node, os.O_RDWR)
@@ -62,12 +86,21 @@ def main() -> None:
     os.setresuid(USER, USER, USER)
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    threading.Thread(target=serve, args=(device,), daemon=True).start()
+    if how == "locked":
+        # Whoever waits is free again once the server has ended.
+        if os.fork() > 0:
+            serve(device)
+        os.close(device)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=serve, args=(device,), daemon=True).start()
     if how == "later":
         print(os.getpid(), flush=True)
         signal.sigwait([signal.SIGUSR1])
     with open(f"{folder}/file", "r+b", buffering=0) as file:
         mapped = mmap.mmap(file.fileno(), SIZE, mmap.MAP_SHARED if how == "shared" else mmap.MAP_PRIVATE)
+    if how == "locked":
+        lock(mapped, folder)
     pointers = (ctypes.c_uint64 * 1000)(
         *(ctypes.addressof(ctypes.c_char.from_buffer(mapped)) + 32 * n for n in range(1000))
     )

@@ -317,6 +317,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         oldmalloc::read_oldmalloc,
         oldmalloc::find_bins,
         process::process_accounts,
+        process::read_patiently,
         process::filesystem_of,
         process::has_sharer,
         process::look_at_thread,

@@ -6,6 +6,7 @@ use crate::watch::{raised, watched};
 use gdbheap_core::process::{self, Answer, Bytes, End, Look, Plan, ProcessFolder, Style, Thread};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -353,6 +354,14 @@ impl From<process::Account> for ProcessAccount {
         let process::Account { pid, parent, name, exe, command, memory, error } = row;
         ProcessAccount { pid, parent, name, exe, command, memory: memory.map(ProcessMemory::from), error }
     }
+}
+
+/// The first `limit` bytes of a file in the folder of a process in /proc. Raises TimeoutError where the kernel waits in vain
+/// for the lock of its memory map.
+#[pyfunction]
+pub fn read_patiently<'py>(py: Python<'py>, path: &str, limit: u64) -> PyResult<Bound<'py, PyBytes>> {
+    let found = py.detach(|| gdbheap_core::patient::read_patiently(path.as_ref(), limit)).map_err(os_error)?;
+    Ok(PyBytes::new(py, &found))
 }
 
 /// What the kernel says of the memory of processes, by their ids, or of all; ascending. Of those that are gone or have no

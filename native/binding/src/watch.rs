@@ -25,7 +25,8 @@ struct Watch {
 
 impl Watcher for Watch {
     fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled> {
-        Python::attach(|py| {
+        // An interpreter that ends asks for nothing any more.
+        let attended = Python::try_attach(|py| {
             let mut answer = py.check_signals();
             if let (Ok(()), Some(callable), Some(Progress { done, total })) = (&answer, &self.progress, progress) {
                 answer = callable.call1(py, (done, total)).map(drop);
@@ -34,7 +35,8 @@ impl Watcher for Watch {
                 self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
                 Cancelled
             })
-        })
+        });
+        attended.unwrap_or(Err(Cancelled))
     }
 }
 

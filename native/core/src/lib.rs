@@ -5,7 +5,7 @@
 //! reads for it a `Source`. Whatever is read from a target is hostile: every count is bounded, every pointer is checked
 //! against the segments, and arithmetic on it cannot panic.
 //!
-//! Imports point left: error, bytes, bits, by_address, machine, signals, folder, work; packed; memory; process;
+//! Imports point left: error, bytes, bits, by_address, machine, signals, folder, patient, work; packed; memory; process;
 //! allocators; python; graph and memory_use; structures; history and events.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
@@ -25,6 +25,7 @@ pub(crate) mod machine;
 pub mod memory;
 pub mod memory_use;
 pub mod packed;
+pub mod patient;
 #[allow(unsafe_code)]
 pub mod process;
 pub mod python;

@@ -2,6 +2,7 @@
 //! walks all pages of each (proc_pid_smaps(5)).
 
 use crate::error::Result;
+use crate::patient::read_patiently;
 use crate::work::{Task, Watcher};
 use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
@@ -110,11 +111,13 @@ fn account(root: &Path, pid: i32) -> Option<Account> {
     let parent = field(b"PPid:").and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()).unwrap_or(0);
     let name = status.strip_prefix(b"Name:\t").and_then(|rest| rest.split(|byte| *byte == b'\n').next());
     let mut found = Account { pid, parent, name: name.unwrap_or_default().to_vec(), ..Account::default() };
-    found.command = text_of(&folder.join("cmdline"), LONGEST_COMMAND).unwrap_or_default();
-    let sums = text_of(&folder.join("smaps_rollup"), LONGEST).or_else(|error| match error.raw_os_error() {
-        Some(libc::ENOENT) => text_of(&folder.join("smaps"), LONGEST),
+    let sums = read_patiently(&folder.join("smaps_rollup"), LONGEST).or_else(|error| match error.raw_os_error() {
+        Some(libc::ENOENT) => read_patiently(&folder.join("smaps"), LONGEST),
         _ => Err(error),
     });
+    if !matches!(&sums, Err(error) if error.raw_os_error() == Some(libc::ETIMEDOUT)) {
+        found.command = read_patiently(&folder.join("cmdline"), LONGEST_COMMAND).unwrap_or_default();
+    }
     match (std::fs::read_link(folder.join("exe")), sums) {
         (Ok(exe), Ok(sums)) => {
             found.exe = exe.as_os_str().as_bytes().to_vec();

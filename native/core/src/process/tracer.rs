@@ -17,6 +17,7 @@ use crate::process::ptrace::{self, Waited};
 #[cfg(target_arch = "x86_64")]
 use crate::process::registers::{self, FS_BASE, ORIG_RAX, RAX, RIP, RSP};
 use crate::process::stat;
+use crate::signals::Alarm;
 use std::collections::BTreeMap;
 use std::io::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -173,8 +174,18 @@ impl Tracer {
     /// Seizes and interrupts the threads that are not ours yet; says how many there were. Of very many that takes long, too.
     fn seize_new(&mut self, cancelled: &AtomicBool) -> Result<usize, Failure> {
         let mut fresh = 0;
+        // The kernel waits for a thread of the process that is in execve(), which a file system may keep there.
+        let waited = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        let _alarm = Alarm::after(self.patience.saturating_sub(waited))?;
         for tid in self.tasks()? {
-            if !self.threads.contains_key(&tid) && self.seize(tid)? {
+            if self.threads.contains_key(&tid) {
+                continue;
+            }
+            let seized = self.seize(tid).map_err(|error| match error.raw_os_error() {
+                Some(libc::EINTR) => Failure::Timeout(tid),
+                _ => Failure::Os(error),
+            });
+            if seized? {
                 self.threads.insert(tid, Thread::default());
                 let _ = ptrace::interrupt(tid);
                 fresh += 1;

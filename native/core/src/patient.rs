@@ -1,0 +1,155 @@
+//! Files of a process that the kernel reads under the lock of its memory map. A thread of the process may hold that for
+//! ever, and whoever reads waits so long, deaf to signals: so a thread of ours reads, and is left alone where it waits.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Error, Read, Result};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A reader waits in vain if it waited in the kernel, without a moment of work, at so many looks in a row. Once several
+/// do, one process more is not worth a second.
+const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
+const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
+const SEVERAL: usize = 4;
+const WAITS: &[u8] = b"D";
+/// Of /proc/PID/stat behind the name (proc_pid_stat(5)): the state, and the time in the program and in the kernel.
+const STATE: usize = 0;
+const TIMES: std::ops::Range<usize> = 11..13;
+
+/// A thread of ours that reads files one after the other.
+struct Reader {
+    /// The process that has the thread: it is not in a child of ours.
+    process: u32,
+    /// Its folder below /proc.
+    folder: PathBuf,
+    requests: Sender<(PathBuf, u64)>,
+    answers: Receiver<Result<Vec<u8>>>,
+}
+
+/// A file of a process, whatever path led there.
+type Key = (u64, u64, OsString);
+
+static IDLE: Mutex<Vec<Reader>> = Mutex::new(Vec::new());
+static WAITING: Mutex<Option<HashMap<Key, Reader>>> = Mutex::new(None);
+
+impl Reader {
+    fn start() -> Result<Reader> {
+        let (requests, asked) = channel::<(PathBuf, u64)>();
+        let (given, answers) = channel();
+        let (place, places) = channel();
+        std::thread::Builder::new().name("gdbheap reads".into()).spawn(move || {
+            let _ = place.send(std::fs::read_link("/proc/thread-self"));
+            while let Ok((path, limit)) = asked.recv() {
+                if given.send(read(&path, limit)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        let folder = Path::new("/proc").join(places.recv().map_err(|_| ended())??);
+        Ok(Reader { process: std::process::id(), folder, requests, answers })
+    }
+
+    /// How much it had worked when it was seen to wait in the kernel; None where it does not.
+    fn worked(&self) -> Option<Vec<Vec<u8>>> {
+        let text = std::fs::read(self.folder.join("stat")).ok()?;
+        let behind = text.iter().rposition(|byte| *byte == b')')?;
+        let fields: Vec<&[u8]> = text.get(behind + 2..)?.split(|byte| *byte == b' ').collect();
+        let times = fields.get(TIMES)?.iter().map(|time| time.to_vec()).collect();
+        (*fields.get(STATE)? == WAITS).then_some(times)
+    }
+
+    /// The answer; None where it waits in vain.
+    fn answer(&self, (look, looks): (Duration, u32)) -> Option<Result<Vec<u8>>> {
+        let (mut last, mut same) = (None, 0);
+        loop {
+            match self.answers.recv_timeout(look) {
+                Ok(answer) => return Some(answer),
+                Err(RecvTimeoutError::Disconnected) => return Some(Err(ended())),
+                Err(RecvTimeoutError::Timeout) => {
+                    let now = self.worked();
+                    same = if now.is_some() && (now == last || last.is_none()) { same + 1 } else { 0 };
+                    if same >= looks {
+                        return None;
+                    }
+                    last = now;
+                }
+            }
+        }
+    }
+}
+
+fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let mut found = Vec::new();
+    File::open(path)?.take(limit).read_to_end(&mut found)?;
+    Ok(found)
+}
+
+fn ended() -> Error {
+    Error::from_raw_os_error(libc::EIO)
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn key_of(path: &Path) -> Result<Key> {
+    let folder = path.parent().unwrap_or(path).metadata()?;
+    Ok((folder.dev(), folder.ino(), path.file_name().unwrap_or_default().to_owned()))
+}
+
+/// A reader that is free: the one that waited for the same file, if it has what it waited for. None where it still waits.
+fn reader_for(key: &Key) -> Result<Option<Reader>> {
+    let mut waiting = held(&WAITING);
+    let waiting = waiting.get_or_insert_with(HashMap::new);
+    if let Some(reader) = waiting.remove(key).filter(|reader| reader.process == std::process::id()) {
+        if matches!(reader.answers.try_recv(), Err(TryRecvError::Empty)) {
+            waiting.insert(key.clone(), reader);
+            return Ok(None);
+        }
+        return Ok(Some(reader));
+    }
+    let idle = held(&IDLE).pop().filter(|reader| reader.process == std::process::id());
+    idle.map_or_else(Reader::start, Ok).map(Some)
+}
+
+/// The first `limit` bytes of a file in the folder of a process. ETIMEDOUT where the kernel waits for the lock of its
+/// memory map, at once where it did so before and still does.
+pub fn read_patiently(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let key = key_of(path)?;
+    let late = || Error::from_raw_os_error(libc::ETIMEDOUT);
+    let reader = reader_for(&key)?.ok_or_else(late)?;
+    reader.requests.send((path.to_owned(), limit)).map_err(|_| ended())?;
+    let is_late = held(&WAITING).as_ref().is_some_and(|waiting| waiting.len() >= SEVERAL);
+    match reader.answer(if is_late { HASTY } else { PATIENT }) {
+        Some(answer) => {
+            held(&IDLE).push(reader);
+            answer
+        }
+        None => {
+            held(&WAITING).get_or_insert_with(HashMap::new).insert(key, reader);
+            Err(late())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_as_they_are() {
+        let own = std::fs::read("/proc/self/comm").expect("our own name");
+        for _ in 0..3 {
+            assert_eq!(read_patiently(Path::new("/proc/self/comm"), 100).expect("our own name"), own);
+        }
+        assert_eq!(read_patiently(Path::new("/proc/self/comm"), 2).expect("our own name"), own[..2]);
+        let absent = read_patiently(Path::new("/proc/self/nothing"), 100).expect_err("no such file");
+        assert_eq!(absent.raw_os_error(), Some(libc::ENOENT));
+    }
+}
