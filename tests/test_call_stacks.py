@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from reference import call_log
+from support.busy import wait_for
 from support.programs import GDBHEAP, PATIENCE, SOURCES, build, interpreter_of_release, plain_environment
 from support.recorded import recorder_environment
 
@@ -290,7 +291,13 @@ def test_at_names_the_stack_that_made_a_block(rng: random.Random, tmp_path: Path
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=plain_environment()) as one:
         assert one.stdin is not None and one.stdout is not None
         gone, *kept = map(int, one.stdout.readline().split())
-        (pid,) = (process.who.pid for process in read_log(str(log)).processes if process.who.words[1:2] == ["-c"])
+
+        def recorded() -> list[int]:
+            return [process.who.pid for process in read_log(str(log)).processes if process.who.words[1:2] == ["-c"]]
+
+        # It may have allocated before the log says who it is.
+        wait_for(lambda: bool(recorded()), "the log does not name the program")
+        (pid,) = recorded()
         number = rng.randrange(len(kept))
         command = [str(GDBHEAP), "at", str(pid), hex(kept[number]), f"--calls={log}"]
         done = subprocess.run([*command, "--json"], capture_output=True, text=True, env=plain_environment())

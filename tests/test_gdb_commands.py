@@ -92,7 +92,7 @@ def typed_in_gdb(document: Any, where: str) -> Any:
         return {key: typed_in_gdb(value, where) for key, value in document.items()}
     if isinstance(document, list):
         return [typed_in_gdb(value, where) for value in document]
-    told = rf"gdbheap( (?!trace|replay)[a-z]+|) {re.escape(where)}(?= |$)"
+    told = rf"gdbheap( diff \S+| (?!trace|replay)[a-z]+|) {re.escape(where)}(?= |$)"
     return re.sub(told, r"heap\1", document) if isinstance(document, str) else document
 
 

@@ -22,6 +22,7 @@ from support.programs import ask, c_program, gdbheap, running
 from support.work import peak, steps
 
 from gdbheap._native import Space
+from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.contents.cxx import kinds
 from gdbheap.contents.postgresql import contexts as postgresql
 from gdbheap.contents.python.objects import attributes, roots
@@ -100,6 +101,20 @@ def elf_file(path: Path, parts: list[image.Segment], size: int) -> Path:
 
 
 # Files of the target.
+
+
+def test_a_core_that_claims_the_whole_address_space() -> None:
+    """Heaps of threads' arenas are looked for where something is, also where an arena leads astray."""
+    span, there = 64 << 20, [5 << 26, (9 << 26) + 8, 1 << 40]
+    one: Any = object.__new__(Glibc)
+    backed = [*there, 0]
+
+    def next_backed(at: int) -> int | None:
+        return min((place for place in backed if place >= at), default=None)
+
+    mapping = SimpleNamespace(start=4096, end=1 << 60, writable=True, anonymous=True)
+    one.target = SimpleNamespace(mappings=[mapping], space=SimpleNamespace(next_backed=next_backed))
+    assert list(one._backed_places(span)) == [5 << 26, 1 << 40]
 
 
 def test_one_piece_of_data_many_times(tmp_path: Path, rng: random.Random) -> None:

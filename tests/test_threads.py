@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 from support.gdb_side import needs_gdb
-from support.programs import Running, ask, gdbheap, interpreter_of_release, plain_environment, release_program, running
+from support.programs import (
+    RELEASES,
+    Running,
+    ask,
+    gdbheap,
+    interpreter_of_release,
+    plain_environment,
+    release_program,
+    running,
+)
 
 COUNT = 4
 FRAME = re.compile(r"^#\d+ +(?:0x[0-9a-f]+ in )?(\S+) \(", re.MULTILINE)
@@ -134,3 +143,16 @@ def test_what_variables_retain(of: str, rng: random.Random, tmp_path: Path) -> N
     assert variables["elsewhere"]["retained"] < 1000
     assert variables["sessions"]["retained"] < serve["retained"] < variables["sessions"]["retained"] + 1000
     assert re.search(r"^ *retained +size +variable", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("release", [release for release in RELEASES if release != "2.7"])
+def test_what_a_loop_goes_through(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """The iterator of a loop is held by the frame that is in it, which no variable tells: nobody has lost it."""
+    count = rng.randrange(300, 600)
+    code = f"import os\nfor row in [bytearray(9000) for _ in range({count})]:\n    os.read(0, 1)"
+    with running([interpreter_of_release(release).executable, "-c", code], tmp_path) as target:
+        rows = ask("unreachable", str(target.pid))["rows"]
+        (thread,) = ask("threads", str(target.pid))["threads"]
+    held = [one["type"] for one in thread["frames"][-1]["locals"] if one["name"] is None]
+    lost = [row["type"] for row in rows if row["group"] == "lost_references"]
+    assert "list_iterator" not in lost and held == ["list_iterator"]

@@ -198,13 +198,24 @@ class Glibc:
     def _owned_heaps(self) -> list[tuple[int, int]]:
         """(heap, arena) of what looks like a heap of a thread's arena: the search that damage makes necessary."""
         found = []
-        for mapping in self.target.mappings:
-            span = self.heap_span
-            for heap in range(-(-mapping.start // span) * span, mapping.end, span):
-                owner = self._word(heap) if mapping.writable and mapping.anonymous else None
-                if owner and self._word(owner // span * span) == owner and owner % span < self.target.machine.page:
-                    found.append((heap, owner))
+        span, page = self.heap_span, self.target.machine.page
+        for heap in self._backed_places(span):
+            owner = self._word(heap)
+            if owner and self._word(owner // span * span) == owner and owner % span < page:
+                found.append((heap, owner))
         return found
+
+    def _backed_places(self, span: int) -> Iterator[int]:
+        """Yield the multiples of ``span`` in anonymous memory that is there: a core may claim any amount of it."""
+        for mapping in self.target.mappings:
+            if not (mapping.writable and mapping.anonymous):
+                continue
+            at = mapping.start
+            while (backed := self.target.space.next_backed(at)) is not None and backed < mapping.end:
+                place = -(-backed // span) * span
+                if place == backed:
+                    yield place
+                at = place + span if place == backed else place
 
     # Where the arenas' memory lies.
 
@@ -234,7 +245,8 @@ class Glibc:
     def heap_span(self) -> int:
         """Bytes of address space for each heap of a thread's arena, by which it is aligned."""
         huge = self.par.hp_pagesize
-        return huge * HUGE_HEAP_PAGES if 0 < huge <= 1 << 30 else HEAP_MAX
+        is_size = 0 < huge <= 1 << 30 and self.target.machine.is_paged(huge)
+        return huge * HUGE_HEAP_PAGES if is_size else HEAP_MAX
 
     def _heaps_of(self, index: int, state: MallocState) -> list[Stretch]:
         """The heaps of a thread's arena: from the one that holds its top back to the first, by ``heap_info.prev``."""
