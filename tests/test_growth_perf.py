@@ -160,17 +160,21 @@ def test_lost(rng: random.Random, tmp_path: Path) -> None:
     """What comes while nobody reads is lost as soon as the rings are full, and counted: seen and lost add up to what
     the same program does when nothing is lost."""
     command = grows(rng, 800)
-    with running(command, tmp_path) as target, told_of(target.pid, "--no-stacks") as follower:
-        target.go_on()
-        whole = follower.answer()
+    lost = None
+    # On a host that starves us something is lost without stacks, too.
+    while lost != 0:
+        with running(command, tmp_path) as target, told_of(target.pid, "--no-stacks") as follower:
+            target.go_on()
+            whole = follower.answer()
+        lost = whole["lost"]
     with running(command, tmp_path) as target, told_of(target.pid) as follower:
         suspend(follower)
         target.go_on()
         follower.process.send_signal(signal.SIGCONT)
         answer = follower.answer()
-    made = all_calls(whole) + whole["lost"]
+    made = all_calls(whole)
     assert answer["lost"] > 0
-    assert made <= all_calls(answer) + answer["lost"] + whole["lost"] <= made + OTHER_RECORDS
+    assert made <= all_calls(answer) + answer["lost"] <= made + OTHER_RECORDS
 
 
 @pytest.mark.parametrize(("lost", "said"), [(0, ""), (1, "1 call was lost"), (2345, "2,345 calls were lost")])
