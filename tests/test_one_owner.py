@@ -41,7 +41,8 @@ def test_one_owner(program: Callable[[random.Random, Path], list[str]], rng: ran
 @pytest.mark.parametrize("kind", KINDS)
 def test_small_blocks_that_two_objects_share(kind: str, rng: random.Random, tmp_path: Path) -> None:
     """Each may be small: one of the two has a row with all of them, and the other is named."""
-    count, size = rng.randrange(200, 2000), rng.randrange(400, 8000)
+    # Together more than a module of the interpreter has.
+    count, size = rng.randrange(500, 2000), rng.randrange(2000, 8000)
     with running(python_program(kind, "shared_blocks", count, size), tmp_path) as target:
         rows = ask("retained", str(target.pid), "--top=5")["rows"]
     (row,) = [row for row in rows if row["at_most"] is not None]

@@ -15,7 +15,10 @@ def _text(figures: EqualStrings) -> str:
 
 
 def _advice(figures: EqualStrings) -> str:
-    return "keep one copy of each value where the strings are made: sys.intern(x), or a dict: known.setdefault(x, x)"
+    return (
+        "keep one copy of each value where the strings are made, in a dict: x = known.setdefault(x, x); sys.intern(x) "
+        "does so for good (CPython 3.12 drops no interned string)"
+    )
 
 
 WORDS = Words(EqualStrings, _text, _advice)

@@ -10,10 +10,11 @@ SHOWN = 5
 
 
 def _text(figures: LostReferences) -> str:
+    some = "" if figures.count == figures.objects else f"{figures.count:,} of them "
+    objects = f"{counted(figures.objects, 'object')} ({some}of type {figures.type})"
     return (
-        f"{counted(figures.objects, 'object')} with what hangs on them can never be freed: more references are counted "
-        f"than exist, so that C code took some and never gave them back (Py_DECREF); {figures.count:,} of them are of "
-        f"type {figures.type}"
+        f"{objects} and what hangs on them have more references counted than were found: C code took some and never "
+        "gave them back (Py_DECREF), or keeps them where nobody looks"
     )
 
 
