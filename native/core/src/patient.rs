@@ -2,6 +2,7 @@
 //! ever, and whoever reads waits so long, deaf to signals: so a thread of ours reads, and is left alone where it waits.
 #![forbid(unsafe_code)]
 
+use crate::signals::SignalsHeld;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -43,6 +44,8 @@ impl Reader {
         let (requests, asked) = channel::<(PathBuf, u64)>();
         let (given, answers) = channel();
         let (place, places) = channel();
+        // A signal to stop (Ctrl-Z) that this thread has held back is not for others to take.
+        let _held = SignalsHeld::new();
         std::thread::Builder::new().name("gdbheap reads".into()).spawn(move || {
             let _ = place.send(std::fs::read_link("/proc/thread-self"));
             while let Ok((path, limit)) = asked.recv() {
