@@ -1,4 +1,4 @@
-"""What does a thread run that stands still for a moment: C and Python frames merged into one stack."""
+"""The stack of a thread that is stopped for a moment: its C and Python frames, merged."""
 
 from __future__ import annotations
 

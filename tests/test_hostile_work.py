@@ -103,6 +103,20 @@ def elf_file(path: Path, parts: list[image.Segment], size: int) -> Path:
 # Files of the target.
 
 
+def test_what_is_left_over_on_the_stack_of_a_frame() -> None:
+    """A word that leads nowhere ends the iterators of loops, and not the frames of the thread."""
+
+    def word(place: int) -> int:
+        if place >= 1 << 40:
+            raise Fault(place)
+        return 1 << 40
+
+    one: Any = object.__new__(threads.Threads)
+    one._space = SimpleNamespace(word=word, machine=SimpleNamespace(word=8))
+    one._release = SimpleNamespace(at=lambda _field: 8)
+    assert list(one._iterators(1 << 20, ~0)) == []
+
+
 def test_a_core_that_claims_the_whole_address_space() -> None:
     """Heaps of threads' arenas are looked for where something is, also where an arena leads astray."""
     span, there = 64 << 20, [5 << 26, (9 << 26) + 8, 1 << 40]

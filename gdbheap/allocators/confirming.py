@@ -1,4 +1,4 @@
-"""What symbols say of a place that was found without them."""
+"""Symbols confirm an address that was found without them, or contradict it."""
 
 from __future__ import annotations
 

@@ -58,6 +58,7 @@ def check(folder: ProcessFolder) -> Machine:
     refused = causes.itself(facts) or causes.traced(facts)
     if refused:
         raise NotPermitted(refused)
+    _check_lock(folder)
     return _machine(folder, facts)
 
 
@@ -152,13 +153,13 @@ def _check_lock(folder: ProcessFolder) -> None:
             f"process {folder.pid} keeps the lock of its memory map, for which the kernel would wait: a thread of it"
             " waits meanwhile, as for a file system that does not answer; try again"
         ) from None
+    except OSError:
+        return
 
 
 def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
     """Raises Unsupported for a program of another machine than those that are read. One whose file may not be read is
     taken for one of this machine."""
-    with suppress(OSError):
-        _check_lock(folder)
     header = image.parse_header(_quiet(partial(folder.read, "exe", image.HEADER_SIZE), b""))
     if header is None:
         return X86_64

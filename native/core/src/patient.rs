@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::signals::SignalsHeld;
+use crate::stat::{fields, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,17 +19,13 @@ use std::time::Duration;
 const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
 const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
 const SEVERAL: usize = 4;
-const WAITS: &[u8] = b"D";
-/// Of /proc/PID/stat behind the name (proc_pid_stat(5)): the state, and the time in the program and in the kernel.
-const STATE: usize = 0;
-const TIMES: std::ops::Range<usize> = 11..13;
 
 /// A thread of ours that reads files one after the other.
 struct Reader {
     /// The process that has the thread: it is not in a child of ours.
     process: u32,
-    /// Its folder below /proc.
-    folder: PathBuf,
+    /// What /proc says of it.
+    stat: String,
     requests: Sender<(PathBuf, u64)>,
     answers: Receiver<Result<Vec<u8>>>,
 }
@@ -54,17 +51,14 @@ impl Reader {
                 }
             }
         })?;
-        let folder = Path::new("/proc").join(places.recv().map_err(|_| ended())??);
-        Ok(Reader { process: std::process::id(), folder, requests, answers })
+        let place = places.recv().map_err(|_| ended())??;
+        Ok(Reader { process: std::process::id(), stat: format!("/proc/{}/stat", place.display()), requests, answers })
     }
 
     /// How much it had worked when it was seen to wait in the kernel; None where it does not.
-    fn worked(&self) -> Option<Vec<Vec<u8>>> {
-        let text = std::fs::read(self.folder.join("stat")).ok()?;
-        let behind = text.iter().rposition(|byte| *byte == b')')?;
-        let fields: Vec<&[u8]> = text.get(behind + 2..)?.split(|byte| *byte == b' ').collect();
-        let times = fields.get(TIMES)?.iter().map(|time| time.to_vec()).collect();
-        (*fields.get(STATE)? == WAITS).then_some(times)
+    fn worked(&self) -> Option<[String; 2]> {
+        let [state, user, system] = fields(&self.stat, [STATE, USER_TIME, SYSTEM_TIME])?;
+        (state == UNINTERRUPTIBLE).then_some([user, system])
     }
 
     /// The answer; None where it waits in vain.
@@ -87,7 +81,8 @@ impl Reader {
     }
 }
 
-fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+/// The first `limit` bytes of a file, however long that takes.
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut found = Vec::new();
     File::open(path)?.take(limit).read_to_end(&mut found)?;
     Ok(found)

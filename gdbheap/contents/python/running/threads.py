@@ -72,7 +72,8 @@ class Local:
 class Frame:
     """A frame that runs. ``object``: whether it is a Python object (up to 3.10). ``references``: what it holds beside
     its locals. ``entry``: whether C called it: one call of the interpreter's loop runs it and those that it called from
-    Python (since 3.11)."""
+    Python (since 3.11). ``uncounted``: where it may have values on its stack, while it runs: only registers tell
+    how many they are; ``locals`` has those that are proven."""
 
     address: int
     code: int
@@ -83,6 +84,7 @@ class Frame:
     references: list[int]
     object: bool
     entry: bool = False
+    uncounted: tuple[int, int] | None = None
 
     @property
     def title(self) -> str:
@@ -112,9 +114,7 @@ class ThreadState:
 
 
 class Threads:
-    """The thread states of one target. ``is_cut``: there are more frames than were read.
-    ``uncounted``: where frames that run may have values on their stacks, of which only registers tell how many they
-    are."""
+    """The thread states of one target. ``is_cut``: there are more frames than were read."""
 
     def __init__(self, target: Target, module: LoadedObject, release: Release) -> None:
         self._target = target
@@ -126,11 +126,15 @@ class Threads:
         self._names_left, self._lines_left = ALL_NAMES, ALL_LINES
         self._seen: set[int] = set()
         self.is_cut = False
-        self.uncounted: Ranges = []
         self._locals_left = ALL_LOCALS
         self._modules: dict[int, bool] = {}
         self.interpreters = self._find_interpreters(module)
         self.states = [state for address in self.interpreters for state in self._states(address)]
+
+    @property
+    def uncounted(self) -> Ranges:
+        """Where the frames that run may have values on their stacks."""
+        return [frame.uncounted for state in self.states for frame in state.frames if frame.uncounted is not None]
 
     def modules(self) -> list[tuple[int, int]]:
         """(number, ``sys.modules``) of each interpreter, the main one's, whose number is 0, first."""
@@ -375,50 +379,57 @@ class Threads:
         if code is None:
             return None
         fields = [space.word(address + offset) & clean for offset in release.offsets("f_fields")]
-        locals_ = [Local(name, place, value) for name, place, value in self._locals(address, code, clean)]
+        top = address + release["f_locals"] + space.machine.word * len(code.variables)
+        above = self._stack_count(address, len(code.variables))
+        values = self._iterators(top, clean) if above is None else self._objects(top, above, clean)
+        locals_ = [*self._variables(top, code, clean), *(Local(None, place, value) for place, value in values)]
+        uncounted = (top, top + space.machine.word * UNCOUNTED_WORDS) if above is None else None
         line = self._line(address, code)
         said = release.get("f_is_entry")
         entry = is_object or said is not None and space.read(address + said, 1)[0] == 1
         held = [word for word in fields if word]
-        return Frame(address, code.address, code.name, code.file, line, locals_, held, is_object, entry)
+        return Frame(address, code.address, code.name, code.file, line, locals_, held, is_object, entry, uncounted)
 
     def position(self, address: int) -> Position | None:
         """Where the frame at ``address`` is, without what it holds; None without a code object. Raises Fault."""
         code = self.code(self._space.word(address + self._release["f_code"]) & ~(self._release.get("f_tags") or 0))
         return None if code is None else Position(code.address, code.name, code.file, self._line(address, code))
 
-    def _locals(self, address: int, code: _Code, clean: int) -> Iterator[tuple[str | None, int, int]]:
-        start = address + self._release["f_locals"]
-        count, machine = len(code.variables), self._space.machine
+    def _objects(self, start: int, count: int, clean: int) -> Iterator[tuple[int, int]]:
+        """(place, object) of so many words. Raises Fault."""
+        machine = self._space.machine
         for index, value in enumerate(machine.words_of(self._space.read(start, machine.word * count))):
             if value & clean:
-                yield code.variables[index], start + machine.word * index, value & clean
-        above, top = self._stack_count(address, start, count), start + machine.word * count
-        if above is None:
-            yield from self._first_values(top, clean)
-            return
-        for index, value in enumerate(machine.words_of(self._space.read(top, machine.word * above))):
-            if value & clean:
-                yield None, top + machine.word * index, value & clean
+                yield start + machine.word * index, value & clean
 
-    def _first_values(self, top: int, clean: int) -> Iterator[tuple[None, int, int]]:
-        """Values on the stack of a frame that runs, of which only registers tell how many they are: the iterators of
-        the loops that it is in, which lie at its beginning. What lies above may be left over."""
+    def _variables(self, end: int, code: _Code, clean: int) -> Iterator[Local]:
+        """Those that have a value; they end where the frame's stack begins. Raises Fault."""
         word = self._space.machine.word
-        self.uncounted.append((top, top + word * UNCOUNTED_WORDS))
-        for place in range(top, top + word * FIRST_VALUES, word):
-            value = self._space.word(place) & clean
-            if not self._may_be(value) or not (self._type_name(value) or b"").endswith(ITERATORS):
-                return
-            yield None, place, value
+        start = end - word * len(code.variables)
+        for place, value in self._objects(start, len(code.variables), clean):
+            yield Local(code.variables[(place - start) // word], place, value)
 
-    def _stack_count(self, address: int, start: int, count: int) -> int | None:
-        """How many values lie on the frame's stack; None while that is not known, in the frame that runs."""
+    def _iterators(self, start: int, clean: int) -> Iterator[tuple[int, int]]:
+        """(place, object) of the iterators of the loops that a frame is in, which lie where its stack begins; what lies
+        above may be left over."""
+        word = self._space.machine.word
+        for place in range(start, start + word * FIRST_VALUES, word):
+            try:
+                value = self._space.word(place) & clean
+                if not self._may_be(value) or not (self._type_name(value) or b"").endswith(ITERATORS):
+                    return
+            except (Fault, OverflowError):
+                return
+            yield place, value
+
+    def _stack_count(self, address: int, count: int) -> int | None:
+        """How many values lie on the stack of a frame with so many variables; None while that is not known, in the
+        frame that runs."""
         release, space = self._release, self._space
         at = address + release["f_top"]
         if release["f_top_is_pointer"]:
             top = space.word(at)
-            found = (top - start) // space.machine.word - count if top else -1
+            found = (top - address - release["f_locals"]) // space.machine.word - count if top else -1
         else:
             (top,) = struct.unpack("<i", space.read(at, 4))
             found = top if release.get("f_stack") else top - count

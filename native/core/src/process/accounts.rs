@@ -2,12 +2,12 @@
 //! walks all pages of each (proc_pid_smaps(5)).
 
 use crate::error::Result;
-use crate::patient::read_patiently;
+use crate::patient::{read, read_patiently};
 use crate::work::{Task, Watcher};
 use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
 use std::hash::{Hash, Hasher};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -91,18 +91,12 @@ fn size_of(line: &[u8]) -> Option<(&[u8], u64)> {
     Some((name, number.trim().parse::<u64>().ok()?.checked_mul(KIB)?))
 }
 
-fn text_of(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(path)?.take(limit).read_to_end(&mut text)?;
-    Ok(text)
-}
-
 /// The account of one process, whoever has its number meanwhile; None where there is none, or none with memory: a kernel
 /// thread, a zombie.
 fn account(root: &Path, pid: i32) -> Option<Account> {
     let held = File::open(root.join(pid.to_string())).ok()?;
     let folder = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-    let status = text_of(&folder.join("status"), LONGEST_COMMAND).ok()?;
+    let status = read(&folder.join("status"), LONGEST_COMMAND).ok()?;
     let field = |name: &[u8]| {
         let mut lines = status.split(|byte| *byte == b'\n');
         lines.find_map(|line| line.strip_prefix(name)).map(|value| value.trim_ascii().to_vec())

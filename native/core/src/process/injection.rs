@@ -8,8 +8,8 @@ use crate::bytes::u64_at;
 use crate::memory::space::read_process;
 use crate::process::ptrace::{self, Waited};
 use crate::process::registers::{self, CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
-use crate::process::stat;
 use crate::process::tracer::Tracer;
+use crate::stat;
 use std::time::{Duration, Instant};
 
 const LONG_MODE: u64 = 0x33;

@@ -19,7 +19,6 @@ pub(crate) mod program_memory;
 pub(crate) mod ptrace;
 pub(crate) mod registers;
 mod sharers;
-pub(crate) mod stat;
 pub(crate) mod stop;
 pub(crate) mod telling;
 pub(crate) mod tracepoint;

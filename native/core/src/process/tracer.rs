@@ -16,8 +16,8 @@ use crate::process::limits;
 use crate::process::ptrace::{self, Waited};
 #[cfg(target_arch = "x86_64")]
 use crate::process::registers::{self, FS_BASE, ORIG_RAX, RAX, RIP, RSP};
-use crate::process::stat;
 use crate::signals::Alarm;
+use crate::stat;
 use std::collections::BTreeMap;
 use std::io::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,7 +168,7 @@ impl Tracer {
     }
 
     fn sleeps_uninterruptibly(&self, tid: i32) -> bool {
-        stat::field(&self.stat(tid), stat::STATE).as_deref() == Some("D")
+        stat::field(&self.stat(tid), stat::STATE).as_deref() == Some(stat::UNINTERRUPTIBLE)
     }
 
     /// Seizes and interrupts the threads that are not ours yet; says how many there were. Of very many that takes long, too.

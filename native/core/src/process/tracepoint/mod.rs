@@ -7,9 +7,9 @@ mod events;
 mod record;
 mod tracefs;
 
-use crate::process::stat::has_ended;
 use crate::process::telling::{Finish, Hit, Teller, Trace, WAKE};
 use crate::process::tracer::{raise_priority, Failure};
+use crate::stat::has_ended;
 use events::Events;
 pub use events::Traced;
 use record::{Record, What};

@@ -1,15 +1,26 @@
 //! Fields of `/proc/PID/stat` and of a thread's (proc_pid_stat(5)).
+#![forbid(unsafe_code)]
 
-/// The state's letter, and the parent's process id.
+/// The state's letter, the parent's process id, and the time in the program and in the kernel.
 pub(crate) const STATE: usize = 3;
 pub(crate) const PARENT: usize = 4;
+pub(crate) const USER_TIME: usize = 14;
+pub(crate) const SYSTEM_TIME: usize = 15;
+/// The state of a thread that waits in the kernel, deaf to signals.
+pub(crate) const UNINTERRUPTIBLE: &str = "D";
 
 /// The field with that number, from 3 on; None if there is no such field, as when the process is gone. The second field, a
 /// name in parentheses, may hold anything.
 pub(crate) fn field(path: &str, number: usize) -> Option<String> {
+    fields(path, [number]).map(|[field]| field)
+}
+
+/// Several of one moment.
+pub(crate) fn fields<const N: usize>(path: &str, numbers: [usize; N]) -> Option<[String; N]> {
     let stat = std::fs::read_to_string(path).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split_whitespace().nth(number - STATE).map(str::to_owned)
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let found = numbers.map(|number| rest.split_whitespace().nth(number - STATE).map(str::to_owned));
+    found.iter().all(Option::is_some).then(|| found.map(Option::unwrap_or_default))
 }
 
 /// Whether the process of a `status` file ignores a signal, by choice or by default: such a one wakes a thread only while it is traced.
