@@ -149,7 +149,7 @@ CORE = ROOT / "native" / "core" / "src"
 BINDING = ROOT / "native" / "binding" / "src"
 # Parts of the core; each may name itself and those before it, but for its neighbours in a line.
 CORE_ORDER = [
-    ["error", "bytes", "bits", "by_address", "firsts", "machine", "signals", "folder", "stat", "patient"],
+    ["error", "bytes", "bits", "by_address", "firsts", "machine", "signals", "folder", "stat", "tables", "patient"],
     ["work"],
     ["packed"],
     ["memory"],

@@ -91,6 +91,23 @@ def test_nobody_waits_for_the_lock_of_its_memory_map() -> None:
             own.wait()
 
 
+@needs_root
+def test_nobody_waits_who_looked_at_it_before() -> None:
+    """A thread takes the lock between two samples: what lies in the memory is unknown from then on."""
+    with place(0o755) as folder, mapped("locking", folder) as pid:
+        samples = folder / "samples.jsonl"
+        words = [str(GDBHEAP), "record", str(pid), "--every=0.2", "--duration=4", "-o", str(samples)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as recorder:
+            try:
+                wait_for(lambda: samples.exists() and b'"malloc":{' in samples.read_bytes(), "it reads nothing")
+                os.kill(pid, signal.SIGUSR1)
+                wait_for(lambda: waits(pid), "no thread waits in mmap()")
+                _, errors = recorder.communicate(timeout=PATIENCE)
+                assert recorder.returncode in (0, 1), errors
+            finally:
+                recorder.kill()
+
+
 def test_nobody_in_a_user_namespace_is_root() -> None:
     """User 0 of a mount that was made in another user namespace is whoever made that."""
     text = b"60 22 0:52 / /mnt/f rw - fuse x rw,user_id=0,group_id=0\n"

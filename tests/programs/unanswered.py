@@ -1,9 +1,10 @@
 """A target whose file is another program's (FUSE), which never answers: ``unanswered.py FOLDER DEVICE
-private|shared|later|locked``.
+private|shared|later|locked|locking``.
 
 Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped;
 "later": before, and maps the file privately after SIGUSR1. "locked": a thread of it waits in mmap() for ever, and keeps
-the lock of its memory map: a page of the file is being read by a child, and direct files have none in memory."""
+the lock of its memory map: a page of the file is being read by a child, and direct files have none in memory;
+"locking": after SIGUSR1."""
 
 import ctypes
 import mmap
@@ -50,7 +51,7 @@ def serve(device: int) -> None:
         elif operation in (OPEN, OPENDIR):
             # The file is opened once before that.
             opened += operation == OPEN
-            body = struct.pack("<QII", 1, DIRECT if how == "locked" and opened > 1 else 0, 0)
+            body = struct.pack("<QII", 1, DIRECT if how.startswith("lock") and opened > 1 else 0, 0)
         else:
             error = -38
         os.write(device, struct.pack("<IiQ", 16 + len(body), error, unique) + body)
@@ -86,7 +87,7 @@ def main() -> None:
     os.setresuid(USER, USER, USER)
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    if how == "locked":
+    if how.startswith("lock"):
         # Whoever waits is free again once the server has ended.
         if os.fork() > 0:
             serve(device)
@@ -94,12 +95,12 @@ def main() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
         threading.Thread(target=serve, args=(device,), daemon=True).start()
-    if how == "later":
+    if how in ("later", "locking"):
         print(os.getpid(), flush=True)
         signal.sigwait([signal.SIGUSR1])
     with open(f"{folder}/file", "r+b", buffering=0) as file:
         mapped = mmap.mmap(file.fileno(), SIZE, mmap.MAP_SHARED if how == "shared" else mmap.MAP_PRIVATE)
-    if how == "locked":
+    if how.startswith("lock"):
         lock(mapped, folder)
     pointers = (ctypes.c_uint64 * 1000)(
         *(ctypes.addressof(ctypes.c_char.from_buffer(mapped)) + 32 * n for n in range(1000))

@@ -1,5 +1,8 @@
-//! Words in bytes, and addresses in ranges.
+//! Words in bytes, bytes in files, and addresses in ranges.
 #![forbid(unsafe_code)]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// The little-endian word at `offset`; None where the bytes end before its end.
 #[inline]
@@ -18,6 +21,20 @@ pub(crate) fn half_at(bytes: &[u8], offset: usize) -> Option<u32> {
 #[inline]
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     word_at(bytes, offset).unwrap_or(0)
+}
+
+/// Fills the prefix of `buffer` that a file has from `offset` on; its length.
+pub(crate) fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset.wrapping_add(done as u64)) {
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    done
 }
 
 /// The little-endian words one after the other; what is left of less than one is not among them.

@@ -2,9 +2,8 @@
 
 use crate::bytes::{append, range_at, u64_at};
 use crate::error::{Cancelled, Result};
+use crate::patient::RunningMemory;
 use crate::work::{Control, Task};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -352,7 +351,7 @@ fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
 /// read while the process runs.
 pub(crate) struct SharedMemory {
     /// `/proc/PID/mem`: its descriptor belongs to this process alone, whoever gets the number later.
-    pub(crate) mem: File,
+    mem: RunningMemory,
     /// Ascending, disjoint.
     pub(crate) ranges: Vec<(u64, u64)>,
     /// An address that could be read while the process was stopped.
@@ -361,7 +360,7 @@ pub(crate) struct SharedMemory {
 }
 
 impl SharedMemory {
-    pub(crate) fn new(mem: File, ranges: Vec<(u64, u64)>, witness: u64) -> SharedMemory {
+    pub(crate) fn new(mem: RunningMemory, ranges: Vec<(u64, u64)>, witness: u64) -> SharedMemory {
         SharedMemory { mem, ranges, witness, lost: AtomicBool::new(false) }
     }
 
@@ -370,8 +369,8 @@ impl SharedMemory {
         let index = self.ranges.partition_point(|(_, end)| *end <= address);
         let (_, end) = self.ranges.get(index).filter(|(start, _)| *start <= address)?;
         let size = ((end - address).min(buffer.len() as u64)) as usize;
-        let done = read_file(&self.mem, address, &mut buffer[..size]);
-        if done < size && !matches!(self.mem.read_at(&mut [0], self.witness), Ok(1)) {
+        let done = self.mem.read(address, &mut buffer[..size]);
+        if done < size && self.mem.read(self.witness, &mut [0]) == 0 {
             self.lost.store(true, Ordering::Relaxed);
         }
         Some(done)
@@ -381,20 +380,6 @@ impl SharedMemory {
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
-}
-
-/// Fills the prefix of `buffer` that a file has from `offset` on; its length.
-pub(crate) fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
-    let mut done = 0;
-    while done < buffer.len() {
-        match file.read_at(&mut buffer[done..], offset.wrapping_add(done as u64)) {
-            Ok(0) => break,
-            Ok(got) => done += got,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-    done
 }
 
 /// Reads all that is there, page by page where something is missing; the ranges of what is there.

@@ -4,15 +4,16 @@
 //! segment are absent (a fault with the address); bytes in a segment of zeros are zeros by definition and are never
 //! touched in the target.
 
-use crate::bytes::{append, range_at};
+use crate::bytes::{append, range_at, read_file};
 use crate::error::{Cancelled, Error, Missing, Result};
 use crate::folder::ProcessFolder;
 use crate::machine::{Machine, PageSize};
-use crate::memory::capture::{read_file, Capture, Order, Room, SharedMemory};
+use crate::memory::capture::{Capture, Order, Room, SharedMemory};
 use crate::memory::gate::Gate;
 use crate::memory::holes::holes_of;
 use crate::memory::pages::{Pages, Run, PRESENT, SWAPPED};
 use crate::memory::recent::RecentPages;
+use crate::patient::RunningMemory;
 use crate::work::{Steps, Task, Watcher};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -91,6 +92,8 @@ enum Origin {
         /// Closed when the process was let go: what was read then is not believed.
         gate: Option<Arc<Gate>>,
     },
+    /// A process that nobody holds, whose number may be another's by now: its own file is always its own.
+    Running(RunningMemory),
     Remote(Box<dyn Source>),
 }
 
@@ -161,7 +164,7 @@ impl Space {
     fn origin_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         match &self.origin {
             Origin::Nothing => 0,
-            Origin::Process { .. } => {
+            Origin::Process { .. } | Origin::Running(_) => {
                 self.copied_bytes(address, buffer).unwrap_or_else(|| self.live_bytes(address, buffer))
             }
             Origin::Remote(source) => source.read(address, buffer).min(buffer.len()),
@@ -199,7 +202,11 @@ impl Space {
     }
 
     fn process_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
-        let Origin::Process { process, mem, shared, .. } = &self.origin else { return 0 };
+        let (process, mem, shared) = match &self.origin {
+            Origin::Process { process, mem, shared, .. } => (process, mem, shared),
+            Origin::Running(memory) => return memory.read(address, buffer),
+            _ => return 0,
+        };
         if let (Some(file), true) = (mem, shared) {
             return read_file(file, address, buffer);
         }
@@ -220,8 +227,8 @@ impl Space {
     fn was_in_time(&self) -> bool {
         let gate = match &self.origin {
             Origin::Process { gate: Some(gate), .. } => gate,
-            // Nobody of us keeps its number from being another's; its own file is always its own.
-            Origin::Process { process, mem, shared, .. } => return (*shared && mem.is_some()) || process.is_there(),
+            // Nobody of us keeps its number from being another's.
+            Origin::Process { process, .. } => return process.is_there(),
             _ => return true,
         };
         let open = gate.is_open();
@@ -521,7 +528,8 @@ fn is_there(run: &Run) -> bool {
 
 impl Space {
     /// The space of a live process. `files`: paths, by the indices in `mappings`. `shared`: other processes have some of
-    /// its private pages too. `gate`: of the holder of the process; once it is closed nothing more is read.
+    /// its private pages too. `gate`: of the holder of the process; once it is closed nothing more is read. Without `pages`
+    /// and `gate` nobody holds it, and it runs.
     pub fn for_process(
         machine: Machine,
         process: ProcessFolder,
@@ -549,7 +557,11 @@ impl Space {
             }
         }
         let mem = File::open(process.path("mem")).ok();
-        Space::build(machine, segments, files, Origin::Process { process, mem, shared, gate })
+        let origin = match mem {
+            Some(mem) if shared && pages.is_none() && gate.is_none() => Origin::Running(RunningMemory::new(mem)?),
+            mem => Origin::Process { process, mem, shared, gate },
+        };
+        Space::build(machine, segments, files, origin)
     }
 
     /// The space of a core, whose segments are in files or are zeros.
@@ -580,7 +592,7 @@ impl Space {
         let (read, is_over) = (|address: u64, buffer: &mut [u8]| self.timely_bytes(address, buffer), || self.is_over());
         let order = Order { ranges, stretches: &stretches, known: &self.covered, read, is_over };
         let Some(copy) = Capture::take(&self.task(watcher, None), &order, room)? else { return Ok(false) };
-        if let (Ok(mem), Some((witness, _))) = (mem, stretches.first()) {
+        if let (Ok(mem), Some((witness, _))) = (mem.and_then(RunningMemory::new), stretches.first()) {
             let _ = self.uncopied.set(SharedMemory::new(mem, self.live_parts(shared), *witness));
         }
         if copy.is_cut {
@@ -598,10 +610,9 @@ impl Space {
     /// it was let go before all was copied. None where all was, or it cannot be read.
     pub fn as_it_runs(&self) -> Option<Space> {
         self.copy.get().filter(|copy| copy.is_cut)?;
-        let Origin::Process { process, mem: Some(mem), .. } = &self.origin else { return None };
-        let (process, mem) = (process.clone(), mem.try_clone().ok());
+        let Origin::Process { mem: Some(mem), .. } = &self.origin else { return None };
+        let origin = Origin::Running(RunningMemory::new(mem.try_clone().ok()?).ok()?);
         let files: std::io::Result<Vec<File>> = self.files.iter().map(File::try_clone).collect();
-        let origin = Origin::Process { process, mem, shared: true, gate: None };
         Some(Space::with_files(self.machine, self.segments.clone(), files.ok()?, origin))
     }
 

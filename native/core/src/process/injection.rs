@@ -10,6 +10,7 @@ use crate::process::ptrace::{self, Waited};
 use crate::process::registers::{self, CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
 use crate::process::tracer::Tracer;
 use crate::stat;
+use crate::tables::read_table;
 use std::time::{Duration, Instant};
 
 const LONG_MODE: u64 = 0x33;
@@ -64,8 +65,9 @@ fn is_outside_rseq(pid: i32, tid: i32) -> bool {
 
 /// The address of a `syscall` instruction in the vDSO that the process has now; it may have exec'ed since last time.
 pub(crate) fn find_instruction(pid: i32) -> Option<u64> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let range = maps.lines().find_map(vdso_range)?;
+    let maps = read_table(format!("/proc/{pid}/maps").as_ref(), u64::MAX).ok()?;
+    // A path may hold any bytes.
+    let range = maps.split(|byte| *byte == b'\n').find_map(|line| vdso_range(std::str::from_utf8(line).ok()?))?;
     let (start, end) = range.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     let bytes = read_memory(pid, start, (end.checked_sub(start)? as usize).min(VDSO_LIMIT))?;

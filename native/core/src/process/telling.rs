@@ -2,6 +2,7 @@
 
 use crate::folder::ProcessFolder;
 use crate::process::tracer::Failure;
+use crate::tables::read_table;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -68,7 +69,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn note_maps(&self, place: usize, process: &ProcessFolder) {
-        self.keep_maps(place, std::fs::read(process.path("maps")).unwrap_or_default());
+        self.keep_maps(place, read_table(process.path("maps").as_ref(), u64::MAX).unwrap_or_default());
     }
 
     pub(crate) fn keep_maps(&self, place: usize, maps: Vec<u8>) {

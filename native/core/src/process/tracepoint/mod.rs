@@ -10,6 +10,7 @@ mod tracefs;
 use crate::process::telling::{Finish, Hit, Teller, Trace, WAKE};
 use crate::process::tracer::{raise_priority, Failure};
 use crate::stat::has_ended;
+use crate::tables::read_table;
 use events::Events;
 pub use events::Traced;
 use record::{Record, What};
@@ -106,7 +107,7 @@ impl View {
             // So that there is room in the rings.
             self.drain();
             found.from = now();
-            found.text = std::fs::read(self.traced.process.path("maps"))?;
+            found.text = read_table(self.traced.process.path("maps").as_ref(), u64::MAX)?;
             std::thread::sleep(SETTLED);
             found.until = now();
             self.drain();
