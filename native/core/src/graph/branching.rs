@@ -1,6 +1,7 @@
 //! Branches of the tree: what is right below some nodes, with all that hangs on it.
 
 use super::edges::{BUFFER, KIND};
+use super::passes::add_up;
 use super::tree::{NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::bits::Bits;
@@ -50,10 +51,10 @@ impl Graph {
         let mut bytes = self.sizes();
         bytes.resize(before.len(), 0);
         bytes[self.ids.first_static as usize..].fill(0);
-        add_up(&mut bytes, |node| match tree.phases[node as usize] == NOT_REACHED || marked.get(node.into()) {
-            true => NOBODY,
-            false => before[node as usize],
-        });
+        // Nothing is above what is not reached, but where the graph is cut.
+        let is_lost = |node: u32| self.proof.is_cut && tree.phases[node as usize] == NOT_REACHED;
+        let is_apart = |node: u32| marked.get(node.into()) || is_lost(node);
+        add_up(&self.downwards(watcher)?, before, &mut bytes, is_apart);
         Ok(Hanging { bytes, seeds: marked, open, through })
     }
 
@@ -134,45 +135,13 @@ impl Graph {
     }
 }
 
-/// Adds what each node has to the one above it, from the leaves of a tree on.
-pub(super) fn add_up(sums: &mut [u64], above: impl Fn(u32) -> u32) {
-    const DONE: u32 = u32::MAX;
-    let mut below = vec![0u32; sums.len()];
-    for node in 0..sums.len() as u32 {
-        if let Some(count) = below.get_mut(above(node) as usize) {
-            *count += 1;
-        }
-    }
-    for leaf in 0..sums.len() as u32 {
-        let mut at = leaf;
-        while below[at as usize] == 0 {
-            below[at as usize] = DONE;
-            let next = above(at);
-            let Some(count) = below.get_mut(next as usize) else { break };
-            *count -= 1;
-            sums[next as usize] += sums[at as usize];
-            at = next;
-        }
-    }
-}
-
 fn is_most(part: u64, whole: u64) -> bool {
     u128::from(part) * u128::from(MOST.1) >= u128::from(whole) * u128::from(MOST.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{add_up, is_most, LEFT, MAX_WAY, MOST, NOBODY};
-
-    #[test]
-    fn what_is_below_counts_for_what_is_above() {
-        // 3 is a root, over it 1 and over that 0 and 4; 5 is another root; 2 stands alone.
-        let before = [1, 3, NOBODY, NOBODY, 1, NOBODY];
-        let mut sums = [1, 2, 4, 8, 16, 32];
-        add_up(&mut sums, |node| before[node as usize]);
-        assert_eq!(sums, [1, 19, 4, 27, 16, 32]);
-        add_up(&mut [], |_| NOBODY);
-    }
+    use super::{is_most, LEFT, MAX_WAY, MOST};
 
     #[test]
     fn four_fifths_are_most() {

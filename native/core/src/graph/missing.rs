@@ -1,9 +1,11 @@
 //! The part of a graph that could not be read.
 
+use super::passes::order_of;
 use super::tree::{NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::error::Result;
 use crate::work::Watcher;
+use std::borrow::Cow;
 
 impl Graph {
     /// Whether something is missing from the graph, so that what nodes retain is the least that is proven.
@@ -34,5 +36,13 @@ impl Graph {
     /// The node above each: by the tree of shortest chains, or by the dominators where the graph is cut off.
     pub(super) fn above(&self, watcher: &dyn Watcher) -> Result<&[u32]> {
         Ok(if self.proof.is_cut { &self.dominators(watcher)?.above } else { &self.tree(watcher)?.before })
+    }
+
+    /// Every node once, each behind the one above it.
+    pub(super) fn downwards(&self, watcher: &dyn Watcher) -> Result<Cow<'_, [u32]>> {
+        Ok(match self.proof.is_cut {
+            true => Cow::Owned(order_of(self.above(watcher)?)),
+            false => Cow::Borrowed(&self.tree(watcher)?.order),
+        })
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod marks;
 pub(crate) mod missing;
 pub(crate) mod owning;
 pub(crate) mod padding;
+pub(crate) mod passes;
 pub(crate) mod plain;
 pub(crate) mod proof;
 pub(crate) mod shapes;

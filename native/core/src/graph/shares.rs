@@ -5,7 +5,6 @@ use super::edges::{is_object, BUFFER};
 use super::groups::{Grouped, Key};
 use super::tree::{BY_PADDING, NOBODY, NOT_REACHED};
 use super::whole::Graph;
-use crate::bits::Bits;
 use crate::error::Result;
 use crate::work::Watcher;
 use std::cmp::Reverse;
@@ -84,21 +83,18 @@ impl Graph {
         let is_buffer = |id: u32| self.kinds[id as usize] & BUFFER != 0;
         let mut owners: Vec<u32> = (0..self.ids.count() as u32).collect();
         let mut sums = Sums::new();
-        let mut way = Vec::new();
-        let mut is_known = Bits::new(self.ids.count() as u64);
-        for node in 0..self.ids.first_static {
-            let mut at = node;
-            while at != NOBODY && !is_known.get(at.into()) {
-                way.push(at);
-                at = before[at as usize];
-            }
-            for passed in way.drain(..).rev() {
-                let (place, above) = (passed as usize, before[passed as usize]);
-                if above != NOBODY {
-                    labels[place] = if labels[place] == NOBODY { labels[above as usize] } else { labels[place] };
-                    owners[place] = if is_buffer(passed) { owners[above as usize] } else { passed };
+        for node in self.downwards(watcher)?.iter().copied() {
+            let above = before[node as usize];
+            if above != NOBODY {
+                if labels[node as usize] == NOBODY {
+                    labels[node as usize] = labels[above as usize];
                 }
-                is_known.set(passed.into());
+                if is_buffer(node) {
+                    owners[node as usize] = owners[above as usize];
+                }
+            }
+            if node >= self.ids.first_static {
+                continue;
             }
             let (size, owner) = (sizes[node as usize], owners[node as usize]);
             if size < minimum {

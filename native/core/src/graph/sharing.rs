@@ -1,8 +1,8 @@
 //! Who else leads to what a holder has: what would stay without the holder, and from where that is reached.
 
-use super::branching::add_up;
 use super::csr::split;
 use super::edges::{is_object, BUFFER};
+use super::passes::{add_up, below};
 use super::tree::{Tree, NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::bits::Bits;
@@ -76,7 +76,7 @@ impl<'a> Sharing<'a> {
     ) -> std::result::Result<Sharing<'a>, Cancelled> {
         let mut marked = Bits::new(graph.nodes() as u64);
         members.iter().for_each(|id| marked.set((*id).into()));
-        let inside = below(&tree.before, &marked);
+        let inside = below(&tree.order, &tree.before, &marked);
         let (crossing, aliases, sizes) = (Vec::new(), Vec::new(), graph.sizes());
         let mut found = Sharing { graph, tree, sizes, members: marked, inside, crossing, aliases };
         for source in 0..graph.nodes() as u32 {
@@ -115,7 +115,7 @@ impl<'a> Sharing<'a> {
             let Some(other) = self.largest(&round) else { break };
             gone.set(other.id.into());
             others.push(other);
-            round = self.round(&below(&self.tree.before, &gone), control)?;
+            round = self.round(&below(&self.tree.order, &self.tree.before, &gone), control)?;
         }
         Ok(AlsoHeld { bytes, retained, others, aliases: self.aliases })
     }
@@ -167,7 +167,7 @@ impl<'a> Sharing<'a> {
     fn largest(&self, round: &Round) -> Option<Other> {
         let mut bytes = vec![0; self.graph.nodes()];
         round.sums.iter().for_each(|(source, sum)| bytes[*source as usize] = sum.0);
-        add_up(&mut bytes, |node| self.tree.before[node as usize]);
+        add_up(&self.tree.order, &self.tree.before, &mut bytes, |_| false);
         let mut best: HashMap<u32, u32> = HashMap::new();
         let least = (round.total / BRANCH_PART).max(1);
         for node in (0..bytes.len() as u32).filter(|node| bytes[*node as usize] >= least) {
@@ -180,7 +180,7 @@ impl<'a> Sharing<'a> {
         let id = if self.graph.layout.is_some() { self.owner(end) } else { root };
         let mut seeds = Bits::new(bytes.len() as u64);
         seeds.set(id.into());
-        let under = below(&self.tree.before, &seeds);
+        let under = below(&self.tree.order, &self.tree.before, &seeds);
         let sources = round.sums.keys().filter(|source| under.get((**source).into()));
         let source = sources.max_by_key(|source| (round.sums[source].0, **source))?;
         Some(Other { id, target: round.sums[source].1, bytes: bytes[id as usize] })
@@ -197,43 +197,5 @@ impl<'a> Sharing<'a> {
         let is_buffer = |id: &u32| self.graph.kinds.get(*id as usize).is_some_and(|kind| kind & BUFFER != 0);
         let above = |id: &u32| Some(self.tree.before[*id as usize]).filter(|above| is_buffer(id) && *above != NOBODY);
         std::iter::successors(Some(node), above).last().unwrap_or(node)
-    }
-}
-
-/// The seeds and all nodes whose chains lead through one.
-fn below(before: &[u32], seeds: &Bits) -> Bits {
-    let (mut found, mut known) = (Bits::new(before.len() as u64), Bits::new(before.len() as u64));
-    let mut way = Vec::new();
-    for node in 0..before.len() as u32 {
-        let mut at = node;
-        while at != NOBODY && !known.get(at.into()) {
-            way.push(at);
-            at = before[at as usize];
-        }
-        let mut is_below = at != NOBODY && found.get(at.into());
-        for passed in way.drain(..).rev() {
-            is_below = is_below || seeds.get(passed.into());
-            known.set(passed.into());
-            if is_below {
-                found.set(passed.into());
-            }
-        }
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{below, Bits, NOBODY};
-
-    #[test]
-    fn what_hangs_on_a_seed_is_below_it() {
-        // 3 is a root, over it 1 and over that 0 and 4; 5 is another root; 2 stands alone.
-        let before = [1, 3, NOBODY, NOBODY, 1, NOBODY];
-        let mut seeds = Bits::new(6);
-        seeds.set(1);
-        let found = below(&before, &seeds);
-        let members: Vec<u64> = (0..6).filter(|node| found.get(*node)).collect();
-        assert_eq!(members, [0, 1, 4]);
     }
 }

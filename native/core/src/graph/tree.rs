@@ -46,6 +46,8 @@ pub(crate) enum Rules {
 pub(crate) struct Tree {
     pub(crate) before: Vec<u32>,
     pub(crate) phases: Vec<u8>,
+    /// Every node once, each behind the one before it on its chain.
+    pub(crate) order: Vec<u32>,
     rules: Rules,
     /// Blocks of C code, of which no reference count says how many keep them alive.
     raw: Option<Bits>,
@@ -60,8 +62,9 @@ impl Tree {
         control: &Control,
     ) -> Result<Tree, Cancelled> {
         let nodes = edges.nodes();
-        let mut tree = Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes], rules, raw: None };
-        let mut queue: Vec<u32> = Vec::with_capacity(nodes / 2);
+        let mut tree =
+            Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes], order: Vec::new(), rules, raw: None };
+        let mut queue: Vec<u32> = Vec::with_capacity(nodes);
         // Nodes that have edges which were not followed because they are weak.
         let mut weak: Vec<u32> = Vec::new();
         for (phase, strength) in STRENGTHS.into_iter().enumerate() {
@@ -82,6 +85,9 @@ impl Tree {
                 tree.follow(edges, node, phase as u8, strength, &mut queue, &mut weak);
             }
         }
+        let phases = &tree.phases;
+        queue.extend((0..nodes as u32).filter(|node| phases[*node as usize] == NOT_REACHED));
+        tree.order = queue;
         Ok(tree)
     }
 
