@@ -80,6 +80,29 @@ def test_the_books_are_the_kernels(spread: programs.Running) -> None:
     assert process.warnings == [] and process.stopped_seconds is not None
 
 
+def test_what_it_got_meanwhile_is_counted(rng: random.Random) -> None:
+    """Sums of before a stop count only where nothing came or went since; at rest they are not read again."""
+    program = "import sys; kept = []\nfor line in sys.stdin: kept.append(b'x' * int(line)); print(flush=True)"
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
+        try:
+            assert target.stdin is not None and target.stdout is not None
+            for size in (rng.randrange(5 << 20, 50 << 20), 0):
+                preparation = Preparation(target.pid)
+                preparation.add_up()
+                assert preparation.sums is not None
+                if size:
+                    print(size, file=target.stdin, flush=True)
+                    assert target.stdout.readline() == "\n"
+                with stopped(target.pid, preparation=preparation) as process:
+                    assert process.rss.bytes is not None and not process.warnings
+                    assert (process.rss.bytes, process.rss.swap) == kernel.rollup(target.pid)
+                    assert process.rss.bytes - (preparation.sums.bytes or 0) >= size // 4096 * 4096
+                    assert (process.rss is preparation.sums) == (size == 0)
+        finally:
+            target.kill()
+
+
 def test_reading_all_of_it_adds_no_page(spread: programs.Running) -> None:
     """Every byte of private memory is read, and the process has not one page more than before."""
     before = kernel.rollup(spread.pid), resident_sizes(spread.pid)

@@ -79,6 +79,8 @@ class MappingRow(NamedTuple):
 class Preparation:
     """What can be read of a process while it still runs: its files' build-ids and symbols, its threads' names.
 
+    ``sums``: what of it was resident, where somebody asked; true later if its pages still add up to that.
+
     Raises NoTarget, NotPermitted or Unsupported for a process that nobody could look into.
     """
 
@@ -87,6 +89,7 @@ class Preparation:
         self.machine = refusal.check(self.folder)
         self.files = ElfFiles()
         self.systems = FileSystems(self.folder)
+        self.sums: Rss | None = None
         self._with_symbols: dict[int, SymbolTable] = {}
         self.exe = executable(self.folder)
         self.arguments = command_line(self.folder)
@@ -100,6 +103,12 @@ class Preparation:
             return self.folder.read(path[len(own) :])
         with open(path, "rb") as stream:
             return stream.read(procfs.TEXT_LIMIT)
+
+    def add_up(self) -> None:
+        """Read ``sums``. The kernel walks all pages for them, 20 ms for each GiB: a process that does little need not
+        stand still for that."""
+        with suppress(OSError):
+            self.sums = procfs.parse_rollup(self.folder.read("smaps_rollup"))
 
     def load_files(self) -> None:
         """Open the ELF files that the process maps now; read the symbols of its program, its libc and its libpython."""
@@ -169,7 +178,7 @@ class Process(Target):
             self.auxv = procfs.parse_auxv(self.machine, self._folder.read("auxv"))
         ranges = ((mapping.start, mapping.end) for mapping in self.mappings)
         self.machine = self.machine.with_page(self.auxv.get(AT_PAGESZ), ranges)
-        self.rss = self._read_rss()
+        self.rss = self._ready.sums or self._read_rss()
         self._read_pages()
         self._read_locked()
         self.threads = [self._thread(registers) for registers in self._standing]
@@ -291,9 +300,15 @@ class Process(Target):
             reason = one_line(error.strerror or error)
             unknown = "it is unknown which pages are resident, and what could be given back"
             self.warnings.append(f"{procfs.as_shown(path, self.pid)} cannot be read ({reason}): {unknown}")
+            self.rss = self._read_rss()
             self._read_smaps()
             return
-        if sum(self.pages.count(start, end).resident for start, end in ranges) != self.rss.bytes:
+        counts = [self.pages.count(start, end) for start, end in ranges]
+        resident, swapped = sum(count.resident for count in counts), sum(count.swapped for count in counts)
+        if self._ready.sums is not None and (resident, swapped) != (self.rss.bytes, self.rss.swap):
+            # It did something meanwhile.
+            self.rss = self._read_rss()
+        if resident != self.rss.bytes:
             self._compare_pages(self.pages)
 
     def _find_pages(self, path: str, ranges: Ranges) -> Pages:
@@ -534,10 +549,13 @@ def stopped(
     """
     folder = refusal.open_folder(named) if preparation is None else preparation.folder
     stopping.without_tracer(folder)
+    is_prepared = preparation is not None
     if preparation is None:
         preparation = Preparation(folder)
         preparation.load_files()
     space = room_for(folder) if copies else None
+    if not is_prepared:
+        preparation.add_up()
     with _standing(limit, preparation, space) as process:
         if process.stopped_seconds is None:
             if copies and process.refusal is None:
