@@ -78,3 +78,31 @@ def test_containers_and_a_channel_of_rust(rng: random.Random, tmp_path: Path) ->
     assert blocks["count"] >= int(told["messages"]) // 31
     assert found["bytes"] >= 0.9 * (tables["capacity"] - tables["used"])
     assert "HashMap" in found["text"] and "shrink_to_fit()" in found["advice"]
+
+
+@pytest.mark.parametrize("kind", ["deque", "reader", "ring"])
+def test_full_buffers_of_rust(rng: random.Random, tmp_path: Path, kind: str) -> None:
+    """No room is promised of what is full, whatever of its words looks like a Vec's length."""
+    if shutil.which("rustc") is None:
+        pytest.skip("no rustc")
+    program, count = str(tmp_path / "full"), rng.randrange(200, 300)
+    subprocess.run(["rustc", "--edition=2021", "-O", str(SOURCES / "full.rs"), "-o", program], check=True)
+    with running([program, str(rng.getrandbits(30)), str(count), kind], tmp_path) as target:
+        capacity, used = map(int, target.stderr.split())
+        rows = [row for row in types_of(target.pid).values() if row.get("capacity")]
+        found = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "capacity"]
+    assert not found and used > 0.9 * capacity
+    assert all(row["used"] >= 0.9 * row["capacity"] for row in rows if row["capacity"] > 0.1 * capacity), rows
+
+
+def test_cursors(rng: random.Random, tmp_path: Path) -> None:
+    """Three pointers in order say nothing for certain of how much is in use: what follows from them stands last."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    program = str(tmp_path / "cursors")
+    subprocess.run(["g++", "-std=c++14", "-O1", str(SOURCES / "cursors.cc"), "-o", program], check=True)
+    with running([program, str(rng.getrandbits(30)), str(rng.randrange(200, 300))], tmp_path) as target:
+        found = ask("", str(target.pid))["findings"]
+    (row,) = [row for row in found if row["id"] == "capacity"]
+    assert row["doubtful"] and row is found[-1] and found[0]["id"] != "capacity"
+    assert "may hold little" in row["text"] and "if these are std::vectors" in row["text"]

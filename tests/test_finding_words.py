@@ -47,7 +47,7 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
     ("RuntimeMemory", "kind"): ["jvm", "redis", "postgresql", "pypy", "openblas"],
     ("ThreadTops", "largest"): [LargestTop(MIB, 2, None, ""), LargestTop(MIB, 3, 17, "worker")],
     ("ContainerRoom", "kinds"): [
-        [RoomOfKind("std::vector items", "vector", 3, MIB, 9)],
+        [RoomOfKind("std::vector items", "vector", 3, MIB, 9, False)],
         [RoomOfKind("buckets", "buckets", 3, MIB, 9), RoomOfKind("HashMap or HashSet table", "rust table", 1, MIB, 0)],
     ],
     ("KeptByViews", "types"): [

@@ -53,6 +53,11 @@ class Figures:
     ids: ClassVar[tuple[str, ...]]
 
     @property
+    def conditional(self) -> bool:
+        """Whether what was found is there at all only if something is so that nothing proves."""
+        return False
+
+    @property
     def listed(self) -> dict[str, int]:
         """The ``figures`` of JSON; without those that are not known."""
         names = (each.name for each in fields(self) if not each.metadata)  # type: ignore[arg-type]  # a dataclass
@@ -95,9 +100,10 @@ class Finding:
         return self.figures.listed if isinstance(self.figures, Figures) else self.figures
 
     @property
-    def rank(self) -> tuple[int, bool]:
-        """Ascending: the largest first, of equal ones those that are certain."""
-        return -self.bytes, self.doubtful
+    def rank(self) -> tuple[bool, int, bool]:
+        """Ascending: the largest first, of equal ones those that are certain; what may not be so at all comes last."""
+        conditional = isinstance(self.figures, Figures) and self.figures.conditional
+        return conditional, -self.bytes, self.doubtful
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,21 @@ from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, UNLISTED, Evidence, Figur
 
 # A kind that has less of the room is not named.
 MIN_PERCENT_SHOWN = 5
+VECTOR = "vector"
 
 
 @dataclass(frozen=True)
 class RoomOfKind:
     """How many containers of one kind there are, in words (``kind``) and by a key of TEXTS (``family``), the bytes that
-    they have room for, and those that they use."""
+    they have room for, and those that they use. ``proven``: whether more than three pointers in order says what they
+    are: a reader, an arena or a ring has those as a std::vector does, and uses all of its block."""
 
     kind: str
     family: str
     count: int
     capacity: int
     used: int
+    proven: bool = True
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class ContainerRoom(Figures):
     address: int
     most: int
     kinds: list[RoomOfKind] = field(metadata=UNLISTED)
+    conditional: bool = field(default=False, metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -48,12 +52,22 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     most = max(rooms, key=lambda room: room.most)
     shown = [room for room in rooms if 100 * (room.small + room.pages) >= MIN_PERCENT_SHOWN * size]
-    kinds = [RoomOfKind(room.kind.text, room.kind.family, room.count, room.capacity, room.used) for room in shown]
+    kinds = [_of_kind(room) for room in sorted(shown, key=lambda room: not _is_proven(room))]
+    conditional = not evidence.worth(sum(room.small + room.pages for room in rooms if _is_proven(room)))
     count, capacity, used, pages = (
         sum(getattr(room, name) for room in rooms) for name in ("count", "capacity", "used", "pages")
     )
-    figures = ContainerRoom(count, capacity, used, pages, most.address, most.most, kinds)
-    return [Finding("capacity", size, figures, evidence.line("chunks", "--by=type"))]
+    figures = ContainerRoom(count, capacity, used, pages, most.address, most.most, kinds, conditional)
+    return [Finding("capacity", size, figures, evidence.line("chunks", "--by=type"), doubtful=conditional)]
+
+
+def _is_proven(room: Room) -> bool:
+    return room.kind.family != VECTOR or room.kind.type is not None
+
+
+def _of_kind(room: Room) -> RoomOfKind:
+    kind = room.kind
+    return RoomOfKind(kind.text, kind.family, room.count, room.capacity, room.used, _is_proven(room))
 
 
 def _rooms(evidence: Evidence) -> list[Room]:

@@ -8,14 +8,18 @@ from gdbheap.report.words.finding_words import Words
 
 TABLES = "buckets"
 RUST = "rust "
+# Only three pointers in order say what they are.
+IF_VECTORS = "if these are std::vectors: readers, arenas and rings have the same three pointers"
 
 
 def _text(figures: ContainerRoom) -> str:
-    parts = ", ".join(_part(kind) for kind in figures.kinds)
+    proven = ", ".join(_part(kind) for kind in figures.kinds if kind.proven)
+    likely = ", ".join(_part(kind) for kind in figures.kinds if not kind.proven)
+    parts = "; ".join([*([proven] if proven else []), *([f"{likely}, {IF_VECTORS}"] if likely else [])])
     is_one = sum(kind.count for kind in figures.kinds) == 1
     most = "" if is_one else f"the most, {size_text(figures.most)}, "
     where = f"; {most}in the block at {figures.address:#x}" if figures.address else ""
-    return f"containers hold little of what they have room for: {parts}{where}"
+    return f"containers {'' if proven else 'may '}hold little of what they have room for: {parts}{where}"
 
 
 def _part(kind: RoomOfKind) -> str:
@@ -24,7 +28,7 @@ def _part(kind: RoomOfKind) -> str:
 
 def _advice(figures: ContainerRoom) -> str:
     families = [kind.family for kind in figures.kinds]
-    told = []
+    told = [] if any(kind.proven for kind in figures.kinds) else ["look in the source at what holds them"]
     if any(family.startswith(RUST) for family in families):
         told.append("call shrink_to_fit() of a Vec, String or HashMap that was emptied, or replace it by a new one")
     if TABLES in families:

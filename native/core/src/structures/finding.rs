@@ -18,7 +18,7 @@ use crate::memory::reader::Reader;
 
 /// What a container has at most, in words, and how many of them before the pointer to a block.
 const HOLDER: usize = 10;
-const BEFORE: usize = 2;
+const BEFORE: usize = 3;
 const PIECE: u64 = 64 << 10;
 /// The longest string without a block of its own.
 const LOCAL_STRING: u64 = 15;

@@ -147,8 +147,8 @@ impl<'a, 'b> Buffers<'a, 'b> {
         let Some(best) = rows.iter().find(|row| row.shape().is_some()) else { return };
         let items = rows.iter().map(|row| match (family, row.next) {
             (Family::RustDeque, Some(length)) => length,
-            (Family::RustVecOrDeque, Some(length)) if length <= row.cap => row.len.max(length),
-            _ => row.len,
+            // What is no Vec may have its length elsewhere: no room is promised that may be in use.
+            _ => row.len.max(row.other),
         });
         let each = if family == Family::RustString { 1 } else { best.most };
         let used = items.max().unwrap_or(0).saturating_mul(each);

@@ -90,7 +90,8 @@ impl Candidates {
         let field = self.field(look, place, words.at);
         let make = |order, cap, len, next| {
             let sized = Triple::new(order, cap, len, requests)?;
-            Some(Triple { at: words.at, id, block: block.address, field, on_stack, next, ..sized })
+            let other = other_length(look, words, order, (cap, next));
+            Some(Triple { at: words.at, id, block: block.address, field, on_stack, next, other, ..sized })
         };
         let (before, one) = (words.before(1).unwrap_or(u64::MAX), words.after(1).unwrap_or(u64::MAX));
         let (two, three) = (words.after(2), words.after(3));
@@ -137,6 +138,32 @@ impl Candidates {
             }
         }
     }
+}
+
+/// The length that words beside a pointer and a capacity may say: {capacity, pointer, head, length} is a VecDeque of today,
+/// {tail, head, pointer, capacity} one of 1.66 and older, {pointer, capacity, position, filled} a BufReader.
+fn other_length(look: &Look<'_>, words: &Words<'_>, order: Order, (cap, next): (u64, Option<u64>)) -> u64 {
+    let behind =
+        next.filter(|length| *length <= cap && !(order == Order::CapFirst && is_capacity(look, words, *length)));
+    let ring = match (order, words.before(2), words.before(1)) {
+        // What follows on a pointer to a block is what another Vec counts.
+        (Order::PointerFirst, Some(tail), Some(head))
+            if cap.is_power_of_two()
+                && tail.max(head) < cap
+                && words.before(3).is_none_or(|word| look.block_from(word).is_none()) =>
+        {
+            head.wrapping_sub(tail) & (cap - 1)
+        }
+        _ => 0,
+    };
+    behind.unwrap_or(0).max(ring)
+}
+
+/// Whether the word behind the three is the capacity of a container that comes next.
+fn is_capacity(look: &Look<'_>, words: &Words<'_>, cap: u64) -> bool {
+    let (Some(pointer), Some(len)) = (words.after(3), words.after(4)) else { return false };
+    let block = look.block_from(pointer);
+    block.is_some_and(|(_, block)| Triple::new(Order::CapFirst, cap, len, look.requests(&block, true)).is_some())
 }
 
 /// Whether these may be a table's mask, how many slots can still be filled, and how many are.

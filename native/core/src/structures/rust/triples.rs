@@ -33,6 +33,9 @@ pub(crate) struct Triple {
     pub(crate) len: u64,
     /// The word behind them: a VecDeque's length.
     pub(crate) next: Option<u64>,
+    /// What a word beside them would be as the length of another container, such as a VecDeque or BufReader: zero where none
+    /// fits.
+    pub(crate) other: u64,
     /// The field that it is, as of `candidates::field`.
     pub(crate) field: u64,
     pub(crate) on_stack: bool,
@@ -75,6 +78,7 @@ impl Triple {
             cap,
             len,
             next: None,
+            other: 0,
             field: 0,
             on_stack: false,
             usable: high,
