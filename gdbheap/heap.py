@@ -25,10 +25,11 @@ from gdbheap.contents.python.running.tracemalloc_tables import Traces
 from gdbheap.contents.python.text.disclosure import Disclosure
 from gdbheap.errors import GdbheapError, NotAPython, NotInUse, Unsupported, one_line
 from gdbheap.graph.blocks import BlockReferences
+from gdbheap.graph.hidden import with_hidden_words
 from gdbheap.graph.mapped import Mapped, find_mapped, mapped_files, shared_ranges
-from gdbheap.graph.nodes import Nodes
+from gdbheap.graph.nodes import Nodes, Root
 from gdbheap.graph.paths import BlockPaths, Paths
-from gdbheap.graph.roots import block_roots
+from gdbheap.graph.roots import block_roots, kernel_roots
 from gdbheap.host.tmpfs import memory_devices
 from gdbheap.layout.facts import Facts
 from gdbheap.targets.ended_stacks import EndedStack, find_ended
@@ -485,11 +486,15 @@ class Heap:
         own = self._heap_ranges(), self._books()
         shared, is_whole = shared_ranges(self.target)
         others = sorted([*self.unwalked_ranges(), *shared])
-        roots = block_roots(self.target, provided, loose, others, own, kept)
-        draw = self.labelled("following references")
-        kinds = self.known_kinds
+        roots = [*block_roots(self.target, provided, loose, others, own, kept), *kernel_roots(self.target)]
+        following = self.labelled("following references")
+        kinds, stores = self.known_kinds, self.walked.stores
         is_partial = self._lacks_memory() or not is_whole
-        return BlockReferences(self.target, self.walked.stores, roots, kinds, draw, is_partial)
+
+        def draw(roots: Sequence[Root], hidden: Sequence[tuple[int, int]]) -> BlockReferences:
+            return BlockReferences(self.target, stores, roots, kinds, following, is_partial, hidden)
+
+        return with_hidden_words(self.target, draw, roots, own[0])
 
     def _heap_ranges(self) -> Ranges:
         """Where blocks lie, ascending."""

@@ -37,12 +37,14 @@ class BlockReferences(Nodes):
         structures: Kinds | None = None,
         progress: Callable[[int, int], object] | None = None,
         is_partial: bool = False,
+        hidden: Sequence[tuple[int, int]] = (),
     ) -> None:
+        """``hidden``: words at odd addresses that lead to blocks, with where they stand, ascending."""
         super().__init__()
         self.target, self.roots, self.structures = target, roots, structures
         kinds = structures.native if structures is not None else None
         heaps = _native.Heaps(target.space, stores)
-        self.graph = _native.draw_blocks(heaps, tables(target), roots, kinds, progress, is_partial)
+        self.graph = _native.draw_blocks(heaps, tables(target), roots, kinds, progress, is_partial, hidden)
 
     @property
     def space(self) -> _native.Space:

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.errors import Fault
 from gdbheap.targets.mappings import MEMORY_FILES, Mapping
-from gdbheap.targets.ranges import Ranges
+from gdbheap.targets.ranges import Ranges, joined
 from gdbheap.targets.target import Target
 
-__all__ = ["Mapped", "find_mapped", "mapped_files", "shared_ranges"]
+__all__ = ["Mapped", "find_mapped", "mapped_files", "shared_ranges", "written_files"]
 
 # Smaller mappings are left out; below so much together, and this part of RSS, nobody looks for owners.
 MIN_BYTES, MIN_TOGETHER, MIN_OF_RSS = 64 << 10, 1 << 20, 100
 # So much resident shared memory is searched for pointers, in a second or less.
 MAX_SHARED = 1 << 30
+# So much of files that are mapped is read where blocks seem to be lost.
+MAX_FILES = 1 << 30
 Progress = Callable[[int, int], object]
 
 
@@ -67,6 +69,32 @@ def shared_ranges(target: Target) -> tuple[Ranges, bool]:
         if left >= 0:
             found.append((mapping.start, mapping.end))
     return sorted(found), left >= 0
+
+
+def written_files(target: Target) -> list[tuple[Mapping, Ranges]]:
+    """Return the mapped files on a disk that the program may write and that are no part of a loaded object, with what
+    is resident of them; the smallest where these are large together."""
+    unseen = {file.path for file, _ranges in target.unseen_data()}
+    every = [
+        (mapping, _resident(target, mapping))
+        for mapping in target.mappings
+        if mapping.writable and mapping.readable and not mapping.is_kernels and not _is_shared(mapping)
+        if not mapping.anonymous and mapping.path not in unseen and target.object_of(mapping.start) is None
+    ]
+    left, found = MAX_FILES, []
+    for mapping, ranges in sorted(every, key=lambda one: sum(end - start for start, end in one[1])):
+        left -= sum(end - start for start, end in ranges)
+        if ranges and left >= 0:
+            found.append((mapping, ranges))
+    return found
+
+
+def _resident(target: Target, mapping: Mapping) -> Ranges:
+    pages = target.pages
+    if pages is None:
+        return [(mapping.start, mapping.end)]
+    runs = pages.runs(mapping.start, mapping.end)
+    return joined([(run.start, run.end) for run in runs if pages.count(run.start, run.end).resident])
 
 
 def _is_shared(mapping: Mapping) -> bool:

@@ -10,10 +10,12 @@ from itertools import accumulate, chain, islice
 
 from gdbheap import _native
 from gdbheap.graph.nodes import Root
+from gdbheap.host.kernel_pointers import kernel_pointers
 from gdbheap.machines.image import PF_W, PT_LOAD, PT_TLS
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.environment import started_as
 from gdbheap.targets.functions import readable
+from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, intersect, joined, subtract, within
 from gdbheap.targets.stack_mappings import Stack
 from gdbheap.targets.target import AT_ENTRY, Target, Thread
@@ -31,6 +33,8 @@ __all__ = [
     "Tables",
     "aligned",
     "block_roots",
+    "file_root",
+    "kernel_roots",
     "linked",
     "program_storage",
     "tables",
@@ -187,6 +191,22 @@ def _other(target: Target, start: int, end: int) -> BlockRoot:
     # The kernel's name for shared memory without a file.
     name = "shared memory" if name.startswith("/dev/zero") else name
     return BlockRoot(f"{name} at {start:#x}", BY_STATIC, [], aligned(target, [(start, end)]), MEMORY, "", name)
+
+
+def file_root(mapping: Mapping, ranges: Ranges) -> BlockRoot:
+    """Return the root for what is read of a mapped file."""
+    return BlockRoot(f"{mapping.name} at {mapping.start:#x}", BY_STATIC, [], ranges, MEMORY, "", mapping.name)
+
+
+def kernel_roots(target: Target) -> list[Root]:
+    """Return the roots for what the kernel keeps for the program."""
+    known = kernel_pointers(target.proc)
+    kinds = [("epoll", known.epoll), ("timers", known.timers)]
+    return [
+        BlockRoot(f"the kernel ({part})", BY_STATIC, pointers, [], MEMORY, "", part)
+        for part, pointers in kinds
+        if pointers
+    ]
 
 
 @dataclass

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from gdbheap import _native
 from gdbheap.answers.unreachable import LOST_BLOCKS
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
+from gdbheap.host.kernel_pointers import kernel_pointers
 
 # glibc's sizes are multiples of two words, and have one word more than a program can ask for.
 HEADER, STEP = 8, 16
@@ -18,7 +19,8 @@ ROUNDED = 8
 @dataclass(frozen=True)
 class LostBlocks(Figures):
     """How many ``blocks``, and how many ``heads``: those to which no other lost block points. ``largest``: the bytes of
-    the blocks of the size that has most; calls that asked for them asked for ``least`` to ``most`` bytes."""
+    the blocks of the size that has most; calls that asked for them asked for ``least`` to ``most`` bytes.
+    ``by_kernel``: whether the kernel may have the only pointers to some."""
 
     ids = ("lost-blocks",)
     blocks: int
@@ -26,6 +28,7 @@ class LostBlocks(Figures):
     largest: int = field(metadata=UNLISTED)
     least: int = field(metadata=UNLISTED)
     most: int = field(metadata=UNLISTED)
+    by_kernel: bool = field(default=False, metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -51,4 +54,5 @@ def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native
     (size, largest), *_others = sizes.most_common(1)
     heads = sum(cause.count for cause in causes if cause.group == LOST_BLOCKS)
     few, own = (STEP - 1, size - HEADER) if evidence.glibc is not None else (size // ROUNDED, size)
-    return LostBlocks(sum(row.count for row in rows), heads, largest, max(own - few, 0), own)
+    by_kernel = not kernel_pointers(evidence.heap.target.proc).is_whole
+    return LostBlocks(sum(row.count for row in rows), heads, largest, max(own - few, 0), own, by_kernel)

@@ -9,9 +9,10 @@ from gdbheap.report.words.finding_words import Words
 
 def _text(figures: LostBlocks) -> str:
     heads = f"{counted(figures.heads, 'of them leads', 'of them lead')} to the others; "
+    kernel = ", or the kernel keeps them for it (epoll, timers, io_uring)" if figures.by_kernel else ""
     return (
         f"no word in memory leads to {counted(figures.blocks, 'block')}: the program cannot free them unless it "
-        "computes their addresses (tagged, compressed or hidden pointers); "
+        f"computes their addresses (tagged, compressed or hidden pointers){kernel}; "
         f"{heads if figures.heads < figures.blocks else ''}"
         f"blocks of one size hold {size_text(figures.largest)}"
     )

@@ -296,7 +296,8 @@ impl From<graph::KeptNode> for KeptNode {
 /// and what belongs to threads, 1 for stacks and registers. A block's type is the number of its kind among those of
 /// `structures`. Raises as `draw_graph`.
 #[pyfunction]
-#[pyo3(signature = (heaps, tables, roots, structures=None, progress=None, is_partial=false))]
+#[pyo3(signature = (heaps, tables, roots, structures=None, progress=None, is_partial=false, hidden=Vec::new()))]
+#[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
     py: Python<'_>,
     heaps: &Heaps,
@@ -305,12 +306,13 @@ pub fn draw_blocks(
     structures: Option<&Structures>,
     progress: Option<Report>,
     is_partial: bool,
+    hidden: Vec<(u64, u64)>,
 ) -> PyResult<Graph> {
     let heaps = heaps.0.clone();
     let kinds = structures.map_or_else(Vec::new, |structures| structures.0.kinds().to_vec());
     let held_inside = structures.map_or_else(Default::default, |structures| structures.0.held_inside().clone());
     let draw = |watcher: &dyn gdbheap_core::Watcher| {
-        graph::draw_blocks(watcher, heaps, &tables.0, &roots.0, kinds, &held_inside, is_partial)
+        graph::draw_blocks(watcher, heaps, &tables.0, &roots.0, kinds, &held_inside, is_partial, &hidden)
     };
     watched(py, progress, draw).map(Graph)
 }
@@ -491,6 +493,19 @@ impl Graph {
     fn unreachable(&self, py: Python<'_>, most: usize, facts: Given<CollectorFacts>) -> PyResult<Unreachable> {
         let found = watched(py, None, |watcher| self.0.unreachable(watcher, most, &facts.0))?;
         Ok(Unreachable { causes: all(found.causes), rows: all(found.rows) })
+    }
+
+    /// Where words lead to blocks that no root reaches, and to which: at odd places of `inside` (where blocks lie) and
+    /// `outside`, anywhere in `files`. None where such blocks have less than `least` bytes.
+    fn hidden_words(
+        &self,
+        py: Python<'_>,
+        inside: Vec<(u64, u64)>,
+        outside: Vec<(u64, u64)>,
+        files: Vec<(u64, u64)>,
+        least: u64,
+    ) -> PyResult<Vec<(u64, u64)>> {
+        watched(py, None, |watcher| self.0.hidden_words(watcher, &inside, &outside, &files, least))
     }
 
     /// The heads of what no root reaches, those first that retain most, at most `most` of them. None are told where there

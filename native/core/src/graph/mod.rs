@@ -9,6 +9,7 @@ pub(crate) mod drawing;
 pub(crate) mod edges;
 pub(crate) mod garbage;
 pub(crate) mod groups;
+pub(crate) mod hidden;
 pub(crate) mod ids;
 pub(crate) mod keeping;
 pub(crate) mod listing;

@@ -69,7 +69,8 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
 /// Reads all edges. Of `roots` the phase is 0 for static data and what belongs to threads, 1 for stacks and registers.
 /// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is; `held_inside`: kinds of
 /// blocks that are proven to be held by a pointer into their middle. `is_partial`: memory that may lead to blocks is not
-/// there.
+/// there; `hidden`: words beside those in whole places, with where they stand, ascending.
+#[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
@@ -78,6 +79,7 @@ pub fn draw_blocks(
     mut kinds: Vec<u32>,
     held_inside: &HashSet<u32>,
     is_partial: bool,
+    hidden: &[(u64, u64)],
 ) -> Result<Graph> {
     if roots.iter().any(|root| root.phase >= PHASES) {
         return Err(Error::invalid("there is no such phase"));
@@ -90,7 +92,7 @@ pub fn draw_blocks(
     let ids = Ids::new(heaps, &used, Vec::new(), roots.len()).ok_or(Error::Overflow("more than 2^30 blocks"))?;
     let blocks = Blocks { heaps, ids: &ids };
     let jobs = heaps.jobs();
-    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds));
+    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds, hidden));
     let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &_, control: &Control| {
         drawer.begin(job);
         walk.run(job, control, drawer)
@@ -102,7 +104,7 @@ pub fn draw_blocks(
         ends.absorb(drawer.ends);
         written.push(drawer.rows);
     }
-    let draw = |control: &Control| outside(control, Drawer::new(blocks, tables, &kinds), roots);
+    let draw = |control: &Control| outside(control, Drawer::new(blocks, tables, &kinds, hidden), roots);
     written.push(heaps.space.task(watcher, None).alone(draw)?);
     let Joined { mut edges, kinds: groups, unread, .. } = Written::join(written, ids.count())?;
     let (fields, holders) = (padding.fields(), ends.holders(ids.count()));
@@ -129,6 +131,7 @@ fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<
         root.pointers.iter().for_each(|pointer| _ = drawer.word(|| 0, *pointer, EXACT, NO_BLOCK));
         for range in &root.ranges {
             in_pieces(control, space, *range, |start, end| drawer.words(start, end, NO_BLOCK))?;
+            drawer.hidden_words(*range, NO_BLOCK);
         }
         drawer.rows.end_row(0);
     }
@@ -196,6 +199,7 @@ struct Drawer<'a> {
     rows: Written,
     /// The kind of each block by its number; empty where none is known.
     kinds: &'a [u32],
+    hidden: &'a [(u64, u64)],
     padding: Padding,
     ends: Ends,
     /// The beginning and the size of the block that is read.
@@ -203,10 +207,10 @@ struct Drawer<'a> {
 }
 
 impl<'a> Drawer<'a> {
-    fn new(blocks: Blocks<'a>, tables: &'a Tables, kinds: &'a [u32]) -> Drawer<'a> {
+    fn new(blocks: Blocks<'a>, tables: &'a Tables, kinds: &'a [u32], hidden: &'a [(u64, u64)]) -> Drawer<'a> {
         let (reader, bounds, spans) = (Reader::new(blocks.heaps.space), blocks.bounds(), blocks.heaps.spans());
         let (scratch, rows, padding, ends, block) = Default::default();
-        Drawer { blocks, tables, bounds, spans, reader, scratch, rows, kinds, padding, ends, block }
+        Drawer { blocks, tables, bounds, spans, reader, scratch, rows, kinds, hidden, padding, ends, block }
     }
 
     fn begin(&mut self, job: &crate::allocators::walk::Job) {
@@ -316,6 +320,17 @@ impl<'a> Drawer<'a> {
         }
     }
 
+    /// The words within [start, end) that are known to be references, as those of packed structs are.
+    #[inline(always)]
+    fn hidden_words(&mut self, (start, end): (u64, u64), own: u32) {
+        let all = self.hidden;
+        if !all.is_empty() {
+            let first = all.partition_point(|(at, _)| *at < start);
+            let words = all[first..].iter().take_while(|(at, _)| *at < end);
+            words.for_each(|(at, word)| _ = self.word(|| *at, *word, EXACT, own));
+        }
+    }
+
     /// The last word of a block, which may lie beyond what was asked for; returns the block's group.
     #[inline(always)]
     fn last_word(&mut self, Block { address, size, end, .. }: Block, last: u64, head: &[u8], own: u32) -> u32 {
@@ -349,6 +364,7 @@ impl Visitor for Drawer<'_> {
             self.words(done, last, id);
         }
         let group = self.last_word(block, last, head, id);
+        self.hidden_words((address, end), id);
         self.rows.end_row(group);
         self.ends.end(id);
         true

@@ -1,0 +1,43 @@
+"""Blocks that are held, but by no word at a whole place of the program's own memory, are not called lost."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from support.programs import GCORE, PROCESS, ask, build, running
+
+BYTES = 40_000
+HOLDERS = {
+    "shared": "held-here at",
+    "private": "held-here at",
+    "packed": "table of hidden",
+    "static": "records of hidden",
+    "epoll": "the kernel (epoll)",
+    "timer": "the kernel (timers)",
+}
+
+
+@pytest.mark.parametrize("kind", HOLDERS)
+def test_blocks_that_are_held(rng: random.Random, tmp_path: Path, kind: str) -> None:
+    """Whatever holds the blocks is named as their holder."""
+    count = rng.randrange(300, 500)
+    command = [str(build("hidden")), kind, str(count), str(tmp_path / "held-here")]
+    with running(command, tmp_path) as target:
+        found, held = ask("", str(target.pid)), ask("owners", str(target.pid))["rows"]
+    assert "lost-blocks" not in [row["id"] for row in found["findings"]]
+    (row,) = [row for row in held if HOLDERS[kind] in row["path"]]
+    # A register or a word on the stack may have the last one.
+    assert row["bytes"] >= (count - 2) * BYTES
+
+
+@pytest.mark.parametrize("form", [PROCESS, GCORE])
+def test_blocks_that_are_lost(rng: random.Random, tmp_path: Path, form: str) -> None:
+    """Blocks that nobody holds stay lost; of a core nobody knows what the kernel keeps."""
+    count = rng.randrange(300, 500)
+    with running([str(build("hidden")), "none", str(count), "-"], tmp_path) as target:
+        found = ask("", target.as_form(form))["findings"]
+    (row,) = [row for row in found if row["id"] == "lost-blocks"]
+    assert row["bytes"] >= (count - 2) * BYTES
+    assert ("the kernel keeps them" in row["text"]) == (form == GCORE)
