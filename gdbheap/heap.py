@@ -485,7 +485,7 @@ class Heap:
         kept = [stack.kept for stack in self.ended_stacks]
         own = self._heap_ranges(), self._books()
         shared, is_whole = shared_ranges(self.target)
-        others = sorted([*self.unwalked_ranges(), *shared])
+        others = sorted([*self.unwalked_ranges(), *self.of_others(), *shared])
         roots = [*block_roots(self.target, provided, loose, others, own, kept), *kernel_roots(self.target)]
         following = self.labelled("following references")
         kinds, stores = self.known_kinds, self.walked.stores
@@ -580,6 +580,10 @@ class Heap:
     def unwalked_ranges(self) -> Ranges:
         """Writable private anonymous memory that may be that of an allocator whose blocks are not walked."""
         return subtract(self.unowned_ranges(), self.single_blocks())
+
+    def of_others(self) -> Ranges:
+        """Return what of the allocators' ranges somebody else got from the system, ascending."""
+        return sorted(pair for allocator in self.allocators for pair in allocator.of_others())
 
     def single_blocks(self) -> Ranges:
         """The mappings that hold one block of an allocator each, ascending."""

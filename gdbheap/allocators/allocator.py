@@ -312,6 +312,10 @@ class Allocator(ABC):
         """The mappings beside ``ranges`` that hold one of its blocks each, ascending: they are found last of all."""
         return []
 
+    def of_others(self) -> Ranges:
+        """Return what of ``ranges`` somebody else got from the system, ascending."""
+        return []
+
     def books(self) -> Ranges:
         """Return its own records in static data, ascending: they point to blocks whether these are in use or not."""
         return []

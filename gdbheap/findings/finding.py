@@ -19,7 +19,7 @@ from gdbheap.allocators.allocator import LedgerLine, State
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import Trim
 from gdbheap.answers.accounting.absent import absent_blocks
-from gdbheap.answers.accounting.partition import Sums, ledger_lines, other_pieces, total
+from gdbheap.answers.accounting.partition import BREAK_OF_OTHERS, Sums, ledger_lines, other_pieces, total
 from gdbheap.answers.causes import collector_facts
 from gdbheap.answers.forked import forked_from
 from gdbheap.contents.python.objects.census import Estimate, Objects
@@ -152,6 +152,8 @@ class Evidence:
         found: defaultdict[str, Ranges] = defaultdict(list)
         for start, end, owner in other_pieces(self.heap):
             found[owner].append((start, end))
+        if others := self.heap.of_others():
+            found[BREAK_OF_OTHERS] = sorted([*found[BREAK_OF_OTHERS], *others])
         return found
 
     def worth(self, size: int) -> bool:

@@ -56,7 +56,7 @@ WHY_KEPT = (
 )
 OF_OTHERS = {"foreign": "other.break", "unexplained": "unexplained"}
 UNEXPLAINED = _native.STATES.index("unexplained")
-USED = _native.STATES.index("used")
+USED, FOREIGN = _native.STATES.index("used"), _native.STATES.index("foreign")
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,14 @@ class GlibcAllocator(Allocator):
     def single_blocks(self) -> Ranges:
         """The mmapped chunks."""
         return [(chunk.base, chunk.end) for chunk in self.mapped]
+
+    def of_others(self) -> Ranges:
+        """Return what others got from ``sbrk`` between two parts of the main arena."""
+        chunks = self.chunks
+        if not any(region.states[FOREIGN].bytes for region in self.malloc.regions()):
+            return []
+        rows = _native.list_chunks(chunks, Wanted(1 << FOREIGN), "address").rows
+        return sorted((row.address, row.address + row.size) for row in rows)
 
     def books(self) -> Ranges:
         """Return ``main_arena``, whose bins, top and last remainder are chunks, not blocks."""

@@ -31,9 +31,11 @@ ENDED_STACKS = "ended-stacks"
 """Stacks that no thread has any more: the C library keeps them for threads to come."""
 SHARED, SHARED_FILES = "shared", "file.shared"
 """Shared memory, and files on a disk that are mapped so that writes reach them."""
+BREAK_OF_OTHERS = "other.break"
+"""Memory of ``brk`` that is not malloc's."""
 OTHERS = (
     REST,
-    "other.break",
+    BREAK_OF_OTHERS,
     "other.kernel",
     "other.allocator",
     "other.runtime",
@@ -271,7 +273,7 @@ class _Layout:
             return "other.runtime"
         if mapping.is_kernels:
             return "other.kernel"
-        return "other.break" if mapping.path == BREAK else REST
+        return BREAK_OF_OTHERS if mapping.path == BREAK else REST
 
 
 def _mapped_parts(pieces: list[tuple[int, int, Owner]], mapped: Ranges) -> Iterator[tuple[int, int, Owner]]:
