@@ -24,6 +24,7 @@ from gdbheap.findings.growing_buffers.rule import GrowingBuffers
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.findings.jemalloc_unused.rule import JemallocUnused
 from gdbheap.findings.leak_like.rule import LeakLike
+from gdbheap.findings.lost_blocks.counted import RC, SHARED_PTR, CountedCycles
 from gdbheap.findings.main_top.rule import MainTop
 from gdbheap.findings.mappings.rule import MAPPED_MEMORY, Mapped
 from gdbheap.findings.other_allocator.rule import OtherMalloc
@@ -49,6 +50,11 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
     ("ContainerRoom", "kinds"): [
         [RoomOfKind("std::vector items", "vector", 3, MIB, 9, False)],
         [RoomOfKind("buckets", "buckets", 3, MIB, 9), RoomOfKind("HashMap or HashSet table", "rust table", 1, MIB, 0)],
+    ],
+    ("LostBlocks", "cycles"): [
+        CountedCycles(),
+        CountedCycles(SHARED_PTR, 9, MIB),
+        CountedCycles(RC, 1, MIB, others=True, is_all=False),
     ],
     ("KeptByViews", "types"): [
         [ViewsOfType("numpy.ndarray", 1, 80, MIB)],

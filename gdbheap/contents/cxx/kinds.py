@@ -149,6 +149,11 @@ class Structures:
         """The name of the kind with that number in a graph."""
         return self._by_number[number].name
 
+    def family_of(self, number: int) -> str:
+        """Return the key of TEXTS of the kind with that number; "" for none."""
+        kind = self._by_number.get(number)
+        return kind.family if kind is not None else ""
+
     def kinds_at(self, addresses: Sequence[int]) -> list[Kind | None]:
         """What the used block is that holds each address; None where that is not known."""
         return [self._by_number.get(number) for number in self.native.kinds_at(addresses)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from gdbheap import _native
 from gdbheap.answers.unreachable import LOST_BLOCKS
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
+from gdbheap.findings.lost_blocks.counted import CountedCycles, find_counted_cycles
 from gdbheap.host.kernel_pointers import kernel_pointers
 
 # glibc's sizes are multiples of two words, and have one word more than a program can ask for.
@@ -20,7 +21,8 @@ ROUNDED = 8
 class LostBlocks(Figures):
     """How many ``blocks``, and how many ``heads``: those to which no other lost block points. ``largest``: the bytes of
     the blocks of the size that has most; calls that asked for them asked for ``least`` to ``most`` bytes.
-    ``by_kernel``: whether the kernel may have the only pointers to some."""
+    ``by_kernel``: whether the kernel may have the only pointers to some. ``cycles``: those of objects that
+    keep one another by their counts."""
 
     ids = ("lost-blocks",)
     blocks: int
@@ -29,6 +31,7 @@ class LostBlocks(Figures):
     least: int = field(metadata=UNLISTED)
     most: int = field(metadata=UNLISTED)
     by_kernel: bool = field(default=False, metadata=UNLISTED)
+    cycles: CountedCycles = field(default=CountedCycles(), metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -42,12 +45,12 @@ def find(evidence: Evidence) -> list[Finding]:
     size = sum(row.bytes + row.buffers for row in rows) - evidence.absent_unreached
     if not evidence.worth(size):
         return []
-    figures = _figures(evidence, causes, rows)
+    figures = _figures(evidence, causes, rows, size)
     catch = evidence.line("catch", "malloc", f"--min={figures.least}", f"--max={figures.most}", calls=True)
     return [Finding("lost-blocks", size, figures, [*evidence.line("unreachable"), *catch])]
 
 
-def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native.Lost]) -> LostBlocks:
+def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native.Lost], all_bytes: int) -> LostBlocks:
     sizes: Counter[int] = Counter()
     for row in rows:
         sizes[row.size] += row.bytes
@@ -55,4 +58,12 @@ def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native
     heads = sum(cause.count for cause in causes if cause.group == LOST_BLOCKS)
     few, own = (STEP - 1, size - HEADER) if evidence.glibc is not None else (size // ROUNDED, size)
     by_kernel = not kernel_pointers(evidence.heap.target.proc).is_whole
-    return LostBlocks(sum(row.count for row in rows), heads, largest, max(own - few, 0), own, by_kernel)
+    return LostBlocks(
+        sum(row.count for row in rows),
+        heads,
+        largest,
+        max(own - few, 0),
+        own,
+        by_kernel,
+        find_counted_cycles(evidence, all_bytes),
+    )

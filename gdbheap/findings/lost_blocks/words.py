@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from gdbheap.findings.lost_blocks.counted import RC, SHARED_PTR
 from gdbheap.findings.lost_blocks.rule import LostBlocks
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
+
+# What breaks a cycle.
+WEAK = {
+    SHARED_PTR: "make one reference of each cycle a std::weak_ptr",
+    RC: "make one reference of each cycle a Weak (Rc::downgrade() or Arc::downgrade())",
+}
 
 
 def _text(figures: LostBlocks) -> str:
     heads = f"{counted(figures.heads, 'of them leads', 'of them lead')} to the others; "
     kernel = ", or the kernel keeps them for it (epoll, timers, io_uring)" if figures.by_kernel else ""
+    cycles = figures.cycles
+    if cycles.count:
+        least = "" if cycles.is_all else "at least "
+        others = "; the program cannot free the others unless it computes their addresses" if cycles.others else ""
+        return (
+            f"no word in memory leads to {counted(figures.blocks, 'block')}: {least}"
+            f"{counted(cycles.count, 'cycle')} of {cycles.kind} objects, which keep one another by their counts, "
+            f"{'holds' if cycles.count == 1 else 'hold'} {least}{size_text(cycles.bytes)}{others}; "
+            f"blocks of one size hold {size_text(figures.largest)}"
+        )
     return (
         f"no word in memory leads to {counted(figures.blocks, 'block')}: the program cannot free them unless it "
         f"computes their addresses (tagged, compressed or hidden pointers){kernel}; "
@@ -19,8 +36,9 @@ def _text(figures: LostBlocks) -> str:
 
 
 def _advice(figures: LostBlocks) -> str:
+    weak = f"{WEAK[figures.cycles.kind]}; " if figures.cycles.count else ""
     return (
-        "'heap unreachable' lists them by size and type; "
+        f"{weak}'heap unreachable' lists them by size and type; "
         f"'heap catch malloc --min={figures.least} --max={figures.most}' stops at the next call that asks for such a "
         "block; 'gdbheap trace --stacks=1' from the program's start on records who makes them, which "
         "'heap at ADDRESS --calls=FILE' then shows"

@@ -1,0 +1,144 @@
+"""Lost blocks that keep one another by the counts of std::shared_ptr, or of Rust's Rc and Arc."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.findings.finding import Evidence
+from gdbheap.heap import Heap
+
+SHARED_PTR, RC = "std::shared_ptr", "Rc or Arc"
+OF_CXX = ("make_shared", "shared_ptr")
+# Kinds of blocks that may begin with the counts of an Rc; "" where nothing is known.
+OF_RUST = ("", "rust counted", "rust object", "rust shared")
+# Whoever has a block of these owns it; so do the counts of a pointer.
+CONTAINERS = ("vector", "map", "list", "unordered", "buckets", "deque", "deque map")
+OF_POINTER = "shared_ptr"
+# So many heads are looked at, and so many blocks that one leads to, so many bytes of each, and of all.
+MAX_HEADS, MAX_BLOCKS, MAX_BYTES, MAX_READ = 1000, 64, 64 << 10, 64 << 20
+# Larger numbers are no counts.
+MAX_COUNT = 1 << 32
+
+
+@dataclass(frozen=True)
+class _Block:
+    address: int
+    family: str
+    data: bytes
+
+    def words(self, address: int, word: int) -> int:
+        """Return how many words of it are that address."""
+        return self.data.count(address.to_bytes(word, "little"))
+
+
+@dataclass(frozen=True)
+class CountedCycles:
+    """How many cycles are closed by objects of ``kind``, SHARED_PTR or RC, "" for none; the ``bytes`` that they retain;
+    ``others``: whether other blocks are lost too; ``is_all``: whether no other cycles may be there."""
+
+    kind: str = ""
+    count: int = 0
+    bytes: int = 0
+    others: bool = False
+    is_all: bool = True
+
+
+def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
+    """Return those among lost blocks of ``size`` bytes in a program in C++ or Rust, if they have half of them."""
+    heap = evidence.heap
+    if heap.is_python:
+        return CountedCycles()
+    libraries = heap.structures.libraries
+    if not (libraries.libstdcxx or libraries.libcxx or libraries.rust):
+        return CountedCycles()
+    heads = heap.block_references.graph.lost_heads(MAX_HEADS)
+    cycles = _Cycles(heap)
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for head in heads.rows:
+        found[cycles.kind(head)].append(head.retained)
+    kind = max((SHARED_PTR, RC), key=lambda kind: sum(found[kind]))
+    # Where they have little of the bytes, the rest is what the finding is about.
+    if 2 * sum(found[kind]) < size:
+        return CountedCycles()
+    held = sum(found[kind])
+    return CountedCycles(
+        kind, len(found[kind]), held, 20 * held < 19 * size, heads.count <= MAX_HEADS and cycles.left >= 0
+    )
+
+
+class _Cycles:
+    """The cycles that heads are in."""
+
+    def __init__(self, heap: Heap) -> None:
+        self._graph, self._space = heap.block_references.graph, heap.target.space
+        self._word, self._structures = heap.target.machine.word, heap.structures
+        self.left = MAX_READ
+
+    def kind(self, head: _native.Head) -> str:
+        """Return what closes the cycle that a head is in; "" where that is not proven: to each block with counts
+        so many words of the cycle lead, and the others are owned by it."""
+        number = self._graph.find(head.address)
+        if number is None or self.left < 0:
+            return ""
+        blocks = {member: self._read(member) for member in _members(number, self._edges(number))}
+        word, is_rust = self._word, self._structures.libraries.rust
+        counts = {block.address: self._counts(block) for block in blocks.values()}
+        if not any(counts.values()) or not head.in_circle and blocks[number].words(head.address, word) == 0:
+            return ""
+        for block in blocks.values():
+            pointers = counts[block.address]
+            owners = (one for one in blocks.values() if one.family == OF_POINTER)
+            is_owned = is_rust or block.family in CONTAINERS or any(one.words(block.address, word) for one in owners)
+            if pointers and pointers != sum(one.words(block.address, word) for one in blocks.values()):
+                return ""
+            if not pointers and not is_owned:
+                return ""
+        return RC if all(block.family not in OF_CXX for block in blocks.values()) else SHARED_PTR
+
+    def _read(self, number: int) -> _Block:
+        node = self._graph.node(number)
+        data = self._space.read_available(node.address, min(node.size, MAX_BYTES))
+        self.left -= len(data)
+        return _Block(node.address, self._structures.family_of(node.type_address), data)
+
+    def _counts(self, block: _Block) -> int:
+        """Return how many words lead to a block, by the counts that it begins with; 0 where it has none."""
+        libraries, data = self._structures.libraries, block.data
+        if block.family in OF_CXX and len(data) >= 24:
+            # libc++ counts from zero.
+            strong, weak = struct.unpack_from("<qq" if libraries.libcxx else "<ii", data, 8)
+            return int(strong + weak + (1 if libraries.libcxx else -1))
+        if libraries.rust and block.family in OF_RUST and len(data) >= 16:
+            strong, weak = struct.unpack_from("<qq", data)
+            return int(strong + weak - 1) if 0 < strong < MAX_COUNT and 0 < weak < MAX_COUNT else 0
+        return 0
+
+    def _edges(self, first: int) -> dict[int, list[int]]:
+        """Return where the blocks lead that the first one leads to."""
+        edges: dict[int, list[int]] = {}
+        waiting = [first]
+        while waiting and len(edges) < MAX_BLOCKS:
+            number = waiting.pop()
+            if number not in edges:
+                edges[number] = [edge.target for edge in self._graph.edges(number)]
+                waiting += edges[number]
+        return edges
+
+
+def _members(first: int, edges: dict[int, list[int]]) -> Iterator[int]:
+    """Yield the blocks that lead back to the first one."""
+    sources: defaultdict[int, list[int]] = defaultdict(list)
+    for number, targets in edges.items():
+        for target in targets:
+            sources[target].append(number)
+    waiting, seen = [first], {first}
+    while waiting:
+        number = waiting.pop()
+        yield number
+        more = [source for source in sources[number] if source not in seen]
+        seen.update(more)
+        waiting += more

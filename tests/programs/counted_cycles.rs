@@ -1,0 +1,52 @@
+//! Lost objects: counted_cycles KIND COUNT, of `rc` and `arc` (children in a Vec), which keep one another, and `parent`:
+//! forgotten parents whose children know them by a Weak.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::sync::{Arc, Mutex};
+
+struct Node {
+    other: RefCell<Option<Rc<Node>>>,
+    parent: RefCell<Weak<Node>>,
+    data: [u8; 20000],
+}
+
+struct Shared {
+    children: Mutex<Vec<Arc<Shared>>>,
+    data: Vec<u64>,
+}
+
+fn node(byte: u8) -> Rc<Node> {
+    Rc::new(Node { other: RefCell::new(None), parent: RefCell::new(Weak::new()), data: [byte; 20000] })
+}
+
+fn shared(number: u64) -> Arc<Shared> {
+    Arc::new(Shared { children: Mutex::new(Vec::new()), data: vec![number; 2500] })
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let mut sum = 0;
+    for number in 0..arguments[2].parse::<u64>().unwrap() {
+        let (one, two) = (node(number as u8 | 1), node(1));
+        let (three, four) = (shared(number), shared(1));
+        match arguments[1].as_str() {
+            "rc" => {
+                *two.other.borrow_mut() = Some(one.clone());
+                *one.other.borrow_mut() = Some(two);
+            }
+            "arc" => {
+                three.children.lock().unwrap().push(four.clone());
+                four.children.lock().unwrap().push(three.clone());
+            }
+            _ => {
+                *two.parent.borrow_mut() = Rc::downgrade(&one);
+                *one.other.borrow_mut() = Some(two);
+                std::mem::forget(one.clone());
+            }
+        }
+        sum += u64::from(one.data[0]) + three.data[0] + four.data[0];
+    }
+    std::hint::black_box(sum);
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}

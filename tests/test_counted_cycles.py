@@ -1,0 +1,54 @@
+"""Lost objects that keep one another by counts are called cycles; lost parents whose children know them are not."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.programs import SOURCES, ask, running
+
+CXX = ["g++", "-std=c++14", "-O1", str(SOURCES / "shared_cycles.cc"), "-o"]
+RUST = ["rustc", "--edition=2021", "-O", str(SOURCES / "counted_cycles.rs"), "-o"]
+
+
+def lost(compiler: list[str], kind: str, count: int, folder: Path) -> tuple[str, str]:
+    """Return the text and the advice of the finding about a program that loses COUNT of that KIND."""
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"no {compiler[0]}")
+    program = str(folder / "cycles")
+    subprocess.run([*compiler, program], check=True)
+    with running([program, kind, str(count)], folder) as target:
+        found = ask("", str(target.pid))["findings"]
+    (row,) = [row for row in found if row["id"] == "lost-blocks"]
+    return row["text"], row["advice"]
+
+
+@pytest.mark.parametrize("kind", ["made", "new", "self", "list"])
+def test_cycles_of_shared_ptr(rng: random.Random, tmp_path: Path, kind: str) -> None:
+    """All cycles are counted, but for some that a word left over leads to."""
+    count = rng.randrange(300, 500)
+    text, advice = lost(CXX, kind, count, tmp_path)
+    found = re.search(r"([\d,]+) cycles of std::shared_ptr objects", text)
+    assert found is not None and count - 3 <= int(found[1]) <= count, text
+    assert "std::weak_ptr" in advice
+
+
+@pytest.mark.parametrize("kind", ["rc", "arc"])
+def test_cycles_of_rc(rng: random.Random, tmp_path: Path, kind: str) -> None:
+    """The same of Rust."""
+    count = rng.randrange(300, 500)
+    text, advice = lost(RUST, kind, count, tmp_path)
+    found = re.search(r"([\d,]+) cycles of Rc or Arc objects", text)
+    assert found is not None and count - 3 <= int(found[1]) <= count, text
+    assert "Weak" in advice
+
+
+@pytest.mark.parametrize("compiler", [CXX, RUST], ids=["cxx", "rust"])
+def test_lost_parents(rng: random.Random, tmp_path: Path, compiler: list[str]) -> None:
+    """Nobody keeps these by counts."""
+    text, advice = lost(compiler, "parent", rng.randrange(300, 500), tmp_path)
+    assert "cycle" not in text and "unless it computes" in text and "weak" not in advice.lower()
