@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support import kernel
-from support.programs import Running, ask, c_program, gdbheap, running
+from support.programs import Running, ask, build, c_program, gdbheap, running
 
 MIB = 1 << 20
 NAMES = {
@@ -53,6 +53,18 @@ def test_named_and_in_use(mode: str, rng: random.Random, tmp_path: Path) -> None
     assert in_use(page) >= 100 * first["share"] - 0.1
     (found,) = [row for row in page["findings"] if row["id"] == "holder"]
     assert found["bytes"] == first["resident"] and first["path"] in found["text"]
+
+
+def test_one_figure(rng: random.Random, tmp_path: Path) -> None:
+    """Memory that a program mapped in many places has one figure: in the row, in the finding and in the ledger, but for
+    the page of the first thread's data."""
+    pieces = rng.randrange(40, 80)
+    with running([str(build("apart")), str(pieces)], tmp_path) as target:
+        page = ask("", str(target.pid))
+    (found,) = [row for row in page["findings"] if row["id"] == "mapped-memory"]
+    (line,) = [row for row in page["ledger"] if row["id"] == "other"]
+    figures = [page["holders"][0]["resident"], found["bytes"], line["resident"]]
+    assert pieces * MIB <= min(figures) and max(figures) - min(figures) < MIB // 16, figures
 
 
 def test_shared_mappings_of_files(rng: random.Random, tmp_path: Path) -> None:

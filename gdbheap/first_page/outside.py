@@ -230,17 +230,19 @@ class _Places:
             yield from (_Place(title.format(name), kind, ranges) for name, ranges in found.items())
 
     def _of_rest(self) -> Iterator[_Place]:
-        """Yield other mappings by the library that has them, those of nobody as one row."""
+        """Yield other mappings by the library that has much of them, all others as one row."""
         held = self._heap.held
         found: defaultdict[str, Ranges] = defaultdict(list)
         for start, end in self._without_storage(REST):
             library = held_at(held, start)
             found["" if library is None else library.name].append((start, end))
+        others = found.pop("", [])
         for name, ranges in found.items():
-            if name:
+            if self._is_large(ranges):
                 yield _Place(f"memory that {name} mapped", LIBRARY_MEMORY, ranges)
             else:
-                yield _Place(_of_runtimes(self._heap) or OWN, MAPPED, ranges)
+                others += ranges
+        yield _Place(_of_runtimes(self._heap) or OWN, MAPPED, sorted(others))
 
 
 def _of_runtimes(heap: Heap) -> str:
