@@ -71,6 +71,11 @@ FIELDS = {
     "exc_context": ["PyBaseExceptionObject.context"],
     "exc_cause": ["PyBaseExceptionObject.cause"],
     "gen_qualname": ["PyGenObject.gi_qualname"],
+    "gi_exc_state": ["PyGenObject.gi_exc_state"],
+    "ts_exc_info": ["PyThreadState.exc_info"],
+    "ts_exc_value": ["PyThreadState.exc_value"],
+    "exc_item_value": ["_PyErr_StackItem.exc_value"],
+    "exc_item_previous": ["_PyErr_StackItem.previous_item"],
     "gen_frame": ["PyGenObject.gi_frame"],
     "code_bytes": ["PyCodeObject.co_code"],
 }

@@ -41,16 +41,17 @@ OFFSETS = set(
     co_nlocalsplus co_qualname co_unique_id co_varnames
     deque_free deque_free_count deque_items deque_left deque_left_index deque_length deque_right_link descr_method
     dict_small dk_indices
-    dk_kind dk_log2_index_bytes dk_log2_size dk_nentries dk_size exc_cause exc_context exc_message exc_notes
-    exc_traceback f_back f_code f_code_copy f_executing f_instruction f_is_entry f_lasti f_locals f_owner f_previous
+    dk_kind dk_log2_index_bytes dk_log2_size dk_nentries dk_size exc_cause exc_context exc_item_previous exc_item_value
+    exc_message exc_notes exc_traceback f_back f_code f_code_copy
+    f_executing f_instruction f_is_entry f_lasti f_locals f_owner f_previous
     f_stack f_top frame_data
     func_annotations func_builtins func_closure func_code func_defaults func_dict func_doc func_globals func_kwdefaults
-    func_module func_name func_qualname gc_head gen_frame gen_qualname
+    func_module func_name func_qualname gc_head gen_frame gen_qualname gi_exc_state
     gi_frame_state gi_iframe gi_running ht_cached_keys ht_name ht_qualname
     interp_tstates lv_tag ma_keys ma_mask ma_table ma_used ma_values md_def md_state md_state_size ob_digit ob_item
     set_key set_small set_table sizeof_ascii sizeof_compact sizeof_dict sizeof_heaptype sizeof_type slab_block
     slab_header slab_item task_coro task_name task_state task_waiter
-    thread_id ts_cframe ts_frame ts_interp ts_next tuple_items unicode_data unicode_length
+    thread_id ts_cframe ts_exc_info ts_exc_value ts_frame ts_interp ts_next tuple_items unicode_data unicode_length
     unicode_state unicode_utf8 unicode_wstr unicode_wstr_length ma_version_tag values_header
     """.split()
 )

@@ -300,7 +300,7 @@ def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
         if expression is not None and not expression.endswith(OWN_DICT):
             return node.id, expression, expression
     root = references.node(references.graph.chain(branch.id)[0]).root
-    is_local = isinstance(root, PythonRoot) and root.frame is not None
+    is_local = isinstance(root, PythonRoot) and root.is_running
     end = nodes[-1].id if is_local and nodes else branch.id
     if isinstance(root, PythonRoot) and root.ranges:
         found = _in_memory(paths, references.graph.chain(end))

@@ -30,6 +30,8 @@ REMEDIES = {
 }
 # The remedy by the beginning of the holder's name.
 OF_NAMES = {
+    "the exception that ": "wait and do long work after the except block: until it ends, the exception "
+    "stays with its arguments, and its traceback with the variables of all functions that were running",
     "messages of a channel": "bound the channel, or add receivers: messages come faster than they are taken",
     "lctx of ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with one text and pass what differs as KEYS and "
     "ARGV",

@@ -16,6 +16,7 @@ from gdbheap.contents.python.objects.owned import SET_MASK, deque_layout
 from gdbheap.contents.python.objects.reading import dict_items, dict_lookup, entry_reader, read_name
 from gdbheap.contents.python.objects.references import MODULES
 from gdbheap.contents.python.objects.shapes import GENERATORS, WEAK, WEAK_CALLBACK, set_key
+from gdbheap.contents.python.running.handled_exceptions import handled_by
 from gdbheap.contents.python.running.threads import Threads
 from gdbheap.contents.python.text.repr import Limits, Repr
 from gdbheap.errors import Fault, Unsupported
@@ -417,6 +418,21 @@ class EdgeNames:
             yield from self._in_frame(holder + embedded, target, f".{attribute}", f"{{}}.{attribute}")
         elif self._space.word(holder + self._release.at(GI_FRAME)) == target:
             yield _attribute(attribute)
+        if self._release.get("gi_exc_state") is not None:
+            yield from self._in_exc_state(holder, target, attribute)
+
+    def _in_exc_state(self, generator: int, target: int, attribute: str) -> Iterator[Edge]:
+        """What a generator handles, which lies in it since 3.7; up to 3.10 with the type before and the traceback
+        behind it."""
+        release, space, word = self._release, self._space, self._space.machine.word
+        value = release["exc_item_value"]
+        place, embedded = generator + release["gi_exc_state"] + value, release.get("gi_iframe")
+        is_value = space.word(place) == target
+        if is_value or value and space.word(place + word) == target:
+            at = space.word(generator + release.at(GI_FRAME)) if embedded is None else generator + embedded
+            frame = self._threads.read(at, embedded is None)
+            handled = handled_by("" if frame is None else frame.title)
+            yield Edge(f".{attribute}: {handled if is_value else f'the traceback of {handled}'}")
 
     def _in_frame_object(self, holder: int, target: int) -> Iterator[Edge]:
         embedded = self._release.get("frame_data")

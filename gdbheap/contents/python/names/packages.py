@@ -130,7 +130,7 @@ class Homes:
         return self._home(module, is_static) if dot else Home(INTERPRETER_ITSELF, "")
 
     def _home_of_root(self, root: PythonRoot) -> Home:
-        if root.frame is not None:
+        if root.is_running:
             return Home(FRAME, root.name)
         if root.name in (MODULES, STATIC_TYPES, INTERPRETER):
             return Home(INTERPRETER_ITSELF, "")

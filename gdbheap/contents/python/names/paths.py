@@ -35,7 +35,7 @@ class ObjectPaths:
     def type_name(self, node: Node) -> str:
         """The type's name of an object, else a word for what it is."""
         if isinstance(node.root, PythonRoot):
-            return FRAME if node.root.frame else MEMORY
+            return FRAME if node.root.is_running else MEMORY
         return self.names.name(node.type) if node.type else BLOCK
 
     def kind_name(self, kind: int) -> str:
@@ -60,6 +60,8 @@ class ObjectPaths:
             return Edge(f"{MODULES}{_where(root)}", MODULES)
         if root.phase == BY_STACKS:
             return Edge("a word on a thread's stack" if root.ranges else "a thread's register")
+        if root.is_exception:
+            return Edge(root.name)
         if root.frame is None:
             return Edge(f"data of {root.name}")
         for local in root.frame.locals:

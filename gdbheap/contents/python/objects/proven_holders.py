@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gdbheap import _native
 from gdbheap.contents.python.objects.census import Objects
-from gdbheap.contents.python.objects.references import PythonNodes, roots_of_python
+from gdbheap.contents.python.objects.references import MODULES, PythonNodes, roots_of_python
 from gdbheap.contents.python.objects.shapes import graph_layout
 from gdbheap.contents.python.running.threads import Threads
 from gdbheap.graph.nodes import Node
@@ -38,7 +38,7 @@ class KeptObjects(PythonNodes):
         self.objects = objects
         self.threads = threads
         self.minimum = minimum
-        self.roots = roots_of_python(threads)
+        self.roots = roots_of_python(objects, threads)
         layout = graph_layout(objects.release)
         found = _native.find_kept(objects.heaps, objects.layout, layout, self.roots, most, seconds, minimum, progress)
         self.is_done = found.is_done
@@ -78,7 +78,7 @@ class KeptObjects(PythonNodes):
     def _is_namespace(self, row: _native.KeptNode) -> bool:
         """Return whether an object is a module or a class, or the dict of one, or ``sys.modules``."""
         above = self.rows[row.above]
-        of_modules = above.id < len(self.roots) and self.roots[above.id].frame is None
+        of_modules = above.id < len(self.roots) and self.roots[above.id].name == MODULES
         is_dict = self._type(row) == DICT and (of_modules or self._has_names(above))
         return is_dict or self._has_names(row)
 

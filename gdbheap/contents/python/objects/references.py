@@ -9,6 +9,7 @@ from gdbheap import _native
 from gdbheap.contents.python.objects.census import Objects
 from gdbheap.contents.python.objects.roots import INTERPRETER, REGISTERS, STACKS, THREADS
 from gdbheap.contents.python.objects.shapes import graph_layout
+from gdbheap.contents.python.running.handled_exceptions import handled_exceptions
 from gdbheap.contents.python.running.threads import Frame, Threads
 from gdbheap.graph.nodes import Node, Nodes, Root
 from gdbheap.targets.ranges import Ranges
@@ -21,11 +22,17 @@ MODULES, STATIC_TYPES = "sys.modules", "static types"
 
 @dataclass(frozen=True)
 class PythonRoot(Root):
-    """A root of objects: a name, a frame that runs, or memory. ``interpreter``: the number of the one whose
-    ``sys.modules`` it is, 0 the main one."""
+    """A root of objects: a name, a frame that runs, an exception that is handled, or memory. ``interpreter``: the
+    number of the one whose ``sys.modules`` it is, 0 the main one."""
 
     frame: Frame | None = None
     interpreter: int = 0
+    is_exception: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is a frame that runs, or what one handles."""
+        return self.frame is not None or self.is_exception
 
 
 class PythonNodes(Nodes):
@@ -62,7 +69,7 @@ class References(PythonNodes):
         self.threads = threads
         statics = objects.static_types()
         self.roots = [
-            *roots_of_python(threads),
+            *roots_of_python(objects, threads),
             PythonRoot(STATIC_TYPES, BY_FRAMES, statics),
             *_of_memory(objects),
         ]
@@ -96,12 +103,16 @@ def _may_be_object(row: _native.GraphNode) -> bool:
     return row.place == "block" and row.kind in ("object", "idle")
 
 
-def roots_of_python(threads: Threads) -> list[PythonRoot]:
+def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
     roots = [PythonRoot(MODULES, BY_MODULES, [address], interpreter=number) for number, address in threads.modules()]
     for state in threads.states:
         for frame in state.frames:
             held = [frame.address] if frame.object else [*(local.value for local in frame.locals), *frame.references]
             roots.append(PythonRoot(frame.title, BY_FRAMES, held, frame=frame))
+    # A variable that has the exception too comes first.
+    space, release = objects.target.space, objects.release
+    exceptions = (one for state in threads.states for one in handled_exceptions(space, release, state))
+    roots += (PythonRoot(one.name, BY_FRAMES, [one.address], is_exception=True) for one in exceptions)
     return roots
 
 

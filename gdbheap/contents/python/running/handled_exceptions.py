@@ -1,0 +1,82 @@
+"""The exceptions that threads handle at this moment: in an ``except`` block only the thread state leads to them.
+
+A thread has an item (``_PyErr_StackItem``) of its own, and each generator or coroutine that runs has one before it. In
+3.6 there is one exception in the thread state itself, and what it replaced is in the frames; in 2.7 ``sys`` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gdbheap._native import Space
+from gdbheap.contents.python.running.threads import Frame, ThreadState
+from gdbheap.errors import Fault
+from gdbheap.layout.cpython import FLAG_EXCEPTION, OB_TYPE, TP_FLAGS, Release
+
+__all__ = ["HandledException", "handled_exceptions", "handled_by"]
+
+# No program delegates deeper: frames are bounded too.
+MAX_ITEMS = 1 << 14
+# sizeof(PyThreadState), with room for more: the last item is a part of it.
+STATE_BYTES = 2 << 10
+TB_FRAME, FRAME_FRAME = 24, 24
+
+
+@dataclass(frozen=True)
+class HandledException:
+    """An exception at ``address``; ``frame``: that which handles it, None where its traceback does not say."""
+
+    address: int
+    frame: Frame | None
+
+    @property
+    def name(self) -> str:
+        """``the exception that load() handles at app.py:41``."""
+        return handled_by("" if self.frame is None else self.frame.title)
+
+
+def handled_by(title: str) -> str:
+    """Name the exception that a frame with this title (``load() at app.py:41``) handles; "" where that is unknown."""
+    function, _at, place = title.rpartition(" at ")
+    return f"the exception that {function} handles at {place}" if title else "an exception that is handled"
+
+
+def handled_exceptions(space: Space, release: Release, state: ThreadState) -> Iterator[HandledException]:
+    """Yield those of a thread, the innermost first; none where what is there is no chain of items."""
+    running = {frame.address: frame for frame in state.frames}
+    found: list[int] = []
+    with suppress(Fault, OverflowError):
+        found = _values(space, release, state.address)
+    for address in dict.fromkeys(filter(None, found)):
+        with suppress(Fault, OverflowError):
+            kind = space.word(address + release.at(OB_TYPE))
+            if space.word(kind + release.at(TP_FLAGS)) & FLAG_EXCEPTION:
+                yield HandledException(address, running.get(_caught_in(space, release, address)))
+
+
+def _values(space: Space, release: Release, state: int) -> list[int]:
+    """What the items have, from the innermost to the thread's own; 0 where nothing is handled. Raises Fault."""
+    head = release.get("ts_exc_info")
+    if head is None:
+        only = release.get("ts_exc_value")
+        return [] if only is None else [space.word(state + only)]
+    item, found = space.word(state + head), list[int]()
+    while len(found) < MAX_ITEMS:
+        found.append(space.word(item + release["exc_item_value"]))
+        previous = space.word(item + release["exc_item_previous"])
+        if not previous:
+            # The thread's own comes last, which proves the chain.
+            return found if state <= item < state + STATE_BYTES else []
+        item = previous
+    return []
+
+
+def _caught_in(space: Space, release: Release, exception: int) -> int:
+    """Return the frame that an exception came to last, where its traceback begins; 0 without one. Raises Fault."""
+    traceback = space.word(exception + release["exc_traceback"])
+    frame = space.word(traceback + release.at(TB_FRAME)) if traceback else 0
+    if not frame or release.get("frame_data") is None:
+        return frame
+    return space.word(frame + release.at(FRAME_FRAME))
