@@ -17,6 +17,8 @@ from gdbheap.layout.cpython import Release, field_names
 from gdbheap.layout.tables import table
 
 LARGEST = 1 << 16
+# The state of an interpreter has tables of its own inside.
+LARGEST_STATE = 1 << 20
 RELEASE = re.compile(r"[23]\.\d+")
 # Keys of a release that are no offset or size from 0 up: where fields lie before an object, bits of tp_flags, what is
 # only there or not, numbers of bits and bytes, values of a state.
@@ -48,11 +50,12 @@ OFFSETS = set(
     func_annotations func_builtins func_closure func_code func_defaults func_dict func_doc func_globals func_kwdefaults
     func_module func_name func_qualname gc_head gen_frame gen_qualname gi_exc_state
     gi_frame_state gi_iframe gi_running ht_cached_keys ht_name ht_qualname
-    interp_tstates lv_tag ma_keys ma_mask ma_table ma_used ma_values md_def md_state md_state_size ob_digit ob_item
+    interp_atexit interp_atexit_module interp_audit_hooks interp_codecs interp_forkers interp_tstates
+    lv_tag ma_keys ma_mask ma_table ma_used ma_values md_def md_state md_state_size ob_digit ob_item
     set_key set_small set_table sizeof_ascii sizeof_compact sizeof_dict sizeof_heaptype sizeof_type slab_block
     slab_header slab_item task_coro task_name task_state task_waiter
-    thread_id ts_cframe ts_exc_info ts_exc_value ts_frame ts_interp ts_next tuple_items unicode_data unicode_length
-    unicode_state unicode_utf8 unicode_wstr unicode_wstr_length ma_version_tag values_header
+    thread_id ts_cframe ts_exc_info ts_exc_value ts_frame ts_interp ts_next ts_profile tuple_items unicode_data
+    unicode_length unicode_state unicode_utf8 unicode_wstr unicode_wstr_length ma_version_tag values_header
     """.split()
 )
 KNOWN = BEFORE | STATES | BITS | SWITCHES | NUMBERS | LISTS | NAMES | OFFSETS
@@ -80,7 +83,7 @@ def is_valid(key: str, value: Any) -> bool:
         return is_number(value, -8, 8)
     if key in SWITCHES:
         return value in (0, 1) and is_number(value)
-    return key in KNOWN and is_number(value)
+    return key in KNOWN and is_number(value, most=LARGEST_STATE if key.startswith("interp_") else LARGEST)
 
 
 def rows() -> list[tuple[str, dict[str, Any]]]:

@@ -132,6 +132,8 @@ class Homes:
     def _home_of_root(self, root: PythonRoot) -> Home:
         if root.is_running:
             return Home(FRAME, root.name)
+        if root.is_registered:
+            return Home(STANDARD, "")
         if root.name in (MODULES, STATIC_TYPES, INTERPRETER):
             return Home(INTERPRETER_ITSELF, "")
         if root.phase == BY_STACKS or root.name == THREADS:

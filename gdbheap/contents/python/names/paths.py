@@ -60,7 +60,7 @@ class ObjectPaths:
             return Edge(f"{MODULES}{_where(root)}", MODULES)
         if root.phase == BY_STACKS:
             return Edge("a word on a thread's stack" if root.ranges else "a thread's register")
-        if root.is_exception:
+        if root.is_exception or root.is_registered:
             return Edge(root.name)
         if root.frame is None:
             return Edge(f"data of {root.name}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from gdbheap import _native
 from gdbheap.contents.python.objects.census import Objects
 from gdbheap.contents.python.objects.roots import INTERPRETER, REGISTERS, STACKS, THREADS
 from gdbheap.contents.python.objects.shapes import graph_layout
 from gdbheap.contents.python.running.handled_exceptions import handled_exceptions
+from gdbheap.contents.python.running.registered import registered_by_thread, registered_with
 from gdbheap.contents.python.running.threads import Frame, Threads
 from gdbheap.graph.nodes import Node, Nodes, Root
 from gdbheap.targets.ranges import Ranges
@@ -22,12 +24,13 @@ MODULES, STATIC_TYPES = "sys.modules", "static types"
 
 @dataclass(frozen=True)
 class PythonRoot(Root):
-    """A root of objects: a name, a frame that runs, an exception that is handled, or memory. ``interpreter``: the
-    number of the one whose ``sys.modules`` it is, 0 the main one."""
+    """A root of objects: a name, a frame that runs, an exception that is handled, functions that are registered with
+    the interpreter, or memory. ``interpreter``: the number of the one whose ``sys.modules`` it is, 0 the main one."""
 
     frame: Frame | None = None
     interpreter: int = 0
     is_exception: bool = False
+    is_registered: bool = False
 
     @property
     def is_running(self) -> bool:
@@ -113,6 +116,11 @@ def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
     space, release = objects.target.space, objects.release
     exceptions = (one for state in threads.states for one in handled_exceptions(space, release, state))
     roots += (PythonRoot(one.name, BY_FRAMES, [one.address], is_exception=True) for one in exceptions)
+    registered = chain(
+        chain.from_iterable(registered_by_thread(space, release, state) for state in threads.states),
+        chain.from_iterable(registered_with(space, release, interpreter) for interpreter in threads.interpreters),
+    )
+    roots += (PythonRoot(name, BY_FRAMES, held, is_registered=True) for name, held in registered if held)
     return roots
 
 

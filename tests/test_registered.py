@@ -1,0 +1,52 @@
+"""Memory that only a function leads to which a program registered with the interpreter: the page says where."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from support.programs import ALL_RELEASES, RELEASES, ask, interpreter_of_release, running
+
+# In Python 2 and 3. The function's closure has the rows, and it is nowhere else.
+PROGRAM = (
+    "import atexit, codecs, os, sys\n"
+    "def rows(): return [bytes(bytearray(4000 + n % 9)) for n in range({count})]\n"
+    "def made():\n"
+    "    kept = rows()\n"
+    "    def called(*arguments): return kept and None\n"
+    "    return called\n"
+    "{registering}\n"
+    "sys.stdin.readline()\n"
+)
+# What registers it, what the page calls that, and the first release that has it and whose tables know where.
+WAYS = {
+    "sys.setprofile(made())": ("the function of sys.setprofile()", "2.7"),
+    "sys.settrace(made())": ("the function of sys.settrace()", "2.7"),
+    "codecs.register(made())": ("functions of codecs.register() [", "2.7"),
+    "codecs.register_error('own', made())": ("handlers of codecs.register_error() [", "2.7"),
+    "os.register_at_fork(before=made())": ("functions of os.register_at_fork(before) [", "3.7"),
+    "os.register_at_fork(after_in_child=made())": ("functions of os.register_at_fork(after_in_child) [", "3.7"),
+    "atexit.register(made())": ("functions of atexit.register()", "3.7"),
+    "atexit.register(int, rows())": ("arguments of atexit.register() [0]", "3.7"),
+    "sys.addaudithook(made())": ("hooks of sys.addaudithook() [", "3.8"),
+}
+CASES = [
+    (way, release) for way, (_name, first) in WAYS.items() for release in RELEASES
+    if ALL_RELEASES.index(release) >= ALL_RELEASES.index(first)
+    # What 3.14 and 3.15 keep of an interpreter is where no table says yet.
+    and (release not in ("3.14", "3.15") or "set" in way)
+]  # fmt: skip
+
+
+@pytest.mark.cases(12)
+@pytest.mark.parametrize(("way", "release"), CASES)
+def test_registered(way: str, release: str, rng: random.Random, tmp_path: Path) -> None:
+    """The first row names the call that registers it, with the bytes of the closure, or of the arguments."""
+    count = rng.randrange(10_000, 12_000)
+    code = PROGRAM.format(count=count, registering=way)
+    with running([interpreter_of_release(release).executable, "-c", code], tmp_path) as target:
+        row = ask("", str(target.pid))["holders"][0]
+    assert row["path"].startswith(WAYS[way][0]), row["path"]
+    assert count * 4000 <= row["bytes"] < 1.1 * count * 4000
+    assert row["path"].endswith("cell_contents") or "arguments" in row["path"]
