@@ -47,6 +47,14 @@ NESTED = (
     "del store, part\n"
     "sys.stdin.readline()\n"
 )
+NAMES = (
+    "import sys; sys.path.insert(0, {folder!r})\n"
+    "import store\n"
+    "from store import CACHE as kept\n"
+    "class Shop: cache = kept\n"
+    "again, other = kept, store.other\n"
+    f"{REST}"
+)
 GENERATORS = (
     "import sys\n"
     "def lines(n):\n"
@@ -89,10 +97,23 @@ def test_who_holds_alone(rng: random.Random, tmp_path: Path) -> None:
     code = f"import sys; kept = [bytes(4000) for _ in range({count})]; {REST}"
     with running([sys.executable, "-c", code], tmp_path) as target:
         holder, found = first_holder(target.pid)
-    assert holder["path"] == "kept" and holder["also"] == [] and holder["retained"] >= count * 4000
+    assert holder["path"] == "kept" and holder["also"] == holder["names"] == [] and holder["retained"] >= count * 4000
     assert "alone frees" not in found["text"] and "set a limit" in found["advice"]
     # What keeps it alive is its name.
     assert not any(" why " in line for line in found["commands"])
+
+
+def test_other_names_of_a_holder(rng: random.Random, tmp_path: Path) -> None:
+    """A second name in the same module, one in another module and a class's attribute are other names of a list that
+    nothing else shares; a variable that holds another list is none."""
+    count = rng.randrange(3000, 5000)
+    (tmp_path / "store.py").write_text(f"CACHE = [bytes(4000) for _ in range({count})]\nother = []\n")
+    code = NAMES.format(folder=str(tmp_path))
+    with running([sys.executable, "-c", code], tmp_path) as target:
+        (holder, found), page = first_holder(target.pid), gdbheap(str(target.pid)).stdout
+    assert {holder["path"], *holder["names"]} == {"kept", "again", "store.CACHE", "Shop.cache"}
+    assert holder["alone"] and holder["also"] == [] and holder["retained"] >= count * 4000
+    assert "also named " in found["text"] and "also named " in page
 
 
 def test_part_of_a_row_is_not_shared(rng: random.Random, tmp_path: Path) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap.answers.accounting.paths import in_a_line
 from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.answers.shared_out import VARIABLE
-from gdbheap.contents.python.names.paths import is_own_dict
+from gdbheap.contents.python.names.packages import DICT
+from gdbheap.contents.python.names.paths import ObjectPaths, is_own_dict
 from gdbheap.contents.python.running.coroutines import GENERATORS, GREENLET, TASK, Coroutines
 from gdbheap.findings.holder.rule import MainHolder, holds_alone
-from gdbheap.graph.paths import BLOCK, Paths
+from gdbheap.graph.paths import BLOCK, Path, Paths
 from gdbheap.graph.roots import GLOBAL, BlockRoot
 from gdbheap.heap import Heap
 from gdbheap.layout.asyncio import task_layout
@@ -32,12 +33,14 @@ SUSPENDED = (TASK, GREENLET, *GENERATORS)
 @dataclass(frozen=True)
 class _Others:
     """What would be free without a holder alone, and whether that is most; else the names of the others that hold the
-    rest, and what would be free without all of them, None where that is not known."""
+    rest, and what would be free without all of them, None where that is not known. ``own``: other names of the holder
+    itself."""
 
     retained: int
     alone: bool = True
     names: list[str] = field(default_factory=list)
     together: int | None = None
+    own: list[str] = field(default_factory=list)
 
 
 def with_others(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
@@ -83,7 +86,9 @@ def _is_named(path: str, root: BlockRoot) -> bool:
 
 def _shared(heap: Heap, row: MainHolder, members: set[int]) -> MainHolder:
     others = _others(heap, row, members)
-    return replace(row, retained=others.retained, alone=others.alone, also=others.names, together=others.together)
+    return replace(
+        row, retained=others.retained, alone=others.alone, also=others.names, together=others.together, names=others.own
+    )
 
 
 def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
@@ -91,22 +96,39 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
     found = graph.also_held(members, MAX_OTHERS)
     # Its name may be that of the largest part of what the row has.
     held = min(found.bytes, row.bytes)
+    aliases = list(_aliases(paths, found.aliases))
     if holds_alone(found.retained, held):
-        return _Others(found.retained)
+        # What a loop or a frame has for a moment is no name that a program could drop.
+        own = (source_path(path.expression) for path in aliases if path.expression is not None)
+        return _Others(found.retained, own=[name for name in dict.fromkeys(own) if name != row.path][:MAX_OTHERS])
     ways = [_way_of(paths, other.id, other.target) for other in found.others]
     names = [source_path(way.name) for way in ways]
     # A word of C code may be part of what the holder has.
-    names += [source_path(name) for name in _aliases(paths, found.aliases) if NO_NAME not in name]
+    names += [source_path(name) for name in map(in_a_line, aliases) if NO_NAME not in name]
     others = [name for name in dict.fromkeys(names) if name != row.path]
     together = graph.also_held(members | {way.node for way in ways}, 0).retained if ways else 0
     is_all = all(way.is_holder for way in ways) and holds_alone(together, held)
     return _Others(found.retained, False, others[:MAX_OTHERS], together if is_all else None)
 
 
-def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterable[str]:
-    """Yield the names by which others refer to the holder itself."""
+def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterator[Path]:
+    """Yield the ways by which others refer to the holder itself; a dict may do so by several keys."""
     graph = paths.references.graph
-    return (in_a_line(paths.path([*graph.chain(source), target])) for source, target in references)
+    for source, target in references:
+        path = paths.path([*graph.chain(source), target])
+        yield path
+        keys, way = _keys(paths, source, target), path.expression or ""
+        own = next((key for key in keys if way.endswith(f".{key}")), None)
+        if own is not None:
+            yield from (replace(path, expression=f"{way[: -len(own)]}{key}") for key in keys)
+
+
+def _keys(paths: Paths, source: int, target: int) -> list[str]:
+    """Return the names under which a dict, or the buffer of its keys, has an object; none where it is no dict."""
+    holder, held = paths.references.owner_of(source), paths.references.node(target)
+    if not isinstance(paths, ObjectPaths) or holder is None or not holder.type or paths.type_name(holder) != DICT:
+        return []
+    return paths.edges.keys_of(holder.address, held.address)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ class MainHolder:
     no allocator handed out, None of blocks. ``retained``: what would be free without the object, or the global, alone,
     None where that is not known; ``alone``: whether that is most of what it leads to, or not known; ``also``: who else
     holds the rest, if not; ``together``: what would be free without all of them, None where that is not most or not
-    known. ``tasks``: how many tasks lead to most of what it has, or suspended functions of the kind ``task_kind``."""
+    known; ``names``: other names of the object, as source code would write them, each of which keeps it. ``tasks``: how
+    many tasks lead to most of what it has, or suspended functions of the kind ``task_kind``."""
 
     bytes: int
     resident: int | None
@@ -73,6 +74,7 @@ class MainHolder:
     also: list[str] = field(default_factory=list)
     together: int | None = None
     alone: bool = True
+    names: list[str] = field(default_factory=list)
     tasks: int = 0
     task_kind: str | None = None
 

@@ -19,7 +19,7 @@ from gdbheap.findings.holder.rule import (
 )  # fmt: skip
 from gdbheap.report.text.numbers import size_text
 from gdbheap.report.words.finding_words import Words
-from gdbheap.report.words.main_holders import described, others_of, readable
+from gdbheap.report.words.main_holders import described, names_of, others_of, readable
 
 # The remedy for each type of object.
 REMEDIES = {
@@ -101,6 +101,8 @@ def _text(figures: Holder) -> str:
 
 def _others(holder: MainHolder) -> str:
     """Say who else holds the same, and what goes without one and without all of them."""
+    if holder.names:
+        return f"; {names_of(holder)}: it stays until no name leads to it"
     if holder.alone or holder.retained is None:
         return ""
     whole = f", dropping all of them {size_text(holder.together)}" if holder.together is not None else ""

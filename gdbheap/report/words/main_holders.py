@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.shared_out import Part
     from gdbheap.findings.holder.rule import MainHolder
 
-__all__ = ["described", "object_text", "others_of", "parts_of", "readable", "render", "whole_text"]
+__all__ = ["described", "names_of", "object_text", "others_of", "parts_of", "readable", "render", "whole_text"]
 
 COLUMNS = SHARE, Column("held by", True), Column("what it is", True)
 WELL_KNOWN = ("functools", "collections", "__main__")
@@ -48,7 +48,7 @@ def render(rows: list[MainHolder], style: Style) -> str:
 def _briefly(row: MainHolder) -> str:
     """Say what a holder is, or what most of its bytes are, where a line has room for one of them."""
     alone = f"alone frees {size_text(row.retained)}" if not row.alone and row.retained is not None else ""
-    return "; ".join(filter(None, [_object(row) or parts_of(row.parts[:1]), _tasks(row), alone]))
+    return "; ".join(filter(None, [_object(row) or parts_of(row.parts[:1]), _tasks(row), alone or names_of(row)]))
 
 
 def whole_text(row: MainHolder) -> str:
@@ -69,7 +69,9 @@ def _tasks(row: MainHolder) -> str:
 
 def _shared(row: MainHolder) -> str:
     """Say who else holds what a holder has, and what goes without it alone; nothing where it holds that alone."""
-    return "" if row.alone or row.retained is None else f"{others_of(row)}; alone it frees {size_text(row.retained)}"
+    if row.alone or row.retained is None:
+        return names_of(row)
+    return f"{others_of(row)}; alone it frees {size_text(row.retained)}"
 
 
 def _object(row: MainHolder) -> str:
@@ -97,6 +99,11 @@ def parts_of(parts: list[Part]) -> str:
     return ", ".join(
         f"{count_text(part.count)} x {part.what.replace('__main__.', '', 1)}" for part in parts[:MAX_PARTS]
     )
+
+
+def names_of(row: MainHolder) -> str:
+    """Say the other names of the object that a holder is; nothing where it has none."""
+    return f"also named {', '.join(row.names)}" if row.names else ""
 
 
 def others_of(row: MainHolder) -> str:

@@ -333,6 +333,16 @@ class EdgeNames:
         if at is not None:
             yield Edge(f" has it as key {at // word}", f"list({{}})[{at // word}]")
 
+    def keys_of(self, holder: int, target: int) -> list[str]:
+        """The identifiers among the keys under which a dict has the object at ``target``."""
+        keys, values = self._items(holder)
+        machine = self._space.machine
+        places = (place for place, value in enumerate(machine.words_of(values)) if value == target)
+        with suppress(*TORN):
+            texts = [self._name(machine.word_of(keys, place * machine.word)) for place in places]
+            return [text[1:-1] for text in texts if text is not None and text[1:-1].isidentifier()]
+        return []
+
     def _items(self, holder: int) -> tuple[bytes, bytes]:
         """The keys and the values of a dict. Those of the last large one are kept: many ways lead through the same."""
         if self._last[0] == holder:

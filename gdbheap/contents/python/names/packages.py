@@ -16,6 +16,7 @@ from gdbheap.graph.nodes import Node
 from gdbheap.layout.cpython import FLAG_TYPE, MODULE_DICT
 
 __all__ = [
+    "DICT",
     "FRAME",
     "INTERPRETER_ITSELF",
     "LIBRARY",

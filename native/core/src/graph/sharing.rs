@@ -35,7 +35,7 @@ pub struct AlsoHeld {
     pub retained: u64,
     /// Who else leads to the rest, the most first.
     pub others: Vec<Other>,
-    /// Who refers to one of the nodes, beside the one before it on its chain: (referrer, node).
+    /// Who refers to one of the nodes, beside the one reference that is on its chain: (referrer, node).
     pub aliases: Vec<(u32, u32)>,
 }
 
@@ -90,8 +90,9 @@ impl<'a> Sharing<'a> {
         Ok(found)
     }
 
-    /// Keeps the references from a node outside into what is inside.
+    /// Keeps the references from a node outside into what is inside. Of several to one member the first is that on the chain.
     fn cross(&mut self, source: u32) {
+        let mut on_chain = NOBODY;
         for edge in self.graph.edges.of(source) {
             let (target, strength) = split(*edge);
             if !self.inside.get(target.into()) || !self.tree.counts(source, target, strength) {
@@ -99,7 +100,9 @@ impl<'a> Sharing<'a> {
             }
             if !self.members.get(target.into()) {
                 self.crossing.push((source, target));
-            } else if self.tree.before[target as usize] != source && self.aliases.len() < MAX_ALIASES {
+            } else if self.tree.before[target as usize] == source && on_chain != target {
+                on_chain = target;
+            } else if self.aliases.len() < MAX_ALIASES {
                 self.aliases.push((source, target));
             }
         }
