@@ -1,7 +1,7 @@
 """Types of the native module, written by scripts/native_stub.py; the docstrings are in native/binding/src."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from gdbheap.machines.machine import Machine
 
@@ -608,154 +608,88 @@ class Libraries(Protocol):
     def rust(self) -> bool: ...
 
 class CallKinds:
-    @property
-    def malloc(self) -> int: ...
-    @property
-    def calloc(self) -> int: ...
-    @property
-    def realloc(self) -> int: ...
-    @property
-    def memalign(self) -> int: ...
-    @property
-    def free(self) -> int: ...
-    @property
-    def mmap(self) -> int: ...
-    @property
-    def munmap(self) -> int: ...
-    @property
-    def mremap(self) -> int: ...
-    @property
-    def mallopt(self) -> int: ...
-    @property
-    def malloc_trim(self) -> int: ...
-    @property
-    def fork(self) -> int: ...
+    malloc: Final[int]
+    calloc: Final[int]
+    realloc: Final[int]
+    memalign: Final[int]
+    free: Final[int]
+    mmap: Final[int]
+    munmap: Final[int]
+    mremap: Final[int]
+    mallopt: Final[int]
+    malloc_trim: Final[int]
+    fork: Final[int]
 
 class CallsInUse:
-    @property
-    def blocks(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def usable(self) -> int: ...
+    blocks: Final[int]
+    bytes: Final[int]
+    usable: Final[int]
 
 class CallMoment:
-    @property
-    def call(self) -> int: ...
-    @property
-    def nanoseconds(self) -> int: ...
-    @property
-    def in_use(self) -> CallsInUse: ...
+    call: Final[int]
+    nanoseconds: Final[int]
+    in_use: Final[CallsInUse]
 
 class CallResizes:
-    @property
-    def grown(self) -> int: ...
-    @property
-    def shrunk(self) -> int: ...
-    @property
-    def moved(self) -> int: ...
-    @property
-    def copied(self) -> int: ...
+    grown: Final[int]
+    shrunk: Final[int]
+    moved: Final[int]
+    copied: Final[int]
 
 class LifeSpan:
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def blocks(self) -> int: ...
+    start: Final[int]
+    end: Final[int]
+    blocks: Final[int]
 
 class Lives:
-    @property
-    def zero(self) -> int: ...
-    @property
-    def median(self) -> int | None: ...
-    @property
-    def most_of(self) -> int | None: ...
-    @property
-    def longest(self) -> int | None: ...
-    @property
-    def spans(self) -> list[LifeSpan]: ...
+    zero: Final[int]
+    median: Final[int | None]
+    most_of: Final[int | None]
+    longest: Final[int | None]
+    spans: Final[list[LifeSpan]]
 
 class CallSize:
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def calls(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def live(self) -> int: ...
-    @property
-    def live_bytes(self) -> int: ...
+    start: Final[int]
+    end: Final[int]
+    calls: Final[int]
+    bytes: Final[int]
+    live: Final[int]
+    live_bytes: Final[int]
 
 class CurvePoint:
-    @property
-    def calls(self) -> int: ...
-    @property
-    def nanoseconds(self) -> int: ...
-    @property
-    def blocks(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def most_bytes(self) -> int: ...
+    calls: Final[int]
+    nanoseconds: Final[int]
+    blocks: Final[int]
+    bytes: Final[int]
+    most_bytes: Final[int]
 
 class CallStats:
-    @property
-    def calls(self) -> int: ...
-    @property
-    def kinds(self) -> CallKinds: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def blocks(self) -> int: ...
-    @property
-    def released(self) -> int: ...
-    @property
-    def unseen(self) -> int: ...
-    @property
-    def failed(self) -> int: ...
-    @property
-    def nothing(self) -> int: ...
-    @property
-    def unknown(self) -> int: ...
-    @property
-    def live(self) -> CallsInUse: ...
-    @property
-    def peak(self) -> CallMoment: ...
-    @property
-    def most(self) -> CallMoment: ...
-    @property
-    def upper(self) -> int: ...
-    @property
-    def usable(self) -> int: ...
-    @property
-    def lower(self) -> int: ...
-    @property
-    def resized(self) -> CallResizes: ...
-    @property
-    def temporary(self) -> int: ...
-    @property
-    def temporary_bytes(self) -> int: ...
-    @property
-    def nanoseconds(self) -> int: ...
-    @property
-    def ticks(self) -> int: ...
-    @property
-    def lives_in_calls(self) -> Lives: ...
-    @property
-    def lives_in_nanoseconds(self) -> Lives: ...
-    @property
-    def sizes(self) -> list[CallSize]: ...
-    @property
-    def by_call(self) -> list[CurvePoint]: ...
-    @property
-    def by_time(self) -> list[CurvePoint]: ...
-    @property
-    def whole(self) -> bool: ...
+    calls: Final[int]
+    kinds: Final[CallKinds]
+    threads: Final[int]
+    blocks: Final[int]
+    released: Final[int]
+    unseen: Final[int]
+    failed: Final[int]
+    nothing: Final[int]
+    unknown: Final[int]
+    live: Final[CallsInUse]
+    peak: Final[CallMoment]
+    most: Final[CallMoment]
+    upper: Final[int]
+    usable: Final[int]
+    lower: Final[int]
+    resized: Final[CallResizes]
+    temporary: Final[int]
+    temporary_bytes: Final[int]
+    nanoseconds: Final[int]
+    ticks: Final[int]
+    lives_in_calls: Final[Lives]
+    lives_in_nanoseconds: Final[Lives]
+    sizes: Final[list[CallSize]]
+    by_call: Final[list[CurvePoint]]
+    by_time: Final[list[CurvePoint]]
+    whole: Final[bool]
 
 class Claimed:
     def __init__(self, places: Sequence[Range]) -> None: ...
@@ -766,196 +700,115 @@ class Claimed:
     def find(self, address: int) -> Place | None: ...
 
 class ReplayPlan:
-    @property
-    def calls(self) -> int: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def unknown(self) -> int: ...
-    @property
-    def failed(self) -> int: ...
-    @property
-    def mappings(self) -> int: ...
-    @property
-    def live_blocks(self) -> int: ...
-    @property
-    def live_bytes(self) -> int: ...
-    @property
-    def peak_bytes(self) -> int: ...
-    @property
-    def peak_call(self) -> int: ...
-    @property
-    def whole(self) -> bool: ...
-    @property
-    def inherited(self) -> int: ...
-    @property
-    def python(self) -> PythonCalls: ...
+    calls: Final[int]
+    threads: Final[int]
+    unknown: Final[int]
+    failed: Final[int]
+    mappings: Final[int]
+    live_blocks: Final[int]
+    live_bytes: Final[int]
+    peak_bytes: Final[int]
+    peak_call: Final[int]
+    whole: Final[bool]
+    inherited: Final[int]
+    python: Final[PythonCalls]
 
 class PythonCalls:
-    @property
-    def calls(self) -> int: ...
-    @property
-    def unknown(self) -> int: ...
-    @property
-    def live_blocks(self) -> int: ...
-    @property
-    def live_bytes(self) -> int: ...
-    @property
-    def peak_bytes(self) -> int: ...
+    calls: Final[int]
+    unknown: Final[int]
+    live_blocks: Final[int]
+    live_bytes: Final[int]
+    peak_bytes: Final[int]
 
 class LoadedCode:
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def bias(self) -> int: ...
-    @property
-    def build_id(self) -> bytes: ...
-    @property
-    def path(self) -> bytes: ...
+    start: Final[int]
+    end: Final[int]
+    bias: Final[int]
+    build_id: Final[bytes]
+    path: Final[bytes]
 
 class PythonCode:
-    @property
-    def release(self) -> int: ...
-    @property
-    def first_line(self) -> int: ...
-    @property
-    def name(self) -> tuple[int, bytes]: ...
-    @property
-    def file(self) -> tuple[int, bytes]: ...
-    @property
-    def lines(self) -> bytes: ...
+    release: Final[int]
+    first_line: Final[int]
+    name: Final[tuple[int, bytes]]
+    file: Final[tuple[int, bytes]]
+    lines: Final[bytes]
 
 class CallStack:
-    @property
-    def native(self) -> list[tuple[int | None, int]]: ...
-    @property
-    def python(self) -> list[list[tuple[int | None, int]]]: ...
-    @property
-    def cut(self) -> bool: ...
-    @property
-    def torn(self) -> bool: ...
-    @property
-    def is_python(self) -> bool: ...
+    native: Final[list[tuple[int | None, int]]]
+    python: Final[list[list[tuple[int | None, int]]]]
+    cut: Final[bool]
+    torn: Final[bool]
+    is_python: Final[bool]
 
 class StackShare:
-    @property
-    def stack(self) -> int: ...
-    @property
-    def bytes(self) -> float: ...
-    @property
-    def blocks(self) -> float: ...
-    @property
-    def allocated_bytes(self) -> float: ...
-    @property
-    def allocated_blocks(self) -> float: ...
+    stack: Final[int]
+    bytes: Final[float]
+    blocks: Final[float]
+    allocated_bytes: Final[float]
+    allocated_blocks: Final[float]
 
 class BlockMaker:
-    @property
-    def wanted(self) -> int: ...
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def stack(self) -> int: ...
+    wanted: Final[int]
+    address: Final[int]
+    size: Final[int]
+    stack: Final[int]
 
 class StackCaller:
-    @property
-    def call(self) -> int: ...
-    @property
-    def stack(self) -> int: ...
+    call: Final[int]
+    stack: Final[int]
 
 class StackMoment:
-    @property
-    def call(self) -> int: ...
-    @property
-    def shares(self) -> list[StackShare]: ...
-    @property
-    def sampled_calls(self) -> int: ...
-    @property
-    def sampled_blocks(self) -> int: ...
+    call: Final[int]
+    shares: Final[list[StackShare]]
+    sampled_calls: Final[int]
+    sampled_blocks: Final[int]
 
 class LiveStacks:
-    @property
-    def objects(self) -> list[LoadedCode]: ...
-    @property
-    def codes(self) -> list[PythonCode]: ...
-    @property
-    def stacks(self) -> list[CallStack]: ...
-    @property
-    def moments(self) -> list[StackMoment]: ...
-    @property
-    def makers(self) -> list[BlockMaker]: ...
-    @property
-    def callers(self) -> list[StackCaller]: ...
-    @property
-    def calls(self) -> int: ...
-    @property
-    def without(self) -> int: ...
-    @property
-    def whole(self) -> bool: ...
+    objects: Final[list[LoadedCode]]
+    codes: Final[list[PythonCode]]
+    stacks: Final[list[CallStack]]
+    moments: Final[list[StackMoment]]
+    makers: Final[list[BlockMaker]]
+    callers: Final[list[StackCaller]]
+    calls: Final[int]
+    without: Final[int]
+    whole: Final[bool]
 
 class CallSite:
-    @property
-    def address(self) -> int: ...
-    @property
-    def before(self) -> int: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
+    address: Final[int]
+    before: Final[int]
+    number: Final[int]
+    start: Final[int]
+    end: Final[int]
 
 class LeftPatch:
-    @property
-    def address(self) -> int: ...
-    @property
-    def original(self) -> bytes: ...
-    @property
-    def replacement(self) -> bytes: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
+    address: Final[int]
+    original: Final[bytes]
+    replacement: Final[bytes]
+    start: Final[int]
+    end: Final[int]
 
 class CodePatch:
-    @property
-    def address(self) -> int: ...
-    @property
-    def original(self) -> bytes: ...
-    @property
-    def replacement(self) -> bytes: ...
-    @property
-    def stub_at(self) -> int: ...
-    @property
-    def stub(self) -> bytes: ...
-    @property
-    def trap(self) -> int: ...
-    @property
-    def seen_at(self) -> int: ...
+    address: Final[int]
+    original: Final[bytes]
+    replacement: Final[bytes]
+    stub_at: Final[int]
+    stub: Final[bytes]
+    trap: Final[int]
+    seen_at: Final[int]
 
 class PlaceHit:
-    @property
-    def pid(self) -> int: ...
-    @property
-    def tid(self) -> int: ...
-    @property
-    def place(self) -> int | None: ...
-    @property
-    def registers(self) -> list[int]: ...
-    @property
-    def stack(self) -> bytes | None: ...
-    @property
-    def doubtful(self) -> bool: ...
+    pid: Final[int]
+    tid: Final[int]
+    place: Final[int | None]
+    registers: Final[list[int]]
+    stack: Final[bytes | None]
+    doubtful: Final[bool]
 
 class Tracepoint:
-    @property
-    def id(self) -> int: ...
-    @property
-    def number_at(self) -> int: ...
+    id: Final[int]
+    number_at: Final[int]
 
 class Follower:
     @staticmethod
@@ -988,122 +841,76 @@ class Follower:
     def status(self) -> int | None: ...
 
 class RegionTotals:
-    @property
-    def arena(self) -> int: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def states(self) -> list[Tally]: ...
+    arena: Final[int]
+    start: Final[int]
+    end: Final[int]
+    states: Final[list[Tally]]
 
 class Trimmed:
-    @property
-    def arena(self) -> int: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def chunks(self) -> int: ...
-    @property
-    def released(self) -> Released: ...
-    @property
-    def top(self) -> int: ...
+    arena: Final[int]
+    start: Final[int]
+    end: Final[int]
+    chunks: Final[int]
+    released: Final[Released]
+    top: Final[int]
 
 class FreePiece:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
+    address: Final[int]
+    size: Final[int]
 
 class ArenaFit:
-    @property
-    def arena(self) -> int: ...
-    @property
-    def best(self) -> FreePiece | None: ...
-    @property
-    def short(self) -> list[FreePiece]: ...
-    @property
-    def top(self) -> int: ...
+    arena: Final[int]
+    best: Final[FreePiece | None]
+    short: Final[list[FreePiece]]
+    top: Final[int]
 
 class BinTally:
-    @property
-    def arena(self) -> int: ...
-    @property
-    def bin(self) -> int: ...
-    @property
-    def chunks(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    arena: Final[int]
+    bin: Final[int]
+    chunks: Final[int]
+    bytes: Final[int]
 
 class SizeCounts:
-    @property
-    def size(self) -> int: ...
-    @property
-    def states(self) -> list[int]: ...
+    size: Final[int]
+    states: Final[list[int]]
 
 class ListedChunk:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def arena(self) -> int: ...
+    address: Final[int]
+    size: Final[int]
+    state: Final[str]
+    arena: Final[int]
 
 class ChunkList:
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def rows(self) -> list[ListedChunk]: ...
+    count: Final[int]
+    bytes: Final[int]
+    rows: Final[list[ListedChunk]]
 
 class TakenList:
-    @property
-    def entries(self) -> int: ...
-    @property
-    def end(self) -> int: ...
+    entries: Final[int]
+    end: Final[int]
 
 class MappedRow:
-    @property
-    def base(self) -> int: ...
-    @property
-    def chunk(self) -> int: ...
-    @property
-    def size(self) -> int: ...
+    base: Final[int]
+    chunk: Final[int]
+    size: Final[int]
 
 class FreeLists:
-    @property
-    def chunks(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def whole(self) -> int: ...
+    chunks: Final[int]
+    bytes: Final[int]
+    whole: Final[int]
 
 class RunningArena:
-    @property
-    def next(self) -> int: ...
-    @property
-    def system(self) -> int: ...
-    @property
-    def peak(self) -> int: ...
-    @property
-    def top(self) -> int | None: ...
-    @property
-    def locked(self) -> bool: ...
-    @property
-    def noncontiguous(self) -> bool: ...
-    @property
-    def listed(self) -> FreeLists | None: ...
+    next: Final[int]
+    system: Final[int]
+    peak: Final[int]
+    top: Final[int | None]
+    locked: Final[bool]
+    noncontiguous: Final[bool]
+    listed: Final[FreeLists | None]
 
 class HeadRun:
-    @property
-    def address(self) -> int: ...
-    @property
-    def pairs(self) -> int: ...
+    address: Final[int]
+    pairs: Final[int]
 
 class Chunks:
     def totals(self) -> list[RegionTotals]: ...
@@ -1123,226 +930,138 @@ class Bins:
     def damage(self) -> list[Damage]: ...
 
 class GraphNode:
-    @property
-    def place(self) -> str: ...
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def kind(self) -> str: ...
+    place: Final[str]
+    address: Final[int]
+    size: Final[int]
+    type_address: Final[int]
+    kind: Final[str]
 
 class Edge:
-    @property
-    def target(self) -> int: ...
-    @property
-    def strength(self) -> int: ...
+    target: Final[int]
+    strength: Final[int]
 
 class Referrer:
-    @property
-    def source(self) -> int: ...
-    @property
-    def target(self) -> int: ...
-    @property
-    def strength(self) -> int: ...
+    source: Final[int]
+    target: Final[int]
+    strength: Final[int]
 
 class NodeBytes:
-    @property
-    def id(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    id: Final[int]
+    bytes: Final[int]
 
 class LargestBlocks:
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def rows(self) -> list[NodeBytes]: ...
+    count: Final[int]
+    bytes: Final[int]
+    rows: Final[list[NodeBytes]]
 
 class RetainedByType:
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def retained(self) -> int: ...
+    type_address: Final[int]
+    count: Final[int]
+    bytes: Final[int]
+    retained: Final[int]
 
 class Cause:
-    @property
-    def group(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def nodes(self) -> list[int]: ...
-    @property
-    def length(self) -> int: ...
+    group: Final[str]
+    kind: Final[str]
+    count: Final[int]
+    type_address: Final[int]
+    nodes: Final[list[int]]
+    length: Final[int]
 
 class Lost:
-    @property
-    def cause(self) -> int: ...
-    @property
-    def is_head(self) -> bool: ...
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def buffers(self) -> int: ...
-    @property
-    def addresses(self) -> list[int]: ...
+    cause: Final[int]
+    is_head: Final[bool]
+    type_address: Final[int]
+    size: Final[int]
+    count: Final[int]
+    bytes: Final[int]
+    buffers: Final[int]
+    addresses: Final[list[int]]
 
 class Unreachable:
-    @property
-    def causes(self) -> list[Cause]: ...
-    @property
-    def rows(self) -> list[Lost]: ...
+    causes: Final[list[Cause]]
+    rows: Final[list[Lost]]
 
 class Head:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def retained(self) -> int: ...
-    @property
-    def in_circle(self) -> bool: ...
+    address: Final[int]
+    size: Final[int]
+    type_address: Final[int]
+    count: Final[int]
+    retained: Final[int]
+    in_circle: Final[bool]
 
 class Heads:
-    @property
-    def count(self) -> int: ...
-    @property
-    def rows(self) -> list[Head]: ...
+    count: Final[int]
+    rows: Final[list[Head]]
 
 class Grouped:
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    type_address: Final[int]
+    kind: Final[str]
+    size: Final[int]
+    count: Final[int]
+    bytes: Final[int]
 
 class RetainedByGroup:
-    @property
-    def group(self) -> Grouped: ...
-    @property
-    def retained(self) -> int: ...
+    group: Final[Grouped]
+    retained: Final[int]
 
 class Labelled:
-    @property
-    def label(self) -> int: ...
-    @property
-    def group(self) -> Grouped: ...
+    label: Final[int]
+    group: Final[Grouped]
 
 class Several:
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def retained(self) -> int: ...
-    @property
-    def examples(self) -> list[int]: ...
+    type_address: Final[int]
+    count: Final[int]
+    bytes: Final[int]
+    retained: Final[int]
+    examples: Final[list[int]]
 
 class SharedBlocks:
-    @property
-    def owner(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def examples(self) -> list[int]: ...
+    owner: Final[int]
+    bytes: Final[int]
+    examples: Final[list[int]]
 
 class Other:
-    @property
-    def id(self) -> int: ...
-    @property
-    def target(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    id: Final[int]
+    target: Final[int]
+    bytes: Final[int]
 
 class AlsoHeld:
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def retained(self) -> int: ...
-    @property
-    def others(self) -> list[Other]: ...
-    @property
-    def aliases(self) -> list[tuple[int, int]]: ...
+    bytes: Final[int]
+    retained: Final[int]
+    others: Final[list[Other]]
+    aliases: Final[list[tuple[int, int]]]
 
 class Branch:
-    @property
-    def id(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def way(self) -> list[int]: ...
+    id: Final[int]
+    bytes: Final[int]
+    way: Final[list[int]]
 
 class KeptPart:
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    type_address: Final[int]
+    count: Final[int]
+    bytes: Final[int]
 
 class KeptNode:
-    @property
-    def id(self) -> int: ...
-    @property
-    def above(self) -> int: ...
-    @property
-    def address(self) -> int: ...
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def holder(self) -> int | None: ...
-    @property
-    def others(self) -> int: ...
-    @property
-    def parts(self) -> list[KeptPart]: ...
-    @property
-    def large(self) -> list[tuple[int, int]]: ...
+    id: Final[int]
+    above: Final[int]
+    address: Final[int]
+    type_address: Final[int]
+    bytes: Final[int]
+    count: Final[int]
+    holder: Final[int | None]
+    others: Final[int]
+    parts: Final[list[KeptPart]]
+    large: Final[list[tuple[int, int]]]
 
 class Kept:
-    @property
-    def nodes(self) -> list[KeptNode]: ...
-    @property
-    def looked(self) -> int: ...
-    @property
-    def is_done(self) -> bool: ...
+    nodes: Final[list[KeptNode]]
+    looked: Final[int]
+    is_done: Final[bool]
 
 class Targets:
-    @property
-    def count(self) -> int: ...
-    @property
-    def rows(self) -> list[NodeBytes]: ...
+    count: Final[int]
+    rows: Final[list[NodeBytes]]
 
 class NodeColumns:
     @property
@@ -1427,44 +1146,30 @@ class Graph:
     def largest_targets(self, id: int, top: int) -> Targets: ...
 
 class LedTo:
-    @property
-    def count(self) -> int: ...
-    @property
-    def rows(self) -> list[Place]: ...
+    count: Final[int]
+    rows: Final[list[Place]]
 
 class Heaps:
     def __init__(self, space: Space, stores: Sequence[Store]) -> None: ...
     def led_to(self, start: int, end: int, top: int) -> LedTo: ...
 
 class PlaceShare:
-    @property
-    def label(self) -> int: ...
-    @property
-    def kind(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    label: Final[int]
+    kind: Final[int]
+    count: Final[int]
+    bytes: Final[int]
 
 class BlockChange:
-    @property
-    def kind(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def kept(self) -> int: ...
-    @property
-    def new(self) -> int: ...
-    @property
-    def gone(self) -> int: ...
+    kind: Final[int]
+    size: Final[int]
+    kept: Final[int]
+    new: Final[int]
+    gone: Final[int]
 
 class BlockChanges:
-    @property
-    def rows(self) -> list[BlockChange]: ...
-    @property
-    def samples(self) -> list[list[int]]: ...
-    @property
-    def holders(self) -> list[list[tuple[int, int]]]: ...
+    rows: Final[list[BlockChange]]
+    samples: Final[list[list[int]]]
+    holders: Final[list[list[tuple[int, int]]]]
 
 class BlockBatch:
     @property
@@ -1515,110 +1220,66 @@ class BlockColumns:
     def offsets(self) -> bytes: ...
 
 class JemallocForm:
-    @property
-    def name(self) -> str: ...
-    @property
-    def quantum(self) -> int: ...
+    name: Final[str]
+    quantum: Final[int]
 
 class FoundTree:
-    @property
-    def address(self) -> int: ...
-    @property
-    def bits(self) -> int: ...
+    address: Final[int]
+    bits: Final[int]
 
 class JemallocFit:
-    @property
-    def extents(self) -> int: ...
-    @property
-    def fit(self) -> int: ...
+    extents: Final[int]
+    fit: Final[int]
 
 class JemallocArea:
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def root(self) -> int: ...
+    start: Final[int]
+    end: Final[int]
+    root: Final[int]
 
 class JemallocBlock:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def list(self) -> str | None: ...
-    @property
-    def root(self) -> int: ...
-    @property
-    def arena(self) -> int: ...
+    address: Final[int]
+    size: Final[int]
+    state: Final[str]
+    list: Final[str | None]
+    root: Final[int]
+    arena: Final[int]
 
 class JemallocArenaUse:
-    @property
-    def root(self) -> int: ...
-    @property
-    def arena(self) -> int: ...
-    @property
-    def active(self) -> int: ...
-    @property
-    def dirty(self) -> int: ...
-    @property
-    def muzzy(self) -> int: ...
-    @property
-    def retained(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def cached(self) -> int: ...
-    @property
-    def own(self) -> int: ...
+    root: Final[int]
+    arena: Final[int]
+    active: Final[int]
+    dirty: Final[int]
+    muzzy: Final[int]
+    retained: Final[int]
+    used: Final[int]
+    cached: Final[int]
+    own: Final[int]
 
 class JemallocClassUse:
-    @property
-    def root(self) -> int: ...
-    @property
-    def arena(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def slabs(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def cached(self) -> int: ...
-    @property
-    def own(self) -> int: ...
-    @property
-    def free(self) -> int: ...
+    root: Final[int]
+    arena: Final[int]
+    size: Final[int]
+    slabs: Final[int]
+    used: Final[int]
+    cached: Final[int]
+    own: Final[int]
+    free: Final[int]
 
 class InMotion:
-    @property
-    def extents(self) -> int: ...
-    @property
-    def lists(self) -> int: ...
-    @property
-    def both(self) -> int: ...
-    @property
-    def astray(self) -> int: ...
-    @property
-    def bins(self) -> int: ...
+    extents: Final[int]
+    lists: Final[int]
+    both: Final[int]
+    astray: Final[int]
+    bins: Final[int]
 
 class SampledStack:
-    @property
-    def root(self) -> int: ...
-    @property
-    def frames(self) -> list[int]: ...
-    @property
-    def blocks(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def likely_blocks(self) -> int | None: ...
-    @property
-    def likely_bytes(self) -> int | None: ...
-    @property
-    def first(self) -> int: ...
+    root: Final[int]
+    frames: Final[list[int]]
+    blocks: Final[int]
+    bytes: Final[int]
+    likely_blocks: Final[int | None]
+    likely_bytes: Final[int | None]
+    first: Final[int]
 
 class Jemalloc:
     def areas(self) -> list[JemallocArea]: ...
@@ -1653,46 +1314,30 @@ class Jemalloc:
     def holes(self, minimum: int) -> list[Hole]: ...
 
 class FoundContext:
-    @property
-    def address(self) -> int: ...
-    @property
-    def groups(self) -> int: ...
-    @property
-    def fit(self) -> int: ...
+    address: Final[int]
+    groups: Final[int]
+    fit: Final[int]
 
 class Misfit:
-    @property
-    def damage(self) -> Damage: ...
-    @property
-    def transient(self) -> bool: ...
+    damage: Final[Damage]
+    transient: Final[bool]
 
 class ClassUsage:
-    @property
-    def size(self) -> int: ...
-    @property
-    def walked(self) -> int: ...
-    @property
-    def said(self) -> int: ...
+    size: Final[int]
+    walked: Final[int]
+    said: Final[int]
 
 class AskedOfClass:
-    @property
-    def size(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def asked(self) -> int: ...
+    size: Final[int]
+    used: Final[int]
+    asked: Final[int]
 
 class SlotBlock:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def list(self) -> str | None: ...
+    address: Final[int]
+    size: Final[int]
+    end: Final[int]
+    state: Final[str]
+    list: Final[str | None]
 
 class Mallocng:
     def regions(self) -> list[Range]: ...
@@ -1719,26 +1364,18 @@ class Mallocng:
     def holes(self, minimum: int) -> list[Hole]: ...
 
 class PageRun:
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def state(self) -> int: ...
+    start: Final[int]
+    end: Final[int]
+    state: Final[int]
 
 class Residency:
-    @property
-    def resident(self) -> int: ...
-    @property
-    def swapped(self) -> int: ...
+    resident: Final[int]
+    swapped: Final[int]
 
 class PointerCount:
-    @property
-    def number(self) -> int: ...
-    @property
-    def place(self) -> int: ...
-    @property
-    def words(self) -> int: ...
+    number: Final[int]
+    place: Final[int]
+    words: Final[int]
 
 class Pages:
     @staticmethod
@@ -1790,102 +1427,60 @@ class Space:
     def bytes_read(self) -> int: ...
 
 class OwnerSum:
-    @property
-    def owner(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def resident(self) -> int: ...
-    @property
-    def swapped(self) -> int: ...
-    @property
-    def zero(self) -> int: ...
-    @property
-    def huge(self) -> int: ...
-    @property
-    def pages(self) -> int: ...
-    @property
-    def whole(self) -> int: ...
-    @property
-    def whole_huge(self) -> int: ...
+    owner: Final[int]
+    bytes: Final[int]
+    resident: Final[int]
+    swapped: Final[int]
+    zero: Final[int]
+    huge: Final[int]
+    pages: Final[int]
+    whole: Final[int]
+    whole_huge: Final[int]
 
 class Pin:
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def blocks(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def freed(self) -> int: ...
+    start: Final[int]
+    end: Final[int]
+    blocks: Final[int]
+    bytes: Final[int]
+    freed: Final[int]
 
 class PinTotals:
-    @property
-    def groups(self) -> int: ...
-    @property
-    def blocks(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def freed(self) -> int: ...
+    groups: Final[int]
+    blocks: Final[int]
+    bytes: Final[int]
+    freed: Final[int]
 
 class Pins:
-    @property
-    def rows(self) -> list[Pin]: ...
-    @property
-    def totals(self) -> PinTotals: ...
+    rows: Final[list[Pin]]
+    totals: Final[PinTotals]
 
 class CountsOf:
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def objects(self) -> int: ...
-    @property
-    def pages(self) -> int: ...
-    @property
-    def counts_alone(self) -> int: ...
-    @property
-    def restored(self) -> int: ...
-    @property
-    def restored_tracked(self) -> int: ...
+    type_address: Final[int]
+    objects: Final[int]
+    pages: Final[int]
+    counts_alone: Final[int]
+    restored: Final[int]
+    restored_tracked: Final[int]
 
 class WrittenPages:
-    @property
-    def restored(self) -> int: ...
-    @property
-    def restored_counts(self) -> int: ...
-    @property
-    def restored_tracked(self) -> int: ...
-    @property
-    def collector(self) -> int: ...
-    @property
-    def counts(self) -> int: ...
-    @property
-    def both(self) -> int: ...
-    @property
-    def other(self) -> int: ...
-    @property
-    def only_here(self) -> int: ...
-    @property
-    def shared(self) -> int: ...
-    @property
-    def quiet_own(self) -> int: ...
-    @property
-    def quiet_shared(self) -> int: ...
-    @property
-    def types(self) -> list[CountsOf]: ...
+    restored: Final[int]
+    restored_counts: Final[int]
+    restored_tracked: Final[int]
+    collector: Final[int]
+    counts: Final[int]
+    both: Final[int]
+    other: Final[int]
+    only_here: Final[int]
+    shared: Final[int]
+    quiet_own: Final[int]
+    quiet_shared: Final[int]
+    types: Final[list[CountsOf]]
 
 class Copied:
-    @property
-    def buffer(self) -> int: ...
-    @property
-    def base(self) -> int: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
+    buffer: Final[int]
+    base: Final[int]
+    start: Final[int]
+    end: Final[int]
 
 class Sweep:
     def __init__(
@@ -1898,108 +1493,65 @@ class Sweep:
     def finish(self) -> list[list[OwnerSum]]: ...
 
 class MimallocForm:
-    @property
-    def name(self) -> str: ...
-    @property
-    def entry(self) -> int: ...
-    @property
-    def cookie(self) -> int: ...
-    @property
-    def tagged(self) -> bool: ...
-    @property
-    def only_pythons(self) -> bool: ...
-    @property
-    def has_map(self) -> bool: ...
+    name: Final[str]
+    entry: Final[int]
+    cookie: Final[int]
+    tagged: Final[bool]
+    only_pythons: Final[bool]
+    has_map: Final[bool]
 
 class Segment:
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def thread(self) -> int: ...
-    @property
-    def root(self) -> int: ...
+    start: Final[int]
+    end: Final[int]
+    thread: Final[int]
+    root: Final[int]
 
 class FoundMap:
-    @property
-    def address(self) -> int: ...
-    @property
-    def map(self) -> int: ...
-    @property
-    def count(self) -> int: ...
+    address: Final[int]
+    map: Final[int]
+    count: Final[int]
 
 class FormFit:
-    @property
-    def entries(self) -> int: ...
-    @property
-    def placed(self) -> int: ...
-    @property
-    def pages(self) -> int: ...
-    @property
-    def fit(self) -> int: ...
-    @property
-    def padded(self) -> int: ...
+    entries: Final[int]
+    placed: Final[int]
+    pages: Final[int]
+    fit: Final[int]
+    padded: Final[int]
 
 class FoundSegment:
-    @property
-    def address(self) -> int: ...
-    @property
-    def cookie(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def tiles(self) -> bool: ...
+    address: Final[int]
+    cookie: Final[int]
+    used: Final[int]
+    tiles: Final[bool]
 
 class TaggedHeap:
-    @property
-    def tag(self) -> int: ...
-    @property
-    def pages(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def abandoned(self) -> int: ...
+    tag: Final[int]
+    pages: Final[int]
+    used: Final[int]
+    bytes: Final[int]
+    abandoned: Final[int]
 
 class PageBlock:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def list(self) -> str | None: ...
-    @property
-    def asked(self) -> int | None: ...
-    @property
-    def root(self) -> int: ...
-    @property
-    def arena(self) -> int | None: ...
+    address: Final[int]
+    size: Final[int]
+    state: Final[str]
+    list: Final[str | None]
+    asked: Final[int | None]
+    root: Final[int]
+    arena: Final[int | None]
 
 class HeapUse:
-    @property
-    def root(self) -> int: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def heap(self) -> int: ...
-    @property
-    def pages(self) -> int: ...
-    @property
-    def active(self) -> int: ...
-    @property
-    def empty(self) -> int: ...
-    @property
-    def used(self) -> int: ...
+    root: Final[int]
+    number: Final[int]
+    heap: Final[int]
+    pages: Final[int]
+    active: Final[int]
+    empty: Final[int]
+    used: Final[int]
 
 class Miscounted:
-    @property
-    def damage(self) -> Damage: ...
-    @property
-    def passing(self) -> bool: ...
+    damage: Final[Damage]
+    passing: Final[bool]
 
 class Mimalloc:
     def segments(self) -> list[Segment]: ...
@@ -2025,226 +1577,137 @@ class Mimalloc:
     def holes(self, minimum: int) -> list[Hole]: ...
 
 class OwnedBuffers:
-    @property
-    def role(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    role: Final[int]
+    count: Final[int]
+    bytes: Final[int]
 
 class TypeRow:
-    @property
-    def address(self) -> int: ...
-    @property
-    def flags(self) -> int: ...
-    @property
-    def live(self) -> Tally: ...
-    @property
-    def idle(self) -> Tally: ...
-    @property
-    def owned(self) -> list[OwnedBuffers]: ...
+    address: Final[int]
+    flags: Final[int]
+    live: Final[Tally]
+    idle: Final[Tally]
+    owned: Final[list[OwnedBuffers]]
 
 class StoreRow:
-    @property
-    def name(self) -> str: ...
-    @property
-    def used(self) -> Tally: ...
-    @property
-    def unclassified(self) -> Tally: ...
+    name: Final[str]
+    used: Final[Tally]
+    unclassified: Final[Tally]
 
 class BlockOwner:
-    @property
-    def block(self) -> int: ...
-    @property
-    def address(self) -> int: ...
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def role(self) -> int: ...
+    block: Final[int]
+    address: Final[int]
+    type_address: Final[int]
+    role: Final[int]
 
 class ObjectAt:
-    @property
-    def address(self) -> int: ...
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def alive(self) -> bool: ...
+    address: Final[int]
+    type_address: Final[int]
+    alive: Final[bool]
 
 class Instance:
-    @property
-    def address(self) -> int: ...
-    @property
-    def type_address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def buffers(self) -> int: ...
+    address: Final[int]
+    type_address: Final[int]
+    size: Final[int]
+    buffers: Final[int]
 
 class InstanceList:
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def buffers(self) -> int: ...
-    @property
-    def rows(self) -> list[Instance]: ...
+    count: Final[int]
+    bytes: Final[int]
+    buffers: Final[int]
+    rows: Final[list[Instance]]
 
 class AskedSize:
-    @property
-    def block_size(self) -> int: ...
-    @property
-    def objects(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    block_size: Final[int]
+    objects: Final[int]
+    bytes: Final[int]
 
 class Slack:
-    @property
-    def containers(self) -> int: ...
-    @property
-    def small(self) -> int: ...
-    @property
-    def pages(self) -> int: ...
-    @property
-    def most(self) -> int: ...
-    @property
-    def address(self) -> int: ...
+    containers: Final[int]
+    small: Final[int]
+    pages: Final[int]
+    most: Final[int]
+    address: Final[int]
 
 class Estimate:
-    @property
-    def kind(self) -> int: ...
-    @property
-    def live(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def idle(self) -> int: ...
-    @property
-    def idle_bytes(self) -> int: ...
+    kind: Final[int]
+    live: Final[int]
+    bytes: Final[int]
+    idle: Final[int]
+    idle_bytes: Final[int]
 
 class Traced:
-    @property
-    def traceback(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    traceback: Final[int]
+    count: Final[int]
+    bytes: Final[int]
 
 class Traces:
-    @property
-    def rows(self) -> list[Traced]: ...
-    @property
-    def entries(self) -> int: ...
+    rows: Final[list[Traced]]
+    entries: Final[int]
 
 class Equal:
-    @property
-    def hash(self) -> int: ...
-    @property
-    def kind(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def largest(self) -> int: ...
-    @property
-    def address(self) -> int: ...
+    hash: Final[int]
+    kind: Final[int]
+    count: Final[int]
+    bytes: Final[int]
+    largest: Final[int]
+    address: Final[int]
 
 class KindSum:
-    @property
-    def kind(self) -> int: ...
-    @property
-    def objects(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def values(self) -> int: ...
-    @property
-    def copies(self) -> int: ...
-    @property
-    def saved(self) -> int: ...
+    kind: Final[int]
+    objects: Final[int]
+    bytes: Final[int]
+    values: Final[int]
+    copies: Final[int]
+    saved: Final[int]
 
 class EqualValues:
-    @property
-    def rows(self) -> list[Equal]: ...
-    @property
-    def sums(self) -> list[KindSum]: ...
-    @property
-    def count(self) -> int: ...
+    rows: Final[list[Equal]]
+    sums: Final[list[KindSum]]
+    count: Final[int]
 
 class EqualObject:
-    @property
-    def hash(self) -> int: ...
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
+    hash: Final[int]
+    address: Final[int]
+    size: Final[int]
 
 class ContainerFill:
-    @property
-    def count(self) -> int: ...
-    @property
-    def empty(self) -> int: ...
-    @property
-    def shared(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def room(self) -> int: ...
-    @property
-    def tenths(self) -> list[int]: ...
+    count: Final[int]
+    empty: Final[int]
+    shared: Final[int]
+    used: Final[int]
+    room: Final[int]
+    tenths: Final[list[int]]
 
 class Tallied:
-    @property
-    def key(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    key: Final[int]
+    count: Final[int]
+    bytes: Final[int]
 
 class DistanceVotes:
-    @property
-    def flags(self) -> int: ...
-    @property
-    def distance(self) -> int: ...
-    @property
-    def blocks(self) -> int: ...
+    flags: Final[int]
+    distance: Final[int]
+    blocks: Final[int]
 
 class Census:
-    @property
-    def rows(self) -> list[TypeRow]: ...
-    @property
-    def stores(self) -> list[StoreRow]: ...
-    @property
-    def owners(self) -> list[BlockOwner]: ...
-    @property
-    def roots(self) -> list[Tally]: ...
-    @property
-    def unknown(self) -> list[Place]: ...
-    @property
-    def contested(self) -> list[int]: ...
-    @property
-    def settling(self) -> float: ...
-    @property
-    def following(self) -> float: ...
+    rows: Final[list[TypeRow]]
+    stores: Final[list[StoreRow]]
+    owners: Final[list[BlockOwner]]
+    roots: Final[list[Tally]]
+    unknown: Final[list[Place]]
+    contested: Final[list[int]]
+    settling: Final[float]
+    following: Final[float]
 
 class OldChunk:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def state(self) -> str: ...
+    address: Final[int]
+    size: Final[int]
+    end: Final[int]
+    state: Final[str]
 
 class OldSize:
-    @property
-    def size(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def free(self) -> int: ...
+    size: Final[int]
+    used: Final[int]
+    free: Final[int]
 
 class Oldmalloc:
     def regions(self) -> list[Range]: ...
@@ -2266,110 +1729,64 @@ class Unpacker:
     def read(self, size: int) -> bytes: ...
 
 class PackedSize:
-    @property
-    def root(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def slabs(self) -> int: ...
-    @property
-    def live(self) -> int: ...
-    @property
-    def free(self) -> int: ...
-    @property
-    def resident(self) -> int: ...
-    @property
-    def spare(self) -> int: ...
-    @property
-    def moved(self) -> int: ...
-    @property
-    def freed(self) -> int: ...
+    root: Final[int]
+    size: Final[int]
+    slabs: Final[int]
+    live: Final[int]
+    free: Final[int]
+    resident: Final[int]
+    spare: Final[int]
+    moved: Final[int]
+    freed: Final[int]
 
 class Packing:
-    @property
-    def sizes(self) -> list[PackedSize]: ...
-    @property
-    def going(self) -> list[Range]: ...
+    sizes: Final[list[PackedSize]]
+    going: Final[list[Range]]
 
 class ThreadState:
-    @property
-    def tid(self) -> int: ...
-    @property
-    def thread_pointer(self) -> int: ...
-    @property
-    def stack_pointer(self) -> int: ...
-    @property
-    def program_counter(self) -> int: ...
-    @property
-    def general(self) -> list[int]: ...
+    tid: Final[int]
+    thread_pointer: Final[int]
+    stack_pointer: Final[int]
+    program_counter: Final[int]
+    general: Final[list[int]]
 
 class ProcessMemory:
-    @property
-    def rss(self) -> int: ...
-    @property
-    def pss(self) -> int: ...
-    @property
-    def proportional(self) -> int: ...
-    @property
-    def private(self) -> int: ...
-    @property
-    def shared(self) -> int: ...
-    @property
-    def private_huge(self) -> int: ...
-    @property
-    def shared_huge(self) -> int: ...
-    @property
-    def anonymous(self) -> int: ...
-    @property
-    def lazy(self) -> int: ...
-    @property
-    def swap(self) -> int: ...
-    @property
-    def swap_share(self) -> int | None: ...
-    @property
-    def fingerprint(self) -> int: ...
+    rss: Final[int]
+    pss: Final[int]
+    proportional: Final[int]
+    private: Final[int]
+    shared: Final[int]
+    private_huge: Final[int]
+    shared_huge: Final[int]
+    anonymous: Final[int]
+    lazy: Final[int]
+    swap: Final[int]
+    swap_share: Final[int | None]
+    fingerprint: Final[int]
 
 class ProcessAccount:
-    @property
-    def pid(self) -> int: ...
-    @property
-    def parent(self) -> int: ...
-    @property
-    def name(self) -> bytes: ...
-    @property
-    def exe(self) -> bytes: ...
-    @property
-    def command(self) -> bytes: ...
-    @property
-    def memory(self) -> ProcessMemory | None: ...
-    @property
-    def error(self) -> int: ...
+    pid: Final[int]
+    parent: Final[int]
+    name: Final[bytes]
+    exe: Final[bytes]
+    command: Final[bytes]
+    memory: Final[ProcessMemory | None]
+    error: Final[int]
 
 class CallResult:
-    @property
-    def end(self) -> str: ...
-    @property
-    def value(self) -> int: ...
-    @property
-    def text(self) -> bytes: ...
-    @property
-    def limit(self) -> float: ...
+    end: Final[str]
+    value: Final[int]
+    text: Final[bytes]
+    limit: Final[float]
 
 class ThreadLook:
-    @property
-    def registers(self) -> list[int]: ...
-    @property
-    def shadow_stack(self) -> bool: ...
-    @property
-    def dispatched(self) -> bool: ...
-    @property
-    def sequence(self) -> int: ...
-    @property
-    def entering(self) -> bool: ...
-    @property
-    def restartable(self) -> bool: ...
-    @property
-    def vector_size(self) -> int: ...
+    registers: Final[list[int]]
+    shadow_stack: Final[bool]
+    dispatched: Final[bool]
+    sequence: Final[int]
+    entering: Final[bool]
+    restartable: Final[bool]
+    vector_size: Final[int]
 
 class Stop:
     def __init__(self, process: int | HeldProcess, limit: float | None = None) -> None: ...
@@ -2416,62 +1833,40 @@ class Frozen:
     def end(self) -> bool: ...
 
 class ArenaUse:
-    @property
-    def number(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    number: Final[int]
+    used: Final[int]
+    bytes: Final[int]
 
 class Share:
-    @property
-    def block_size(self) -> int: ...
-    @property
-    def pools(self) -> int: ...
-    @property
-    def used(self) -> int: ...
+    block_size: Final[int]
+    pools: Final[int]
+    used: Final[int]
 
 class Occupied:
-    @property
-    def number(self) -> int: ...
-    @property
-    def address(self) -> int: ...
-    @property
-    def used_bytes(self) -> int: ...
-    @property
-    def shares(self) -> list[Share]: ...
+    number: Final[int]
+    address: Final[int]
+    used_bytes: Final[int]
+    shares: Final[list[Share]]
 
 class Spread:
-    @property
-    def block_size(self) -> int: ...
-    @property
-    def arenas(self) -> int: ...
-    @property
-    def alone(self) -> int: ...
-    @property
-    def blocks_alone(self) -> int: ...
+    block_size: Final[int]
+    arenas: Final[int]
+    alone: Final[int]
+    blocks_alone: Final[int]
 
 class Fill:
-    @property
-    def percent(self) -> int: ...
-    @property
-    def arenas(self) -> int: ...
-    @property
-    def used_bytes(self) -> int: ...
+    percent: Final[int]
+    arenas: Final[int]
+    used_bytes: Final[int]
 
 class Occupancy:
-    @property
-    def spread(self) -> list[Spread]: ...
-    @property
-    def fill(self) -> list[Fill]: ...
-    @property
-    def emptiest(self) -> list[Occupied]: ...
+    spread: Final[list[Spread]]
+    fill: Final[list[Fill]]
+    emptiest: Final[list[Occupied]]
 
 class ArenaTable:
-    @property
-    def word(self) -> int: ...
-    @property
-    def table(self) -> int: ...
+    word: Final[int]
+    table: Final[int]
 
 class Pools:
     def classes(self) -> list[SizeClass]: ...
@@ -2486,96 +1881,60 @@ class Pools:
     def holes(self, space: Space, minimum: int) -> list[Hole]: ...
 
 class Damage:
-    @property
-    def address(self) -> int: ...
-    @property
-    def what(self) -> str: ...
-    @property
-    def expected(self) -> str: ...
-    @property
-    def found(self) -> str: ...
+    address: Final[int]
+    what: Final[str]
+    expected: Final[str]
+    found: Final[str]
 
 class Tally:
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    count: Final[int]
+    bytes: Final[int]
 
 class Block:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def state(self) -> str: ...
+    address: Final[int]
+    size: Final[int]
+    state: Final[str]
 
 class Hole:
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def address(self) -> int: ...
-    @property
-    def arena(self) -> int | None: ...
-    @property
-    def before(self) -> Block | None: ...
-    @property
-    def after(self) -> Block | None: ...
+    start: Final[int]
+    end: Final[int]
+    address: Final[int]
+    arena: Final[int | None]
+    before: Final[Block | None]
+    after: Final[Block | None]
 
 class SizeClass:
-    @property
-    def block_size(self) -> int: ...
-    @property
-    def groups(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def free(self) -> int: ...
+    block_size: Final[int]
+    groups: Final[int]
+    used: Final[int]
+    free: Final[int]
 
 class Released:
-    @property
-    def whole(self) -> int: ...
-    @property
-    def resident(self) -> int: ...
-    @property
-    def swapped(self) -> int: ...
+    whole: Final[int]
+    resident: Final[int]
+    swapped: Final[int]
 
 class Member:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def used(self) -> bool: ...
+    address: Final[int]
+    size: Final[int]
+    used: Final[bool]
 
 class BlockRow:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def arena(self) -> int | None: ...
+    address: Final[int]
+    size: Final[int]
+    arena: Final[int | None]
 
 class BlockList:
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def rows(self) -> list[BlockRow]: ...
+    count: Final[int]
+    bytes: Final[int]
+    rows: Final[list[BlockRow]]
 
 class Unwound:
-    @property
-    def counters(self) -> list[int]: ...
-    @property
-    def pointers(self) -> list[int]: ...
-    @property
-    def starts(self) -> list[int]: ...
-    @property
-    def cut(self) -> str: ...
-    @property
-    def unknown(self) -> int | None: ...
+    counters: Final[list[int]]
+    pointers: Final[list[int]]
+    starts: Final[list[int]]
+    cut: Final[str]
+    unknown: Final[int | None]
 
 class Unwinder:
     def __init__(self, modules: Sequence[Module]) -> None: ...
@@ -2583,32 +1942,20 @@ class Unwinder:
     def unwind(self, tables: Space, space: Space, registers: Sequence[int], stack: bytes | None = None) -> Unwound: ...
 
 class KindRow:
-    @property
-    def family(self) -> str: ...
-    @property
-    def class_name(self) -> str: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    family: Final[str]
+    class_name: Final[str]
+    count: Final[int]
+    bytes: Final[int]
 
 class Capacity:
-    @property
-    def kind(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def small(self) -> int: ...
-    @property
-    def pages(self) -> int: ...
-    @property
-    def most(self) -> int: ...
-    @property
-    def address(self) -> int: ...
+    kind: Final[int]
+    count: Final[int]
+    capacity: Final[int]
+    used: Final[int]
+    small: Final[int]
+    pages: Final[int]
+    most: Final[int]
+    address: Final[int]
 
 class Structures:
     def rows(self) -> list[KindRow]: ...
@@ -2620,88 +1967,54 @@ class Structures:
     def chunks_of(self, kinds: set[int], wanted: Wanted) -> list[ListedChunk]: ...
 
 class FoundSpanMap:
-    @property
-    def address(self) -> int: ...
-    @property
-    def page(self) -> int: ...
+    address: Final[int]
+    page: Final[int]
 
 class TcmallocFit:
-    @property
-    def spans(self) -> int: ...
-    @property
-    def fit(self) -> int: ...
+    spans: Final[int]
+    fit: Final[int]
 
 class TcmallocArea:
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def root(self) -> int: ...
+    start: Final[int]
+    end: Final[int]
+    root: Final[int]
 
 class TcmallocBlock:
-    @property
-    def address(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def list(self) -> str | None: ...
-    @property
-    def root(self) -> int: ...
+    address: Final[int]
+    size: Final[int]
+    state: Final[str]
+    list: Final[str | None]
+    root: Final[int]
 
 class TcmallocUse:
-    @property
-    def used(self) -> int: ...
-    @property
-    def listed(self) -> int: ...
-    @property
-    def transfer(self) -> int: ...
-    @property
-    def cached(self) -> int: ...
-    @property
-    def waste(self) -> int: ...
-    @property
-    def free(self) -> int: ...
-    @property
-    def returned(self) -> int: ...
-    @property
-    def metadata(self) -> int: ...
+    used: Final[int]
+    listed: Final[int]
+    transfer: Final[int]
+    cached: Final[int]
+    waste: Final[int]
+    free: Final[int]
+    returned: Final[int]
+    metadata: Final[int]
 
 class TcmallocSizeUse:
-    @property
-    def root(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def spans(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def listed(self) -> int: ...
-    @property
-    def transfer(self) -> int: ...
-    @property
-    def cached(self) -> int: ...
+    root: Final[int]
+    size: Final[int]
+    spans: Final[int]
+    used: Final[int]
+    listed: Final[int]
+    transfer: Final[int]
+    cached: Final[int]
 
 class TcmallocCache:
-    @property
-    def root(self) -> int: ...
-    @property
-    def address(self) -> int: ...
-    @property
-    def blocks(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+    root: Final[int]
+    address: Final[int]
+    blocks: Final[int]
+    bytes: Final[int]
 
 class TcmallocInMotion:
-    @property
-    def locked(self) -> int: ...
-    @property
-    def chains(self) -> int: ...
-    @property
-    def astray(self) -> int: ...
+    locked: Final[int]
+    chains: Final[int]
+    astray: Final[int]
 
 class Tcmalloc:
     def areas(self) -> list[TcmallocArea]: ...

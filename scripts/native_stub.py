@@ -20,7 +20,7 @@ WIDTH = 120
 HEAD = '''"""Types of the native module, written by scripts/native_stub.py; the docstrings are in native/binding/src."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from gdbheap.machines.machine import Machine
 
@@ -447,7 +447,7 @@ class Stub:
     def members(self, name: str) -> Iterator[str]:
         """The lines inside of a class."""
         for field_name, kind in self.source.classes[name]:
-            yield from ("@property", f"def {field_name}(self) -> {self.type(kind)}: ...")
+            yield f"{field_name}: Final[{self.type(kind)}]"
         for method in self.source.methods.get(name, []):
             if not method.name.startswith("__") or method.name == "__len__":
                 yield from self.function(method, name)

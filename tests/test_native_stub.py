@@ -19,15 +19,22 @@ STUB = ROOT / "gdbheap" / "_native.pyi"
 SCRIPT = ROOT / "scripts" / "native_stub.py"
 
 
-def declared() -> dict[str, dict[str, ast.FunctionDef]]:
+def declared() -> dict[str, dict[str, ast.stmt]]:
     """Return {class: its members} of the stub, without what is only extracted from arguments; "": functions."""
-    found: dict[str, dict[str, ast.FunctionDef]] = {"": {}}
+    found: dict[str, dict[str, ast.stmt]] = {"": {}}
     for node in ast.parse(STUB.read_text()).body:
         if isinstance(node, ast.FunctionDef):
             found[""][node.name] = node
         elif isinstance(node, ast.ClassDef) and not any(ast.unparse(base) == "Protocol" for base in node.bases):
-            found[node.name] = {member.name: member for member in node.body if isinstance(member, ast.FunctionDef)}
+            found[node.name] = {name_of(member): member for member in node.body if name_of(member)}
     return found
+
+
+def name_of(member: ast.stmt) -> str:
+    """Return the name of a method, or of a field."""
+    if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+        return member.target.id
+    return member.name if isinstance(member, ast.FunctionDef) else ""
 
 
 def there() -> dict[str, dict[str, object]]:
@@ -69,6 +76,8 @@ def test_parameters_are_the_modules() -> None:
     stub, module, compared = declared(), there(), 0
     for name, members in stub.items():
         for key, function in members.items():
+            if not isinstance(function, ast.FunctionDef):
+                continue
             if any(ast.unparse(one) == "property" for one in function.decorator_list) or key.startswith("__"):
                 continue
             own = inspect.signature(module[name][key]).parameters.values()  # type: ignore[arg-type]
