@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from support.programs import ask, c_program, running
+from support.programs import ask, build, c_program, running
 
 
 def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
@@ -43,3 +43,11 @@ def test_blocks_that_hang_on_a_global(rng: random.Random, tmp_path: Path) -> Non
     assert (rows[0]["path"], rows[0]["what"]) == ("sessions of hangs", "block of 80 bytes")
     assert rows[0]["bytes"] == 80 * rows[0]["blocks"] == hung == before - after
     assert all(other["id"] != "lost-blocks" for other in answer["findings"])
+
+
+def test_intrusive_list(rng: random.Random, tmp_path: Path) -> None:
+    """A list whose links lie inside of its nodes is its variable's, whatever node of it a stack holds."""
+    count = rng.randrange(4000, 8000)
+    with running([str(build("intrusive")), str(count)], tmp_path) as target:
+        first = ask("", str(target.pid))["holders"][0]
+    assert first["path"] == "nodes of intrusive" and first["bytes"] >= (count - 3) * 4024

@@ -72,17 +72,27 @@ impl Tree {
             for root in &roots[phase] {
                 tree.reach(*root, NOBODY, phase as u8, &mut queue);
             }
-            let waiting = std::mem::take(&mut weak);
-            for node in waiting {
-                tree.follow(edges, node, phase as u8, strength, &mut queue, &mut weak);
-            }
-            while let Some(node) = queue.get(next).copied() {
-                tree.look_ahead(edges, &queue[next..]);
-                next += 1;
-                if next % OFTEN == 0 {
-                    control.advance(0)?;
+            let mut waiting = std::mem::take(&mut weak).into_iter().peekable();
+            loop {
+                // All that hangs on static data by such words comes before what a stack may have of it: a list whose links
+                // lie inside of its blocks is one variable's, also where the stack holds one of them.
+                let first = waiting.peek().map(|node| tree.phases[*node as usize]);
+                let is_like =
+                    |tree: &Tree, node: u32| rules == Rules::Objects || Some(tree.phases[node as usize]) == first;
+                while let Some(node) = waiting.next_if(|node| is_like(&tree, *node)) {
+                    tree.follow(edges, node, phase as u8, strength, &mut queue, &mut weak);
                 }
-                tree.follow(edges, node, phase as u8, strength, &mut queue, &mut weak);
+                while let Some(node) = queue.get(next).copied() {
+                    tree.look_ahead(edges, &queue[next..]);
+                    next += 1;
+                    if next % OFTEN == 0 {
+                        control.advance(0)?;
+                    }
+                    tree.follow(edges, node, phase as u8, strength, &mut queue, &mut weak);
+                }
+                if waiting.peek().is_none() {
+                    break;
+                }
             }
         }
         let phases = &tree.phases;
