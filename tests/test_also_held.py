@@ -55,6 +55,15 @@ NAMES = (
     "again, other = kept, store.other\n"
     f"{REST}"
 )
+WRITTEN = (
+    "import ctypes, struct, sys\n"
+    "kept = {{'data': bytearray(b'x') * {size}}}\n"
+    "word = struct.pack('<Q', ctypes.addressof(ctypes.c_char.from_buffer(kept['data'])))\n"
+    "libc = ctypes.CDLL(None); libc.fopen.restype = ctypes.c_void_p\n"
+    "file = ctypes.c_void_p(libc.fopen(b'/dev/null', b'w'))\n"
+    "libc.fwrite(word * 50, 1, 400, file)\n"
+    f"{REST}"
+)
 GENERATORS = (
     "import sys\n"
     "def lines(n):\n"
@@ -157,3 +166,12 @@ def test_generators_that_are_not_finished(rng: random.Random, tmp_path: Path) ->
     assert "local variable page in lines()" in found["text"] and f"{count} generators" in found["text"]
     assert found["commands"] == [f"gdbheap {noun} {target.pid}" for noun in ("tasks", "retained")]
     assert "close()" in found["advice"]
+
+
+def test_buffers_of_files_hold_nothing(rng: random.Random, tmp_path: Path) -> None:
+    """The address of a bytearray's buffer that the program wrote to a file, and that the C library's buffer of the file
+    still has, is no second holder."""
+    with running([sys.executable, "-c", WRITTEN.format(size=rng.randrange(100, 120) * MIB)], tmp_path) as target:
+        holder, found = first_holder(target.pid)
+    assert holder["path"] == "kept['data']" and holder["alone"] and holder["also"] == []
+    assert holder["retained"] >= 100 * MIB and "also held" not in found["text"]

@@ -95,7 +95,7 @@ impl<'a> Sharing<'a> {
         let mut on_chain = NOBODY;
         for edge in self.graph.edges.of(source) {
             let (target, strength) = split(*edge);
-            if !self.inside.get(target.into()) || !self.tree.counts(source, target, strength) {
+            if !self.inside.get(target.into()) || !self.counts(source, target, strength) {
                 continue;
             }
             if !self.members.get(target.into()) {
@@ -106,6 +106,14 @@ impl<'a> Sharing<'a> {
                 self.aliases.push((source, target));
             }
         }
+    }
+
+    /// Whether an edge keeps its target alive. A buffer belongs to its object alone: a word of C's memory that leads there too
+    /// may be left over, or lies in what a program wrote, such as the buffer of a file.
+    fn counts(&self, source: u32, target: u32, strength: u32) -> bool {
+        let kind = |id: u32| self.graph.kinds.get(id as usize).copied().unwrap_or(0);
+        let is_owned = kind(target) & BUFFER != 0 && is_object(kind(self.tree.before[target as usize]));
+        self.tree.counts(source, target, strength) && (!is_owned || kind(source) != 0)
     }
 
     fn find(self, most: usize, control: &Control) -> std::result::Result<AlsoHeld, Cancelled> {
@@ -140,7 +148,7 @@ impl<'a> Sharing<'a> {
             for edge in self.graph.edges.of(node) {
                 let (target, strength) = split(*edge);
                 let is_inside = self.inside.get(target.into()) && !self.members.get(target.into());
-                if is_inside && self.tree.counts(node, target, strength) {
+                if is_inside && self.counts(node, target, strength) {
                     self.reach(target, way, &mut firsts, &mut queue, &mut found);
                 }
             }
