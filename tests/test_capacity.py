@@ -80,6 +80,17 @@ def test_containers_and_a_channel_of_rust(rng: random.Random, tmp_path: Path) ->
     assert "HashMap" in found["text"] and "shrink_to_fit()" in found["advice"]
 
 
+def test_a_channel_that_nobody_reads(rng: random.Random, tmp_path: Path) -> None:
+    """Its messages are counted also where none was received yet."""
+    if shutil.which("rustc") is None:
+        pytest.skip("no rustc")
+    program, count = str(tmp_path / "unread"), rng.randrange(10_000, 20_000)
+    subprocess.run(["rustc", "--edition=2021", "-O", str(SOURCES / "unread.rs"), "-o", program], check=True)
+    with running([program, str(rng.getrandbits(7)), str(count)], tmp_path) as target:
+        rows = types_of(target.pid)
+    assert rows[f"channel with {count:,} messages waiting (std::sync::mpsc or crossbeam)"]["count"] == 1
+
+
 @pytest.mark.parametrize("kind", ["deque", "reader", "ring"])
 def test_full_buffers_of_rust(rng: random.Random, tmp_path: Path, kind: str) -> None:
     """No room is promised of what is full, whatever of its words looks like a Vec's length."""

@@ -26,9 +26,9 @@ pub(crate) struct Channel {
     pub(crate) slot: u64,
 }
 
-/// Whether a word may be the index of a channel's end.
+/// Whether a word may be the index of a channel's end; zero where nothing was received yet.
 pub(crate) fn may_be_index(word: u64) -> bool {
-    (1..LARGEST_INDEX).contains(&word)
+    word < LARGEST_INDEX
 }
 
 /// The channel whose receiving end is at `at`. `spend` is told how many words are read.
