@@ -1695,6 +1695,7 @@ class Census:
     roots: Final[list[Tally]]
     unknown: Final[list[Place]]
     contested: Final[list[int]]
+    idle_slabs: Final[Tally]
     settling: Final[float]
     following: Final[float]
 

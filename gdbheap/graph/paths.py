@@ -15,6 +15,8 @@ from gdbheap.targets.frames import Frame, frames_of
 
 STEPS_AT_EACH_END = 100
 BLOCK = "block"
+# What is in use and no living object's; without a type it is a block that Python 2 keeps for numbers.
+IDLE, NUMBERS = "idle", "block of free numbers"
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,9 @@ def group_name(paths: Paths, group: Group) -> str:
     """The type of the blocks of a group, or what they are."""
     if group.type_address:
         name = paths.kind_name(group.type_address)
-        return f"{name} on a free list" if group.kind == "idle" else name
+        return f"{name} on a free list" if group.kind == IDLE else name
+    if group.kind == IDLE:
+        return NUMBERS
     return block_name(group.size) if group.size else group.kind
 
 

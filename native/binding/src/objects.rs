@@ -168,6 +168,8 @@ pub struct Census {
     unknown: Vec<Place>,
     /// Buffers that look like objects, by user address.
     contested: Vec<u64>,
+    /// Blocks of many objects of which none is alive.
+    idle_slabs: Tally,
     /// How long it took to find the owners of buffers, in seconds: as the walk went on, where workers share that, and to
     /// follow the pointers that lead to the rest.
     settling: f64,
@@ -198,6 +200,7 @@ pub fn take_census(
         roots: all(found.roots),
         unknown: found.unknown,
         contested: found.contested,
+        idle_slabs: found.idle_slabs.into(),
         settling: found.settling.as_secs_f64(),
         following: found.following.as_secs_f64(),
     })

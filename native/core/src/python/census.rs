@@ -61,8 +61,9 @@ struct Worker<'a> {
     found: Vec<Option<Block>>,
     /// Fields and buffers of objects that lead on to others.
     links: Vec<Link>,
-    /// Blocks of syntax trees.
+    /// Blocks of syntax trees, and those of numbers that are all free.
     syntax: Vec<u64>,
+    idle_slabs: Tally,
     settling: Duration,
 }
 
@@ -158,6 +159,7 @@ impl<'a> Worker<'a> {
             found: Vec::new(),
             links: Vec::new(),
             syntax: Vec::new(),
+            idle_slabs: Tally::default(),
             settling: Duration::ZERO,
         }
     }
@@ -167,7 +169,13 @@ impl<'a> Worker<'a> {
     fn take_slab(&mut self, block: &Block) -> bool {
         let Some(slab) = &self.types.layout.slab else { return false };
         let item = slab.item;
-        let Some(filled) = self.types.slab_at(block.address, block.size) else { return false };
+        let Some(filled) = self.types.slab_at(block.address, block.size) else {
+            if self.types.is_idle_slab(block.address, block.size) {
+                self.idle_slabs.add(block.size);
+                self.syntax.push(block.address);
+            }
+            return false;
+        };
         if self.marks.claim(block.place) {
             let row = self.row(filled.number as usize);
             row.live.add_many(filled.count(), item);
@@ -326,6 +334,8 @@ pub struct Census {
     pub unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     pub contested: Vec<u64>,
+    /// Blocks of many objects of which none is alive.
+    pub idle_slabs: Tally,
     /// How long it took to find the owners of buffers: as the walk went on, where workers share that, and to follow the
     /// pointers that lead to the rest.
     pub settling: Duration,
@@ -381,6 +391,7 @@ pub fn take_census(
         },
         stores,
         contested: contested.into_iter().map(|block| block.address).collect(),
+        idle_slabs: sums.idle_slabs,
         settling: sums.settling,
         following,
     })
@@ -470,6 +481,7 @@ struct Sums {
     links: Vec<Link>,
     /// Blocks of syntax trees.
     syntax: Vec<u64>,
+    idle_slabs: Tally,
     /// The mean of the workers.
     settling: Duration,
 }
@@ -486,6 +498,7 @@ impl Sums {
             roots: vec![Tally::default(); count],
             links: Vec::new(),
             syntax: Vec::new(),
+            idle_slabs: Tally::default(),
             settling: Duration::ZERO,
         };
         sums.settling = workers.iter().map(|worker| worker.settling).sum::<Duration>() / workers.len().max(1) as u32;
@@ -504,6 +517,7 @@ impl Sums {
         self.tallies.absorb(&worker.tallies);
         self.owners.append(&mut worker.owners);
         self.syntax.append(&mut worker.syntax);
+        self.idle_slabs = self.idle_slabs.with(&worker.idle_slabs);
         let renumbered = |link: &Link| Link { owner: numbers[link.owner as usize], ..*link };
         self.links.extend(worker.links.iter().map(renumbered));
     }
@@ -581,7 +595,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Makes the blocks of syntax trees the interpreter's, whoever still has their address.
+    /// Makes the blocks of syntax trees, and those of free numbers, the interpreter's, whoever still has their address.
     fn give_syntax(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>) {
         for address in std::mem::take(&mut self.syntax) {
             let is_free = |block: &Block| marks.is_unknown(block.place) && marks.claim(block.place);
