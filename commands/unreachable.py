@@ -46,11 +46,11 @@ COMMAND = Command(
     it).
 
     In JSON, cycles and lost_references are {objects, bytes}, lost_blocks and doubtful {blocks, bytes}; cycles also
-    has collectable_objects and collectable_bytes, which gc.collect() frees. rows is a list of {group, type, size,
-    count, bytes, buffers, why, addresses, content}, where bytes has the buffers, and type is null for blocks that are
-    no objects; closings a list of {what, count, bytes, is_collectable}, heads a list of at most 1,000 of head_count
-    heads: {address, size, type, count, retained, in_circle, content}; lacking is how many bytes of the program's
-    memory the core lacks.""",
+    has collectable_objects and collectable_bytes, which gc.collect() frees, and possible_bytes, which it may free.
+    rows is a list of {group, type, size, count, bytes, buffers, why, addresses, content}, where bytes has the
+    buffers, and type is null for blocks that are no objects; closings a list of {what, count, bytes,
+    is_collectable}, heads a list of at most 1,000 of head_count heads: {address, size, type, count, retained,
+    in_circle, content}; lacking is how many bytes of the program's memory the core lacks.""",
     example="heap unreachable",
     needs=TARGET,
     options=Common,

@@ -19,7 +19,8 @@ MAX_CLOSINGS = 20
 # Blocks of a row whose contents are looked at, and what the allocator may have of a block's size.
 ASKED = 32
 HEADER = 16
-LIKELY = "likely"
+# Kinds of cycles that words close of which no layout says what they are.
+BY_WORDS = LIKELY, HIDDEN = "likely", "hidden"
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,14 @@ class Head:
 
 @dataclass(frozen=True)
 class CycleSum:
-    """Objects and bytes of all cycles, and of those that ``gc.collect()`` frees."""
+    """Objects and bytes of all cycles, of those that ``gc.collect()`` frees, and of those that it may free
+    (``possible_bytes``)."""
 
     objects: int
     bytes: int
     collectable_objects: int
     collectable_bytes: int
+    possible_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ def _unfinished(heap: Heap, listed: int) -> Unreachable:
     references, texts = heap.references, CauseTexts(heap)
     raw = references.graph.unreachable(listed, collector_facts(heap))
     causes = raw.causes
-    is_proven = [cause.group == CYCLES and cause.kind != LIKELY for cause in causes]
+    is_proven = [cause.group == CYCLES and cause.kind not in BY_WORDS for cause in causes]
     proven = [row for row in raw.rows if heap.is_python and is_proven[row.cause]]
     rows = [_row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), None) for row in proven]
     rows.sort(key=_rank)
@@ -176,7 +179,8 @@ def _head(heap: Heap, row: _native.Head, content: str | None) -> Head:
 def _cycle_sum(causes: Sequence[_native.Cause], found: Sequence[_native.Lost]) -> CycleSum:
     rows = [row for row in found if causes[row.cause].group == CYCLES]
     freed = [row for row in rows if causes[row.cause].kind == COLLECTABLE]
-    return CycleSum(*_sum(rows), *_sum(freed))
+    _count, may = _sum([row for row in rows if causes[row.cause].kind == LIKELY])
+    return CycleSum(*_sum(rows), *_sum(freed), may)
 
 
 def _sum(rows: Sequence[_native.Lost]) -> tuple[int, int]:

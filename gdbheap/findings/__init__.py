@@ -42,6 +42,7 @@ from gdbheap.findings.sparse_huge_pages import rule as sparse_huge_pages
 from gdbheap.findings.stacks import rule as stacks
 from gdbheap.findings.tcmalloc_unused import rule as tcmalloc_unused
 from gdbheap.findings.thread_tops import rule as thread_tops
+from gdbheap.findings.uncollectable_cycles import rule as uncollectable_cycles
 
 __all__ = ["RULES", "Evidence", "Finding", "findings", "placed"]
 
@@ -58,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     musl_mappings.find,
     free_lists.find,
     cycles.find,
+    uncollectable_cycles.find,
     slack.find,
     capacity.find,
     one_container.find,

@@ -22,14 +22,16 @@ ORDER = (
 # be among the few blocks that keep pages and arenas. malloc_trim(0) does not give these pages back, so that no other
 # finding counts them.
 PINNED = ("pymalloc-arenas", "musl-mappings", "pinned-pages")
+CYCLES = ("cycles", "uncollectable-cycles")
 # What somebody holds may be what one variable has of it.
 HOLDER = "holder"
 MAY_LIE_IN = {
-    "slack": (HOLDER, "leak-like", "cycles", *PINNED), "free-lists": PINNED, "cycles": PINNED,
+    "slack": (HOLDER, "leak-like", *CYCLES, *PINNED), "free-lists": PINNED, "cycles": PINNED,
+    "uncollectable-cycles": PINNED,
     "leak-like": (HOLDER, *PINNED),
     "capacity": (HOLDER, "lost-blocks", *PINNED),
-    "small-views": (HOLDER, "leak-like", "cycles"),
-    "equal-strings": (HOLDER, "leak-like", "slack", "cycles"),
+    "small-views": (HOLDER, "leak-like", *CYCLES),
+    "equal-strings": (HOLDER, "leak-like", "slack", *CYCLES),
     "sparse-huge-pages": (HOLDER, "leak-like", "capacity", "lost-blocks", "slack"),
     **dict.fromkeys(("other-held", "mapped-memory", "shared-memory", "mapped-files", "postgresql-context"), (HOLDER,)),
     "stacks": (HOLDER,),

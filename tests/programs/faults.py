@@ -2,12 +2,14 @@
 
 It comes to rest when it reads standard input; at the first line it does what the advice says. At each rest it has
 printed sys._debugmallocstats(). FAULT: idle (objects on free lists), cycles (the collector is off), old (it is on, and
-they died after it looked at them), both also with "many " before them, frozen (gc.freeze), lists, stack, buffer
-and queue (lists and byte arrays with room they do not use), emptied, popped and emptied set (dicts and a set that lost
+they died after it looked at them), both also with "many " before them, frozen (gc.freeze), lists, stack, buffer and
+queue (lists and byte arrays with room they do not use), emptied, popped and emptied set (dicts and a set that lost
 their entries), grown (tables that no copy would make smaller), columns (byte arrays that grew in turn), cache, log and
-many cache (one dict or list that keeps nearly everything), full (the same dict, before much else was done), forked (one
-that a child shares until more is put into it), views (of which each shows little of large bytes), parts (views as well,
-and the bytes are held besides), healthy. Plain enough for Python 2.7, which prints nothing.
+many cache (one dict or list that keeps nearly everything), full (the same dict, before much else was done), forked
+(one that a child shares until more is put into it), registered (connections of sqlite3 that a function which was
+registered with them refers to) and handled (parsers of expat that their handlers refer to), numbers (of Python 2, on
+free lists), views (of which each shows little of large bytes), parts (views as well, and the bytes are held besides),
+healthy. Plain enough for Python 2.7, which prints nothing.
 """
 
 import binascii
@@ -15,6 +17,7 @@ import gc
 import os
 import random
 import sys
+import weakref
 
 
 class Fault(object):
@@ -348,7 +351,77 @@ class Parts(Views):
         self.large = [memoryview(b"%06d" % generator.randrange(10**6) * 50000)[:200000] for _ in range(40)]
 
 
+class Registered(Fault):
+    """Connections that are held by a function which was registered with them: the collector does not see the library's
+    references."""
+
+    def __init__(self, generator):
+        """Make them, and let go of them."""
+        self.kept = [self.make(generator) for _ in range(generator.randrange(60, 90))]
+        gc.collect()
+
+    def make(self, generator):
+        """Return a weak reference to what one of them holds."""
+        import sqlite3
+
+        connection, held = sqlite3.connect(":memory:"), Held(generator)
+        connection.create_function("one", 1, lambda number: (held, connection) and number)
+        return weakref.ref(held)
+
+    def mend(self):
+        """Tell how many the collector leaves."""
+        gc.collect()
+        sys.stderr.write("left %d of %d\n" % (sum(one() is not None for one in self.kept), len(self.kept)))
+        sys.stderr.flush()
+
+
+class Handled(Registered):
+    """Parsers that are held by their handlers: words in C, which their type shows to the collector."""
+
+    def __init__(self, generator):
+        """Make them, and let go of them, out of the collector's sight."""
+        gc.disable()
+        self.kept = [self.make(generator) for _ in range(generator.randrange(60, 90))]
+
+    def make(self, generator):
+        """Return a weak reference to what one of them holds."""
+        from xml.parsers import expat
+
+        parser, held = expat.ParserCreate(), Held(generator)
+        parser.StartElementHandler = lambda name, attributes: (held, parser)
+        return weakref.ref(held)
+
+
+class Held(object):
+    """Some 200 KiB."""
+
+    def __init__(self, generator):
+        """Make them."""
+        self.texts = ["%01000d" % generator.randrange(10**6) for _ in range(200)]
+
+
+class Numbers(Fault):
+    """Numbers that went, but for a few that keep their blocks (Python 2)."""
+
+    def __init__(self, generator):
+        """Make them, and let go of most."""
+        made = [generator.randrange(1000, 10**9) for _ in range(400000)]
+        made += [generator.random() for _ in range(400000)]
+        self.some = generator.sample(made, 20)
+        made = None
+
+    def mend(self):
+        """Follow the advice."""
+        import ctypes
+
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 FAULTS = {
+    "registered": Registered,
+    "handled": Handled,
+    "numbers": Numbers,
     "healthy": Fault,
     "views": Views,
     "parts": Parts,

@@ -41,6 +41,7 @@ from gdbheap.findings.sparse_huge_pages import words as sparse_huge_pages
 from gdbheap.findings.stacks import words as stacks
 from gdbheap.findings.tcmalloc_unused import words as tcmalloc_unused
 from gdbheap.findings.thread_tops import words as thread_tops
+from gdbheap.findings.uncollectable_cycles import words as uncollectable_cycles
 from gdbheap.report.text.numbers import listed, size_text
 from gdbheap.report.words.finding_words import Words
 
@@ -51,8 +52,9 @@ FILES = (
     growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, locked, lost_blocks,
     lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator, other_held, pinned_pages,
     pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
+    uncollectable_cycles,
 )  # fmt: skip
-HOLDER, HELD = "holder", "what the largest holder has"
+HOLDER, HELD = "holder", "the largest holder"
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 
 
@@ -117,10 +119,9 @@ def _shared(shared: list[tuple[str, int]]) -> list[str]:
 
 
 def _within(finding: Finding) -> list[str]:
-    """The findings in whose bytes some may lie."""
+    """Name the findings in whose bytes some may lie, or all."""
     if finding.within is None:
         return []
     names = [finding.within, *finding.also_within]
-    told = [name for name in names if name != HOLDER]
-    about = [f"what {listed(told)} {'is' if len(told) == 1 else 'are'} about"] if told else []
-    return [f"some of it may be {' or '.join([HELD] * (HOLDER in names) + about)}"]
+    told = [HELD] * (HOLDER in names) + [name for name in names if name != HOLDER]
+    return [f"{listed(told)} may have the same bytes"]

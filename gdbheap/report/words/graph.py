@@ -213,6 +213,9 @@ def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
     freed = f"{counted(cycles.collectable_objects, 'object')} with {style.bytes(cycles.collectable_bytes)} of them"
     does = "frees all of them" if cycles.collectable_bytes == cycles.bytes else f"frees {freed}"
     does = does if cycles.collectable_bytes else "frees none of them"
+    if cycles.possible_bytes:
+        may = f"may free {style.bytes(cycles.possible_bytes)}" + " more of them" * bool(cycles.collectable_bytes)
+        does = f"{does}, and {may}" if cycles.collectable_bytes else may
     are = "is" if cycles.objects == 1 else "are"
     yield style.filled(f"{all_of_it} {are} kept by nothing but one another. gc.collect() {does}. These close them:")
     shown = [[count_text(one.count), style.size(one.bytes), one.what] for one in answer.closings[:SHOWN_CLOSINGS]]

@@ -43,7 +43,11 @@ const WORD: u64 = 8;
 const MAX_INLINE: u64 = 256;
 /// Fields of the interpreter that lie side by side and are of one size are fewer.
 const LEAST_LIST: usize = 8;
+/// However alike they are.
+const SURE_LIST: usize = 24;
 const SPARE_HEAD: usize = 128;
+/// Where a block of a PyArena has the next one.
+const NEXT_OF_ARENA: u64 = 16;
 /// Bits of tp_flags: subclasses of list and of dict.
 const LIST: u64 = 1 << 25;
 const DICT: u64 = 1 << 29;
@@ -140,10 +144,12 @@ impl Bytes<'_> {
     }
 }
 
-/// An object at a word's address: the size of its block, and whether the word points to the head that the collector links.
+/// An object at a word's address, or the keys of a dict: the size of the block, and whether the word points to the head that
+/// the collector links.
 #[derive(Clone, Copy)]
 struct Spare {
     size: u64,
+    is_keys: bool,
     is_container: bool,
     is_alive: bool,
     is_head: bool,
@@ -306,6 +312,10 @@ impl<'a, S: Sink> Drawer<'a, S> {
     fn structure(&mut self, id: u32, size: u64, bytes: Bytes<'_>) {
         if self.types.layout.is_syntax(bytes.address, size, bytes.head) {
             self.syntax.push(id);
+            // The arena has a list of the objects that its nodes name. In what these leave unfilled lie words of the
+            // memory's former owners.
+            let start = self.types.layout.outer_hook(bytes.head) as u64;
+            return self.reference_at(bytes, start + NEXT_OF_ARENA, LIKELY);
         }
         let last = bytes.size().saturating_sub(WORD);
         self.words(bytes, last, (u64::MAX, DOUBTFUL));
@@ -707,8 +717,8 @@ impl Drawer<'_> {
     }
 
     /// The places of words that keep nothing alive: those of a free list, which is many words in a row that point to blocks of
-    /// one size, some of them lists or dicts, but for objects on it; and those to the heads of objects, which the collector
-    /// links.
+    /// one size, some of them lists or dicts, but for objects on it, or to dicts' keys (3.10 to 3.12); and those to the heads of
+    /// objects, which the collector links.
     fn left_over(&mut self, piece: &[u8]) -> HashSet<u64> {
         let found: Vec<_> = piece.chunks_exact(8).map(|word| self.spare(u64_at(word, 0))).collect();
         let size = |place: usize| found.get(place).copied().flatten().map(|spare| spare.size);
@@ -720,8 +730,12 @@ impl Drawer<'_> {
             }
             let run = || found[first..=place].iter().flatten();
             // Fields of the interpreter that lie side by side are living lists and dicts, or fewer.
+            let is_long = || run().count() >= SURE_LIST;
             let is_reused = || run().any(|spare| !spare.is_alive || !spare.is_container);
-            let is_list = run().count() >= LEAST_LIST && run().any(|spare| spare.is_container) && is_reused();
+            let is_of_objects = || run().any(|spare| spare.is_container) && (is_long() || is_reused());
+            // The interpreter refers to no keys but by their dict.
+            let is_of_keys = || run().all(|spare| spare.is_keys);
+            let is_list = run().count() >= LEAST_LIST && (is_of_keys() || is_of_objects());
             if size(place).is_some() && is_list {
                 let living = (first..=place).filter(|at| found[*at].is_some_and(|spare| spare.is_alive));
                 left.extend(living.map(|at| 8 * at as u64));
@@ -731,19 +745,25 @@ impl Drawer<'_> {
         left
     }
 
-    /// The object that a word of a free list may point to.
+    /// The object, or the dict's keys, that a word of a free list may point to.
     fn spare(&mut self, pointer: u64) -> Option<Spare> {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
             return None;
         }
         let block = self.source.blocks.heaps.block_at(pointer)?;
+        let mark = self.source.blocks.ids.id_of(block.place).and_then(|id| self.source.marks.get(id as usize)).copied();
+        if pointer == block.address && mark.is_some_and(|mark| mark >> 28 == shapes::KEYS) {
+            let (size, is_alive) = (block.size, true);
+            return Some(Spare { size, is_keys: true, is_container: false, is_alive, is_head: false });
+        }
         let mut head = [0; SPARE_HEAD];
         let wanted = head.len().min(block.size as usize);
         let got = self.source.space.fill(block.address, &mut head[..wanted]);
         let (number, is_alive) = self.types.object_in(&head[..got], block.size)?;
         let kind = &self.types.kinds[number as usize];
         let is_head = self.types.layout.hook == 0 && kind.pre > 0 && pointer == block.address;
-        Some(Spare { size: block.size, is_container: kind.flags & (LIST | DICT) != 0, is_alive, is_head })
+        let is_container = kind.flags & (LIST | DICT) != 0;
+        Some(Spare { size: block.size, is_keys: false, is_container, is_alive, is_head })
     }
 
     /// A word outside of the heaps, which may be a number where it is a low one.
@@ -783,14 +803,20 @@ impl Visitor for Drawer<'_> {
         } else if let Some((number, alive)) = self.types.object_in(head, size) {
             self.object(number, alive, address, size, end, head)
         } else {
-            let is_slab = self.source.blocks.heaps.has_slots(place)
-                && (self.types.slab_at(address, size).is_some() || self.types.is_idle_slab(address, size));
+            let has_slots = self.source.blocks.heaps.has_slots(place);
             let bytes = Bytes { address, end, head };
-            match is_slab {
-                true => self.reference_at(bytes, self.types.layout.hook, LIKELY),
-                false => self.structure(id, size, bytes),
+            match () {
+                () if has_slots && self.types.slab_at(address, size).is_some() => {
+                    self.reference_at(bytes, self.types.layout.hook, LIKELY);
+                    0
+                }
+                // Nobody has it: the interpreter keeps it for the numbers that come next.
+                () if has_slots && self.types.is_idle_slab(address, size) => IDLE,
+                () => {
+                    self.structure(id, size, bytes);
+                    0
+                }
             }
-            0
         };
         self.rows.end_row(kind);
         true

@@ -215,10 +215,17 @@ fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32
     Some(shape)
 }
 
-/// The form of the nearest base that has one, and that base. Classes may have any name.
+/// The form of the nearest base that has one, and that base. Classes of a program may have any name, types in C that an
+/// extension made at run time are heap types too: those have a tp_dealloc of their own.
 fn form_of(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> Option<(usize, u64)> {
-    let flags = |address: u64| types.space.word(address.wrapping_add(types.layout.tp_flags));
-    let in_c = |(base, _): &(u64, Vec<u8>)| flags(*base).is_ok_and(|flags| flags & layout.flag_heap_type == 0);
+    let known = types.layout;
+    let field = |address: u64, offset: u64| types.space.word(address.wrapping_add(offset));
+    let is_made_in_c = |base: u64| {
+        let dealloc = field(base, known.tp_dealloc);
+        known.class_dealloc != 0 && dealloc.is_ok_and(|own| own != known.class_dealloc)
+    };
+    let is_static = |base: u64| field(base, known.tp_flags).is_ok_and(|flags| flags & layout.flag_heap_type == 0);
+    let in_c = |(base, _): &(u64, Vec<u8>)| is_static(*base) || is_made_in_c(*base);
     types.bases(kind).into_iter().filter(in_c).find_map(|(base, name)| {
         let named = |form: &Form| form.names.iter().any(|own| own.as_bytes() == name);
         layout.forms.iter().position(named).map(|form| (form, base))

@@ -3,7 +3,7 @@
 
 use super::components::components;
 use super::csr::{split, Edges};
-use super::edges::{is_object, BUFFER, DOUBTFUL, EXACT, IDLE, KIND};
+use super::edges::{is_object, BUFFER, DOUBTFUL, EXACT, IDLE, KIND, LIKELY};
 use super::garbage::{self, Garbage};
 use super::ids::Node;
 use super::lost::among;
@@ -54,7 +54,7 @@ pub struct Cause {
     /// cycles, lost_references, lost_blocks or doubtful.
     pub group: &'static str,
     /// Of cycles: collectable, likely (words of unknown meaning close them), or what keeps the collector from freeing them:
-    /// frozen, untracked, finalizer. Of lost blocks: nothing points to them, or a circle of blocks. Else reference or weak.
+    /// hidden (memory that it does not look into has references to them), frozen, untracked, finalizer. Of lost blocks: nothing points to them, or a circle of blocks. Else reference or weak.
     pub kind: &'static str,
     /// How many cycles, or heads.
     pub count: u64,
@@ -108,6 +108,8 @@ struct Sorter<'a> {
     edges: Edges,
     /// Objects all of whose references come from one another, and their buffers.
     proven: Vec<bool>,
+    /// Objects that have more references than the collector can find.
+    hidden: Vec<bool>,
     causes: Vec<Cause>,
     cause_of: Vec<u32>,
     is_head: Vec<bool>,
@@ -174,7 +176,8 @@ impl<'a> Sorter<'a> {
         let edges = among(&graph.edges, &nodes, true);
         let proven = nodes.iter().map(|node| is_proven[*node as usize]).collect();
         let (cause_of, is_head) = (vec![NOBODY; nodes.len()], vec![false; nodes.len()]);
-        Ok(Sorter { graph, tree, weak, nodes, edges, proven, causes: Vec::new(), cause_of, is_head })
+        let (hidden, causes) = (vec![false; nodes.len()], Vec::new());
+        Ok(Sorter { graph, tree, weak, nodes, edges, proven, hidden, causes, cause_of, is_head })
     }
 
     fn kind(&self, place: u32) -> u32 {
@@ -234,6 +237,28 @@ impl<'a> Sorter<'a> {
         let heads: Vec<Option<Head>> = self.places().map(read).map(Option::flatten).collect();
         self.sort_references(&heads);
         self.sort_cycles(&heads, facts);
+        self.hidden = self.hidden_from_collector(&heads);
+    }
+
+    /// Which objects have more references than the collector finds: it asks the objects that it knows, which know what they
+    /// own and may know the blocks that they point to, and nobody knows what lies in blocks beyond those.
+    fn hidden_from_collector(&self, heads: &[Option<Head>]) -> Vec<bool> {
+        let mut seen = vec![0u64; self.nodes.len()];
+        let mut is_asked: Vec<bool> = heads.iter().map(|head| head.is_some_and(|head| head.is_tracked)).collect();
+        let mut open: Vec<u32> = self.places().filter(|place| is_asked[*place as usize]).collect();
+        while let Some(holder) = open.pop() {
+            let known = self.edges.of(holder).iter().map(|edge| split(*edge));
+            for target in known.filter(|(_, strength)| *strength <= LIKELY).map(|(target, _)| target) {
+                let kind = self.kind(target);
+                seen[target as usize] += 1;
+                let is_shown = !is_object(kind) && (is_object(self.kind(holder)) || kind & BUFFER != 0);
+                if is_shown && !std::mem::replace(&mut is_asked[target as usize], true) {
+                    open.push(target);
+                }
+            }
+        }
+        let references = |place: usize| heads[place].map_or(0, |head| head.references);
+        (0..seen.len()).map(|place| references(place) < IMMORTAL && references(place) > seen[place]).collect()
     }
 
     /// Objects that have more references than were found, those on stacks included.
@@ -378,7 +403,8 @@ impl<'a> Sorter<'a> {
                 continue;
             }
             if has_objects {
-                self.name(&mut naming, &members, "likely", 0);
+                let is_hidden = members.iter().any(|place| self.hidden[*place as usize]);
+                self.name(&mut naming, &members, if is_hidden { "hidden" } else { "likely" }, 0);
             } else {
                 let (place, kind) =
                     if members.len() == 1 { (&mut nothing, "nothing") } else { (&mut circle, "circle") };
@@ -472,7 +498,9 @@ impl Naming<'_> {
     /// A shortest cycle of a component, without buffers, through the object that says most about it.
     fn cycle(&self, sorter: &Sorter<'_>, members: &[u32]) -> Vec<u32> {
         let objects = members.iter().copied().filter(|place| sorter.is_object(*place));
-        let Some(start) = objects.min_by_key(|place| (self.rank(sorter, *place), *place)) else { return Vec::new() };
+        // The way through one that the collector cannot account for says why the cycle stays.
+        let rank = |place: &u32| (!sorter.hidden[*place as usize], self.rank(sorter, *place), *place);
+        let Some(start) = objects.min_by_key(rank) else { return Vec::new() };
         let (mut before, mut open) = (HashMap::from([(start, start)]), VecDeque::from([start]));
         while let Some(place) = open.pop_front() {
             for (target, strength) in sorter.edges.of(place).iter().map(|edge| split(*edge)) {

@@ -1,0 +1,1 @@
+"""The finding ``uncollectable-cycles``: its rule, and its words."""

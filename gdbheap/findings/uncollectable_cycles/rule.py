@@ -1,0 +1,57 @@
+"""Cycles of objects that nobody reaches, and that the garbage collector does not free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gdbheap.answers.causes import COLLECTABLE, FROZEN, CauseTexts
+from gdbheap.answers.unreachable import CYCLES
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
+
+__all__ = ["UncollectableCycles", "find"]
+
+
+@dataclass(frozen=True)
+class UncollectableCycles(Figures):
+    """``objects`` in all, and the ``type`` whose objects have the most bytes (``largest``). ``kind``: why the collector
+    does not free the largest group of cycles (a key of causes.OBSTACLES), the type that is the reason (``culprit``, ""
+    where none is), the references that close it (``closing``), and how many cycles that are (``times``)."""
+
+    ids = ("uncollectable-cycles",)
+    objects: int
+    type: str
+    largest: int = field(metadata=UNLISTED)
+    kind: str
+    culprit: str
+    closing: str
+    times: int = field(metadata=UNLISTED)
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Find the cycles for which gc.collect() is no remedy, by the graph that the finding ``cycles`` is made from."""
+    found = evidence.unreachable
+    if evidence.references is None or found is None:
+        return []
+    causes = found.causes
+    is_it = [cause.group == CYCLES and cause.kind not in (COLLECTABLE, FROZEN) for cause in causes]
+    rows = [row for row in found.rows if is_it[row.cause]]
+    size = sum(row.bytes + row.buffers for row in rows)
+    if not evidence.worth(size):
+        return []
+    types, sizes = Counter[int](), Counter[int]()
+    for row in rows:
+        types[row.type_address] += (row.bytes + row.buffers) * bool(row.type_address)
+        sizes[row.cause] += row.bytes + row.buffers
+    (kind, largest), cause = types.most_common(1)[0], causes[sizes.most_common(1)[0][0]]
+    names = evidence.heap.objects.names
+    figures = UncollectableCycles(
+        sum(row.count for row in rows if row.type_address),
+        names.name(kind),
+        largest,
+        cause.kind,
+        names.name(cause.type_address) if cause.type_address else "",
+        CauseTexts(evidence.heap).closing(cause),
+        cause.count,
+    )
+    return [Finding("uncollectable-cycles", size, figures, evidence.line("unreachable"))]

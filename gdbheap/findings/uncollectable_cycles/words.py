@@ -1,0 +1,32 @@
+"""uncollectable-cycles: objects that only refer to one another, in a way that the garbage collector does not see."""
+
+from __future__ import annotations
+
+from gdbheap.findings.uncollectable_cycles.rule import UncollectableCycles
+from gdbheap.report.text.numbers import counted, size_text
+from gdbheap.report.words.finding_words import Words
+
+CLEAR = "clear the named reference (del, None, weakref)"
+CLOSE = f"call close() of the C library's object in the cycle when it is done, or {CLEAR}"
+ADVICE = {
+    "hidden": f"{CLOSE}: gc.collect() cannot free them, because memory of C code that the collector does not look into "
+    "refers to them",
+    "likely": f"call gc.collect(); where that frees nothing, C code hides a reference from the collector: then {CLOSE}",
+    "untracked": f"{CLEAR}: gc.collect() cannot free them, because the collector does not see what {{0}} refers to",
+    "finalizer": f"remove __del__ of {{0}}, or {CLEAR}: gc.collect() does not free a cycle of objects that have one",
+}
+
+
+def _text(figures: UncollectableCycles) -> str:
+    held = counted(figures.objects, "object is held", "objects are held")
+    return (
+        f"{held} by one another alone, the most of type {figures.type} ({size_text(figures.largest)}): "
+        f"{figures.closing}, {counted(figures.times, 'time')}"
+    )
+
+
+def _advice(figures: UncollectableCycles) -> str:
+    return ADVICE[figures.kind].format(figures.culprit)
+
+
+WORDS = Words(UncollectableCycles, _text, _advice)
