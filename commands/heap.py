@@ -219,8 +219,7 @@ COMMAND = Command(
     other memory, and null if there is next to none. findings are a list of {id, bytes, text, advice, figures,
     commands, environment, within, doubtful}: bytes is what the advice is worth, figures are the numbers that it
     rests on, commands are lines to paste, environment has the settings that the advice names, within is the id of
-    another finding that may have some of the same bytes, doubtful whether the memory may be intended, which the text
-    says, too.""",
+    another finding that may have some of the same bytes, doubtful whether the memory may be intended.""",
     example="heap --sort=virtual",
     needs=TARGET,
     options=Options,

@@ -305,7 +305,8 @@ class Heap:
             for context in contexts
             for start, _end in context.blocks
         ]
-        return Structures(self.target, blocks, stacks, progress, libraries, named)
+        is_v8 = any(runtime.kind.id == "v8" for runtime in self.runtimes)
+        return Structures(self.target, blocks, stacks, progress, libraries, named, is_v8)
 
     @property
     def known_structures(self) -> Structures | None:

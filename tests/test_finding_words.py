@@ -17,18 +17,24 @@ from gdbheap.answers.shared_out import Part
 from gdbheap.findings import Finding
 from gdbheap.findings.capacity.rule import RoomOfKind
 from gdbheap.findings.cycles.rule import Cycles
+from gdbheap.findings.equal_strings.rule import EqualStrings
 from gdbheap.findings.finding import Figures
 from gdbheap.findings.fragmented.rule import Fragmented
 from gdbheap.findings.free_chunks.rule import FreeChunks
+from gdbheap.findings.free_lists.rule import FreeLists
 from gdbheap.findings.growing_buffers.rule import GrowingBuffers
-from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.findings.holder.rule import Holder, MainHolder
 from gdbheap.findings.jemalloc_unused.rule import JemallocUnused
 from gdbheap.findings.leak_like.rule import LeakLike
 from gdbheap.findings.lost_blocks.counted import RC, SHARED_PTR, CountedCycles
+from gdbheap.findings.lost_blocks.rule import LostBlocks
+from gdbheap.findings.lost_references.rule import LostReferences
 from gdbheap.findings.main_top.rule import MainTop
 from gdbheap.findings.mappings.rule import MAPPED_MEMORY, Mapped
+from gdbheap.findings.musl_mappings.rule import MuslMappings
 from gdbheap.findings.other_allocator.rule import OtherMalloc
 from gdbheap.findings.pinned_pages.rule import PinnedPages
+from gdbheap.findings.pymalloc_arenas.rule import PymallocArenas
 from gdbheap.findings.runtimes.rule import RuntimeMemory
 from gdbheap.findings.slack.rule import Room
 from gdbheap.findings.small_views.rule import ViewsOfType
@@ -45,6 +51,7 @@ KINDS = sorted(Figures.__subclasses__(), key=lambda kind: kind.__name__)
 # What only certain words may stand in.
 CHOICES: dict[tuple[str, str], list[Any]] = {
     ("Mapped", "kind"): list(Mapped.ids),
+    ("UncollectableCycles", "kind"): ["hidden", "likely", "untracked", "finalizer"],
     ("RuntimeMemory", "kind"): ["jvm", "redis", "postgresql", "pypy", "openblas"],
     ("ThreadTops", "largest"): [LargestTop(MIB, 2, None, ""), LargestTop(MIB, 3, 17, "worker")],
     ("ContainerRoom", "kinds"): [
@@ -111,6 +118,11 @@ def finding(figures: Any, **changes: Any) -> Finding:
     return dataclasses.replace(Finding(name, 9 * MIB, figures), **changes)
 
 
+def held_by(path: str, what: str = "dict", part: str = "str", kind: str = "variable", way: str | None = None) -> Holder:
+    """Return the figures of one that holds most."""
+    return Holder(MainHolder(MIB, MIB, 0.5, path, what, 9, kind, 4096, [], [Part(part, 9, MIB)], way), 9)
+
+
 def test_each_kind_has_words() -> None:
     """Each rule's figures have words, and no words are left without a rule; "growing" needs two looks,
     "holder" those who hold most: they are none."""
@@ -149,9 +161,11 @@ def test_beside_other_findings() -> None:
     assert text_of(one).startswith(start)
     told = "; 120.0 KiB more of it is what large-chunks is about, 80.0 KiB what thread-tops is about"
     assert text_of(one).endswith(told)
-    assert text_of(finding(figures, within="cycles")).endswith("; some of it may be what cycles is about")
+    assert text_of(finding(figures, within="cycles")).endswith("; cycles may have the same bytes")
     two = finding(figures, within="cycles", also_within=["slack"])
-    assert text_of(two).endswith("; some of it may be what cycles and slack are about")
+    assert text_of(two).endswith("; cycles and slack may have the same bytes")
+    held = finding(figures, within="holder", also_within=["slack"])
+    assert text_of(held).endswith("; the largest holder and slack may have the same bytes")
     advice, gone = advice_of(finding(figures)), finding(FreeChunks(1, MIB, 0, 0))
     told = f"{advice}; or call malloc_trim(0) after the load, which gives it back until the next one"
     assert advice_of(finding(figures, alternatives=[gone])).startswith(told)
@@ -176,7 +190,7 @@ def test_beside_other_findings() -> None:
         (ThreadTops(3, MIB, MIB, 8, 2, RISEN, LargestTop(MIB, 2, 7, ""), True),
              "arena 2 (thread 7, without a name). free() trims an end only when it reaches trim_threshold, which is "
              "1.0 MiB (risen with the mmapped chunks that were freed); at most 8 arenas may be made"),
-        (Cycles(1, 0, "a.T", MIB, False, 1, 700), "1 object are reached by nobody but one another, the most of type "
+        (Cycles(1, 0, "a.T", MIB, False, 1, 700), "1 object is reached by nothing but one another, the most of type "
              "a.T (1.0 MiB): the garbage collector is switched off (gc.disable(), or a threshold of 0)"),
         (Cycles(2, 1, "T", MIB, False, 1000, 7000), "and has not looked at their generation since (1,000 of 7,000 to "
              "its next run over the youngest one)"),
@@ -195,10 +209,24 @@ def test_beside_other_findings() -> None:
         (RuntimeMemory("go", "/bin/x", "by its name", True, None), "memory of Go, by the names that the kernel knows "
              "its mappings by (/bin/x, by its name): how much"),
         (LeakLike(4096, 9000, 10000, 200, 150, "dict", "a.T", None, False), "one dict at 0x1000 keeps 9,000 of 10,000 "
-             "objects of type a.T, and 75 % of all bytes in use: leak-like, if it was meant to stay small; only a "
-             "second measurement can tell whether it grows; nothing tells when it was filled: it may have been full "
-             "from the"),
-        (LeakLike(4096, 1, 1, 0, 1, "dict", "T", "a.b", True), "one dict at 0x1000 (a.b) keeps 1 of 1 objects"),
+             "objects of type a.T, and 75 % of all bytes in use: a leak, if it was meant to stay small, and nothing "
+             "tells when it was filled. A second look tells whether it grows"),
+        (LeakLike(4096, 1, 1, 0, 1, "dict", "T", "a.b", True), "one dict at 0x1000 (a.b) keeps 1 of 1 object of type"),
+        (LostReferences(1, "T", 1, []), "1 object (of type T) has more references counted than were found, and it "
+             "keeps all of this alive: C code"),
+        (LostReferences(9, "T", 1, []), "9 objects (1 of type T) have more references counted than were found, and "
+             "they keep all of this alive"),
+        (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB), "7 blocks of malloc (9.0 MiB) in which Python 2 kept int and float "
+             "objects, and none is left: the interpreter keeps them"),
+        (FreeLists(9, 5, MIB, "tuple", 2 * MIB, 1, MIB), "9 objects on the interpreter's free lists are kept for "
+             "reuse, the most of type tuple (5, 1.0 MiB); so are 1 block of malloc (1.0 MiB)"),
+        (FreeLists(1, 1, MIB, "tuple", MIB), "1 object on the interpreter's free lists is kept for reuse, the most of"),
+        (PymallocArenas(1, 3, MIB, 4), "1 of 4 arenas of pymalloc is mostly free, and kept by 3 blocks of 1.0 MiB"),
+        (PymallocArenas(2, 3, MIB, 4), "2 of 4 arenas of pymalloc are mostly free"),
+        (MuslMappings(1, 3, MIB, 1), "1 of 1 mapping of musl's malloc is mostly free, and kept by 3 blocks"),
+        (held_by("x", way="holds it, through 5 blocks (48, 48 bytes)"),
+             "held by x (dict of 9; 9 x str); its largest block is reached through 5 blocks (48, 48 bytes)"),
+        (held_by("x", way="[1] .y"), "; its largest block is at [1] .y"),
         (Room(1, 0, 2, 0, MIB, 4096, 2 * KIB, "dict", [("list", 1), ("dict", 2)], MIB),
              "1 list and 2 dicts with room beyond what they hold, 1.0 MiB of it resident: lists and byte arrays keep "
              "what they made as they grew until they shrink below half and dicts and sets keep their tables however "
@@ -213,6 +241,28 @@ def test_texts(figures: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("figures", "advice"),
     [
+        (held_by("conn", "sqlite3.Connection", "block of 4,384 bytes"), "PRAGMA cache_size limits the page cache"),
+        (
+            held_by("conn", "sqlite3.Connection", "list"),
+            "close() it, or drop what the functions and callbacks that were registered with it refer to: most is "
+            "memory of Python's objects, which no PRAGMA gives back",
+        ),
+        (held_by("objects in the Java heap (…)", kind="java heap"), "drop the references to direct ByteBuffers"),
+        (
+            RuntimeMemory("v8", "/bin/node", "", True, None),
+            "--max-old-space-size bounds objects of JavaScript alone: Web",
+        ),
+        (
+            EqualStrings(9, 2, 7),
+            "made: x = seen.setdefault(x, x), with a dict of your own; not sys.intern(x) in CPython",
+        ),
+        (LostBlocks(9, 9, MIB, 40, 48), "'heap catch malloc --min=40 --max=48' stops"),
+        (LostBlocks(9, 9, MIB, 40, 48, beside_malloc=True), "start the program with PYTHONTRACEMALLOC=1: 'heap pyobjects --by=line'"),
+        (
+            LostReferences(9, "T", 1, [], True),
+            "lists them, and of a program that was started with PYTHONMALLOC=malloc ",
+        ),
+        (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB), "call gc.collect(), which frees these blocks, then malloc_trim(0)"),
         (PinnedPages(1000, 1000, MIB), "gives all of this back too. Drop them, or allocate what lives long before"),
         (PinnedPages(77_920, 77_920, MIB), "gives all of this back too. Allocate what lives long before what does not"),
         (FreeChunks(9, 0, MIB, 2), "'gdbheap replay --what-if' measure what fewer arenas or another allocator would"),

@@ -130,3 +130,15 @@ def test_buffers_of_node(rng: random.Random, tmp_path: Path) -> None:
     # Some may be held by words of other memory.
     assert 0.9 * count * MIB <= first["resident"] <= (count + 8) * MIB
     assert [row["bytes"] for row in page["findings"] if row["id"] == "holder"] == [first["resident"]]
+
+
+def test_buffers_of_node_are_no_strings(rng: random.Random, tmp_path: Path) -> None:
+    """Where V8 keeps the memory of a Buffer, words lie as in a std::string: none is called one."""
+    node = shutil.which("node") or pytest.skip("no node on the path")
+    count, size = rng.randrange(1000, 2000), rng.randrange(5000, 9000)
+    script = f"b=[];for(i=0;i<{count};i++)b.push(Buffer.alloc({size},1));require('fs').readSync(0,Buffer.alloc(1))"
+    with running([node, "-e", script], tmp_path) as target:
+        page, rows = ask("", str(target.pid)), ask("chunks", str(target.pid), "--by=type")["types"]
+    names = [part["what"] for row in page["holders"] for part in row["parts"]] + [row["type"] for row in rows]
+    assert not any(name.startswith("std::string") for name in names if name)
+    assert "buffer of a std::string or an ArrayBuffer" in names

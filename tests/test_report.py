@@ -222,7 +222,7 @@ def test_what_has_a_colour(rng: random.Random) -> None:
     text, sound, damaged, notes, _table = coloured(rng, Style(bold=True, rss=1 << 28))
     assert f"\n  {COLOURS['used']}glibc.used{PLAIN} " in text and f"\n  {COLOURS['free']}glibc.free{PLAIN} " in text
     assert f"\n{COLOURS['severe']}1. 256.0 MiB (100.0 % of RSS){PLAIN}: " in text
-    assert f"\n\x1b[1m2. 2 B (0.0 % of RSS){PLAIN}: " in text and "\n3. 3 B (0.0 % of RSS), may be intended: " in text
+    assert f"\n\x1b[1m2. 2 B (0.0 % of RSS){PLAIN}: " in text and "\n3. 3 B (0.0 % of RSS): " in text
     assert f"{COLOURS['sound']}nothing is damaged.{PLAIN}" in sound
     assert f"{COLOURS['fault']}7 places are damaged.{PLAIN}" in damaged
     assert notes.count(f"{COLOURS['fault']}Damage") == 6

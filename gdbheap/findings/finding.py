@@ -18,6 +18,7 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import LedgerLine, State
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import Trim
+from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.answers.accounting.absent import absent_blocks
 from gdbheap.answers.accounting.partition import BREAK_OF_OTHERS, Sums, ledger_lines, other_pieces, total
 from gdbheap.answers.causes import collector_facts
@@ -31,7 +32,7 @@ from gdbheap.heap import Heap
 from gdbheap.host.procfs import PROC
 from gdbheap.host.program_name import command_words
 from gdbheap.targets.environment import executed_file
-from gdbheap.targets.ranges import Ranges, subtract
+from gdbheap.targets.ranges import Ranges, holds, subtract
 
 # The graph is drawn for at most this many blocks, more where a finding is likely: a quarter of a second, or half.
 MAX_GRAPH_BLOCKS, MAX_LIKELY_GRAPH_BLOCKS = 250_000, 2_000_000
@@ -265,9 +266,16 @@ class Evidence:
 
     @cached_property
     def unreachable(self) -> _native.Unreachable | None:
-        """The unreachable blocks, without addresses; None without a graph, and where references are unread."""
+        """The unreachable blocks, with an address of each kind; None without a graph, and where references are
+        unread."""
         graph = self._graph
-        return None if graph is None or graph.is_cut else graph.unreachable(0, collector_facts(self.heap))
+        return None if graph is None or graph.is_cut else graph.unreachable(1, collector_facts(self.heap))
+
+    def is_beside_malloc(self, addresses: Iterable[int]) -> bool:
+        """Return whether pymalloc handed out one of the blocks at these addresses, without a call of malloc for it."""
+        found = self.heap.find_allocator(PymallocAllocator)
+        ranges = [] if found is None else found.ranges()
+        return any(holds(ranges, address) for address in addresses)
 
     @property
     def _graph(self) -> _native.Graph | None:

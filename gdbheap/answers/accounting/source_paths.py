@@ -12,11 +12,20 @@ __all__ = ["address_named", "source_path"]
 
 MODULE = re.compile(r"sys\.modules\['((?:[^\W\d]\w*\.)*[^\W\d]\w*)'\]\.")
 MAIN = "__main__."
+MODULES_IN_WORDS = "sys.modules ["
 OF_DICT = re.compile(r"\.__dict__\['([^\W\d]\w*)'\]")
 
 
+# Steps of a path in words that source code writes without a space between them, and the step into C code.
+STEPS, INTO_C = re.compile(r"(?<=[\]\w]) (?=[\[.])"), " holds it"
+
+
 def source_path(name: str) -> str:
-    """Return a path as source code would write it from the module on."""
+    """Return a path as source code would write it from the module on; of one in words its beginning."""
+    if name.startswith(MODULES_IN_WORDS):
+        head, holds, rest = name.partition(INTO_C)
+        start = OF_DICT.sub(r".\1", STEPS.sub("", head))
+        return f"{source_path(start)}{'' if rest.startswith(',') else holds}{rest}"
     name = MODULE.sub(lambda found: "" if found[1] == "__main__" else f"{found[1]}.", name)
     name = name[len(MAIN) :] if name.startswith(MAIN) else name
     return OF_DICT.sub(r".\1", name)

@@ -22,12 +22,14 @@ from gdbheap.targets.text_search import mentions
 
 # Names that a program has in itself if the C++ library is linked into it; libc++'s own namespace is in all of its.
 STATIC_NAME, LIBCXX_NAME = re.compile(b"N10__cxxabiv117__class_type_infoE"), re.compile(b"NSt3__1")
+BACKED = "string or backing store"
 TEXTS = {
     "object": "C++ object of class {}",
     "named": "{}",
     "make_shared": "C++ object of class {} with its std::shared_ptr counts",
     "shared_ptr": "std::shared_ptr counts of {}",
     "string": "std::string buffer",
+    BACKED: "buffer of a std::string or an ArrayBuffer",
     "vector": "std::vector items",
     "map": "std::map or std::set node",
     "list": "std::list node",
@@ -106,10 +108,11 @@ class Structures:
         progress: Callable[[int, int], object] | None = None,
         libraries: Libraries | None = None,
         named: Sequence[tuple[int, str]] = (),
+        is_v8: bool = False,
     ) -> None:
         """``stacks``: what may be in use of them; ``named``: addresses of blocks with what they are known to be;
         ``libraries``: whose containers are looked for, where that is not to
-        be found out."""
+        be found out. ``is_v8``: V8 is there, whose BackingStore begins as a std::string does."""
         heaps = _native.Heaps(target.space, blocks.stores)
         statics = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
         self.libraries = libraries or find_libraries(target)
@@ -117,7 +120,7 @@ class Structures:
         self.native = _native.find_structures(
             heaps, object_ranges(target), code_ranges(target), statics, sorted(stacks), self.libraries, known, progress
         )
-        self._target = target
+        self._target, self._is_v8 = target, is_v8
 
     @cached_property
     def sums(self) -> list[KindSum]:
@@ -127,9 +130,17 @@ class Structures:
         types = rust.types_of(self._target, {name: int(name, 16) for name in vtables})
         names = {row.class_name: types.get(row.class_name) for _, row in rows if row.class_name in vtables}
         return [
-            KindSum(Kind(row.family, names.get(row.class_name, row.class_name) or None), number, row.count, row.bytes)
+            KindSum(
+                Kind(self._family(row.family), names.get(row.class_name, row.class_name) or None),
+                number,
+                row.count,
+                row.bytes,
+            )
             for number, row in rows
         ]
+
+    def _family(self, name: str) -> str:
+        return BACKED if self._is_v8 and name == "string" else name
 
     @cached_property
     def rooms(self) -> list[Room]:

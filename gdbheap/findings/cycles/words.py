@@ -9,7 +9,7 @@ from gdbheap.report.words.finding_words import Words
 
 def _text(figures: Cycles) -> str:
     return (
-        f"{counted(figures.objects, 'object')} are reached by nobody but one another, the most of type "
+        f"{counted(figures.objects, 'object is', 'objects are')} reached by nothing but one another, the most of type "
         f"{figures.type} ({size_text(figures.largest)}): {_state(figures)}{_closing(figures)}"
     )
 

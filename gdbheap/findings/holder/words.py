@@ -17,16 +17,24 @@ from gdbheap.findings.holder.rule import (
     Holder,
     MainHolder,
 )  # fmt: skip
+from gdbheap.graph.paths import BLOCK
 from gdbheap.report.text.numbers import size_text
 from gdbheap.report.words.finding_words import Words
 from gdbheap.report.words.main_holders import described, names_of, others_of, readable
 
-# The remedy for each type of object.
+# The remedy for each type of object, and for those whose memory is that of a C library.
 REMEDIES = {
-    "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a file, PRAGMA shrink_memory gives it back; rows "
-    "of a database in memory go by DELETE and VACUUM",
     "functools._lru_cache_wrapper": "give it a maxsize that is smaller, or call its cache_clear()",
     "ssl.SSLContext": "make one context and use it for all connections",
+}
+OF_LIBRARIES = {
+    "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a file, PRAGMA shrink_memory gives it back; rows "
+    "of a database in memory go by DELETE and VACUUM",
+}
+# The same where most is Python's objects, which the library refers to.
+OF_CALLBACKS = {
+    "sqlite3.Connection": "close() it, or drop what the functions and callbacks that were registered with it refer to: "
+    "most is memory of Python's objects, which no PRAGMA gives back",
 }
 # The remedy by the beginning of the holder's name.
 OF_NAMES = {
@@ -41,8 +49,8 @@ OF_NAMES = {
     "matplotlib._pylab_helpers.Gcf.figs": "call plt.close(figure) when a figure is done",
     "objects in the V8 (JavaScript) heap": "drop the references to the Buffers: process.memoryUsage() says what "
     "arrayBuffers have, and a heap snapshot which objects refer to them",
-    "objects in the Java heap": "call end() or close() when an object is done; a full collection frees what nothing "
-    "refers to",
+    "objects in the Java heap": "drop the references to direct ByteBuffers (-XX:MaxDirectMemorySize bounds them), and "
+    "call end() of each Deflater and Inflater that is done: a collection frees what nothing refers to",
 }
 # The remedy by the beginning of the type that most of the holder's bytes are.
 OF_PARTS = {
@@ -67,6 +75,7 @@ OF_WAYS = {
     ".__traceback__": "keep the text of an exception, or exception.with_traceback(None): a traceback keeps the frames "
     "of all functions that were running, with their variables",
 }
+THROUGH = "through "
 ON_STACK = re.compile(r"^stack of thread \d+")
 # The remedy by the kind of tasks and suspended functions that lead to most of it.
 WAITING = "limit how many {} run at once, or give what they wait for a timeout; 'heap tasks' shows where they wait"
@@ -92,11 +101,19 @@ SAME = {"small-views": "the views above"}
 def _text(figures: Holder) -> str:
     holder = figures.holder
     what = described(holder)
-    way = f"; its largest block is at {readable(holder.way)}" if holder.way else ""
+    way = f"; {_largest(readable(holder.way))}" if holder.way else ""
     least = "at least so much is " if holder.at_least else ""
     if holder.kind in OUTSIDE:
         return f"{holder.path}{f' ({what})' if what else ''}; no allocator handed it out"
     return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}{_others(holder)}"
+
+
+def _largest(way: str) -> str:
+    """Say by which steps a holder leads to its largest block: by names, or only through blocks of C code."""
+    through = way.removeprefix("holds it, ")
+    if through.startswith(THROUGH):
+        return f"its largest block is reached {through}"
+    return f"its largest block is at {way}"
 
 
 def _others(holder: MainHolder) -> str:
@@ -123,7 +140,9 @@ def _advice(figures: Holder) -> str:
 def _remedy(holder: MainHolder) -> str | None:
     """Return what helps against a holder of a known kind; None for others."""
     most = holder.parts[0].what if holder.parts else ""
-    known = [REMEDIES[holder.what]] if holder.what in REMEDIES else []
+    is_of_library = most.startswith(BLOCK)
+    of_kind = {**REMEDIES, **(OF_LIBRARIES if is_of_library else OF_CALLBACKS)}
+    known = [of_kind[holder.what]] if holder.what in of_kind else []
     known += [OF_KINDS[holder.kind]] if holder.kind in OF_KINDS else []
     known += [OF_MODULES] if holder.kind == ONE_FILE else []
     named = holder.path.split(": ")

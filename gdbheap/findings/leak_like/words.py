@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from gdbheap.findings.leak_like.rule import LeakLike
+from gdbheap.report.text.numbers import counted
 from gdbheap.report.words.finding_words import Words
 
 
 def _text(figures: LeakLike) -> str:
     path = f" ({figures.path})" if figures.path else ""
-    unknown = "; nothing tells when it was filled: it may have been full from the start"
+    unknown = ", and nothing tells when it was filled"
     return (
         f"one {figures.container} at {figures.address:#x}{path} keeps {figures.kept:,} of "
-        f"{figures.count:,} objects of type {figures.type}, and {100 * figures.bytes // max(figures.used, 1)} % of all "
-        "bytes in use: leak-like, if it was meant to stay small; only a second measurement can tell whether it "
-        f"grows{'' if figures.age_is_known else unknown}"
+        f"{counted(figures.count, 'object')} of type {figures.type}, and "
+        f"{100 * figures.bytes // max(figures.used, 1)} % of all bytes in use: a leak, if it was meant to stay small"
+        f"{'' if figures.age_is_known else unknown}. A second look tells whether it grows ('heap diff')"
     )
 
 

@@ -22,7 +22,8 @@ class LostBlocks(Figures):
     """How many ``blocks``, and how many ``heads``: those to which no other lost block points. ``largest``: the bytes of
     the blocks of the size that has most; calls that asked for them asked for ``least`` to ``most`` bytes.
     ``by_kernel``: whether the kernel may have the only pointers to some. ``cycles``: those of objects that
-    keep one another by their counts."""
+    keep one another by their counts. ``beside_malloc``: Python's own allocator handed them out, without a call of
+    malloc."""
 
     ids = ("lost-blocks",)
     blocks: int
@@ -32,6 +33,7 @@ class LostBlocks(Figures):
     most: int = field(metadata=UNLISTED)
     by_kernel: bool = field(default=False, metadata=UNLISTED)
     cycles: CountedCycles = field(default=CountedCycles(), metadata=UNLISTED)
+    beside_malloc: bool = field(default=False, metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -47,7 +49,8 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     figures = _figures(evidence, causes, rows, size)
     catch = evidence.line("catch", "malloc", f"--min={figures.least}", f"--max={figures.most}", calls=True)
-    return [Finding("lost-blocks", size, figures, [*evidence.line("unreachable"), *catch])]
+    commands = [*evidence.line("unreachable"), *([] if figures.beside_malloc else catch)]
+    return [Finding("lost-blocks", size, figures, commands)]
 
 
 def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native.Lost], all_bytes: int) -> LostBlocks:
@@ -56,7 +59,9 @@ def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native
         sizes[row.size] += row.bytes
     (size, largest), *_others = sizes.most_common(1)
     heads = sum(cause.count for cause in causes if cause.group == LOST_BLOCKS)
-    few, own = (STEP - 1, size - HEADER) if evidence.glibc is not None else (size // ROUNDED, size)
+    beside_malloc = any(evidence.is_beside_malloc(row.addresses) for row in rows if row.size == size)
+    is_chunk = evidence.glibc is not None and not beside_malloc
+    few, own = (STEP - 1, size - HEADER) if is_chunk else (size // ROUNDED, size)
     by_kernel = not kernel_pointers(evidence.heap.target.proc).is_whole
     return LostBlocks(
         sum(row.count for row in rows),
@@ -66,4 +71,5 @@ def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native
         own,
         by_kernel,
         find_counted_cycles(evidence, all_bytes),
+        beside_malloc,
     )

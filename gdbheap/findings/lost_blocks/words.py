@@ -12,6 +12,12 @@ WEAK = {
     SHARED_PTR: "make one reference of each cycle a std::weak_ptr",
     RC: "make one reference of each cycle a Weak (Rc::downgrade() or Arc::downgrade())",
 }
+# Blocks of up to 512 bytes, which are no calls of malloc.
+BESIDE_MALLOC = (
+    "start the program with PYTHONTRACEMALLOC=1: 'heap pyobjects --by=line' then says which lines of Python ask for "
+    "most; or with PYTHONMALLOC=malloc under 'gdbheap trace --stacks=1', which records the calls of C code. 'heap "
+    "unreachable' lists the blocks by size and type"
+)
 
 
 def _text(figures: LostBlocks) -> str:
@@ -36,6 +42,8 @@ def _text(figures: LostBlocks) -> str:
 
 
 def _advice(figures: LostBlocks) -> str:
+    if figures.beside_malloc:
+        return BESIDE_MALLOC
     weak = f"{WEAK[figures.cycles.kind]}; " if figures.cycles.count else ""
     return (
         f"{weak}'heap unreachable' lists them by size and type; "

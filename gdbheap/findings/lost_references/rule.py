@@ -13,13 +13,15 @@ from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 @dataclass(frozen=True)
 class LostReferences(Figures):
     """``objects`` whose references are lost, and how many of them (``count``) are of the ``type`` that with what hangs
-    on it has the most bytes. ``libraries``: the loaded extension modules that are not the interpreter's own."""
+    on it has the most bytes. ``libraries``: the loaded extension modules that are not the interpreter's own.
+    ``beside_malloc``: whether Python's own allocator handed out an object of that type."""
 
     ids = ("lost-references",)
     objects: int
     type: str
     count: int = field(metadata=UNLISTED)
     libraries: list[str]
+    beside_malloc: bool = False
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -38,5 +40,7 @@ def find(evidence: Evidence) -> list[Finding]:
     first = causes[sizes.most_common(1)[0][0]]
     objects = sum(causes[cause].count for cause in sizes)
     name = evidence.heap.objects.names.name(first.type_address)
-    figures = LostReferences(objects, name, first.count, extension_modules(evidence.heap))
+    heads = (row for row in found.rows if causes[row.cause] is first and row.is_head)
+    beside_malloc = any(evidence.is_beside_malloc(row.addresses) for row in heads)
+    figures = LostReferences(objects, name, first.count, extension_modules(evidence.heap), beside_malloc)
     return [Finding("lost-references", size, figures, evidence.line("unreachable"))]

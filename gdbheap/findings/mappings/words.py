@@ -12,8 +12,8 @@ TEXTS = {
     MAPPED_FILES: "pages of mapped files: the kernel's page cache, which it takes back when it must",
 }
 ADVICE = {
-    MAPPED_MEMORY: "there is no advice that is sure to free it: malloc has no part in it, and one moment does not tell "
-    "which code mapped it. 'heap at ADDRESS' says what is known of the place",
+    MAPPED_MEMORY: "find the code that mapped it: malloc has no part in it, and one moment does not tell who did. "
+    "'heap at ADDRESS' says what is known of the place",
     SHARED_MEMORY: "unmap it here and it leaves this RSS; the machine gets it back when the last process has, and its "
     "name is gone (shm_unlink, ipcrm)",
     MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) takes them out of this RSS",

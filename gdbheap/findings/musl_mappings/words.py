@@ -14,10 +14,11 @@ EARLY = "make what lives long before the load that filled these mappings"
 
 
 def _text(figures: MuslMappings) -> str:
+    verb = "is" if figures.mappings == 1 else "are"
     return (
-        f"free memory in {counted(figures.mappings, 'mapping')} of musl's malloc, of {figures.all_mappings:,}, is kept "
-        f"by {counted(figures.blocks, 'block')} in slots of {size_text(figures.held)} together: a mapping goes back "
-        "only as a whole"
+        f"{figures.mappings:,} of {counted(figures.all_mappings, 'mapping')} of musl's malloc {verb} mostly free, and "
+        f"kept by {counted(figures.blocks, 'block')} in slots of {size_text(figures.held)} together: a mapping goes "
+        "back only as a whole"
     )
 
 

@@ -12,8 +12,9 @@ EARLY = "make what lives long before the load that filled these arenas"
 
 
 def _text(figures: PymallocArenas) -> str:
+    verb = "is" if figures.arenas == 1 else "are"
     return (
-        f"free memory in {counted(figures.arenas, 'arena')} of pymalloc, of {figures.all_arenas:,}, is kept by "
+        f"{figures.arenas:,} of {counted(figures.all_arenas, 'arena')} of pymalloc {verb} mostly free, and kept by "
         f"{counted(figures.blocks, 'block')} of {size_text(figures.held)} together: an arena goes back only as a whole"
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gdbheap.report.page.html import Section, paragraph, safe
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.findings import advice_or_none, text_or_none
-from gdbheap.report.words.ledger import FIRST, advice_sentence, commands_of, doubt_of, no_findings
+from gdbheap.report.words.ledger import FIRST, advice_sentence, commands_of, no_findings
 from gdbheap.text import IN_SHELL, as_typed
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _item(finding: Finding, style: Style) -> str:
     size = f"{style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
     worth = f'<strong data-finding="{safe(finding.id)}" data-v="{finding.bytes}">{safe(size)}</strong>'
     text = safe(as_typed(text_or_id(finding), IN_SHELL), 4000)
-    return f"<li><p>{worth}{doubt_of(finding)}: {text}.</p>\n{_advice(finding)}</li>\n"
+    return f"<li><p>{worth}: {text}.</p>\n{_advice(finding)}</li>\n"
 
 
 def _advice(finding: Finding) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gdbheap.findings import Finding
     from gdbheap.first_page.ledger import Ledger, Line
 
-__all__ = ["FIRST", "advice_sentence", "commands_of", "decision", "doubt_of", "no_findings", "render"]
+__all__ = ["FIRST", "advice_sentence", "commands_of", "decision", "no_findings", "render"]
 
 NOT_LOOKED = (
     "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
@@ -32,7 +32,6 @@ NOT_LOOKED = (
 SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
 FIRST = "Findings, largest first"
-MAY_BE_INTENDED = ", may be intended"
 COLUMNS = (
     Column("what", True), Column("resident"), SHARE, Column("in free pages"), Column("swapped"), Column("virtual"),
 )  # fmt: skip
@@ -173,18 +172,13 @@ def _findings(answer: Ledger, style: Style) -> str:
     lines = [style.heading(FIRST)]
     for number, finding in enumerate(findings, 1):
         worth = f"{number}. {style.bytes(finding.bytes)}{style.resident_of_rss(finding.bytes)}"
-        text = style.filled(f"{worth}{doubt_of(finding)}: {text_of(finding)}.")
+        text = style.filled(f"{worth}: {text_of(finding)}.")
         # Where a narrow terminal breaks it in two it stays plain.
         is_whole = text.startswith(worth)
         lines.append(_weighed(worth, finding, style) + text[len(worth) :] if is_whole else text)
         lines.append(style.filled(f"   {advice_sentence(advice_of(finding))}"))
         lines += [f"   {prompted(line)}" for line in commands_of(finding)]
     return "\n".join(lines)
-
-
-def doubt_of(finding: Finding) -> str:
-    """Return the words that mark a finding about memory that the program may need; nothing for others."""
-    return MAY_BE_INTENDED if finding.doubtful else ""
 
 
 def _weighed(worth: str, finding: Finding, style: Style) -> str:
