@@ -223,6 +223,10 @@ def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
     yield table(CLOSINGS, [*shown, *([["", "", f"({more:,} more)"]] if more else [])], style)
 
 
+# Python's own allocator hands them out.
+PYTHONS_OWN = " Blocks of up to 512 bytes are calls of malloc only in a program started with PYTHONMALLOC=malloc."
+
+
 def _told_of_lost(answer: Unreachable, style: Style) -> str:
     blocks = f"{counted(answer.lost_blocks.blocks, 'block')} with {style.bytes(answer.lost_blocks.bytes)}"
     heads = f", which hang on {counted(answer.head_count, 'head')}" if answer.head_count else ""
@@ -231,7 +235,7 @@ def _told_of_lost(answer: Unreachable, style: Style) -> str:
     return (
         f"No word leads to {blocks}{heads}: the program cannot free them unless it computes their addresses, from "
         "tagged, compressed or hidden pointers. 'heap catch malloc --size=N' stops at the next call that asks for such "
-        "a block; 'gdbheap trace --stacks=1' records who makes them."
+        f"a block; 'gdbheap trace --stacks=1' records who makes them.{PYTHONS_OWN if answer.is_python else ''}"
     )
 
 
