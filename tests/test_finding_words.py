@@ -257,7 +257,10 @@ def test_texts(figures: Any, text: str) -> None:
             "made: x = seen.setdefault(x, x), with a dict of your own; not sys.intern(x) in CPython",
         ),
         (LostBlocks(9, 9, MIB, 40, 48), "'heap catch malloc --min=40 --max=48' stops"),
-        (LostBlocks(9, 9, MIB, 40, 48, beside_malloc=True), "start the program with PYTHONTRACEMALLOC=1: 'heap pyobjects --by=line'"),
+        (
+            LostBlocks(9, 9, MIB, 40, 48, beside_malloc=True),
+            "start the program with PYTHONTRACEMALLOC=1: 'heap pyobjects --by=line'",
+        ),
         (
             LostReferences(9, "T", 1, [], True),
             "lists them, and of a program that was started with PYTHONMALLOC=malloc ",
