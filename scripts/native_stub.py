@@ -35,7 +35,7 @@ class HeldProcess(Protocol):
 CALLABLES = {"Report": "Callable[[int, int], object]", "ReadMemory": "Callable[[int, int], bytes]"}
 NAMES = {
     **dict.fromkeys(("u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "isize", "Address"), "int"),
-    **dict.fromkeys(("String", "str", "Operand", "Test", "Order"), "str"),
+    **dict.fromkeys(("String", "OsString", "str", "Operand", "Test", "Order"), "str"),
     "f64": "float",
     "bool": "bool",
     "PyBytes": "bytes",

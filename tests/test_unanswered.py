@@ -92,6 +92,30 @@ def test_nobody_waits_for_the_lock_of_its_memory_map() -> None:
 
 
 @needs_root
+def test_nobody_waits_for_an_execve() -> None:
+    """A process that hangs in execve() holds up neither who looks at all processes nor another one that is stopped."""
+    with place(0o755) as folder, mapped("exec", folder) as pid:
+        own = subprocess.Popen(["sleep", "1000"])
+        try:
+            wait_for(lambda: waits(pid), "it does not wait in execve()")
+            for words in (
+                ["growth", str(own.pid), "--duration=0.1"],
+                ["trim", str(own.pid), "--yes"],
+                ["ps", "--top=3"],
+                ["top", "--name=sleep", "--count=1"],
+                ["processes", "--name=sleep"],
+            ):
+                done = subprocess.run([str(GDBHEAP), *words], capture_output=True, text=True, timeout=PATIENCE)
+                assert done.returncode in (0, 1), (words, done.stderr)
+            for words in ([str(pid)], ["doctor", str(pid)]):
+                done = subprocess.run([str(GDBHEAP), *words], capture_output=True, text=True, timeout=PATIENCE)
+                assert done.returncode and "execve()" in done.stderr + done.stdout, done.stdout + done.stderr
+        finally:
+            own.kill()
+            own.wait()
+
+
+@needs_root
 def test_nobody_waits_who_looked_at_it_before() -> None:
     """A thread takes the lock between two samples: what lies in the memory is unknown from then on."""
     with place(0o755) as folder, mapped("locking", folder) as pid:

@@ -131,7 +131,11 @@ class NativeCaller:
             raise NoTarget(f"process {self._target.pid} has ended") from None
         if left:
             raise self._purpose.refusal(f"thread {min(left)} does not stand still")
-        if _native.has_sharer(self._folder.pid):
+        try:
+            shares = _native.has_sharer(self._folder.pid)
+        except TimeoutError:
+            raise self._purpose.refusal("many processes hang in execve(): who shares its memory is unknown") from None
+        if shares:
             raise self._purpose.refusal("another process, which keeps running, shares its memory (CLONE_VM)")
 
     def _find_restorer(self) -> int:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gdbheap._native import read_patiently
+from gdbheap._native import open_patiently, read_patiently
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, NotPermitted
 from gdbheap.host.cgroup import find_group
@@ -118,7 +118,7 @@ def _opened(name: str, path: str, size: int) -> Check:
         if size:
             read_patiently(path, size)
         else:
-            os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            os.close(open_patiently(path, False))
     except FileNotFoundError as error:
         return Check(name, ABSENT, error.strerror or "")
     except OSError as error:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
 from contextlib import suppress
 
+from gdbheap._native import open_patiently
 from gdbheap.host.mounts import Mount, at_and_above, device_name, parse_mounts
 from gdbheap.host.procfs import PROC, ProcessFolder
 
@@ -91,7 +92,7 @@ def mounter_of(namespace: str) -> int | None:
     root in our own user namespace, else the user who made its user namespace; NOBODY where that is unknown, or root,
     who gave it to others."""
     try:
-        number = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        number = open_patiently(namespace, False)
         try:
             users = fcntl.ioctl(number, NS_GET_USERNS)
         finally:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union
 
-from gdbheap._native import Descriptor, read_patiently
+from gdbheap._native import Descriptor, open_patiently, read_at_patiently, read_link_patiently, read_patiently
 from gdbheap.machines.machine import Machine
 
 PROC = "/proc"
@@ -33,8 +33,9 @@ PM_PRESENT, PM_EXCLUSIVE = 1 << 63, 1 << 56
 PAGEMAP_AT_ONCE = 1 << 20
 ALONE = bytes(byte & 0x81 == 0x81 for byte in range(256))
 
-# Files for which the kernel takes the lock of a process's memory map.
-LOCKED = ("cmdline", "environ", "maps", "smaps", "smaps_rollup")
+# Files for which the kernel takes no lock of a process. For the others it waits for a thread that keeps the lock of its
+# memory map, or is in execve(): such a one may do so for ever.
+UNLOCKED = ("status", "statm", "comm", "cgroup", "limits", "mountinfo")
 
 # Below /proc: the descriptors of whoever asks.
 OWN_DESCRIPTORS = "self/fd"
@@ -140,10 +141,10 @@ class ProcessFolder:
         return int(words[0]) if words and words[0].isdigit() else -1
 
     def read(self, name: str, limit: int = TEXT_LIMIT) -> bytes:
-        """The first ``limit`` bytes of a file. Raises OSError; TimeoutError where a thread of the process keeps the
-        lock of its memory map, for which the kernel would wait."""
-        if name in LOCKED:
-            return read_patiently(f"{PROC}/{OWN_DESCRIPTORS}/{self._folder.number}/{name}", limit)
+        """The first ``limit`` bytes of a file. Raises OSError; TimeoutError where the kernel would wait for a thread of
+        the process that keeps the lock of its memory map, or is in execve()."""
+        if os.path.basename(name) not in UNLOCKED:
+            return read_patiently(self.path(name), limit)
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder.number)
         with os.fdopen(descriptor, "rb", buffering=0) as stream:
             return b"".join(_parts(stream.fileno(), limit))
@@ -151,11 +152,16 @@ class ProcessFolder:
     def memory(self) -> Descriptor:
         """Open the memory of the program that it runs now, to write there. The descriptor never leads to a program
         that the process runs later. Raises OSError."""
-        return Descriptor(os.open("mem", os.O_RDWR | os.O_CLOEXEC, dir_fd=self._folder.number))
+        return Descriptor(open_patiently(self.path("mem"), True))
 
     def link(self, name: str) -> str:
-        """Where a link points. Raises OSError."""
-        return os.readlink(name, dir_fd=self._folder.number)
+        """Where a link points. Raises OSError as ``read``."""
+        return read_link_patiently(self.path(name))
+
+    def check_memory(self) -> None:
+        """Raises OSError where its memory may not be read, for which the kernel asks the same as for a stop, but for
+        other tracers."""
+        Descriptor(open_patiently(self.path("mem"), False))
 
     def tasks(self) -> list[int]:
         """The ids of its threads, ascending; at most TASK_LIMIT. Raises OSError."""
@@ -215,25 +221,17 @@ def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
 
 def pagemap(path: str, first: int, count: int) -> tuple[int, ...]:
     """The entries of ``count`` pages from page ``first`` on; fewer at the end. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        raw = os.pread(descriptor, 8 * count, 8 * first)
-    finally:
-        os.close(descriptor)
+    raw = read_at_patiently(path, 8 * first, 8 * count)
     return struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
 
 
 def exclusive_pages(path: str, start: int, end: int, page: int) -> int:
     """How many pages of [start, end) one process alone maps. Raises OSError."""
     count = 0
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        for at in range(start // page * 8, end // page * 8, PAGEMAP_AT_ONCE):
-            raw = os.pread(descriptor, min(PAGEMAP_AT_ONCE, end // page * 8 - at), at)
-            # Both bits are in the last byte of an entry.
-            count += raw[7::8].translate(ALONE).count(1)
-    finally:
-        os.close(descriptor)
+    for at in range(start // page * 8, end // page * 8, PAGEMAP_AT_ONCE):
+        raw = read_at_patiently(path, at, min(PAGEMAP_AT_ONCE, end // page * 8 - at))
+        # Both bits are in the last byte of an entry.
+        count += raw[7::8].translate(ALONE).count(1)
     return count
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
+from gdbheap._native import read_link_patiently
 from gdbheap.host.file_systems import device_of_memory, find_answering, is_trusted, mounter_of, own_mounts
 from gdbheap.host.mounts import Mount, at_and_above, device_name, parse_mounts
 from gdbheap.host.procfs import PROC
@@ -55,6 +56,8 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
     try:
         with open(f"{folder}/mountinfo", "rb") as stream:
             text = stream.read(TABLE_LIMIT)
+        # Whoever can be told where it leads can be opened.
+        read_link_patiently(f"{folder}/root")
         root = os.open(f"{folder}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return []

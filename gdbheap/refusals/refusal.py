@@ -27,6 +27,8 @@ FIRST_PID_NAMESPACE = "pid:[4026531836]"
 SECCOMP_FILTER = "2"
 NAME_LIMIT = 64
 NAMESPACE_SEARCH_LIMIT = 20_000
+# Of a process for which the kernel would have us wait.
+WAITING = "a thread of it waits meanwhile, as for a file system that does not answer; try again"
 
 
 def open_folder(process: Named) -> ProcessFolder:
@@ -49,6 +51,8 @@ def check(folder: ProcessFolder) -> Machine:
     is for, with its usual pages."""
     try:
         status, flags = folder.status(), folder.flags()
+    except TimeoutError:
+        raise NoTarget(f"process {folder.pid} is in execve(), which does not end: {WAITING}") from None
     except OSError as error:
         raise _gone(folder, error) from None
     reason = _no_memory(folder, status, flags)
@@ -149,10 +153,7 @@ def _check_lock(folder: ProcessFolder) -> None:
     try:
         folder.read("cmdline", 1)
     except TimeoutError:
-        raise NoTarget(
-            f"process {folder.pid} keeps the lock of its memory map, for which the kernel would wait: a thread of it"
-            " waits meanwhile, as for a file system that does not answer; try again"
-        ) from None
+        raise NoTarget(f"process {folder.pid} keeps the lock of its memory map: {WAITING}") from None
     except OSError:
         return
 

@@ -171,8 +171,7 @@ class Watched:
     def _check_memory(self) -> None:
         """Raises NotPermitted, NoTarget."""
         try:
-            with open(self.folder.path("mem"), "rb"):
-                pass
+            self.folder.check_memory()
         except OSError as error:
             raise refusal.explain(self.folder, error) from None
 

@@ -215,9 +215,10 @@ def processes() -> Iterator[Running]:
 
 
 def running(pid: int) -> Running | None:
-    """The process of that id; None where there is none, or one that has ended and was not waited for."""
+    """The process of that id; None where there is none, one that has ended and was not waited for, or one that is in
+    execve() and hangs there."""
     with suppress(OSError, ValueError, IndexError):
-        stat = _read(f"{PROC}/{pid}/stat", STAT_BYTES)
+        stat = read_patiently(f"{PROC}/{pid}/stat", STAT_BYTES)
         fields = stat_fields(stat)
         if fields[STATE] not in ENDED:
             parent, start, flags, pages = (int(fields[place]) for place in (PARENT, START, FLAGS, PAGES))
@@ -238,14 +239,6 @@ def matches(one: Running, name: re.Pattern[str]) -> bool:
         words = line.decode("utf-8", "replace").rstrip("\0").split("\0")
         return any(name.search(each) for each in (os.path.basename(words[0]), program_name(words, None)))
     return False
-
-
-def _read(path: str, limit: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, limit)
-    finally:
-        os.close(descriptor)
 
 
 def folders(cgroup: str) -> list[Path]:

@@ -296,6 +296,8 @@ class Process(Target):
         ranges = [(start, end) for start, end in self.mappings.ranges() if end < self.machine.kernel_start]
         try:
             self.pages = self._find_pages(path, ranges)
+        except TimeoutError:
+            raise
         except OSError as error:
             reason = one_line(error.strerror or error)
             unknown = "it is unknown which pages are resident, and what could be given back"

@@ -50,12 +50,11 @@ def patiently(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
 
 
 def _is_allowed(folder: ProcessFolder) -> bool:
-    """Whether the kernel lets us into its memory, for which it asks the same as for a stop, but for other tracers."""
     try:
-        with open(folder.path("mem"), "rb"):
-            return True
+        folder.check_memory()
     except OSError:
         return False
+    return True
 
 
 def _nap() -> None:

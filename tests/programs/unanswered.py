@@ -1,10 +1,10 @@
 """A target whose file is another program's (FUSE), which never answers: ``unanswered.py FOLDER DEVICE
-private|shared|later|locked|locking``.
+private|shared|later|locked|locking|exec``.
 
 Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped;
 "later": before, and maps the file privately after SIGUSR1. "locked": a thread of it waits in mmap() for ever, and keeps
 the lock of its memory map: a page of the file is being read by a child, and direct files have none in memory;
-"locking": after SIGUSR1."""
+"locking": after SIGUSR1. "exec": it has written to the file, which nobody takes, and waits in execve() for ever."""
 
 import ctypes
 import mmap
@@ -18,7 +18,7 @@ import time
 USER = 65534
 SIZE = 1 << 20
 CLONE_NEWNS, MS_REC_PRIVATE, PR_SET_DUMPABLE, PR_SET_PDEATHSIG = 0x20000, 0x44000, 4, 1
-INIT, LOOKUP, GETATTR, OPEN, READ, OPENDIR = 26, 1, 3, 14, 15, 27
+INIT, LOOKUP, GETATTR, OPEN, READ, WRITE, OPENDIR = 26, 1, 3, 14, 15, 16, 27
 FORGET, INTERRUPT = 2, 36
 # FOPEN_DIRECT_IO and FOPEN_KEEP_CACHE: what is in memory goes when it is mapped, not when it is opened.
 DIRECT = 1 | 2
@@ -34,12 +34,12 @@ def attributes(inode: int) -> bytes:
 
 
 def serve(device: int) -> None:
-    """Answer everything but reads."""
+    """Answer everything but reads, or but writes ("exec")."""
     global opened
     while True:
         request = os.read(device, 1 << 20)
         _length, operation, unique, node = struct.unpack_from("<IIQQ", request)
-        if operation in (READ, FORGET, INTERRUPT):
+        if operation in (WRITE if how == "exec" else READ, FORGET, INTERRUPT):
             continue
         error, body = 0, b""
         if operation == INIT:
@@ -48,6 +48,8 @@ def serve(device: int) -> None:
             body = struct.pack("<QQQQII", 2, 0, 3600, 3600, 0, 0) + attributes(2)
         elif operation == GETATTR:
             body = struct.pack("<QII", 3600, 0, 0) + attributes(node)
+        elif operation == READ:
+            body = bytes(struct.unpack_from("<QQI", request, 40)[2])
         elif operation in (OPEN, OPENDIR):
             # The file is opened once before that.
             opened += operation == OPEN
@@ -87,7 +89,7 @@ def main() -> None:
     os.setresuid(USER, USER, USER)
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    if how.startswith("lock"):
+    if how.startswith("lock") or how == "exec":
         # Whoever waits is free again once the server has ended.
         if os.fork() > 0:
             serve(device)
@@ -99,7 +101,11 @@ def main() -> None:
         print(os.getpid(), flush=True)
         signal.sigwait([signal.SIGUSR1])
     with open(f"{folder}/file", "r+b", buffering=0) as file:
-        mapped = mmap.mmap(file.fileno(), SIZE, mmap.MAP_SHARED if how == "shared" else mmap.MAP_PRIVATE)
+        mapped = mmap.mmap(file.fileno(), SIZE, mmap.MAP_SHARED if how in ("shared", "exec") else mmap.MAP_PRIVATE)
+    if how == "exec":
+        mapped[0] = 1
+        print(os.getpid(), flush=True)
+        os.execv("/bin/sleep", ["sleep", "600"])
     if how.startswith("lock"):
         lock(mapped, folder)
     pointers = (ctypes.c_uint64 * 1000)(

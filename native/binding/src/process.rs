@@ -7,8 +7,9 @@ use gdbheap_core::process::{self, Answer, Bytes, End, Look, Plan, ProcessFolder,
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -330,9 +331,10 @@ pub fn filesystem_of(descriptor: i32) -> PyResult<u32> {
 }
 
 /// Whether a process that is no thread of `pid` has the same memory (clone(2), CLONE_VM). False where that cannot be told.
+/// Raises TimeoutError where too many processes do not say.
 #[pyfunction]
-pub fn has_sharer(py: Python<'_>, pid: i32) -> bool {
-    py.detach(|| process::has_sharer(pid))
+pub fn has_sharer(py: Python<'_>, pid: i32) -> PyResult<bool> {
+    py.detach(|| process::has_sharer(pid)).map_err(os_error)
 }
 
 /// What decides whether a call may be made in a thread that this thread's debugger holds. Raises OSError.
@@ -357,11 +359,32 @@ impl From<process::Account> for ProcessAccount {
 }
 
 /// The first `limit` bytes of a file in the folder of a process in /proc. Raises TimeoutError where the kernel waits in vain
-/// for the lock of its memory map.
+/// for the lock of its memory map, or for its execve().
 #[pyfunction]
 pub fn read_patiently<'py>(py: Python<'py>, path: &str, limit: u64) -> PyResult<Bound<'py, PyBytes>> {
     let found = py.detach(|| gdbheap_core::patient::read_patiently(path.as_ref(), limit)).map_err(os_error)?;
     Ok(PyBytes::new(py, &found))
+}
+
+/// `size` bytes of such a file from an offset on; fewer at its end. Raises as `read_patiently`.
+#[pyfunction]
+pub fn read_at_patiently<'py>(py: Python<'py>, path: &str, offset: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
+    let found =
+        py.detach(|| gdbheap_core::patient::read_at_patiently(path.as_ref(), offset, size)).map_err(os_error)?;
+    Ok(PyBytes::new(py, &found))
+}
+
+/// Where a link in such a folder leads. Raises as `read_patiently`.
+#[pyfunction]
+pub fn read_link_patiently(py: Python<'_>, path: &str) -> PyResult<OsString> {
+    py.detach(|| gdbheap_core::patient::read_link_patiently(path.as_ref())).map(OsString::from).map_err(os_error)
+}
+
+/// A descriptor of such a file, open to read, and to write if `writable`. Raises as `read_patiently`.
+#[pyfunction]
+pub fn open_patiently(py: Python<'_>, path: &str, writable: bool) -> PyResult<i32> {
+    let found = py.detach(|| gdbheap_core::patient::open_patiently(path.as_ref(), writable)).map_err(os_error)?;
+    Ok(found.into_raw_fd())
 }
 
 /// What the kernel says of the memory of processes, by their ids, or of all; ascending. Of those that are gone or have no

@@ -1,11 +1,11 @@
-//! Files of a process that the kernel reads under the lock of its memory map, and its memory while it runs. A thread of the
-//! process may hold that lock for ever, and whoever reads waits so long, deaf to signals: so a thread of ours reads, and is
-//! left alone where it waits.
+//! Files of a process, its memory while it runs, and questions about it, for which the kernel takes the lock of its memory map
+//! or that of its execve(2). A thread of the process may hold one for ever, and whoever reads waits so long, deaf to signals: so
+//! a thread of ours reads, and is left alone where it waits.
 #![forbid(unsafe_code)]
 
 use crate::bytes::read_file;
 use crate::signals::SignalsHeld;
-use crate::stat::{fields, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
+use crate::stat::{fields, MAJOR_FAULTS, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
 use crate::tables::{is_table, read_table};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,7 +13,8 @@ use std::fs::File;
 use std::io::{Error, Read, Result};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,72 +24,54 @@ const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
 const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
 const SEVERAL: usize = 4;
 
-enum Request {
-    File(PathBuf, u64),
-    /// A file's bytes from an address on, at most so many.
-    Bytes(Arc<File>, u64, usize),
-}
+type Work = Box<dyn FnOnce() + Send>;
 
-impl Request {
-    fn answer(self) -> Result<Vec<u8>> {
-        match self {
-            Request::File(path, limit) => read(&path, limit),
-            Request::Bytes(file, address, size) => {
-                let mut bytes = vec![0; size];
-                let got = read_file(&file, address, &mut bytes);
-                bytes.truncate(got);
-                Ok(bytes)
-            }
-        }
-    }
-}
-
-/// A thread of ours that reads, one request after the other.
-struct Reader {
+/// A thread of ours that does one piece of work after the other.
+struct Worker {
     /// The process that has the thread: it is not in a child of ours.
     process: u32,
     /// What /proc says of it.
     stat: String,
-    requests: Sender<Request>,
-    answers: Receiver<Result<Vec<u8>>>,
+    works: Sender<Work>,
+    busy: Arc<AtomicBool>,
 }
 
 /// A file of a process, whatever path led there.
 type Key = (u64, u64, OsString);
 
-static IDLE: Mutex<Vec<Reader>> = Mutex::new(Vec::new());
-static WAITING: Mutex<Option<HashMap<Key, Reader>>> = Mutex::new(None);
+static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
+static WAITING: Mutex<Option<HashMap<Key, Worker>>> = Mutex::new(None);
 
-impl Reader {
-    fn start() -> Result<Reader> {
-        let (requests, asked) = channel::<Request>();
-        let (given, answers) = channel();
+impl Worker {
+    fn start() -> Result<Worker> {
+        let (works, given) = channel::<Work>();
         let (place, places) = channel();
+        let busy = Arc::new(AtomicBool::new(false));
+        let is_busy = busy.clone();
         // A signal to stop (Ctrl-Z) that this thread has held back is not for others to take.
         let _held = SignalsHeld::new();
         std::thread::Builder::new().name("gdbheap reads".into()).spawn(move || {
             let _ = place.send(std::fs::read_link("/proc/thread-self"));
-            while let Ok(request) = asked.recv() {
-                if given.send(request.answer()).is_err() {
-                    return;
-                }
+            while let Ok(work) = given.recv() {
+                work();
+                is_busy.store(false, Ordering::SeqCst);
             }
         })?;
         let place = places.recv().map_err(|_| ended())??;
-        Ok(Reader { process: std::process::id(), stat: format!("/proc/{}/stat", place.display()), requests, answers })
+        Ok(Worker { process: std::process::id(), stat: format!("/proc/{}/stat", place.display()), works, busy })
     }
 
-    /// How much it had worked when it was seen to wait in the kernel; None where it does not.
-    fn worked(&self) -> Option<[String; 2]> {
-        let [state, user, system] = fields(&self.stat, [STATE, USER_TIME, SYSTEM_TIME])?;
-        (state == UNINTERRUPTIBLE).then_some([user, system])
+    /// How much it had worked, and what it got from a disk, when it was seen to wait in the kernel; None where it does not.
+    fn worked(&self) -> Option<[String; 3]> {
+        let [state, faults, user, system] = fields(&self.stat, [STATE, MAJOR_FAULTS, USER_TIME, SYSTEM_TIME])?;
+        (state == UNINTERRUPTIBLE).then_some([faults, user, system])
     }
 
     /// The answer; None where it waits in vain.
-    fn answer(&self, (look, looks): (Duration, u32)) -> Option<Result<Vec<u8>>> {
+    fn answer<T>(&self, answers: &Receiver<Result<T>>, (look, looks): (Duration, u32)) -> Option<Result<T>> {
         let (mut last, mut same) = (None, 0);
         loop {
-            match self.answers.recv_timeout(look) {
+            match answers.recv_timeout(look) {
                 Ok(answer) => return Some(answer),
                 Err(RecvTimeoutError::Disconnected) => return Some(Err(ended())),
                 Err(RecvTimeoutError::Timeout) => {
@@ -127,44 +110,94 @@ fn key_of(path: &Path) -> Result<Key> {
     Ok((folder.dev(), folder.ino(), path.file_name().unwrap_or_default().to_owned()))
 }
 
-/// A reader that is free: the one that waited for the same file, if it has what it waited for. None where it still waits.
-fn reader_for(key: &Key) -> Result<Option<Reader>> {
+/// A worker that is free: the one that waited for the same, if it has what it waited for. None where it still waits.
+fn worker_for(key: &Key) -> Result<Option<Worker>> {
     let mut waiting = held(&WAITING);
     let waiting = waiting.get_or_insert_with(HashMap::new);
-    if let Some(reader) = waiting.remove(key).filter(|reader| reader.process == std::process::id()) {
-        if matches!(reader.answers.try_recv(), Err(TryRecvError::Empty)) {
-            waiting.insert(key.clone(), reader);
+    if let Some(worker) = waiting.remove(key).filter(|worker| worker.process == std::process::id()) {
+        if worker.busy.load(Ordering::SeqCst) {
+            waiting.insert(key.clone(), worker);
             return Ok(None);
         }
-        return Ok(Some(reader));
+        return Ok(Some(worker));
     }
-    let idle = held(&IDLE).pop().filter(|reader| reader.process == std::process::id());
-    idle.map_or_else(Reader::start, Ok).map(Some)
+    let idle = held(&IDLE).pop().filter(|worker| worker.process == std::process::id());
+    idle.map_or_else(Worker::start, Ok).map(Some)
 }
 
-/// The answer to a request for what `key` names. ETIMEDOUT where the kernel waits for the lock of the memory map, at once
-/// where it did so before and still does.
-fn ask(key: &Key, request: Request) -> Result<Vec<u8>> {
+/// What some work gives. ETIMEDOUT where it waits in the kernel for what may never come, at once where work of this `key`
+/// did so before and still does. `hasty`: it is given up early, as somebody stands still meanwhile.
+fn patiently<T: Send + 'static>(
+    key: &Key,
+    hasty: bool,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     let late = || Error::from_raw_os_error(libc::ETIMEDOUT);
-    let reader = reader_for(key)?.ok_or_else(late)?;
-    reader.requests.send(request).map_err(|_| ended())?;
-    let is_late = held(&WAITING).as_ref().is_some_and(|waiting| waiting.len() >= SEVERAL);
-    match reader.answer(if is_late { HASTY } else { PATIENT }) {
+    let worker = worker_for(key)?.ok_or_else(late)?;
+    let (give, answers) = channel();
+    worker.busy.store(true, Ordering::SeqCst);
+    worker.works.send(Box::new(move || _ = give.send(work()))).map_err(|_| ended())?;
+    let is_late = hasty || held(&WAITING).as_ref().is_some_and(|waiting| waiting.len() >= SEVERAL);
+    match worker.answer(&answers, if is_late { HASTY } else { PATIENT }) {
         Some(answer) => {
-            held(&IDLE).push(reader);
+            held(&IDLE).push(worker);
             answer
         }
         None => {
-            held(&WAITING).get_or_insert_with(HashMap::new).insert(key.clone(), reader);
+            held(&WAITING).get_or_insert_with(HashMap::new).insert(key.clone(), worker);
             Err(late())
         }
     }
 }
 
-/// The first `limit` bytes of a file in the folder of a process. ETIMEDOUT where the kernel waits for the lock of its
-/// memory map.
+/// The first `limit` bytes of a file in the folder of a process. ETIMEDOUT where the kernel has whoever reads wait.
 pub fn read_patiently(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    ask(&key_of(path)?, Request::File(path.to_owned(), limit))
+    let file = path.to_owned();
+    patiently(&key_of(path)?, false, move || read(&file, limit))
+}
+
+/// `size` bytes of such a file from an offset on; fewer at its end.
+pub fn read_at_patiently(path: &Path, offset: u64, size: usize) -> Result<Vec<u8>> {
+    let file = path.to_owned();
+    patiently(&key_of(path)?, false, move || Ok(bytes_of(&File::open(file)?, offset, size)))
+}
+
+/// Where a link in such a folder leads.
+pub fn read_link_patiently(path: &Path) -> Result<PathBuf> {
+    let link = path.to_owned();
+    patiently(&key_of(path)?, false, move || std::fs::read_link(link))
+}
+
+/// Such a file, open; `writable`: also to write to it.
+pub fn open_patiently(path: &Path, writable: bool) -> Result<File> {
+    let file = path.to_owned();
+    patiently(&key_of(path)?, false, move || File::options().read(true).write(writable).open(file))
+}
+
+/// What is read from such a file, which takes as many calls as it has pages.
+pub(crate) fn scan_patiently<T: Send + 'static>(
+    path: &Path,
+    scan: impl FnOnce(&Path) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let file = path.to_owned();
+    patiently(&key_of(path)?, false, move || scan(&file))
+}
+
+/// Whether a process answers a question that the kernel has whoever asks wait for, in a moment in which another process
+/// stands still. ETIMEDOUT where it does not.
+pub(crate) fn ask_hastily<T: Send + 'static>(
+    pid: i32,
+    question: &str,
+    ask: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    patiently(&(0, pid as u64, question.into()), true, ask)
+}
+
+fn bytes_of(file: &File, offset: u64, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    let got = read_file(file, offset, &mut bytes);
+    bytes.truncate(got);
+    bytes
 }
 
 /// The memory of a process that runs (`/proc/PID/mem`).
@@ -182,7 +215,8 @@ impl RunningMemory {
 
     /// Fills a prefix of `buffer`; none of it where the kernel waits for the lock of the memory map.
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
-        let Ok(bytes) = ask(&self.key, Request::Bytes(Arc::clone(&self.file), address, buffer.len())) else { return 0 };
+        let (file, size) = (Arc::clone(&self.file), buffer.len());
+        let Ok(bytes) = patiently(&self.key, false, move || Ok(bytes_of(&file, address, size))) else { return 0 };
         buffer[..bytes.len()].copy_from_slice(&bytes);
         bytes.len()
     }

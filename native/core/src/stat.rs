@@ -1,21 +1,16 @@
-//! Fields of `/proc/PID/stat` and of a thread's (proc_pid_stat(5)).
+//! Fields of `/proc/PID/stat` and `status`, and of a thread's (proc_pid_stat(5), proc_pid_status(5)).
 #![forbid(unsafe_code)]
 
-/// The state's letter, the parent's process id, and the time in the program and in the kernel.
+/// The state's letter, the page faults that waited for a disk, and the time in the program and in the kernel.
 pub(crate) const STATE: usize = 3;
-pub(crate) const PARENT: usize = 4;
+pub(crate) const MAJOR_FAULTS: usize = 12;
 pub(crate) const USER_TIME: usize = 14;
 pub(crate) const SYSTEM_TIME: usize = 15;
 /// The state of a thread that waits in the kernel, deaf to signals.
 pub(crate) const UNINTERRUPTIBLE: &str = "D";
 
-/// The field with that number, from 3 on; None if there is no such field, as when the process is gone. The second field, a
-/// name in parentheses, may hold anything.
-pub(crate) fn field(path: &str, number: usize) -> Option<String> {
-    fields(path, [number]).map(|[field]| field)
-}
-
-/// Several of one moment.
+/// The fields with these numbers, from 3 on, of one moment; None if there is no such field, as when the process is gone. The
+/// second field, a name in parentheses, may hold anything. The kernel has whoever reads wait for an execve(2) of the process.
 pub(crate) fn fields<const N: usize>(path: &str, numbers: [usize; N]) -> Option<[String; N]> {
     let stat = std::fs::read_to_string(path).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -34,7 +29,20 @@ pub(crate) fn ignores(status: &str, signal: i32) -> bool {
     (1..=64).contains(&signal) && (has("SigIgn:") || (is_by_default && !has("SigCgt:")))
 }
 
-/// Whether the state in a `stat` file is that of a process that has ended; also true if there is no state.
-pub(crate) fn has_ended(path: &str) -> bool {
-    field(path, STATE).is_none_or(|state| matches!(&*state, "X" | "x" | "Z"))
+/// What a `status` file says of a name, for which nobody waits.
+pub(crate) fn said(status: &str, name: &str) -> Option<String> {
+    let text = std::fs::read(status).ok()?;
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let line = lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":"))?;
+    Some(String::from_utf8_lossy(line.trim_ascii()).into_owned())
+}
+
+/// The letter of the state in a `status` file.
+pub(crate) fn state(status: &str) -> Option<char> {
+    said(status, "State")?.chars().next()
+}
+
+/// Whether the state in a `status` file is that of a process that has ended; also true if there is no state.
+pub(crate) fn has_ended(status: &str) -> bool {
+    state(status).is_none_or(|state| matches!(state, 'X' | 'x' | 'Z'))
 }

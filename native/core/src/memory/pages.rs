@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::machine::PageSize;
+use crate::patient::{open_patiently, read_at_patiently, scan_patiently};
 use crate::work::Watcher;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -240,13 +241,20 @@ impl Pages {
         page: PageSize,
         scan: bool,
     ) -> Result<Pages> {
-        let file = File::open(path)?;
         let mut collector = Collector::new(page);
-        let zero = zero_pfn(page);
-        for (start, end) in ranges.iter().copied() {
-            match scan {
-                true => collector.scan(&file, start, end)?,
-                false => collector.read(watcher, &file, (start, end), zero)?,
+        if scan {
+            let ranges = ranges.to_vec();
+            collector = scan_patiently(path.as_ref(), move |path| {
+                let file = File::open(path)?;
+                ranges.into_iter().try_for_each(|(start, end)| collector.scan(&file, start, end))?;
+                Ok(collector)
+            })?;
+        } else {
+            let (file, zero) = (open_patiently(path.as_ref(), false)?, zero_pfn(page));
+            // Whoever cannot read one cannot read any.
+            read_at_patiently(path.as_ref(), ranges.first().map_or(0, |(start, _)| page.number(*start) * 8), 8)?;
+            for range in ranges {
+                collector.read(watcher, &file, *range, zero)?;
             }
         }
         Pages::checked(page, collector.runs, scan.then_some(collector.huge))

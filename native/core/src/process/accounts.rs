@@ -2,7 +2,7 @@
 //! walks all pages of each (proc_pid_smaps(5)).
 
 use crate::error::Result;
-use crate::patient::{read, read_patiently};
+use crate::patient::{read, read_link_patiently, read_patiently};
 use crate::work::{Task, Watcher};
 use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
@@ -112,7 +112,7 @@ fn account(root: &Path, pid: i32) -> Option<Account> {
     if !matches!(&sums, Err(error) if error.raw_os_error() == Some(libc::ETIMEDOUT)) {
         found.command = read_patiently(&folder.join("cmdline"), LONGEST_COMMAND).unwrap_or_default();
     }
-    match (std::fs::read_link(folder.join("exe")), sums) {
+    match (read_link_patiently(&folder.join("exe")), sums) {
         (Ok(exe), Ok(sums)) => {
             found.exe = exe.as_os_str().as_bytes().to_vec();
             found.memory = Some(Memory::of(&sums));

@@ -107,7 +107,7 @@ impl Chase {
         if !is_free || tracer.threads.is_empty() {
             return Ok(false);
         }
-        if has_sharer(tracer.pid) {
+        if has_sharer(tracer.pid)? {
             return Err(io::Error::from_raw_os_error(libc::EBUSY).into());
         }
         text::put_in(&self.course.memory, patches)?;

@@ -496,7 +496,7 @@ impl Frozen {
     }
 
     fn is_gone(&self) -> bool {
-        stat::has_ended(&self.copy.path("stat"))
+        stat::has_ended(&self.copy.path("status"))
     }
 
     fn line(&self) -> MutexGuard<'_, Option<Line>> {

@@ -235,5 +235,5 @@ fn await_stop(tid: i32) -> Option<Waited> {
 }
 
 fn is_busy(tid: i32) -> bool {
-    stat::field(&format!("/proc/{tid}/stat"), stat::STATE).as_deref() == Some("R")
+    stat::state(&format!("/proc/{tid}/status")) == Some('R')
 }

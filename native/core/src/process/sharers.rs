@@ -1,14 +1,43 @@
 //! Processes that have the memory of another one without being threads of it (clone(2) with CLONE_VM).
 
+use crate::patient::ask_hastily;
 use std::fs::read_dir;
+use std::io::{Error, Result};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 const KCMP_VM: libc::c_int = 1;
+/// kcmp(2) waits for a process that is in execve(2). Such a one runs nothing of what it had, and is left out, unless there are
+/// more of them.
+const MAX_IN_EXEC: usize = 8;
 
 /// Whether there is one: it runs on while all threads of the process `pid` are stopped. False where kcmp(2) is refused or
-/// not there.
-pub fn has_sharer(pid: i32) -> bool {
+/// not there. ETIMEDOUT where too many processes do not answer.
+pub fn has_sharer(pid: i32) -> Result<bool> {
     let names = read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let mut others = names.filter_map(|name| name.to_str()?.parse().ok()).filter(|other: &i32| *other != pid);
-    // SAFETY: numbers only.
-    others.any(|other| unsafe { libc::syscall(libc::SYS_kcmp, pid, other, KCMP_VM, 0, 0) } == 0)
+    let others: Vec<i32> =
+        names.filter_map(|name| name.to_str()?.parse().ok()).filter(|other: &i32| *other != pid).collect();
+    let (others, next) = (Arc::new(others), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..=MAX_IN_EXEC {
+        let first = next.load(Ordering::SeqCst);
+        let Some(key) = others.get(first) else { return Ok(false) };
+        let (others, next) = (others.clone(), next.clone());
+        let found = ask_hastily(*key, "kcmp", move || Ok(any_shares(pid, &others, &next)));
+        match found {
+            Err(error) if error.raw_os_error() == Some(libc::ETIMEDOUT) => (),
+            found => return found,
+        }
+    }
+    Err(Error::from_raw_os_error(libc::ETIMEDOUT))
+}
+
+/// Whether one of the others does, from `next` on, which counts those that were asked.
+fn any_shares(pid: i32, others: &[i32], next: &AtomicUsize) -> bool {
+    while let Some(other) = others.get(next.fetch_add(1, Ordering::SeqCst)) {
+        // SAFETY: numbers only.
+        if unsafe { libc::syscall(libc::SYS_kcmp, pid, *other, KCMP_VM, 0, 0) } == 0 {
+            return true;
+        }
+    }
+    false
 }

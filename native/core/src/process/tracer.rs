@@ -163,12 +163,12 @@ impl Tracer {
         self.process.tasks()
     }
 
-    fn stat(&self, tid: i32) -> String {
-        self.process.path(&format!("task/{tid}/stat"))
+    fn status(&self, tid: i32) -> String {
+        self.process.path(&format!("task/{tid}/status"))
     }
 
     fn sleeps_uninterruptibly(&self, tid: i32) -> bool {
-        stat::field(&self.stat(tid), stat::STATE).as_deref() == Some(stat::UNINTERRUPTIBLE)
+        stat::state(&self.status(tid)) == Some('D')
     }
 
     /// Seizes and interrupts the threads that are not ours yet; says how many there were. Of very many that takes long, too.
@@ -210,7 +210,7 @@ impl Tracer {
         loop {
             let Err(error) = ptrace::seize(tid, 0) else { return Ok(true) };
             attempt += 1;
-            let ended = stat::has_ended(&self.stat(tid));
+            let ended = stat::has_ended(&self.status(tid));
             if ended && tid != self.pid {
                 return Ok(false);
             }
@@ -315,7 +315,7 @@ impl Tracer {
         }
         if ptrace::detach(tid, 0).is_ok() {
             self.threads.remove(&tid);
-        } else if stat::has_ended(&self.stat(tid)) {
+        } else if stat::has_ended(&self.status(tid)) {
             self.forget(tid);
         } else {
             // Another thread has called exec(2), and has its id now.
@@ -343,7 +343,7 @@ impl Tracer {
     }
 
     fn parent(&self) -> Option<u32> {
-        stat::field(&self.process.path("stat"), stat::PARENT)?.parse().ok()
+        stat::said(&self.process.path("status"), "PPid")?.parse().ok()
     }
 
     /// Each thread with its registers; of one that was not stopped, what the kernel says without: sp and pc.

@@ -144,7 +144,7 @@ impl View {
         let mut last = now();
         while !teller.shared.is_ending() {
             self.events.wait(WAKE);
-            let gone = has_ended(&self.traced.process.path("stat"));
+            let gone = has_ended(&self.traced.process.path("status"));
             if !gone && teller.shared.waiting.load(Ordering::SeqCst) > MAX_WAITING {
                 std::thread::sleep(NAP);
                 continue;
