@@ -28,6 +28,7 @@ PROGRAMS = {
     "php": ("php", ["-r", f"$k=[];for($i=0;$i<{MANY};$i++)$k[]=str_repeat('x',100).$i;fgets(STDIN);"]),
     "ruby": ("ruby", ["-e", f"$k=(0...{5 * MANY}).map{{|i|[i]}};STDIN.gets"]),
     "pypy": ("pypy3", ["-c", f"import sys;k=[('x%d'%i)*8 for i in range({MANY})];sys.stdin.readline()"]),
+    "perl": ("perl", ["-e", f"$|=1;our @k=map {{['x'x50,$_]}} 1..{MANY};<STDIN>"]),
     "beam": ("erl", ["-noinput", "-eval", f"K=[integer_to_list(I)||I<-lists:seq(1,{MANY})],receive _->length(K) end."]),
 }  # fmt: skip
 
@@ -103,7 +104,16 @@ def test_recognised(name: str) -> None:
     assert python.returncode == 5
     assert ("PyPy, not supported" in python.stderr) == (name == "pypy")
     titles = [line["name"] for line in answer["ledger"] if line["id"] == f"other.{name}"]
-    assert titles == ([] if name == "pypy" else [f"{kind.name} and other anonymous memory"])
+    assert titles == ([] if name in ("pypy", "perl") else [f"{kind.name} and other anonymous memory"])
+
+
+def test_variables_of_perl_are_one_holder() -> None:
+    """What leads to malloc's blocks in the interpreter's own data is no name of the program's."""
+    command = [needed("perl"), *PROGRAMS["perl"][1]]
+    with held(command, lambda pid: kernel.rollup(pid)[0] > 100 * MANY) as pid:
+        holders = ask("", str(pid))["holders"]
+    assert holders[0]["path"] == "variables of Perl, whose names are not read" and holders[0]["share"] > 0.8
+    assert not any("PL_" in holder["path"] for holder in holders)
 
 
 def test_jvm(tmp_path: Path) -> None:

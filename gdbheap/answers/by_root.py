@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gdbheap._native import Branch, Grouped
-from gdbheap.allocators.runtimes import Runtime
+from gdbheap.allocators.runtimes import MMAPPED, Runtime
 from gdbheap.answers.accounting.absent import absent_by
 from gdbheap.answers.accounting.partition import main_runtime
 from gdbheap.answers.shared_out import NAMES, NOBODY
@@ -18,12 +18,15 @@ from gdbheap.graph.roots import GLOBAL, MEMORY, BlockRoot
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import Ranges
 
-__all__ = ["CONTEXT", "JAVA", "RootShare", "by_root"]
+__all__ = ["CONTEXT", "IN_MALLOC", "JAVA", "RootShare", "by_root"]
 
-CONTEXT, JAVA, RUNTIME_HEAP = "context", "java heap", "runtime heap"
+CONTEXT, JAVA, RUNTIME_HEAP, IN_MALLOC = "context", "java heap", "runtime heap", "runtime in malloc"
 IN_JAVA = "objects in the Java heap (Deflater, Inflater, direct ByteBuffer and the like)"
 # What objects of a runtime keep in malloc, by the runtime's id.
-OF_RUNTIMES = {"v8": "objects in the V8 (JavaScript) heap (Buffer, ArrayBuffer and the like)"}
+OF_RUNTIMES = {
+    "v8": "objects in the V8 (JavaScript) heap (Buffer, ArrayBuffer and the like)",
+    "perl": "variables of Perl, whose names are not read",
+}
 # A branch below a thread or a mapping has its own row from this share of the bytes in use and this size on.
 OWN_ROW_SHARE, OWN_ROW_BYTES = 50, 64 << 10
 MAX_BRANCHES = 1000
@@ -76,7 +79,7 @@ class _Holders:
         self._labels: dict[tuple[str, str], int] = {}
         # The largest branch of each row that has a type: its bytes and the type.
         self._typed: dict[int, tuple[int, str]] = {}
-        java, runtime = java_heap(heap.target), main_runtime(heap)
+        java, runtime = java_heap(heap.target), main_runtime(heap) or _in_malloc(heap)
         for number, root in enumerate(self._references.roots, self._references.first_root):
             if isinstance(root, BlockRoot):
                 self.seeds[number] = self._label(*_row_of(root, java, heap, runtime))
@@ -110,7 +113,7 @@ class _Holders:
         what = _of_most([self._paths.type_name(node) for node in nodes if node.type])
         if label < 0 or self.rows[label].kind == CONTEXT:
             return
-        if self.rows[label].kind in (GLOBAL, JAVA, RUNTIME_HEAP):
+        if self.rows[label].kind in (GLOBAL, JAVA, RUNTIME_HEAP, IN_MALLOC):
             if what is not None:
                 self._typed[label] = max(self._typed.get(label, (0, "")), (branch.bytes, what))
             return
@@ -149,10 +152,24 @@ def _row_of(root: BlockRoot, java: Ranges, heap: Heap, runtime: Runtime | None) 
     start = root.ranges[0][0] if root.ranges else 0
     if root.kind == MEMORY and any(low <= start < high for low, high in java):
         return IN_JAVA, JAVA
-    mapping = heap.target.mappings.find(start) if runtime is not None and root.kind == MEMORY else None
-    if runtime is not None and mapping is not None and runtime.owns(mapping):
-        return OF_RUNTIMES.get(runtime.kind.id, f"objects of {runtime.kind.name}"), RUNTIME_HEAP
+    if runtime is not None and _is_of_runtime(root, start, heap, runtime):
+        kind = IN_MALLOC if runtime.kind.memory == MMAPPED else RUNTIME_HEAP
+        return OF_RUNTIMES.get(runtime.kind.id, f"objects of {runtime.kind.name}"), kind
     return root.name, root.kind
+
+
+def _in_malloc(heap: Heap) -> Runtime | None:
+    """Return the runtime that keeps its objects in blocks of malloc."""
+    return next((one for one in heap.runtimes if one.kind.memory == MMAPPED), None)
+
+
+def _is_of_runtime(root: BlockRoot, start: int, heap: Heap, runtime: Runtime) -> bool:
+    """Whether a root is memory of a runtime, or a variable of its own that leads to what it has from malloc."""
+    if root.kind == MEMORY:
+        mapping = heap.target.mappings.find(start)
+        return mapping is not None and runtime.owns(mapping)
+    loaded = heap.target.object_of(start) if runtime.kind.memory == MMAPPED else None
+    return loaded is not None and runtime.kind.has_file(loaded.path)
 
 
 def context_title(name: str, count: int) -> str:

@@ -20,7 +20,7 @@ from gdbheap.first_page.first_holders import FirstHolders, first_holders, length
 from gdbheap.first_page.outside import unowned_holders
 from gdbheap.heap import Heap
 
-__all__ = ["BLOCKS_A_SECOND", "BUDGET", "MainHolders", "main_holders", "seconds_for"]
+__all__ = ["BLOCKS_A_SECOND", "BUDGET", "MainHolders", "main_holders", "most_is_imported", "seconds_for"]
 
 BUDGET = 3.0
 """Seconds of CPU time that may be spent on holders, unless somebody says otherwise."""
@@ -31,6 +31,8 @@ IMPORTED = (PACKAGE, STANDARD, INTERPRETER_ITSELF)
 OTHER_CODE = "the interpreter, its library and other packages"
 # These rows have no holder that a program could release. A stack of a program without Python is one.
 NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, NOBODY)
+# An interpreter with its library and a few packages has up to 30 MiB, in what was looked at.
+MOST_OF_CODE = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,11 @@ def _imported(rows: list[MainHolder], heap: Heap) -> MainHolder | None:
     resident = sum(known) if len(known) == len(rows) else None
     size = sum(row.bytes for row in rows)
     return MainHolder(size, resident, _share(heap, resident), OTHER_CODE, None, None, STANDARD)
+
+
+def most_is_imported(imported: MainHolder | None, rss: int | None) -> bool:
+    """Whether the interpreter and packages have most of what is resident, and more than code alone has."""
+    return imported is not None and imported.bytes >= MOST_OF_CODE and 2 * imported.bytes >= (rss or 0) > 0
 
 
 def _share(heap: Heap, resident: int | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gdbheap.findings import Evidence
-from gdbheap.first_page.main_holders import MainHolders, seconds_for
+from gdbheap.first_page.main_holders import MainHolders, most_is_imported, seconds_for
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import PROC
 
@@ -29,6 +29,8 @@ def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
         budget = f"--budget={seconds_for(held.not_looked)}"
         rest = "who holds the rest" if held.rows else "the same with who holds what is in use"
         lines += _commented(evidence.line("", budget), rest)
+    elif most_is_imported(held.imported, heap.target.rss.bytes):
+        lines += _commented(evidence.line("pyobjects"), "of which types it is")
     elif not held.rows and 100 * evidence.in_use >= MIN_PERCENT * (heap.target.rss.bytes or 0):
         lines += _commented(evidence.line("owners"), "who holds what is in use")
     if (parent := evidence.parent) is not None:

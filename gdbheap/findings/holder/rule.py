@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gdbheap.answers.by_root import IN_MALLOC
 from gdbheap.answers.shared_out import Part
 from gdbheap.contents.python.running.coroutines import TASK
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
@@ -31,6 +32,7 @@ COVERED = {
     FILE: ("mapped-files", "shared-memory"),
     MAPPED: ("mapped-memory", "runtime-", "other-", "sparse-huge-pages"),
     LIBRARY_MEMORY: ("other-held", "runtime-", "mapped-memory"),
+    IN_MALLOC: ("runtime-",),
 }
 OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED)
 # Nothing frees them, or they say what a finding of their own says.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.findings.settings import lines_to_paste, shell_line
-from gdbheap.first_page.main_holders import seconds_for
-from gdbheap.report.text.numbers import duration_text
+from gdbheap.first_page.main_holders import most_is_imported, seconds_for
+from gdbheap.report.text.numbers import duration_text, size_text
 from gdbheap.report.text.style import GDB_PROMPT, SEVERE, SHELL_PROMPT, Style
 from gdbheap.report.text.tables import SHARE, Column, join, table
 from gdbheap.report.text.unfinished import unfinished
@@ -162,6 +162,12 @@ def no_findings(answer: Ledger) -> str:
         return NOT_LOOKED
     if answer.rss.bytes is None:
         return "Findings: none, as it is not known what is resident. 'heap holes' and 'heap pins' tell what is free."
+    if answer.imported is not None and most_is_imported(answer.imported, answer.rss.bytes):
+        size = answer.imported.bytes if answer.imported.resident is None else answer.imported.resident
+        return (
+            f"Findings: none, but {size_text(size)} is held by the interpreter and packages, where no "
+            "variable of the program leads: 'heap pyobjects' says of which types that is."
+        )
     return "Findings: none. Nothing here stands out as memory that could be given back."
 
 
