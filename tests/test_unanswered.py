@@ -18,6 +18,7 @@ from support.attackers import needs_root, place
 from support.busy import wait_for
 from support.programs import GDBHEAP, PATIENCE, SOURCES
 
+from gdbheap._native import Frozen
 from gdbheap.host.file_systems import FileSystems, find_answering
 from gdbheap.host.mounts import parse_mounts
 from gdbheap.host.procfs import ProcessFolder
@@ -26,12 +27,13 @@ from gdbheap.refusals.refusal import check as machine_of_process
 from gdbheap.sampling.sampled_process import Moment, Watched
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.mappings import parse_maps
-from gdbheap.targets.process import elf_candidates, mapped_file
+from gdbheap.targets.process import elf_candidates, end_copy, mapped_file
 from gdbheap.targets.running import Running
 from gdbheap.watching import actions
 
 FUSE = (10, 229)
 USER = 65534
+UNSUPPORTED = 5
 
 
 @contextmanager
@@ -65,7 +67,27 @@ def test_nobody_waits(how: str) -> None:
             noun, *options = words or [""]
             command = [str(GDBHEAP), *([noun] if noun else []), str(pid), *options]
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-            assert done.returncode in (0, 1), done.stderr
+            assert done.returncode in ((UNSUPPORTED,) if "--clone" in options else (0, 1)), done.stderr
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["dirty", "dirtied", "opened"])
+def test_no_copy_waits_in_its_exit(how: str) -> None:
+    """Whoever ends waits until what was written to a file that he has is written back, also what another process wrote:
+    no copy is made. One that was made all the same is waited for some seconds; then a warning says who waits on."""
+    with place(0o755) as folder, mapped(how, folder) as pid:
+        done = subprocess.run(
+            [str(GDBHEAP), "info", str(pid), "--clone"], capture_output=True, text=True, timeout=PATIENCE
+        )
+        assert done.returncode == UNSUPPORTED and len(done.stderr.splitlines()) == 1, done
+        assert f"{folder}/mounted/file (FUSE)" in done.stderr and "without --clone" in done.stderr
+        copy = Frozen(pid)
+        copy.let_go()
+        (warning,) = end_copy(copy)
+        assert copy.left is not None and f"process {copy.left} waits" in warning
+        assert "TracerPid:\t0\n" in Path(f"/proc/{pid}/status").read_text()
+    guardian = copy.left
+    wait_for(lambda: os.waitpid(guardian, os.WNOHANG)[0] == guardian, "the guardian waits for a copy that has ended")
 
 
 @needs_root

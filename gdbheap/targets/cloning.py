@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from gdbheap._native import Frozen, Room
-from gdbheap.errors import Unsupported
+from gdbheap.errors import Unsupported, one_line
 from gdbheap.host import headroom, procfs
+from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.procfs import OWN_DESCRIPTORS, PROC, Named, ProcessFolder, kib
 from gdbheap.machines.machine import MACHINES, own_machine
 from gdbheap.refusals import refusal
 from gdbheap.targets import stopping
-from gdbheap.targets.mappings import parse_flagged, parse_maps
-from gdbheap.targets.process import UNCOLLECTED, Preparation, Process, room_for
+from gdbheap.targets.mappings import HUGE_PAGES, MEMORY_FILES, parse_flagged, parse_maps
+from gdbheap.targets.process import Preparation, Process, end_copy, room_for
 from gdbheap.targets.ranges import Ranges, subtract
+from gdbheap.targets.running_memory import find_unanswered
 
 __all__ = ["cloned"]
 
@@ -40,8 +42,10 @@ def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | No
     yield _filtered(folder)
     if status.get("State", "")[:1] in ("T", "t"):
         yield f"process {folder.pid} is stopped already"
-    if _has_userfaultfd(folder):
+    links = _links(folder)
+    if any("userfaultfd" in link for link in links):
         yield f"process {folder.pid} handles page faults itself (userfaultfd), and its copy would wait for it"
+    yield _served(folder, links)
     yield _too_many(folder, status)
     yield _too_much(folder, status)
 
@@ -56,18 +60,39 @@ def _filtered(folder: ProcessFolder) -> str | None:
     return None
 
 
-def _has_userfaultfd(folder: ProcessFolder) -> bool:
+def _links(folder: ProcessFolder) -> list[str]:
+    """What the process has open."""
+    found = []
     with suppress(OSError):
-        names = os.listdir(folder.path("fd"))
-        return any("userfaultfd" in _link(folder.path(f"fd/{name}")) for name in names)
-    return False
+        for name in os.listdir(folder.path("fd")):
+            with suppress(OSError):
+                found.append(os.readlink(folder.path(f"fd/{name}")))
+    return found
 
 
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
+def _served(folder: ProcessFolder, links: list[str]) -> str | None:
+    """The end of a copy waits until what anybody wrote to a file that it maps is written back. So does the closing of
+    files, and the kernel gives a copy the first 64 of them for a moment (close_range(2))."""
+    systems = FileSystems(folder)
+    name = next((link for link in links if link.startswith("/") and not systems.is_reached(link)), None)
+    if name is None:
+        name = _served_mapping(folder, systems)
+    if name is None:
+        return None
+    return f"another user's program may answer for {one_line(name)} (FUSE), and the copy could not end without it"
+
+
+def _served_mapping(folder: ProcessFolder, systems: FileSystems) -> str | None:
+    mappings = parse_maps(folder.read("maps", procfs.TABLE_LIMIT))
+    for one in find_unanswered(folder, mappings):
+        if not _is_kernels(one.path) or systems.is_answered(one.device) is False:
+            return one.path
+    return None
+
+
+def _is_kernels(path: str) -> bool:
+    """Whether a file may be memory, a ring or an event of the kernel's, on a file system that is mounted nowhere."""
+    return not path.startswith("/") or path.startswith((*MEMORY_FILES, HUGE_PAGES))
 
 
 def _too_many(folder: ProcessFolder, status: dict[str, str]) -> str | None:
@@ -123,10 +148,8 @@ def cloned(named: Named, limit: float | None = None, copies: bool = False) -> It
     try:
         yield process
     finally:
-        collected = copy.end()
+        process.warnings += end_copy(copy)
         process.stopped_seconds = copy.seconds
-        if not collected:
-            process.warnings.append(UNCOLLECTED)
 
 
 def _copy(folder: ProcessFolder, limit: float | None) -> Frozen:

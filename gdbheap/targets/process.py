@@ -42,6 +42,7 @@ MAX_SHARED_COPY = SPARE_BYTES // 2
 UNCOLLECTED = (
     "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
 )
+LEFT = "the copy has not ended yet: a file system keeps it, or it is large; process {} waits for that, and ends then"
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MAX_PAGEMAP = 4 << 30
 MAX_SHARING = 1 << 30
@@ -193,8 +194,8 @@ class Process(Target):
         if self.is_copied and isinstance(holder, Stop):
             holder.release()
             self.stopped_seconds = holder.seconds
-        elif self.is_copied and isinstance(holder, Frozen) and not holder.end():
-            self.warnings.append(UNCOLLECTED)
+        elif self.is_copied and isinstance(holder, Frozen):
+            self.warnings += end_copy(holder)
         if self.space.left_out:
             self.warnings.append(
                 f"{self.space.left_out:,} bytes without pointers are not in the copy of its memory, for which there is"
@@ -493,6 +494,13 @@ def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None,
 def seen_paths(folder: ProcessFolder, path: str) -> list[str]:
     """Where a path of ``maps`` may lead: a container's starts at its root, of a chroot's the kernel says the whole."""
     return [folder.path("root") + path, path]
+
+
+def end_copy(copy: Frozen) -> list[str]:
+    """End a copy; return a warning of what is left of it, if anything is."""
+    if copy.end():
+        return []
+    return [UNCOLLECTED if copy.left is None else LEFT.format(copy.left)]
 
 
 def map_file(folder: ProcessFolder, mapping: Mapping) -> str:

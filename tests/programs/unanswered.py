@@ -1,12 +1,15 @@
 """A target whose file is another program's (FUSE), which never answers: ``unanswered.py FOLDER DEVICE
-private|shared|later|locked|locking|exec``.
+private|shared|later|locked|locking|exec|dirty|dirtied|opened``.
 
 Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped;
 "later": before, and maps the file privately after SIGUSR1. "locked": a thread of it waits in mmap() for ever, and keeps
 the lock of its memory map: a page of the file is being read by a child, and direct files have none in memory;
-"locking": after SIGUSR1. "exec": it has written to the file, which nobody takes, and waits in execve() for ever."""
+"locking": after SIGUSR1. "exec": it has written to the file, which nobody takes, and waits in execve() for ever. "dirty": it has written to the file, which is read and never written back; "dirtied": a child
+has, and the target maps it privately; "opened": and the target has only opened it. The server then ends by itself after
+some seconds: who looks at all processes waits for each that ends."""
 
 import ctypes
+import io
 import mmap
 import os
 import signal
@@ -22,7 +25,9 @@ INIT, LOOKUP, GETATTR, OPEN, READ, WRITE, OPENDIR = 26, 1, 3, 14, 15, 16, 27
 FORGET, INTERRUPT = 2, 36
 # FOPEN_DIRECT_IO and FOPEN_KEEP_CACHE: what is in memory goes when it is mapped, not when it is opened.
 DIRECT = 1 | 2
+SERVER_SECONDS = 18
 how = sys.argv[3]
+is_written = how in ("exec", "dirty", "dirtied", "opened")
 opened = 0
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -34,12 +39,14 @@ def attributes(inode: int) -> bytes:
 
 
 def serve(device: int) -> None:
-    """Answer everything but reads, or but writes ("exec")."""
+    """Answer everything but reads, or writes."""
+    if is_written and how != "exec":
+        signal.alarm(SERVER_SECONDS)
     global opened
     while True:
         request = os.read(device, 1 << 20)
         _length, operation, unique, node = struct.unpack_from("<IIQQ", request)
-        if operation in (WRITE if how == "exec" else READ, FORGET, INTERRUPT):
+        if operation in (WRITE if is_written else READ, FORGET, INTERRUPT):
             continue
         error, body = 0, b""
         if operation == INIT:
@@ -49,7 +56,7 @@ def serve(device: int) -> None:
         elif operation == GETATTR:
             body = struct.pack("<QII", 3600, 0, 0) + attributes(node)
         elif operation == READ:
-            body = bytes(struct.unpack_from("<QQI", request, 40)[2])
+            body = bytes(struct.unpack_from("<I", request, 56)[0])
         elif operation in (OPEN, OPENDIR):
             # The file is opened once before that.
             opened += operation == OPEN
@@ -75,6 +82,18 @@ def lock(mapped: mmap.mmap, folder: str) -> None:
     time.sleep(600)
 
 
+def write_in_child(file: io.FileIO) -> None:
+    """Have a child write to a page of the file, which keeps its mapping."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        mapped = mmap.mmap(file.fileno(), SIZE, mmap.MAP_SHARED)
+        mapped[SIZE // 2] = 1
+        os.write(writer, b"x")
+        time.sleep(600)
+    os.read(reader, 1)
+
+
 def main() -> None:
     """Mount, become the user, map."""
     folder, node = sys.argv[1:3]
@@ -89,7 +108,7 @@ def main() -> None:
     os.setresuid(USER, USER, USER)
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    if how.startswith("lock") or how == "exec":
+    if is_written or how.startswith("lock"):
         # Whoever waits is free again once the server has ended.
         if os.fork() > 0:
             serve(device)
@@ -101,11 +120,21 @@ def main() -> None:
         print(os.getpid(), flush=True)
         signal.sigwait([signal.SIGUSR1])
     with open(f"{folder}/file", "r+b", buffering=0) as file:
-        mapped = mmap.mmap(file.fileno(), SIZE, mmap.MAP_SHARED if how in ("shared", "exec") else mmap.MAP_PRIVATE)
-    if how == "exec":
-        mapped[0] = 1
-        print(os.getpid(), flush=True)
-        os.execv("/bin/sleep", ["sleep", "600"])
+        if how in ("dirtied", "opened"):
+            write_in_child(file)
+        if how == "opened":
+            print(os.getpid(), flush=True)
+            time.sleep(600)
+        kind = mmap.MAP_SHARED if how in ("shared", "dirty", "exec") else mmap.MAP_PRIVATE
+        mapped = mmap.mmap(file.fileno(), SIZE, kind)
+        if how in ("dirty", "exec"):
+            mapped[SIZE // 2] = 1
+        if is_written:
+            # Whoever closes it waits, too.
+            print(os.getpid(), flush=True)
+            if how == "exec":
+                os.execv("/bin/sleep", ["sleep", "600"])
+            time.sleep(600)
     if how.startswith("lock"):
         lock(mapped, folder)
     pointers = (ctypes.c_uint64 * 1000)(

@@ -317,10 +317,16 @@ impl Frozen {
         watched(py, None, |watcher| self.0.let_go(watcher))
     }
 
-    /// Ends the copy and has the target collect it; whether that went well. ``seconds`` has that stop too then. A second
-    /// call says True.
+    /// Ends the copy and has the target collect it; whether that went well, which is waited for no longer than some seconds.
+    /// ``seconds`` has that stop too then. A second call says True.
     fn end(&self, py: Python<'_>) -> PyResult<bool> {
         watched(py, None, |watcher| Ok(self.0.end(watcher)))
+    }
+
+    /// After `end`: the process that still waits for the end of the copy; None where there is none.
+    #[getter]
+    fn left(&self) -> Option<i32> {
+        self.0.left()
     }
 }
 

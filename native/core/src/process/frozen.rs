@@ -30,8 +30,8 @@ use std::time::{Duration, Instant};
 /// entry of epoll(7).
 const SYS_CLONE: u64 = 56;
 const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
-/// close_range(2), since Linux 5.9, of all descriptors in a table of its own, which then is empty from its beginning: nothing
-/// is closed. A target that runs another program leaves its old table to whoever shares it.
+/// close_range(2), since Linux 5.9, of all descriptors in a table of its own. The kernel copies the first 64 into that all the
+/// same and closes them, for which a file system may take its time: the copy then keeps what is left. A target that runs another program leaves its old table to whoever shares it.
 const SYS_CLOSE_RANGE: u64 = 436;
 const CLOSE_ARGUMENTS: [u64; 6] = [0, u32::MAX as u64, libc::CLOSE_RANGE_UNSHARE as u64, 0, 0, 0];
 const SYS_WAIT4: u64 = 61;
@@ -57,6 +57,11 @@ const MAX_THREADS: u64 = 1 << 20;
 const WAKE: i32 = 50;
 /// How often threads are looked at that had not stopped when the target was let go, in milliseconds.
 const LEFTOVERS: i32 = 5;
+/// How long this process waits for the end of a copy, and naps meanwhile. A file system that another user's program answers
+/// for may keep a copy in its exit for as long as it likes; the guardian stays with it.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+const NAP: Duration = Duration::from_micros(200);
+const MAX_NAP: Duration = Duration::from_millis(5);
 /// The kernel's first choice where memory runs out (proc_pid_oom_score_adj(5)).
 const FIRST_TO_GO: &str = "1000";
 const LET_GO: u8 = b'r';
@@ -101,7 +106,7 @@ fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: F
         // Where the target ends, what it had open must be closed: the copy goes with it.
         ears.listen(None, Some(&mut tracer));
     }
-    end(made.pid);
+    end(&mut tracer, made.pid);
     let reaped = reap(&mut tracer, made.inner, program);
     let answer = [u64::from(reaped.is_some()), reaped.unwrap_or_default().as_nanos() as u64];
     if is_heard {
@@ -126,7 +131,8 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
             Ok(Copy { pid: child, inner: answer })
         }
         Some(Made { child: Some(child), .. }) => {
-            end(child);
+            // The target stands: nobody waits for the end.
+            kill(child);
             Err(CUT_SHORT)
         }
         Some(Made { answer, .. }) if answer < 0 => Err(answer.unsigned_abs().min(REASON - 1)),
@@ -141,10 +147,18 @@ fn is_one(process: &ProcessFolder, tid: i32, own: &str, children: &str) -> bool 
     own.is_none() || own == of(children)
 }
 
-fn end(child: i32) {
+fn kill(child: i32) {
     // SAFETY: two numbers; the copy is our tracee, so its id cannot have been reused.
     unsafe { libc::kill(child, libc::SIGKILL) };
-    while ptrace::wait(child, true) != Waited::Gone {}
+}
+
+/// Ends the copy and waits for that, however long it takes. Threads that stopped too late are let go meanwhile.
+fn end(tracer: &mut Tracer, child: i32) {
+    kill(child);
+    while ptrace::wait(child, tracer.threads.is_empty()) != Waited::Gone {
+        tracer.let_rest_go();
+        std::thread::sleep(NAP);
+    }
 }
 
 /// Has the target collect the copy, in a second short stop; how long that was. A process that has its id by chance, or
@@ -316,25 +330,40 @@ fn is_readable(file: &File) -> bool {
 
 // ---- this process's side
 
+/// `guardian`: None once it has ended; `deadline`: of the waiting for what it says, and for its end; None: none yet.
 struct Line {
     from: Option<File>,
     to: Option<File>,
-    guardian: i32,
+    guardian: Option<i32>,
+    deadline: Option<Instant>,
 }
 
 impl Drop for Line {
-    /// The end of the line is what the guardian waits for; that of what it writes ends its writing.
     fn drop(&mut self) {
-        (self.from, self.to) = (None, None);
-        let mut status = 0;
-        // SAFETY: the kernel writes one integer; the guardian is our child.
-        while unsafe { libc::waitpid(self.guardian, &mut status, 0) } < 0
-            && io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
-        {}
+        self.close();
     }
 }
 
 impl Line {
+    /// Waits for the end of the guardian; the guardian where it has not ended in time. The end of the line is what it waits
+    /// for; that of what it writes ends its writing.
+    fn close(&mut self) -> Option<i32> {
+        (self.from, self.to) = (None, None);
+        let guardian = self.guardian?;
+        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + END_PATIENCE);
+        let mut nap = NAP;
+        // The guardian is our child.
+        while ptrace::wait(guardian, false) != Waited::Gone {
+            if is_past(Some(deadline)) {
+                return Some(guardian);
+            }
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(MAX_NAP);
+        }
+        self.guardian = None;
+        None
+    }
+
     /// `count` words from the guardian; the watcher may end the waiting.
     fn words(&mut self, watcher: &dyn Watcher, count: usize) -> Result<Vec<u64>> {
         let mut bytes = vec![0u8; 8 * count];
@@ -343,6 +372,9 @@ impl Line {
         while done < bytes.len() {
             if !is_readable(from) {
                 watcher.check()?;
+                if is_past(self.deadline) {
+                    return Err(Error::Failed("the copy does not end in time"));
+                }
                 continue;
             }
             match from.read(&mut bytes[done..]) {
@@ -372,7 +404,7 @@ fn start_guardian(process: &ProcessFolder, limit: Option<Duration>) -> Result<Li
     if guardian < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Line { from: Some(our_from.into()), to: Some(our_to.into()), guardian })
+    Ok(Line { from: Some(our_from.into()), to: Some(our_to.into()), guardian: Some(guardian), deadline: None })
 }
 
 /// A copy of a process that never runs, and the guardian that holds it.
@@ -384,12 +416,14 @@ pub struct Frozen {
     state: Mutex<State>,
 }
 
-/// `held`: for how long the target stood, once it was let go; `killed`: whether the copy was gone before its `end`.
+/// `held`: for how long the target stood, once it was let go; `killed`: whether the copy was gone before its `end`; `left`: the guardian
+/// that was not waited for any longer.
 #[derive(Clone, Copy, Default)]
 struct State {
     held: Option<Duration>,
     expired: bool,
     killed: Option<bool>,
+    left: Option<i32>,
 }
 
 fn refusal(code: u64) -> Error {
@@ -481,18 +515,24 @@ impl Frozen {
         Ok(())
     }
 
-    /// Ends the copy and has the target collect it; whether that went well. `held` has that stop too then. A second call
-    /// says true.
+    /// Ends the copy and has the target collect it; whether that went well, which is waited for no longer than
+    /// END_PATIENCE. `held` has that stop too then. A second call says true.
     pub fn end(&self, watcher: &dyn Watcher) -> bool {
         let Some(mut line) = self.line().take() else { return true };
         let State { held: first, killed, .. } = *self.state();
         self.state().killed = killed.or(Some(self.is_gone()));
         line.to = None;
+        line.deadline = Some(Instant::now() + END_PATIENCE);
         let words = line.words(watcher, if first.is_none() { 4 } else { 2 });
-        drop(line);
+        self.state().left = line.close();
         let Ok(words) = words else { return false };
         self.state().held = first.map(|first| first + Duration::from_nanos(words[words.len() - 1]));
         words[words.len() - 2] == 1
+    }
+
+    /// The process that still waits for the end of the copy, and has it collected then; None where there is none.
+    pub fn left(&self) -> Option<i32> {
+        self.state().left
     }
 
     fn is_gone(&self) -> bool {

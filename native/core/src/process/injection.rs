@@ -21,6 +21,8 @@ const VDSO_LIMIT: usize = 64 << 10;
 /// changed under it. Copying the page tables of a large process takes seconds, without sleep.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60);
+/// The same for a process of ours, while the target stands: to close a file may take as long as a file system likes.
+const OUR_PATIENCE: Duration = Duration::from_millis(500);
 const NAP: Duration = Duration::from_micros(50);
 const MAX_NAP: Duration = Duration::from_millis(2);
 const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
@@ -91,16 +93,23 @@ fn read_memory(pid: i32, address: u64, size: usize) -> Option<Vec<u8>> {
 /// Makes the thread `tid` of a stopped process do system call `number`; None when that went otherwise than it should:
 /// then the thread has its registers back, if it still lives. A new process is told to die with this one.
 pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
-    call_under(tid, instruction, number, arguments, 0)
+    call_under(tid, instruction, number, arguments, 0, PATIENCE)
 }
 
 /// The same in a process that dies with this one, and goes on to do so.
 pub(crate) fn make_call_of_ours(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
-    call_under(tid, instruction, number, arguments, libc::PTRACE_O_EXITKILL)
+    call_under(tid, instruction, number, arguments, libc::PTRACE_O_EXITKILL, OUR_PATIENCE)
 }
 
 /// `options`: of ptrace(2), which the thread has meanwhile and afterwards.
-fn call_under(tid: i32, instruction: u64, number: u64, arguments: [u64; 6], options: i32) -> Option<Made> {
+fn call_under(
+    tid: i32,
+    instruction: u64,
+    number: u64,
+    arguments: [u64; 6],
+    options: i32,
+    patience: Duration,
+) -> Option<Made> {
     if ptrace::has_moved(tid) {
         return None;
     }
@@ -115,7 +124,7 @@ fn call_under(tid: i32, instruction: u64, number: u64, arguments: [u64; 6], opti
     let ready = ptrace::set_signal_mask(tid, !0)
         .and_then(|()| registers::write(tid, &registers))
         .and_then(|()| ptrace::go_on_to_syscall(tid, 0));
-    let mut call = Injection { tid, child: None, answer: None, held: Vec::new(), is_gone: false };
+    let mut call = Injection { tid, patience, child: None, answer: None, held: Vec::new(), is_gone: false };
     if ready.is_ok() {
         call.follow();
         call.stand();
@@ -138,6 +147,7 @@ fn call_under(tid: i32, instruction: u64, number: u64, arguments: [u64; 6], opti
 /// One call on its way.
 struct Injection {
     tid: i32,
+    patience: Duration,
     child: Option<i32>,
     answer: Option<i64>,
     /// Stop signals cannot be masked: they are held back, and come again when the thread has its registers back.
@@ -159,7 +169,7 @@ impl Injection {
                 (SYSCALL_STOP, 0) => entered = true,
                 (libc::SIGTRAP, ptrace::EVENT_CLONE) if entered => self.keep_child(),
                 // Interrupted because nothing came.
-                (_, ptrace::EVENT_STOP) if began.elapsed() > PATIENCE => return None,
+                (_, ptrace::EVENT_STOP) if began.elapsed() > self.patience => return None,
                 (libc::SIGTRAP, _) | (_, ptrace::EVENT_STOP) => {}
                 (signal, _) => self.held.push(signal),
             }
@@ -171,7 +181,7 @@ impl Injection {
     /// Before its parent goes on: should that one be killed now, the child is known, and dies with us.
     fn keep_child(&mut self) {
         let Ok(child) = ptrace::event_message(self.tid).map(|child| child as i32) else { return };
-        if let Some(Waited::Stopped { .. }) = await_stop(child) {
+        if let Some(Waited::Stopped { .. }) = await_stop(child, self.patience) {
             let _ = ptrace::set_options(child, libc::PTRACE_O_EXITKILL);
             self.child = Some(child);
         }
@@ -203,7 +213,7 @@ impl Injection {
 
     /// How it stops next; None where it does not, or is gone.
     fn wait(&mut self) -> Option<(i32, i32)> {
-        match await_stop(self.tid)? {
+        match await_stop(self.tid, self.patience)? {
             Waited::Stopped { signal, event } if event != libc::PTRACE_EVENT_EXEC => Some((signal, event)),
             _ => {
                 self.is_gone = true;
@@ -214,7 +224,7 @@ impl Injection {
 }
 
 /// Waits for a thread to stop or end; interrupts it when that takes long, and gives up in the end (None).
-fn await_stop(tid: i32) -> Option<Waited> {
+fn await_stop(tid: i32, patience: Duration) -> Option<Waited> {
     let began = Instant::now();
     let (mut nap, mut is_interrupted) = (NAP, false);
     loop {
@@ -223,10 +233,10 @@ fn await_stop(tid: i32) -> Option<Waited> {
             return Some(waited);
         }
         let elapsed = began.elapsed();
-        if elapsed > LONGEST || (elapsed > 2 * PATIENCE && !is_busy(tid)) {
+        if elapsed > LONGEST || (elapsed > 2 * patience && !is_busy(tid)) {
             return None;
         }
-        if elapsed > PATIENCE && !is_interrupted {
+        if elapsed > patience && !is_interrupted {
             is_interrupted = ptrace::interrupt(tid).is_ok();
         }
         std::thread::sleep(nap);
