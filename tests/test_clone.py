@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from support import busy, kernel, programs
+from support.control_groups import limited_group
+from support.gdb_side import compiled
 
 from gdbheap._native import Frozen
 from gdbheap.commands.surface.parser import parse
@@ -177,6 +179,50 @@ def test_refused_by_the_kernel(tmp_path: Path) -> None:
             assert target.poll() is None and busy.children_of(target.pid) == []
         finally:
             target.kill()
+
+
+# Its pages lie so far apart that each takes a page of tables; says so when they are there.
+SPARSE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int count, char **words)
+{
+    long pages = atol(words[1]);
+    size_t apart = 2 << 20;
+    char *memory = mmap(0, pages * apart, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (count < 2 || memory == MAP_FAILED || madvise(memory, pages * apart, MADV_NOHUGEPAGE))
+        return 1;
+    for (long page = 0; page < pages; page++)
+        memory[page * apart] = 1;
+    puts("ready");
+    fflush(stdout);
+    for (;;)
+        pause();
+}
+"""
+
+
+def test_page_tables_are_reckoned_with(tmp_path: Path, rng: random.Random) -> None:
+    """The kernel copies them for the copy, and would kill where there is room for the process's own memory alone."""
+    pages = rng.randrange(10_000, 12_000)
+    with compiled(SPARSE, tmp_path) as path, limited_group(1 << 30, rng) as group:
+
+        def enter() -> None:
+            group.take_in(os.getpid())
+
+        with subprocess.Popen([path, str(pages)], preexec_fn=enter, stdout=subprocess.PIPE) as target:
+            try:
+                assert target.stdout is not None and target.stdout.readline() == b"ready\n"
+                # As large as its pages and half of its tables.
+                group.leave(pages * 6 << 10)
+                done = programs.gdbheap("info", str(target.pid), "--clone")
+                assert (group.kills, target.poll()) == (0, None)
+                assert done.returncode == UNSUPPORTED and "page tables" in done.stderr, done
+                assert len(done.stderr.splitlines()) == 1
+            finally:
+                target.kill()
 
 
 @pytest.mark.parametrize("noun", ["retained", "unreachable", "owners"])

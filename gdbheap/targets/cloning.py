@@ -108,11 +108,13 @@ def _too_many(folder: ProcessFolder, status: dict[str, str]) -> str | None:
 
 
 def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
-    """Each page that the process writes while the copy lives is copied: at worst all of them."""
-    need = kib(status.get("RssAnon")) or 0
+    """Page tables are copied at once; while the copy lives each page that the process writes is: at worst all of
+    them."""
+    own, tables = (kib(status.get(name)) or 0 for name in ("RssAnon", "VmPTE"))
     left = headroom.memory_left(folder.place)
-    if left < need:
-        return f"the process has {need >> 20} MiB of its own and there is room for {left >> 20} MiB more"
+    if left < own + tables:
+        has = f"{own >> 20} MiB of its own and {tables >> 20} MiB of page tables"
+        return f"the process has {has}, which are copied, and there is room for {left >> 20} MiB more"
     promised = headroom.commit_left()
     wanted = sum(kib(status.get(name)) or 0 for name in ("VmData", "VmStk"))
     if promised is not None and promised < wanted:

@@ -39,6 +39,11 @@ class LimitedGroup:
         """Move a process into it."""
         (self.folder / "cgroup.procs").write_text(str(pid))
 
+    def leave(self, room: int) -> None:
+        """Lower the limit to what is used now and ``room`` bytes more."""
+        used = self.folder / ("memory.usage_in_bytes" if self.is_first_version else "memory.current")
+        self._write(("memory.limit_in_bytes", "memory.max"), str(int(used.read_text()) + room))
+
     @property
     def kills(self) -> int:
         """Return how many processes the kernel has killed in it."""
