@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.attackers import STRANGER, needs_root
 from support.library import heap_of
 from support.programs import ask, c_program, gdbheap, running
 
@@ -74,6 +75,19 @@ def test_traced_as_it_was_started(tmp_path: Path) -> None:
             words = subprocess.run([shell, "-c", script], check=True, capture_output=True, text=True).stdout.split("\0")
             assert words[:4] == ["trace", "-o", "calls.log", "--"] and words[5:-1] == ["-c", WAITS, *more]
             assert os.path.realpath(words[4]) == os.path.realpath(sys.executable) and "#" not in lines[0]
+
+
+BECOMES = "import os, sys; os.setresuid(*map(int, sys.argv[1:])); sys.stdin.readline()"
+
+
+@needs_root
+@pytest.mark.parametrize("users", [(STRANGER, STRANGER, STRANGER), (STRANGER, 0, 0), (0, 0, STRANGER)])
+def test_no_line_starts_another_user_s_program(users: tuple[int, int, int], tmp_path: Path) -> None:
+    """Pasted by root, it would run that user's words with root's rights."""
+    for words, is_offered in (((0, 0, 0), True), (users, False)):
+        command = [sys.executable, "-c", BECOMES, *map(str, words)]
+        with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
+            assert bool(Evidence(heap, {}).measuring()) == is_offered
 
 
 def test_folder_of_a_script(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from gdbheap.errors import GdbheapError
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.heap import Heap
-from gdbheap.host.procfs import PROC
+from gdbheap.host.procfs import PROC, TEXT_LIMIT, parse_status
 from gdbheap.host.program_name import command_words
 from gdbheap.targets.environment import executed_file
 from gdbheap.targets.ranges import Ranges, holds, subtract
@@ -172,9 +172,10 @@ class Evidence:
 
     def measuring(self) -> list[str]:
         """Return the commands that measure what other settings and allocators would give, of a process that can be
-        started again as it was."""
+        started again as it was, and by us: a line to paste that starts another user's program with his words would run
+        it with our rights."""
         target = self.heap.target
-        if target.remote or target.kind != "process" or not self.heap.disclosure.contents:
+        if target.remote or target.kind != "process" or not self.heap.disclosure.contents or not _is_ours(target.proc):
             return []
         words = command_words(target.arguments, target.exe, executed_file(target))
         line = f"gdbheap trace -o calls.log -- {shlex.join(words)}{_where(target.proc, words)}"
@@ -339,6 +340,13 @@ class Evidence:
     def kept(self) -> Ranges:
         """Ranges that the kernel takes nothing back from."""
         return self.heap.target.kept
+
+
+def _is_ours(proc: str | None) -> bool:
+    """Return whether a process of this machine runs with our user alone, real, effective and saved."""
+    with suppress(OSError), open(f"{PROC}/{proc}/status", "rb") as stream:
+        return set(parse_status(stream.read(TEXT_LIMIT)).get("Uid", "").split()) == {str(os.geteuid())}
+    return False
 
 
 def _where(proc: str | None, words: Sequence[str]) -> str:
