@@ -34,7 +34,7 @@ from gdbheap.errors import Fault, Unsupported
 from gdbheap.findings.cycles import rule as cycles
 from gdbheap.findings.lost_blocks import rule as lost_blocks
 from gdbheap.findings.lost_references import rule as lost_references
-from gdbheap.following import following_growth
+from gdbheap.following import following_growth, growth
 from gdbheap.graph import mapped
 from gdbheap.graph.roots import block_roots
 from gdbheap.host import tmpfs
@@ -44,6 +44,8 @@ from gdbheap.layout.cpython import TP_BASICSIZE, TP_DICTOFFSET, Release
 from gdbheap.layout.tables import table, variants
 from gdbheap.machines import image
 from gdbheap.machines.machine import X86_64
+from gdbheap.report.text.style import Style
+from gdbheap.report.words import growth as words_of_growth
 from gdbheap.targets import core as core_module
 from gdbheap.targets import elf
 from gdbheap.targets.core import Core, SegmentRow
@@ -865,6 +867,35 @@ def test_calls_that_are_followed(monkeypatch: pytest.MonkeyPatch, rng: random.Ra
     assert (found.mmap.calls, sum(share.calls for share in found.mmap.sizes)) == (2000, 2000)
     assert len(found.stacks) == 10 and found.other_stacks.calls == 1990
     assert found.other_stacks.bytes + sum(stack.bytes for stack in found.stacks) == found.mmap.bytes
+
+
+@pytest.mark.parametrize("access", [3, 0])
+def test_ranges_that_are_never_unmapped(access: int, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Ranges that calls unmap that are not seen are forgotten once no process can have so many; the answer says so, and
+    nothing of what came past the calls."""
+    most, page = rng.randrange(20, 100), X86_64.page
+    monkeypatch.setattr(growth, "mappings_limit", lambda: most, raising=False)
+    live: Any = SimpleNamespace(machine=X86_64, pid=1, folder=None)
+    line = f"{BASE - page:x}-{BASE:x} rw-p 00000000 00:00 0 \n".encode()
+    follower = SimpleNamespace(maps=[line, line], hits=0, stood=0.0, held=0.0, finish="", status=None, lost=0)
+    following: Any = SimpleNamespace(follower=follower, what=[], refused=[])
+    known = X86_64.system_calls
+    sums = following_growth._Sums(live, False, following, False)
+    registers, answers = [0] * 32, []
+    for count in range(4 * most):
+        if count in (most, 4 * most - 1):
+            answers.append(sums.growth(following, 1.0, False))
+        for place, word in zip(known.arguments, (0, page, access, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)):
+            registers[place] = word
+        registers[known.result] = BASE + 2 * page * count
+        sums.add(SimpleNamespace(pid=1, registers=registers, stack=b"", doubtful=False), 9)  # type: ignore[arg-type]
+    kept = sums._processes[1]
+    assert max(len(kept.expected.ranges()), len(kept.memory._reserved.ranges())) <= 2 * most
+    whole, cut = answers
+    assert whole.unseen.gone == most * page and not whole.is_cut
+    assert cut.unseen is None and cut.is_cut
+    said = [words_of_growth.render(answer, 0, False, Style()) for answer in answers]
+    assert ["no longer followed" in text for text in said] == [False, True]
 
 
 @pytest.mark.parametrize("rule", [cycles, lost_blocks, lost_references])

@@ -180,6 +180,7 @@ class _Sums:
             follower.status,
             follower.lost if tracepoints else None,
             OtherStacks(*self._others) if self._others[1] else None,
+            any(process.expected.is_cut or process.memory.is_cut for process in self._processes.values()),
         )
 
     def _named(self) -> list[GrowthStack]:
@@ -195,6 +196,6 @@ class _Sums:
     def _unseen(self, following: Following) -> Unseen | None:
         after = parse_maps(following.follower.maps[1])
         process = self._processes.get(self._live.pid or 0)
-        if not len(self._before) or not len(after):
+        if not len(self._before) or not len(after) or process is not None and process.expected.is_cut:
             return None
         return unseen(process.expected if process else Expected(self._before.ranges()), after)

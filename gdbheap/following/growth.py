@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gdbheap.answers.distribution import SizeShare, SizeSums
+from gdbheap.host.headroom import mappings_limit
 from gdbheap.machines.machine import Machine
 from gdbheap.stacks import StackFrame
 from gdbheap.targets.mappings import Mappings
@@ -36,6 +37,7 @@ MREMAP_FIXED, MREMAP_DONTUNMAP = 2, 4
 # MADV_DONTNEED, MADV_FREE, MADV_REMOVE: those by which memory goes back.
 GIVES_BACK = (4, 8, 9)
 NO_ACCESS = "---p"
+MAX_ENDS = 1 << 21
 GROWS = ("brk", "mmap", "mremap", "commit")
 IDS = (
     *GROWS, "mmap.file", "reserve", "brk.shrink", "mremap.shrink", "munmap", "madvise", "decommit", "other", "failed",
@@ -108,7 +110,8 @@ class Growth:
     ended; ``places`` at how many places calls were seen, ``unpatched`` at how many they could not be; ``status``: how a
     program that was started ended, as os.wait gives it; ``lost``: of calls that the kernel told without a thread
     standing, how many found no room on the way (None: threads stood, and none can be lost); ``other_stacks``: None
-    where all stacks were kept."""
+    where all stacks were kept; ``is_cut``: whether calls that were not seen unmapped so much that its ranges were
+    forgotten: then ``unseen`` is None, and "commit" and "decommit" are not known from there on."""
 
     pid: int | None
     seconds: float
@@ -124,6 +127,7 @@ class Growth:
     status: int | None
     lost: int | None
     other_stacks: OtherStacks | None = None
+    is_cut: bool = False
 
 
 class MemoryCall(NamedTuple):
@@ -146,6 +150,11 @@ class Memory:
         self._brk = next((mapping.end for mapping in before if mapping.path == HEAP), None)
         closed = [(one.start, one.end) for one in before if one.perms == NO_ACCESS and one.anonymous]
         self._reserved = _Ranges(joined(sorted(closed)))
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether it is no longer known what is reserved."""
+        return self._reserved.is_cut
 
     def read(self, number: int, registers: Sequence[int]) -> MemoryCall:
         """What system call ``number`` did, by its thread's registers right after it (``struct user_regs_struct``)."""
@@ -198,6 +207,8 @@ class Memory:
 
     def _read_mprotect(self, arguments: Sequence[int], _result: int) -> MemoryCall:
         start, end = arguments[0], arguments[0] + self._machine.page_up(arguments[1])
+        if self.is_cut:
+            return MemoryCall("other", 0)
         reserved = size_of(self._reserved.within(start, end))
         if arguments[2] & PROT_WRITE:
             self._reserved.change(start, end, False)
@@ -233,6 +244,11 @@ class Expected:
 
     def __init__(self, ranges: Ranges) -> None:
         self._mapped, self._owed, self._doubtful = _Ranges(joined(sorted(ranges))), _Ranges([]), _Ranges([])
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether it is no longer known what should be mapped."""
+        return any(ranges.is_cut for ranges in (self._mapped, self._owed, self._doubtful))
 
     def add(self, call: MemoryCall, is_doubtful: bool) -> None:
         """Take a call; ``is_doubtful``: it was made while mappings were read, so that nothing can be said of its
@@ -271,19 +287,27 @@ class Expected:
 
 
 class _Ranges:
-    """Disjoint ranges, of which a change moves the few that it touches: their ends, in one ascending list."""
+    """Disjoint ranges, of which a change moves the few that it touches: their ends, in one ascending list.
+
+    A process has so many mappings at most: what it unmaps by calls that are not seen would stay here for ever. Beyond
+    twice that all are forgotten: ``is_cut``."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ends = [end for found in ranges for end in found]
+        # Two ends each; the limit may be set as high as one likes.
+        self._most = min(4 * mappings_limit(), MAX_ENDS)
+        self.is_cut = False
 
     def change(self, start: int, end: int, is_in: bool) -> None:
         """[start, end) is in from now on, or is not."""
-        if start >= end:
+        if start >= end or self.is_cut:
             return
         low, high = bisect_left(self._ends, start), bisect_right(self._ends, end)
         # An odd number of ends below: inside of a range.
         kept = [start] * (low % 2 != is_in) + [end] * (high % 2 != is_in)
         self._ends[low:high] = kept
+        if len(self._ends) > self._most:
+            self._ends, self.is_cut = [], True
 
     def within(self, start: int, end: int) -> Ranges:
         """The parts that lie in [start, end)."""

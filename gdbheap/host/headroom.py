@@ -19,6 +19,7 @@ __all__ = [
     "disk_left",
     "group_folders",
     "group_limit",
+    "mappings_limit",
     "memory_left",
     "processes_left",
     "room_for_copy",
@@ -27,6 +28,8 @@ __all__ = [
 
 CGROUPS = "/sys/fs/cgroup"
 UNLIMITED = 1 << 62
+MAX_MAP_COUNT = 65_530
+"""The kernel's own limit on the mappings of a process, unless somebody sets another one."""
 # Of a disk this much, or a twentieth of a smaller one, is left to others.
 SPARED, SPARED_PART = 256 << 20, 20
 
@@ -97,6 +100,12 @@ def threads_left() -> int:
     if os.getuid() and allowed != resource.RLIM_INFINITY:
         left.append(allowed - threads_of_user(os.getuid()))
     return max(0, min(left))
+
+
+def mappings_limit() -> int:
+    """Return how many mappings a process may have."""
+    text = _text(Path(f"{PROC}/sys/vm/max_map_count"))
+    return int(text) if text.isdigit() else MAX_MAP_COUNT
 
 
 def commit_left() -> int | None:

@@ -31,6 +31,10 @@ NAMES = {
     "other": "nothing changes",
     "failed": "calls that failed",
 }
+CUT = (
+    "Calls that were not seen unmapped very many ranges, so that the mappings were no longer followed: what came past "
+    "the calls that were seen is unknown, and so is what mprotect did from there on."
+)
 ENDS = {
     "gone": "It ended when the process did.",
     "exec": "It ended when the process began to run another program.",
@@ -87,6 +91,7 @@ def _others(found: OtherStacks, style: Style) -> str:
 
 def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:
     notes = [_unseen(answer.unseen, style)] if answer.unseen is not None else []
+    notes += [CUT] if answer.is_cut else []
     if answer.unpatched:
         notes.append(
             f"Calls could not be seen at {counted(answer.unpatched, 'place')} of {answer.places + answer.unpatched}."
