@@ -4,9 +4,10 @@ private|shared|later|locked|locking|exec|dirty|dirtied|opened``.
 Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped;
 "later": before, and maps the file privately after SIGUSR1. "locked": a thread of it waits in mmap() for ever, and keeps
 the lock of its memory map: a page of the file is being read by a child, and direct files have none in memory;
-"locking": after SIGUSR1. "exec": it has written to the file, which nobody takes, and waits in execve() for ever. "dirty": it has written to the file, which is read and never written back; "dirtied": a child
-has, and the target maps it privately; "opened": and the target has only opened it. The server then ends by itself after
-some seconds: who looks at all processes waits for each that ends."""
+"locking": after SIGUSR1. "exec": it has written to the file, which nobody takes, and waits in execve() for ever.
+"dirty": it has written to the file, which is read and never written back; "dirtied": a child has, and the target maps
+it privately; "opened": and the target has only opened it. The server then ends by itself after some seconds: who looks
+at all processes waits for each that ends."""
 
 import ctypes
 import io
