@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from gdbheap._native import process_accounts
+from gdbheap._native import have_one_memory, process_accounts
 from gdbheap.processes import early_reading
 from gdbheap.processes.early_reading import PROC
 
@@ -62,8 +62,9 @@ class Sums:
 
     def end(self) -> None:
         """All are added."""
-        # The very same figures of all: they have one address space together (clone(2), CLONE_VM).
-        if len(self._fingerprints) == 1 and len(self.pids) > 1:
+        # The very same figures of all: they may have one address space together (clone(2), CLONE_VM), or be forks that
+        # have written to as many pages each.
+        if len(self._fingerprints) == 1 and len(self.pids) > 1 and have_one_memory(self.pids):
             self.private, self.shared = self.private // len(self.pids), self.shared // len(self.pids)
         self.shared += self._shared_huge
 

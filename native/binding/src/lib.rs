@@ -323,6 +323,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         process::open_patiently,
         process::filesystem_of,
         process::has_sharer,
+        process::have_one_memory,
         process::look_at_thread,
         process::call_in_thread,
         pymalloc::read_pools,

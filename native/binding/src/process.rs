@@ -343,6 +343,12 @@ pub fn has_sharer(py: Python<'_>, pid: i32) -> PyResult<bool> {
     py.detach(|| process::has_sharer(pid)).map_err(os_error)
 }
 
+/// Whether all of these processes have the same memory (clone(2), CLONE_VM). False where that cannot be told.
+#[pyfunction]
+pub fn have_one_memory(py: Python<'_>, pids: Vec<i32>) -> bool {
+    py.detach(|| process::have_one_memory(&pids))
+}
+
 /// What decides whether a call may be made in a thread that this thread's debugger holds. Raises OSError.
 #[pyfunction]
 pub fn look_at_thread(tid: i32) -> PyResult<ThreadLook> {

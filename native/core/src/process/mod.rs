@@ -12,7 +12,9 @@ pub(crate) mod injection;
 pub(crate) mod launch;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod limits;
+pub(crate) mod living;
 mod mangled;
+mod one_memory;
 pub mod patch;
 pub(crate) mod pipe;
 pub(crate) mod program_memory;
@@ -36,6 +38,7 @@ pub use follower::Follower;
 pub use frozen::Frozen;
 pub use guard::restore_left;
 pub use launch::Start;
+pub use one_memory::have_one_memory;
 pub use program_memory::ProgramMemory;
 pub use sharers::has_sharer;
 pub use stop::{Stop, Thread};

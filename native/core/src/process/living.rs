@@ -1,0 +1,16 @@
+//! A process whose first thread has ended before others: all that the kernel says of its memory below /proc/PID is as of a
+//! zombie, and what its other threads have is said below task/TID alone (proc(5)).
+#![forbid(unsafe_code)]
+
+use crate::stat::has_ended;
+use std::path::{Path, PathBuf};
+
+/// The thread with the lowest id that has not ended, and its folder; None where all have. `folder`: the process's.
+pub(crate) fn living_thread(folder: &Path) -> Option<(i32, PathBuf)> {
+    let tasks = folder.join("task");
+    let names = std::fs::read_dir(&tasks).ok()?.flatten();
+    let mut found: Vec<i32> = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    found.sort_unstable();
+    let all = found.into_iter().map(|tid| (tid, tasks.join(tid.to_string())));
+    all.into_iter().find(|(_, task)| task.join("stat").to_str().is_some_and(|stat| !has_ended(stat)))
+}

@@ -1,0 +1,45 @@
+//! Whether processes have one address space. Nothing that /proc says of them proves it: what a fork copies is equal to the
+//! byte, too.
+
+use crate::process::living::living_thread;
+use crate::signals::SignalsHeld;
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+const KCMP_VM: libc::c_int = 1;
+/// The kernel makes whoever compares wait for a process that is in execve(), which a file system may keep there.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether all of these processes have the same memory (kcmp(2)). False where that is refused, not there, or takes too
+/// long: then the thread that asks is left alone.
+pub fn have_one_memory(pids: &[i32]) -> bool {
+    let (given, answer) = channel();
+    let pids = pids.to_vec();
+    let _held = SignalsHeld::new();
+    let asked = std::thread::Builder::new().name("gdbheap compares".into()).spawn(move || {
+        let _ = given.send(are_one(&pids));
+    });
+    asked.is_ok() && answer.recv_timeout(PATIENCE).unwrap_or(false)
+}
+
+fn are_one(pids: &[i32]) -> bool {
+    let threads = || pids.iter().map(|pid| Some(living_thread(Path::new(&format!("/proc/{pid}")))?.0)).collect();
+    let Some(found): Option<Vec<i32>> = threads() else { return false };
+    // SAFETY: numbers only.
+    let is_same = |pair: &[i32]| unsafe { libc::syscall(libc::SYS_kcmp, pair[0], pair[1], KCMP_VM, 0, 0) } == 0;
+    // Threads that have ended are equal, too: they have no memory.
+    found.windows(2).all(is_same) && threads().as_ref() == Some(&found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_and_itself() {
+        let own = i32::try_from(std::process::id()).expect("a process id");
+        assert!(have_one_memory(&[own, own]));
+        assert!(!have_one_memory(&[own, i32::MAX]));
+    }
+}
