@@ -106,10 +106,17 @@ class ProcessFolder:
         return True
 
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it has not ended: where its first thread has, others may run on."""
+
+        def runs(stat: str) -> bool:
+            try:
+                return stat_fields(self.read(stat))[STATE] not in ENDED
+            except (OSError, IndexError):
+                return False
+
         try:
-            return stat_fields(self.read("stat"))[STATE] not in ENDED
-        except (OSError, IndexError):
+            return runs("stat") or any(runs(f"task/{tid}/stat") for tid in self.tasks())
+        except OSError:
             return False
 
     def pidfd(self) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gdbheap._native import Descriptor
 from gdbheap.host.headroom import CGROUPS, UNLIMITED, group_folders
+from gdbheap.host.living_thread import shown_in
 from gdbheap.host.procfs import PROC, ProcessFolder, kib, parse_status
 from gdbheap.watching.triggers import Reading
 
@@ -49,16 +50,26 @@ class ProcessMemory:
     limit = None
 
     def __init__(self, folder: ProcessFolder) -> None:
+        self._folder = folder
         self._statm = _OpenFile(folder.path("statm"))
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
         """Raises OSError when it has ended."""
-        fields = self._statm.read().split()
-        if len(fields) < 2 or fields[0] == b"0":
-            # A zombie's.
+        pages = self._pages()
+        if pages is None:
+            # The thread that it was read of has ended, which others may have survived.
+            self._statm = _OpenFile(self._folder.path(f"{shown_in(self._folder.path('')) or ''}statm"))
+            pages = self._pages()
+        if pages is None:
             raise ProcessLookupError("it has ended")
-        size = int(fields[1]) * PAGE
-        return Reading(time, size, size, fired=fired)
+        return Reading(time, pages * PAGE, pages * PAGE, fired=fired)
+
+    def _pages(self) -> int | None:
+        """What is resident; None where it is a zombie's, or gone."""
+        with suppress(ProcessLookupError):
+            fields = self._statm.read().split()
+            return int(fields[1]) if len(fields) > 1 and fields[0] != b"0" else None
+        return None
 
 
 @dataclass(frozen=True)

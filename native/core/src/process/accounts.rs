@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::patient::{read, read_link_patiently, read_patiently};
+use crate::process::living::living_thread;
 use crate::work::{Task, Watcher};
 use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
@@ -91,18 +92,37 @@ fn size_of(line: &[u8]) -> Option<(&[u8], u64)> {
     Some((name, number.trim().parse::<u64>().ok()?.checked_mul(KIB)?))
 }
 
+fn field(status: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    let mut lines = status.split(|byte| *byte == b'\n');
+    lines.find_map(|line| line.strip_prefix(name)).map(|value| value.trim_ascii().to_vec())
+}
+
+/// The folder that shows the memory: the process's, or that of a thread that lives where the first one has ended. None
+/// where there is no memory.
+fn shown(folder: PathBuf, status: &[u8]) -> Option<PathBuf> {
+    if field(status, b"VmRSS:").is_some() {
+        return Some(folder);
+    }
+    field(status, b"State:").filter(|state| state.starts_with(b"Z"))?;
+    living_thread(&folder).map(|(_, task)| task)
+}
+
 /// The account of one process, whoever has its number meanwhile; None where there is none, or none with memory: a kernel
 /// thread, a zombie.
 fn account(root: &Path, pid: i32) -> Option<Account> {
-    let held = File::open(root.join(pid.to_string())).ok()?;
-    let folder = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-    let status = read(&folder.join("status"), LONGEST_COMMAND).ok()?;
-    let field = |name: &[u8]| {
-        let mut lines = status.split(|byte| *byte == b'\n');
-        lines.find_map(|line| line.strip_prefix(name)).map(|value| value.trim_ascii().to_vec())
+    let folder = |held: &File| PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    let opened = File::open(root.join(pid.to_string()));
+    let begun = opened.and_then(|held| Ok((read(&folder(&held).join("status"), LONGEST_COMMAND)?, held)));
+    let (status, held) = match begun {
+        Ok(begun) => begun,
+        // That says nothing of whether it is there.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
+            return Some(Account { pid, error: error.raw_os_error().unwrap_or(libc::EIO), ..Account::default() });
+        }
+        Err(_) => return None,
     };
-    field(b"VmRSS:")?;
-    let parent = field(b"PPid:").and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()).unwrap_or(0);
+    let folder = shown(folder(&held), &status)?;
+    let parent = field(&status, b"PPid:").and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()).unwrap_or(0);
     let name = status.strip_prefix(b"Name:\t").and_then(|rest| rest.split(|byte| *byte == b'\n').next());
     let mut found = Account { pid, parent, name: name.unwrap_or_default().to_vec(), ..Account::default() };
     let sums = read_patiently(&folder.join("smaps_rollup"), LONGEST).or_else(|error| match error.raw_os_error() {
