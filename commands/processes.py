@@ -36,10 +36,9 @@ class Options(Several):
 def _answer(programs: Programs, options: Options) -> Family:
     if not programs.are_named:
         raise UsageError("gdbheap processes: which ones? PID…, --children, --name=REGEX or --cgroup=PATH")
-    found = {int(str(process)): process for process in (*programs.folders(), *programs.named())}
-    if not found:
+    named = programs.meant()
+    if not named:
         raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
-    named = [found[pid] for pid in sorted(found)]
     return family(named, options.max_stop or None, options.quick, verdict_of=plain_verdict)
 
 

@@ -118,7 +118,8 @@ COMMAND = Command(
     printed one after the other.
 
     In JSON, time is seconds since 1970, programs a list of {pid, program, rss, growth, seconds, swap, system, in_use,
-    pools, pool_used}, total {processes, rss, growth, swap}; --count says after how many tables the last is printed.""",
+    pools, pool_used}, total {processes, rss, growth, swap}, left_out how many processes cannot
+    be read (status 1), reasons why; --count says after how many tables the last is printed.""",
     example="gdbheap top --sort=growth",
     needs=PROCESSES,
     options=Options,

@@ -262,6 +262,9 @@ class _Watch:
         if happening.kind in ("unseen", "missed"):
             self.failed += 1
             return Event(happening.kind, time.time(), pid, happening.name, errors=[happening.reason])
+        if happening.kind == "left-out":
+            self.failed += 1
+            return Event("left-out", time.time(), errors=[happening.reason], pids=[*happening.pids])
         self.ended += happening.kind == "ended"
         self.prepared.pop(pid or 0, None)
         self.bounds.forget(pid or 0)
@@ -462,14 +465,15 @@ COMMAND = Command(
 
     With --json each event is a document on a line of its own, on standard output and as it happens, the end last.
     event is began, ended, killed, unseen (its MemoryErrors cannot be seen), missed (a look for --prometheus failed),
-    serving (at url; everybody: to other machines, too), acted or end; time seconds since 1970; pid and name the
-    process; group the control group that it is about, "" for the machine; limits, when a process is watched with
-    --at-oom, a list of {group, bytes, mark, ours} (ours: the watch itself is in that group). When it has acted, cause
-    is {kind, size, bound, seconds, limit, group}, kind one of rss, grows, limit, soon, pressure, oom and memory-error;
-    files are paths by what they are (snapshot, heap, core); errors what failed; held the seconds for which the process
-    stood still for the snapshot; partial whether something is missing in it; run the command's exit status; stack, of
-    a memory-error, the frames of the thread from the outermost to the innermost, {name, file, line, kind}. At the end
-    acted and failed count, and why is count, ended, duration or asked.""",
+    left-out (pids are meant and not watched, for errors), serving (at url; everybody: to other machines, too), acted or
+    end; time seconds since 1970; pid and name the process; group the control group that it is about, "" for the
+    machine; limits, when a process is watched with --at-oom, a list of {group, bytes, mark, ours} (ours: the watch
+    itself is in that group). When it has acted, cause is {kind, size, bound, seconds, limit, group}, kind one of rss,
+    grows, limit, soon, pressure, oom and memory-error; files are paths by what they are (snapshot, heap, core); errors
+    what failed; held the seconds for which the process stood still for the snapshot; partial whether something is
+    missing in it; run the command's exit status; stack, of a memory-error, the frames of the thread from the outermost
+    to the innermost, {name, file, line, kind}. At the end acted and failed count, and why is count, ended, duration or
+    asked.""",
     example="gdbheap watch --rss=2G --output=/var/tmp",
     needs=PROCESSES,
     options=Options,

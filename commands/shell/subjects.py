@@ -222,12 +222,15 @@ def _about_programs(line: Line) -> Result:
 
 def _programs(line: Line) -> Programs:
     """The processes that the line means. Raises UsageError for what is none."""
+    from gdbheap.host.open_files import allow_many
     from gdbheap.targets.chosen_processes import Programs
 
+    options = line.options
+    if isinstance(options, Several):
+        allow_many()
     for word in line.words:
         _check_noun(word)
     named = [_process(line, word) for word in line.words]
-    options = line.options
     if not isinstance(options, Several):
         return Programs(named, command=line.started)
     options.check_user(line.called, bool(named))
@@ -339,9 +342,12 @@ def _no_target(_names: Collection[str], _graph: bool | None) -> Gathered:
 
 def _about_sources(line: Line) -> Result:
     """What the line names, and the processes that its options mean."""
+    from gdbheap.host.open_files import allow_many
+
     options = line.options
     if not isinstance(options, Several):
         raise TypeError("the options of a command about sources are those of Several")
+    allow_many()
     named: list[Subject] = []
     if line.extra.coredump is not None:
         _refuse_words(line, line.words)

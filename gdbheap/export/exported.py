@@ -4,7 +4,6 @@ opened once, here, and DuckDB opens what we hold."""
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import BinaryIO
@@ -12,6 +11,7 @@ from typing import BinaryIO
 from gdbheap.errors import UsageError, one_line
 from gdbheap.export.table_files import PARQUET
 from gdbheap.files import open_inside, temporary_folder
+from gdbheap.host import open_files
 
 __all__ = ["ExportedFiles"]
 
@@ -60,9 +60,7 @@ class ExportedFiles:
 
     def hold_parts(self, name: str) -> list[str]:
         """Return such paths for all files of partitions. A link may lead anywhere: none is followed."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft != hard:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        open_files.allow_many()
         return list(self._parts(self._number, name, name, 0))
 
     def _parts(self, above: int, name: str, place: str, depth: int) -> Iterator[str]:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from gdbheap._native import ProcessAccount, Stop
 from gdbheap.answers.pyobjects import pyobjects
-from gdbheap.errors import GdbheapError, NoTarget, reason_of
+from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, reason_of
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.first_page.ledger import Ledger, ledger
 from gdbheap.first_page.main_holders import BUDGET
 from gdbheap.heap import Heap
 from gdbheap.host import procfs
+from gdbheap.host.living_thread import shown_in
 from gdbheap.host.procfs import Named, ProcessFolder
 from gdbheap.processes import accounts
 from gdbheap.processes.heap_use import HeapUse, heap_use, use_of
@@ -32,8 +33,8 @@ from gdbheap.processes.written_pages import (
     total_written,
     value_marks,
 )
-from gdbheap.refusals import refusal
 from gdbheap.targets import stopping
+from gdbheap.targets.chosen_processes import held as held_of_many
 from gdbheap.targets.chosen_processes import running
 from gdbheap.targets.process import Process, program_of, stopped
 
@@ -146,12 +147,16 @@ def family(
     """Of these processes, each of which is stopped for at most ``limit`` seconds at a time. ``quick``: only what the
     kernel counts. ``verdict_of``: puts a first page into a sentence; without it no holders are looked for. Raises
     NoTarget where none of them is there."""
-    held = _held(processes)
+    held, left_out = _held(processes)
     rows = _counted(held, limit)
     members = [_member(row, held[row.pid]) for row in rows]
     pids = dict.fromkeys(int(str(process)) for process in processes)
-    members += [_absent(pid, held.get(pid)) for pid in pids if all(row.pid != pid for row in rows)]
+    counted = {row.pid for row in rows}
+    members += [_absent(pid, held.get(pid), left_out.get(pid)) for pid in pids if pid not in counted]
     if not rows:
+        reason = next(iter(left_out.values()), None)
+        if reason is not None:
+            raise GdbheapError(reason)
         raise NoTarget(f"none of {len(pids)} processes is there: ps -e lists those that run")
     looks = _Looks(held, verdict_of)
     if not quick:
@@ -166,13 +171,17 @@ def family(
     return Family(members, sums, written, total_types(looks.types), advice)
 
 
-def _held(processes: Sequence[Named]) -> dict[int, ProcessFolder]:
-    found = {}
+def _held(processes: Sequence[Named]) -> tuple[dict[int, ProcessFolder], dict[int, str]]:
+    """Those that are there, and why others could not be held."""
+    found, left_out = {}, {}
     for process in processes:
-        with suppress(GdbheapError):
-            folder = refusal.open_folder(process)
-            found[folder.pid] = folder
-    return found
+        try:
+            found[int(str(process))] = held_of_many(process)
+        except (NoTarget, NotPermitted):
+            continue
+        except GdbheapError as error:
+            left_out[int(str(process))] = str(error)
+    return found, left_out
 
 
 def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[ProcessAccount]:
@@ -190,7 +199,8 @@ def _member(row: ProcessAccount, folder: ProcessFolder) -> Member:
     name = row.name.decode("utf-8", "replace")
     program, memory = program_of(folder) or name, row.memory
     if memory is None:
-        return Member(row.pid, row.parent, program, _rss(folder), None, None, None, note=NOT_READ)
+        note = EXHAUSTED.get(row.error, NOT_READ)
+        return Member(row.pid, row.parent, program, _rss(folder), None, None, None, note=note)
     swap = memory.swap if memory.swap_share is None else memory.swap_share
     return Member(row.pid, row.parent, program, memory.rss, memory.pss, memory.private, swap)
 
@@ -198,13 +208,16 @@ def _member(row: ProcessAccount, folder: ProcessFolder) -> Member:
 def _rss(folder: ProcessFolder) -> int | None:
     """What everybody may know of a process."""
     with suppress(OSError):
-        return procfs.kib(folder.status().get("VmRSS"))
+        status = folder.read(f"{shown_in(folder.path('')) or ''}status")
+        return procfs.kib(procfs.parse_status(status).get("VmRSS"))
     return None
 
 
-def _absent(pid: int, folder: ProcessFolder | None) -> Member:
-    """One that is gone, or has no memory."""
+def _absent(pid: int, folder: ProcessFolder | None, left_out: str | None) -> Member:
+    """One that is gone, or has no memory, or was ``left_out`` for this reason."""
     found = running(pid)
+    if found is not None and left_out is not None:
+        return Member(pid, found.parent, found.name, None, None, None, None, note=left_out)
     if found is None or folder is None or not folder.is_running():
         return Member(pid, 0, "", None, None, None, None, note="it has ended")
     what = "a kernel thread has no memory of its own" if found.is_kernels else "it has no memory any more"

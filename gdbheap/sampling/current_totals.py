@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gdbheap.sampling.sample import Sample
 from gdbheap.sampling.sampled_process import Watched
@@ -48,11 +48,19 @@ class StandingSum:
 
 @dataclass(frozen=True)
 class Table:
-    """The answer of ``gdbheap top``: one moment, in seconds since 1970."""
+    """The answer of ``gdbheap top``: one moment, in seconds since 1970. ``left_out``: how many processes are meant and
+    cannot be read, and ``reasons``: why, each reason once."""
 
     time: float
     programs: list[Standing]
     total: StandingSum
+    left_out: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is known that was asked for."""
+        return not self.left_out
 
 
 class Standings:
@@ -74,7 +82,8 @@ class Standings:
         rows = list(self._rows(samples))
         known = [[getattr(row, name) or 0 for row in rows] for name in ("rss", "growth", "swap")]
         rss, growth, swap = (sum(column) for column in known)
-        return Table(round(self.sampler.moment.time, 6), rows, StandingSum(len(rows), rss, growth, swap))
+        total = StandingSum(len(rows), rss, growth, swap)
+        return Table(round(self.sampler.moment.time, 6), rows, total, self.sampler.left_out, self.sampler.reasons)
 
     def _rows(self, samples: list[Sample]) -> Iterator[Standing]:
         for sample in samples:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Union
 
 from gdbheap.errors import GdbheapError, NoTarget, reason_of
+from gdbheap.host.living_thread import shown_in
 from gdbheap.host.usage import Usage
 from gdbheap.sampling.sample import Event, Sample
 from gdbheap.sampling.sampled_process import Moment, Paced, Watched
@@ -16,6 +17,7 @@ __all__ = ["Row", "Sampler"]
 
 Row = Union[Sample, Event]
 SEARCH_SHARE = 0.02
+REASONS = 3
 
 
 class Sampler:
@@ -32,9 +34,19 @@ class Sampler:
         self._search = Paced(SEARCH_SHARE)
         self._meant: list[int] = []
         self._over: set[int] = set()
-        self._refused: set[int] = set()
+        self._refused: dict[int, str] = {}
         self.watched: dict[int, Watched] = {}
         self.failed = False
+
+    @property
+    def left_out(self) -> int:
+        """How many of those that are meant cannot be looked at."""
+        return len(self._refused)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why, each reason once, and the first few alone."""
+        return list(dict.fromkeys(self._refused.values()))[:REASONS]
 
     @property
     def moment(self) -> Moment:
@@ -76,14 +88,26 @@ class Sampler:
         if self._search.is_due:
             self._meant = self._search.do(self._programs.now)
             self._over.intersection_update(self._programs.pids)
-            self._refused.intersection_update(self._meant)
+            self._refused = {pid: self._refused[pid] for pid in self._meant if pid in self._refused}
         for pid in self._meant:
             if pid in self.watched or pid in self._over or pid in self._refused:
                 continue
             try:
-                self.watched[pid] = Watched(self._programs.folder(pid), self._limit)
+                folder = self._programs.folder(pid)
             except NoTarget:
                 self._over.add(pid)
+                continue
+            except Exception as error:
+                yield self._give_up(pid, error)
+                continue
+            try:
+                self.watched[pid] = Watched(folder, self._limit)
+            except NoTarget as error:
+                # One whose first thread has ended cannot be looked into, and runs on.
+                if shown_in(folder.path("")):
+                    yield self._give_up(pid, error)
+                else:
+                    self._over.add(pid)
             except Exception as error:
                 yield self._give_up(pid, error)
 
@@ -117,7 +141,7 @@ class Sampler:
 
     def _give_up(self, pid: int, error: Exception) -> Event:
         """Leave it alone for as long as it is one of those that are meant, so that it is said once."""
-        self._refused.add(pid)
+        self._refused[pid] = reason_of(error)
         return self._failed(pid, error)
 
     def _failed(self, pid: int, error: Exception) -> Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gdbheap._native import read_patiently
-from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError, one_line
+from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, UsageError, one_line
+from gdbheap.host import open_files
 from gdbheap.host.headroom import CGROUPS
+from gdbheap.host.living_thread import shown_in
 from gdbheap.host.procfs import (
     ENDED,
     FLAGS,
@@ -40,7 +43,7 @@ MAX_OWNED = 100
 
 class Running(NamedTuple):
     """A process as its ``stat`` shows it: its parent, its start in clock ticks after the machine's, its name (up to 15
-    bytes), whether it is the kernel's, and its resident pages."""
+    bytes), whether it is the kernel's, its resident pages, and the ``place`` below its folder where that shows."""
 
     pid: int
     parent: int
@@ -48,6 +51,7 @@ class Running(NamedTuple):
     name: str
     is_kernels: bool
     pages: int
+    place: str = ""
 
 
 class Programs:
@@ -115,18 +119,32 @@ class Programs:
         return sorted(meant)
 
     def folder(self, pid: int) -> ProcessFolder:
-        """The process that ``now`` meant by an id. Raises NoTarget, NotPermitted."""
+        """The process that ``now`` meant by an id. Raises NoTarget, NotPermitted; GdbheapError where too many files are
+        open to hold one more, and to do something with those that are held."""
         if pid in self._held:
             return self._held[pid]
-        return started_at(pid, self._starts[pid]) if pid in self._starts else refusal.open_folder(pid)
+        return held(started_at(pid, self._starts[pid]) if pid in self._starts else pid)
 
     def named(self) -> list[Named]:
-        """Return the processes that were named, each held; by its id only where none may be seen."""
+        """Return the processes that were named, each held; by its id only where none may be seen, or held."""
         return [self._held.get(pid, pid) for pid in self.pids]
 
     def folders(self) -> list[ProcessFolder]:
-        """Return the processes that run now and may be seen."""
+        """Return the processes that run now and may be seen. Raises GdbheapError where they are too many."""
         return list(_opened(self.now(), self.folder))
+
+    def meant(self) -> list[Named]:
+        """Return the processes that were named, and those that run now and may be seen, each held; by its id only one
+        that cannot be held besides all others."""
+        found: dict[int, Named] = {int(str(process)): process for process in self.named()}
+        for pid in self.now():
+            try:
+                found[pid] = self.folder(pid)
+            except (NoTarget, NotPermitted):
+                continue
+            except GdbheapError:
+                found[pid] = pid
+        return [found[pid] for pid in sorted(found)]
 
     def _running(self) -> list[int]:
         return sorted(pid for pid, folder in self._held.items() if folder.is_running())
@@ -165,15 +183,27 @@ class Programs:
 
 
 def _opened(processes: Sequence[Named], opener: Callable[[Any], ProcessFolder]) -> Iterator[ProcessFolder]:
-    """Without those that are gone, or hidden."""
+    """Without those that are gone, or hidden. Raises GdbheapError where they are too many."""
     for process in processes:
-        with suppress(GdbheapError):
+        with suppress(NoTarget, NotPermitted):
             yield opener(process)
 
 
+def held(process: Named) -> ProcessFolder:
+    """Hold a process, as one of many. Raises NoTarget, NotPermitted, GdbheapError where too many files are open."""
+    folder = refusal.open_folder(process)
+    try:
+        open_files.leave_room(folder.descriptor)
+    except OSError as error:
+        raise GdbheapError(EXHAUSTED[errno.EMFILE]) from error
+    return folder
+
+
 def _held(named: Sequence[Named]) -> Iterator[tuple[int, ProcessFolder]]:
-    for folder in _opened(named, refusal.open_folder):
-        yield folder.pid, folder
+    for process in named:
+        # One that cannot be held is said to be so by whoever asks for it.
+        with suppress(GdbheapError):
+            yield int(str(process)), held(process)
 
 
 def started_at(pid: int, start: int) -> ProcessFolder:
@@ -218,12 +248,15 @@ def running(pid: int) -> Running | None:
     """The process of that id; None where there is none, one that has ended and was not waited for, or one that is in
     execve() and hangs there."""
     with suppress(OSError, ValueError, IndexError):
-        stat = read_patiently(f"{PROC}/{pid}/stat", STAT_BYTES)
-        fields = stat_fields(stat)
-        if fields[STATE] not in ENDED:
-            parent, start, flags, pages = (int(fields[place]) for place in (PARENT, START, FLAGS, PAGES))
+        stat, place = read_patiently(f"{PROC}/{pid}/stat", STAT_BYTES), ""
+        fields = shown = stat_fields(stat)
+        if fields[STATE] in ENDED:
+            place = shown_in(f"{PROC}/{pid}") or ""
+            shown = stat_fields(read_patiently(f"{PROC}/{pid}/{place}stat", STAT_BYTES))
+        if shown[STATE] not in ENDED:
+            parent, start, flags = (int(fields[number]) for number in (PARENT, START, FLAGS))
             name = stat.partition(b"(")[2].rpartition(b")")[0].decode("utf-8", "replace")
-            return Running(pid, parent, start, name, bool(flags & PF_KTHREAD), pages)
+            return Running(pid, parent, start, name, bool(flags & PF_KTHREAD), int(shown[PAGES]), place)
     return None
 
 
@@ -235,7 +268,7 @@ def matches(one: Running, name: re.Pattern[str]) -> bool:
     if name.search(one.name):
         return True
     with suppress(OSError):
-        line = read_patiently(f"{PROC}/{one.pid}/cmdline", NAME_BYTES)
+        line = read_patiently(f"{PROC}/{one.pid}/{one.place}cmdline", NAME_BYTES)
         words = line.decode("utf-8", "replace").rstrip("\0").split("\0")
         return any(name.search(each) for each in (os.path.basename(words[0]), program_name(words, None)))
     return False

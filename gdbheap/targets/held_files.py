@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import resource
-
 from gdbheap._native import Descriptor
+from gdbheap.host import open_files
 
 FILE_LIMIT = 400
 
@@ -16,7 +15,7 @@ class HeldFiles:
     def __init__(self) -> None:
         self._held: list[Descriptor] = []
         # The Space has each a second time.
-        self._limit = min(FILE_LIMIT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 2 // 5)
+        self._limit = max(1, min(FILE_LIMIT, open_files.free() * 2 // 5))
 
     @property
     def is_full(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from gdbheap.errors import UsageError, one_line
+from gdbheap.host.open_files import be_usual
 
 __all__ = ["Started"]
 
@@ -22,7 +23,7 @@ class Started:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """``environment``: None for our own."""
         try:
-            self._process = subprocess.Popen(list(command), env=environment)
+            self._process = subprocess.Popen(list(command), env=environment, preexec_fn=be_usual)
         except (OSError, ValueError) as error:
             reason = one_line(error.strerror if isinstance(error, OSError) else error)
             raise UsageError(f"{one_line(command[0])!r} cannot be started: {reason}") from error

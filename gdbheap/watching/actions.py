@@ -24,6 +24,7 @@ from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line, reason
 from gdbheap.files import PRIVATE, check_place, is_shared, settle, working_folder, write_text
 from gdbheap.first_page.main_holders import MainHolders
 from gdbheap.heap import Heap
+from gdbheap.host import open_files
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.host.procfs import ProcessFolder, stat_fields
 from gdbheap.refusals import refusal
@@ -285,10 +286,16 @@ def _close_pipes(gdb: subprocess.Popen[bytes]) -> None:
                 stream.close()
 
 
+def _be_anybody() -> None:
+    """Give this process the usual priority, and the usual limit of open files."""
+    usually()
+    open_files.be_usual()
+
+
 def _be_modest(space: int) -> None:
     """Limit the address space of this process to ``space`` bytes, give it the usual priority, and keep its files
     private."""
-    usually()
+    _be_anybody()
     os.umask(0o077)
     limits = resource.getrlimit(resource.RLIMIT_AS)
     least = min([space, *(limit for limit in limits if limit != resource.RLIM_INFINITY)])
@@ -420,7 +427,7 @@ def _run(actions: Actions, variables: Mapping[str, str], done: Done) -> None:
     try:
         process = subprocess.Popen(
             list(actions.run), stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **variables},
-            start_new_session=True, preexec_fn=usually,
+            start_new_session=True, preexec_fn=_be_anybody,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         done.errors.append(f"{one_line(actions.run[0])} cannot be started: {one_line(error)}")

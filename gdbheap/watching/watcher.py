@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from gdbheap.errors import GdbheapError, one_line, reason_of
+from gdbheap.errors import GdbheapError, NoTarget, one_line, reason_of
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.hits import MAX_STAND
@@ -57,7 +57,8 @@ class Wanted:
 class Happening:
     """``kind``: "began" and "ended" (a process is watched from now on, or is gone), "due" (act on it for ``cause``),
     "killed" (the kernel killed a process of ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen,
-    and ``reason`` says why), "missed" (a look failed, for another ``reason`` than the one before)."""
+    and ``reason`` says why), "missed" (a look failed, for another ``reason`` than the one before), "left-out" (``pids``
+    are meant, but cannot be watched for this ``reason``; each is said once)."""
 
     kind: str
     pid: int | None = None
@@ -65,6 +66,7 @@ class Happening:
     cause: Cause | None = None
     group: str | None = None
     reason: str = ""
+    pids: Sequence[int] = ()
 
 
 @dataclass
@@ -109,6 +111,7 @@ class Watcher:
         self.watched: dict[int, Watched] = {}
         self._gauges = Gauges()
         self._of_group = self._group_gauges(cgroup) if cgroup is not None else set()
+        self._left_out: dict[int, str] = {}
         self._next_scan = 0.0
         self._until = until
 
@@ -164,11 +167,13 @@ class Watcher:
         for pid in [pid for pid, one in self.watched.items() if pid not in now or not self._is_seen(one)]:
             yield from self._forget(pid)
         self._renew_group()
+        known, self._left_out = self._left_out, {}
         for pid in now:
             if pid not in self.watched:
                 yield from self._add(pid)
             elif _groups(self.watched[pid].folder) != self.watched[pid].groups:
                 self._regroup(self.watched[pid])
+        yield from self._say_left_out(known)
         now_used = [key for one in self.watched.values() for key in one.gauges]
         self._gauges.keep([*now_used, *self._of_group])
         self._next_scan = began + max(LONGEST, (time.monotonic() - began) / SCAN_SHARE)
@@ -178,19 +183,31 @@ class Watcher:
         return _key(one.pid) in self._gauges and one.folder.is_there()
 
     def _add(self, pid: int) -> Iterator[Happening]:
-        # It may have ended since, or be one that nobody can look into.
-        with suppress(GdbheapError, OSError):
+        try:
             folder = self.programs.folder(pid)
             memory = ProcessMemory(folder)
-            triggers = self.wanted.of_size() if self.cgroup is None else []
-            self._gauges.add(_key(pid), lambda: Gauge(memory, triggers, process_wakers(folder), None, SHORTEST_OF_SIZE))
-            name = one_line(folder.thread_name(pid), NAME_LIMIT)
-            self.watched[pid] = one = Watched(folder, name, folder.real_user())
-            self._regroup(one)
-            self.looks.begin(folder, one.name)
-            yield Happening("began", pid, one.name)
-            if self.wanted.memory_errors:
-                yield from self._see_errors(one, memory)
+            name, user = one_line(folder.thread_name(pid), NAME_LIMIT), folder.real_user()
+        except (NoTarget, FileNotFoundError, ProcessLookupError):
+            # It has ended since.
+            return
+        except (GdbheapError, OSError) as error:
+            self._left_out[pid] = reason_of(error)
+            return
+        triggers = self.wanted.of_size() if self.cgroup is None else []
+        self._gauges.add(_key(pid), lambda: Gauge(memory, triggers, process_wakers(folder), None, SHORTEST_OF_SIZE))
+        self.watched[pid] = one = Watched(folder, name, user)
+        self._regroup(one)
+        self.looks.begin(folder, one.name)
+        yield Happening("began", pid, one.name)
+        if self.wanted.memory_errors:
+            yield from self._see_errors(one, memory)
+
+    def _say_left_out(self, known: dict[int, str]) -> Iterator[Happening]:
+        """Those that are new, by why."""
+        new = {pid: reason for pid, reason in self._left_out.items() if pid not in known}
+        for reason in dict.fromkeys(new.values()):
+            pids = [pid for pid, other in new.items() if other == reason]
+            yield Happening("left-out", reason=reason, pids=pids)
 
     def _see_errors(self, one: Watched, memory: ProcessMemory) -> Iterator[Happening]:
         try:

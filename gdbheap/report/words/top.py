@@ -45,7 +45,9 @@ def render(answer: Table, left_out: int, style: Style) -> str:
     names = [name for name in NAMES if name != SWAP or any(row.swap for row in answer.programs)]
     columns = (Column("pid"), Column("program", True), *map(Column, names))
     rows = [_row(row, SWAP in names, style) for row in answer.programs]
-    return join(style.heading(head), table(columns, rows, style), rest)
+    missing = counted(answer.left_out, "process is", "processes are")
+    missing = f"{missing} not read: {'; '.join(map(one_line, answer.reasons))}" if answer.left_out else ""
+    return join(style.heading(head), table(columns, rows, style), rest, missing)
 
 
 def _row(row: Standing, has_swap: bool, style: Style) -> list[str]:

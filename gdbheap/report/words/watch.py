@@ -14,6 +14,8 @@ from gdbheap.watching.triggers import Cause
 __all__ = ["event_text", "render"]
 
 KINDS = {"snapshot": "the snapshot is", "heap": "the answer of heap is", "core": "the core is"}
+# Process ids in a line.
+SHOWN = 10
 ENDS = {
     "count": "it was to act no more often",
     "ended": "there is nothing left to watch",
@@ -33,7 +35,7 @@ def render(event: Event, style: Style) -> str:
 def event_text(event: Event, style: Style) -> str:
     """One line, with the local time."""
     tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen, "missed": _missed,
-            "serving": _serving, "acted": _acted}[event.event]  # fmt: skip
+            "left-out": _left_out, "serving": _serving, "acted": _acted}[event.event]  # fmt: skip
     said = tell(event, style)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {one_line(said, 4000)}"
 
@@ -70,6 +72,14 @@ def _unseen(event: Event, style: Style) -> str:
 
 def _missed(event: Event, style: Style) -> str:
     return f"{_process(event)} could not be looked at: {'; '.join(event.errors)}"
+
+
+def _left_out(event: Event, style: Style) -> str:
+    shown = ", ".join(map(str, event.pids[:SHOWN]))
+    more = f" and {counted(len(event.pids) - SHOWN, 'other')}" if len(event.pids) > SHOWN else ""
+    are = "is" if len(event.pids) == 1 else "are"
+    count = counted(len(event.pids), "process", "processes")
+    return f"{count} {are} not watched: {'; '.join(event.errors)} (process ids: {shown}{more})"
 
 
 def _serving(event: Event, style: Style) -> str:

@@ -12,5 +12,5 @@ pub(crate) fn living_thread(folder: &Path) -> Option<(i32, PathBuf)> {
     let mut found: Vec<i32> = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     found.sort_unstable();
     let all = found.into_iter().map(|tid| (tid, tasks.join(tid.to_string())));
-    all.into_iter().find(|(_, task)| task.join("stat").to_str().is_some_and(|stat| !has_ended(stat)))
+    all.into_iter().find(|(_, task)| task.join("status").to_str().is_some_and(|status| !has_ended(status)))
 }

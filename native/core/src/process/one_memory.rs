@@ -1,26 +1,18 @@
 //! Whether processes have one address space. Nothing that /proc says of them proves it: what a fork copies is equal to the
 //! byte, too.
 
+use crate::patient::ask_hastily;
 use crate::process::living::living_thread;
-use crate::signals::SignalsHeld;
 use std::path::Path;
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
 const KCMP_VM: libc::c_int = 1;
-/// The kernel makes whoever compares wait for a process that is in execve(), which a file system may keep there.
-const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether all of these processes have the same memory (kcmp(2)). False where that is refused, not there, or takes too
-/// long: then the thread that asks is left alone.
+/// Whether all of these processes have the same memory (kcmp(2)). False where that is refused, not there, or waits for a
+/// process in execve(), which a file system may keep there.
 pub fn have_one_memory(pids: &[i32]) -> bool {
-    let (given, answer) = channel();
+    let Some(first) = pids.first().copied() else { return false };
     let pids = pids.to_vec();
-    let _held = SignalsHeld::new();
-    let asked = std::thread::Builder::new().name("gdbheap compares".into()).spawn(move || {
-        let _ = given.send(are_one(&pids));
-    });
-    asked.is_ok() && answer.recv_timeout(PATIENCE).unwrap_or(false)
+    ask_hastily(first, "one memory", move || Ok(are_one(&pids))).unwrap_or(false)
 }
 
 fn are_one(pids: &[i32]) -> bool {

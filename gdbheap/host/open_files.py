@@ -1,0 +1,44 @@
+"""How many files this program may have open. The usual soft limit, 1,024, is what select(2) can take; whoever does not
+call that may raise it to the hard one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+
+__all__ = ["allow_many", "be_usual", "free", "leave_room"]
+
+_usual: list[int] = []
+
+
+def allow_many() -> None:
+    """Raise the soft limit to the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        _usual[:] = _usual or [soft]
+
+
+def be_usual() -> None:
+    """Have the soft limit as it was before ``allow_many``: in a child, right before it runs another's program."""
+    if _usual:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(_usual[0], hard), hard))
+
+
+def free() -> int:
+    """Return how many more files may be opened."""
+    return max(0, _limit() - len(os.listdir("/proc/self/fd")))
+
+
+def leave_room(descriptor: int) -> None:
+    """Raise OSError (EMFILE) for a descriptor above the lowest third of the limit: a stop of each process takes as many
+    again, and what is done then needs some, too. The kernel gives the lowest number that is free."""
+    if descriptor >= _limit() // 3:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def _limit() -> int:
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return soft if soft != resource.RLIM_INFINITY else 1 << 30

@@ -1,0 +1,185 @@
+"""More processes than the usual limit of open files has room for: none is left out without a word."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import GDBHEAP, PATIENCE, c_program, gdbheap
+
+SOFT = 80
+COUNT = 50
+
+
+@contextmanager
+def crowd(folder: Path, rng: random.Random, count: int = COUNT) -> Iterator[tuple[str, list[int]]]:
+    """Yield the name of a program that runs so many times, which nothing else has, and the ids."""
+    program = folder / f"crowd{rng.randrange(1 << 32):x}"
+    shutil.copy(c_program("idle")[0], program)
+    processes = [
+        subprocess.Popen([str(program)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(count)
+    ]
+    try:
+        for process in processes:
+            while Path(f"/proc/{process.pid}/comm").read_text().strip() != program.name[:15]:
+                time.sleep(0.01)
+        yield f"^{program.name[:15]}", [process.pid for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def limited(soft: int, hard: int | None = None) -> Callable[[], None]:
+    """Return what gives a child these limits of open files."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] if hard is None else hard
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
+
+
+def events(done: subprocess.CompletedProcess[str], kind: str) -> list[dict[str, Any]]:
+    """Return those of one kind."""
+    return [event for event in map(json.loads, done.stdout.splitlines()) if event["event"] == kind]
+
+
+def test_a_soft_limit_leaves_nobody_out(tmp_path: Path, rng: random.Random) -> None:
+    """All are watched; what is started for others has the limit that gdbheap was started with."""
+    with crowd(tmp_path, rng) as (name, pids):
+        told = tmp_path / "told"
+        run = f"--run=sh -c 'ulimit -Sn > {told}'"
+        words = ("watch", f"--name={name}", "--rss=1K", "--no-snapshot", run, f"--output={tmp_path}", "--json")
+        done = gdbheap(*words, preexec_fn=limited(SOFT))
+        assert done.returncode == 0, done.stderr
+        assert {event["pid"] for event in events(done, "began")} == set(pids)
+        assert told.read_text().strip() == str(SOFT)
+        answer = json.loads(
+            gdbheap("processes", f"--name={name}", "--quick", "--json", preexec_fn=limited(SOFT)).stdout
+        )
+        assert {row["pid"] for row in answer["processes"] if row["note"] is None} == set(pids)
+        words = ("top", f"--name={name}", "--count=1", "--json")
+        answer = json.loads(gdbheap(*words, preexec_fn=limited(SOFT)).stdout)
+        assert {row["pid"] for row in answer["programs"]} == set(pids) and answer["left_out"] == 0
+
+
+def test_who_is_left_out_is_said(tmp_path: Path, rng: random.Random) -> None:
+    """Where the hard limit is as low: who is watched and who is not are all that there are, and it can still act."""
+    with crowd(tmp_path, rng) as (name, pids):
+        run = f"--run=sh -c 'echo $GDBHEAP_PID > {tmp_path}/told'"
+        words = ("watch", f"--name={name}", "--rss=1K", "--no-snapshot", run, f"--output={tmp_path}", "--json")
+        done = gdbheap(*words, preexec_fn=limited(SOFT, SOFT))
+        watched = {event["pid"] for event in events(done, "began")}
+        (left_out,) = events(done, "left-out")
+        assert done.returncode == 1 and watched, done.stderr
+        assert sorted([*watched, *left_out["pids"]]) == sorted(pids) and "open files" in left_out["errors"][0]
+        assert int((tmp_path / "told").read_text()) in watched
+        (end,) = events(done, "end")
+        assert (end["acted"], end["failed"]) == (1, 1)
+        done = gdbheap("watch", f"--name={name}", "--rss=1T", "--duration=1s", preexec_fn=limited(SOFT, SOFT))
+        assert done.returncode == 1 and f"{len(left_out['pids'])} processes are not watched" in done.stderr
+        done = gdbheap("processes", f"--name={name}", "--quick", "--json", preexec_fn=limited(SOFT, SOFT))
+        rows = {row["pid"]: row["note"] for row in json.loads(done.stdout)["processes"]}
+        assert done.returncode == 1 and set(rows) == set(pids)
+        assert {note is None or "open files" in note for note in rows.values()} == {True} and None in rows.values()
+        done = gdbheap("top", f"--name={name}", "--count=1", "--json", preexec_fn=limited(SOFT, SOFT))
+        answer = json.loads(done.stdout)
+        assert done.returncode == 1 and answer["left_out"] == COUNT - len(answer["programs"]) > 0
+        assert "open files" in answer["reasons"][0]
+
+
+def test_what_is_started_has_the_usual_limit(tmp_path: Path) -> None:
+    """A command that is recorded, too."""
+    words = ("record", "-o", str(tmp_path / "series.csv"), "--", "sh", "-c", f"ulimit -Sn > {tmp_path}/told")
+    assert gdbheap(*words, preexec_fn=limited(SOFT)).returncode == 0
+    assert (tmp_path / "told").read_text().strip() == str(SOFT)
+
+
+@contextmanager
+def first_thread_ended(grows: int) -> Iterator[subprocess.Popen[str]]:
+    """Yield a process whose first thread has ended; a line on its standard input has it grow."""
+    command = c_program("first_ends", grows)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert int(process.stdout.readline()) != process.pid
+            assert Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+            yield process
+        finally:
+            process.kill()
+
+
+def grow(process: subprocess.Popen[str]) -> None:
+    """Have it grow; return once it has."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline()
+
+
+def test_a_process_outlives_its_first_thread(tmp_path: Path, rng: random.Random) -> None:
+    """It is seen by those who list processes with the memory that it has, and by those who watch it."""
+    size = rng.randrange(40 << 20, 60 << 20)
+    with first_thread_ended(size) as process:
+        words = ("watch", "--name=^first_ends$", f"--rss={size}", "--no-snapshot", "--run=true", f"--output={tmp_path}")
+        with subprocess.Popen([str(GDBHEAP), *words, "--json"], stdout=subprocess.PIPE, text=True) as watch:
+            assert watch.stdout is not None
+            try:
+                began = json.loads(watch.stdout.readline())
+                assert (began["event"], began["pid"]) == ("began", process.pid)
+                grow(process)
+                acted = json.loads(watch.stdout.readline())
+                assert (acted["event"], acted["pid"]) == ("acted", process.pid) and acted["cause"]["size"] >= size
+                assert watch.wait(PATIENCE) == 0
+            finally:
+                watch.kill()
+        (row,) = (row for row in json.loads(gdbheap("ps", "--json").stdout)["programs"] if process.pid in row["pids"])
+        assert size <= row["private"] < size + (8 << 20) and row["name"] == "first_ends"
+        done = gdbheap("processes", str(process.pid), "--json")
+        (row,) = json.loads(done.stdout)["processes"]
+        assert row["uss"] >= size and "first thread" in row["note"] and done.returncode == 1
+        done = gdbheap("top", "--name=^first_ends$", "--count=1", "--json")
+        answer = json.loads(done.stdout)
+        assert (done.returncode, answer["left_out"]) == (1, 1) and "first thread" in answer["reasons"][0]
+
+
+def test_the_end_of_all_threads_is_an_end(tmp_path: Path) -> None:
+    """A zombie of which nothing runs is not watched, and the watch ends with its last thread."""
+    with first_thread_ended(0) as process:
+        words = ("watch", "--name=^first_ends$", "--rss=1T", "--duration=60s", f"--output={tmp_path}", "--json")
+        with subprocess.Popen([str(GDBHEAP), *words], stdout=subprocess.PIPE, text=True) as watch:
+            assert watch.stdout is not None
+            try:
+                assert json.loads(watch.stdout.readline())["event"] == "began"
+                # Not collected: it stays a zombie.
+                process.send_signal(signal.SIGKILL)
+                ended = json.loads(watch.stdout.readline())
+                assert (ended["event"], ended["pid"]) == ("ended", process.pid)
+            finally:
+                watch.kill()
+        assert not any(process.pid in row["pids"] for row in json.loads(gdbheap("ps", "--json").stdout)["programs"])
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["forks", "one address space"])
+def test_twins(rng: random.Random, shared: bool) -> None:
+    """What processes in one address space have counts once; what forks have in equal numbers, once for each."""
+    count, size = rng.randrange(3, 9), rng.randrange(4 << 20, 12 << 20) & -4096
+    command = c_program("twins", count, size, *["shared"] * shared)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            pids = list(map(int, process.stdout.readline().split()))
+            assert len(pids) == count
+            found = json.loads(gdbheap("ps", "--filter=^twins$", "--json").stdout)["programs"]
+            (row,) = (row for row in found if set(pids) <= set(row["pids"]))
+            expected = size if shared else size * count
+            assert expected <= row["private"] < expected + (1 + count) * (1 << 20), (count, size)
+        finally:
+            process.kill()
