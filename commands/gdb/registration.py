@@ -180,7 +180,7 @@ def _follow(command: AnyCommand, options: Common) -> Result:
         raise UsageError(f"{command.name}: only a live process on this machine can be followed, and this is none")
     CACHE.drop(where.inferior)
     process = GdbProcess(where)
-    return ask_about_process(command, process, process.describe, options)
+    return ask_about_process(command, process, options)
 
 
 def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) -> Result:

@@ -301,7 +301,7 @@ def _about_live(line: Line) -> Result:
         raise line.error(f"{target} is no process: only a live one can be followed")
     _take_argument(line, rest)
     process = LocalProcess(target)
-    return ask_about_process(line.command, process, process.describe, line.options)
+    return ask_about_process(line.command, process, line.options)
 
 
 def _about_command(line: Line) -> Result:

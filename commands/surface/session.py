@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gdbheap.commands.calls.inferior_call import Calls
     from gdbheap.heap import Heap
     from gdbheap.snapshots.snapshot import Look
+    from gdbheap.targets.following import LocalProcess
     from gdbheap.targets.target import Damage
 
 __all__ = [
@@ -141,12 +142,12 @@ def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common)
     return dataclasses.replace(ask_of(command, tuple(looks), [], options), info=info)
 
 
-def ask_about_process(
-    command: AnyCommand, subject: Any, describe: Callable[[], dict[str, Any]], options: Common
-) -> Result:
-    """Answer about a process that runs on, which ``describe`` describes."""
-    described = describe()
-    return dataclasses.replace(ask_of(command, subject, [], options), info=TargetInfo(described, [], [], False, None))
+def ask_about_process(command: AnyCommand, process: LocalProcess, options: Common) -> Result:
+    """Answer about a process that runs on."""
+    described = process.describe()
+    answered = ask_of(command, process, [], options)
+    info = TargetInfo(described, process.warnings, [], bool(process.warnings), None)
+    return dataclasses.replace(answered, info=info)
 
 
 def with_warnings(answered: Result, warnings: Sequence[str]) -> Result:

@@ -20,6 +20,10 @@ from gdbheap.targets.tracepoints import traced
 
 __all__ = ["Live", "LocalProcess", "Program"]
 
+UNRESTORED = (
+    "the code of process {pid} is still changed: a thread of it sleeps uninterruptibly (state D, as the parent in a"
+    " vfork); a process that stays behind (gdbheap guard) puts the code back once it can"
+)
 NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 
 
@@ -40,9 +44,11 @@ class Live(Protocol):
 
 
 class LocalProcess:
-    """A process on this machine that nobody traces. Raises NoTarget, NotPermitted."""
+    """A process on this machine that nobody traces. ``warnings``: what is to be said of it once it is no longer
+    followed. Raises NoTarget, NotPermitted."""
 
     def __init__(self, process: Named) -> None:
+        self.warnings: list[str] = []
         self.folder = refusal.open_folder(process)
         self.pid = self.folder.pid
         self.machine = refusal.check(self.folder)
@@ -103,6 +109,8 @@ class LocalProcess:
             yield Following(follower, [place.what for place in planned.places], planned.refused)
         finally:
             follower.end()
+            if follower.is_unrestored:
+                self.warnings.append(UNRESTORED.format(pid=self.pid))
 
 
 def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Plan:
@@ -134,6 +142,11 @@ def _start(folder: ProcessFolder, memory: int, planned: Plan, waits: bool, limit
             raise Unsupported(
                 f"process {folder.pid} cannot be followed: another process shares its memory (CLONE_VM), and may run"
                 " the code that would be changed"
+            ) from error
+        if isinstance(error, TimeoutError) and error.errno is None:
+            raise Unsupported(
+                f"process {folder.pid} cannot be followed now, because its code is changed only while it stands, and"
+                f" {error}, as one that sleeps uninterruptibly (state D) or runs that code: try again"
             ) from error
         raise refusal.explain(folder, error) from error
 

@@ -252,6 +252,13 @@ impl Follower {
         }
     }
 
+    /// Whether the patches could not be taken out by `end`, because of a thread that sleeps uninterruptibly: a process of
+    /// ours does it once it can.
+    #[getter]
+    fn is_unrestored(&self) -> bool {
+        self.0.is_unrestored()
+    }
+
     /// A descriptor that poll(2) reports once a thread was seen.
     #[getter]
     fn descriptor(&self) -> i32 {

@@ -46,3 +46,8 @@ pub(crate) fn state(status: &str) -> Option<char> {
 pub(crate) fn has_ended(status: &str) -> bool {
     state(status).is_none_or(|state| matches!(state, 'X' | 'x' | 'Z'))
 }
+
+/// Whether that is the state in a `status` file.
+pub(crate) fn sleeps_uninterruptibly(status: &str) -> bool {
+    state(status) == Some('D')
+}

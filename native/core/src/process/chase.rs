@@ -3,6 +3,9 @@
 //! A thread of ours has seized all threads of the target, so that the signal by which they tell of themselves stops them.
 //! Everything else that stops a traced thread is passed on at once. However this ends, the process runs on: the kernel
 //! detaches when the tracer dies, the patches do nothing without one, and a guard takes them out.
+//!
+//! Code is written only while every thread stands. One that sleeps uninterruptibly does not, for as long as it likes: the
+//! others are held for it only for moments, and not again and again for ever.
 
 use crate::folder::ProcessFolder;
 use crate::memory::space::read_process;
@@ -13,16 +16,17 @@ use crate::process::ptrace::{self, Waited};
 use crate::process::registers::{self, RIP, RSP};
 use crate::process::sharers::has_sharer;
 use crate::process::telling::{Finish, Teller, Trace};
-use crate::process::tracer::{raise_priority, restart_interrupted, restart_unhandled, Failure, Tracer};
+use crate::process::tracer::{raise_priority, restart_interrupted, restart_unhandled, Failure, Tracer, STUCK};
 use crate::stat;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(5);
-const INSTALL_ATTEMPTS: usize = 50;
+/// For how long the code is tried to be changed, and to be put back, all attempts together.
+const PATIENCE: Duration = Duration::from_secs(2);
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEEXEC;
 
 /// The process to follow, its program's memory, which was opened before the places in its code were looked
@@ -69,6 +73,9 @@ impl Trace for Chase {
         let finish = self.follow(&teller);
         if finish != Finish::Asked || self.take_out(&teller) {
             guard.dismiss();
+        } else {
+            teller.shared.is_unrestored.store(true, Ordering::SeqCst);
+            guard.take_over();
         }
         finish
     }
@@ -77,41 +84,44 @@ impl Trace for Chase {
 impl Chase {
     /// Stops the process, puts the patches in, and lets it run, traced.
     fn begin(&mut self, teller: &Teller) -> Result<(), Failure> {
-        for _ in 0..INSTALL_ATTEMPTS {
-            let mut tracer = Tracer::new(&self.course.process, None);
+        let began = Instant::now();
+        // One for all attempts: a thread that did not stop in one of them is ours until it does, or until this thread ends.
+        let mut tracer = Tracer::new(&self.course.process, None);
+        loop {
             tracer.stop(&teller.shared.cancelled)?;
             let put_in = self.put_in(&tracer);
-            if matches!(put_in, Ok(true)) {
+            if matches!(put_in, Ok(None)) {
                 teller.shared.note_maps(0, &self.course.process);
                 self.take_over(&mut tracer, teller);
                 return Ok(());
             }
             tracer.release();
-            while !tracer.threads.is_empty() {
-                tracer.let_rest_go();
-                std::thread::sleep(NAP / 5);
+            match put_in? {
+                _ if teller.shared.cancelled.load(Ordering::SeqCst) => return Err(Failure::Cancelled),
+                Some(in_the_way) if began.elapsed() > PATIENCE => return Err(Failure::Timeout(in_the_way)),
+                _ => std::thread::sleep(NAP),
             }
-            put_in?;
-            std::thread::sleep(NAP);
         }
-        Err(Failure::Timeout(self.course.process.pid()))
     }
 
-    /// Whether they are in now; false while a thread is where they would be, or cannot be stopped.
-    fn put_in(&self, tracer: &Tracer) -> Result<bool, Failure> {
+    /// None once they are in; else a thread that is where they would be, or cannot be stopped.
+    fn put_in(&self, tracer: &Tracer) -> Result<Option<i32>, Failure> {
         let patches = &self.course.patches;
-        let is_free = tracer
+        let in_the_way = tracer
             .threads
-            .values()
-            .all(|thread| thread.stopped && !text::is_inside(patches, thread.registers.program_counter));
-        if !is_free || tracer.threads.is_empty() {
-            return Ok(false);
+            .iter()
+            .find(|(_, thread)| !thread.stopped || text::is_inside(patches, thread.registers.program_counter));
+        if let Some((tid, _)) = in_the_way {
+            return Ok(Some(*tid));
+        }
+        if tracer.threads.is_empty() {
+            return Ok(Some(tracer.pid));
         }
         if has_sharer(tracer.pid)? {
             return Err(io::Error::from_raw_os_error(libc::EBUSY).into());
         }
         text::put_in(&self.course.memory, patches)?;
-        Ok(true)
+        Ok(None)
     }
 
     fn take_over(&mut self, tracer: &mut Tracer, teller: &Teller) {
@@ -133,7 +143,7 @@ impl Chase {
             if self.threads.is_empty() {
                 return Finish::Gone;
             }
-            match ptrace::peek_any() {
+            match ptrace::peek_any(0) {
                 Ok((tid, Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. })) => {
                     let _ = ptrace::detach(tid, 0);
                     return Finish::Exec;
@@ -224,44 +234,81 @@ impl Chase {
         ptrace::wait(tid, false);
     }
 
-    /// Stops all threads, puts the code back and lets them go; whether that went well.
+    /// Stops all threads, puts the code back and lets them go; whether that went well. All run between two attempts, of
+    /// which the next one begins when a thread that did not stop does.
     fn take_out(&mut self, teller: &Teller) -> bool {
         let began = Instant::now();
-        let standing = self.stop_all(teller);
-        let is_whole = standing.len() == self.threads.len();
-        if is_whole {
-            text::take_out(&self.course.memory, &self.course.patches);
+        let mut nap = STUCK;
+        loop {
+            let since = Instant::now();
+            let standing = self.stop_all(teller);
+            let stuck: Vec<i32> = self.threads.iter().copied().filter(|tid| !standing.contains_key(tid)).collect();
+            let is_last = stuck.is_empty() || began.elapsed() + nap > PATIENCE;
+            if stuck.is_empty() {
+                text::take_out(&self.course.memory, &self.course.patches);
+                // Not before: a thread that sleeps may have the lock that this waits for.
+                teller.shared.note_maps(1, &self.course.process);
+            }
+            for (tid, signal) in standing {
+                let _ = match signal {
+                    _ if is_last => ptrace::detach(tid, 0),
+                    libc::SIGTRAP => ptrace::go_on(tid, 0),
+                    _ => ptrace::listen(tid),
+                };
+            }
+            teller.shared.held.fetch_add(since.elapsed().as_nanos() as u64, Ordering::SeqCst);
+            if is_last {
+                return stuck.is_empty();
+            }
+            self.attend_all(&stuck, nap, teller);
+            nap *= 2;
         }
-        teller.shared.note_maps(1, &self.course.process);
-        for tid in standing {
-            let _ = ptrace::detach(tid, 0);
-        }
-        teller.shared.held.fetch_add(began.elapsed().as_nanos() as u64, Ordering::SeqCst);
-        is_whole
     }
 
-    /// Those that stand, by an interrupt or a group stop: all, unless one sleeps uninterruptibly for long.
-    fn stop_all(&mut self, teller: &Teller) -> Vec<i32> {
+    /// Lets threads go on from whatever stops them, for so long, or until one of the `stuck` stands.
+    fn attend_all(&mut self, stuck: &[i32], wait: Duration, teller: &Teller) {
         let began = Instant::now();
-        let mut standing: BTreeSet<i32> = BTreeSet::new();
+        while began.elapsed() < wait && !self.threads.is_empty() {
+            match ptrace::peek_any(libc::WNOHANG) {
+                Ok((_, Waited::Running)) => std::thread::sleep(NAP / 5),
+                Ok((tid, Waited::Stopped { event: ptrace::EVENT_STOP, .. })) if stuck.contains(&tid) => return,
+                Ok((tid, Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. })) => self.leave_to_exec(tid),
+                Ok((tid, waited)) => self.attend(tid, waited, teller),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.threads.clear(),
+            }
+        }
+    }
+
+    /// All other threads are gone, and the code that was changed is as well.
+    fn leave_to_exec(&mut self, tid: i32) {
+        let _ = ptrace::detach(tid, 0);
+        self.threads.clear();
+    }
+
+    /// Those that stand, by an interrupt or a group stop, with its signal: all, unless the others sleep uninterruptibly.
+    fn stop_all(&mut self, teller: &Teller) -> BTreeMap<i32, i32> {
+        let began = Instant::now();
+        let mut standing: BTreeMap<i32, i32> = BTreeMap::new();
         for tid in &self.threads {
             let _ = ptrace::interrupt(*tid);
         }
         while standing.len() < self.threads.len() && began.elapsed() < self.limit {
-            let running: Vec<i32> = self.threads.difference(&standing).copied().collect();
+            let running: Vec<i32> = self.threads.iter().copied().filter(|tid| !standing.contains_key(tid)).collect();
+            if began.elapsed() > STUCK && running.iter().all(|tid| self.sleeps_uninterruptibly(*tid)) {
+                break;
+            }
             for tid in running {
                 match ptrace::peek(tid) {
                     Waited::Running => {}
-                    Waited::Stopped { event: ptrace::EVENT_STOP, .. } => {
+                    Waited::Stopped { signal, event: ptrace::EVENT_STOP } => {
                         ptrace::wait(tid, false);
                         restart_interrupted(tid);
-                        standing.insert(tid);
+                        standing.insert(tid, signal);
                     }
                     Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. } => {
-                        // All other threads are gone, and the code that was changed is as well.
-                        let _ = ptrace::detach(tid, 0);
-                        self.threads.clear();
-                        return Vec::new();
+                        self.leave_to_exec(tid);
+                        return BTreeMap::new();
                     }
                     Waited::Stopped { event: libc::PTRACE_EVENT_CLONE, .. } => {
                         // The new thread stops by itself before its first instruction.
@@ -278,7 +325,11 @@ impl Chase {
             }
             std::thread::yield_now();
         }
-        standing.into_iter().collect()
+        standing
+    }
+
+    fn sleeps_uninterruptibly(&self, tid: i32) -> bool {
+        stat::sleeps_uninterruptibly(&self.course.process.path(&format!("task/{tid}/status")))
     }
 }
 

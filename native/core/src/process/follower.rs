@@ -149,6 +149,11 @@ impl Follower {
         Finish::of(self.shared.finish.load(Ordering::SeqCst))
     }
 
+    /// Whether the patches could not be taken out: a guard does it once it can.
+    pub fn is_unrestored(&self) -> bool {
+        self.shared.is_unrestored.load(Ordering::SeqCst)
+    }
+
     /// A descriptor that poll(2) reports once a thread was seen (eventfd(2)).
     pub fn descriptor(&self) -> RawFd {
         self.counter.as_raw_fd()

@@ -1,7 +1,9 @@
-//! A process of ours that takes patches out of the target when we are killed before we could.
+//! A process of ours that takes patches out of the target when we are killed before we could, or cannot.
 //!
 //! It waits for the end of a pipe. What it does then needs no thread and no lock of this process: it was forked, and glibc
 //! keeps malloc usable in a child. It is in a session of its own, so that what ends a group of processes leaves it alone.
+//! It goes on for as long as the target lives. Between two attempts it holds nothing: a thread that does not stop stays
+//! seized until it does, unless who has seized it ends.
 
 use crate::folder::ProcessFolder;
 use crate::process::descriptor::close_others;
@@ -9,19 +11,25 @@ use crate::process::patch::{text, Left, Patch};
 use crate::process::pipe::pipe;
 use crate::process::program_memory::ProgramMemory;
 use crate::process::tracer::Tracer;
+use crate::signals::SignalsHeld;
+use crate::stat;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Error, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-const ATTEMPTS: usize = 100;
+/// For how long what an earlier run has left is tried to be taken out.
+const PATIENCE_OF_OTHERS: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(20);
+const LONGEST_NAP: Duration = Duration::from_secs(1);
 const NOT_NEEDED: u8 = 1;
 
-/// Takes `patches` out of a process when this process ends without having said that it need not.
+/// Takes `patches` out of a process when this process ends without having said that it need not, or is told to.
 pub(crate) struct Guard {
+    /// 0 where nobody is to wait for it.
     pid: i32,
     pipe: Option<File>,
 }
@@ -37,9 +45,7 @@ impl Guard {
             0 => {
                 // Nobody is to wait for what this process would never write.
                 close_others(vec![reader.as_raw_fd(), process.descriptor(), memory.descriptor()]);
-                watch(reader.as_raw_fd(), || {
-                    restore(process, memory, patches);
-                });
+                watch(reader.as_raw_fd(), || restore(process, memory, patches));
                 // SAFETY: ends this process and runs nothing of the other's.
                 unsafe { libc::_exit(0) }
             }
@@ -53,14 +59,29 @@ impl Guard {
             let _ = pipe.write_all(&[NOT_NEEDED]);
         }
     }
+
+    /// It is to take the patches out, however long that takes: it is not waited for, except by a thread that does nothing
+    /// else.
+    pub(crate) fn take_over(mut self) {
+        let guard = std::mem::take(&mut self.pid);
+        let _held = SignalsHeld::new();
+        let _ =
+            std::thread::Builder::new().name("gdbheap guard".into()).stack_size(64 << 10).spawn(move || wait(guard));
+    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.pipe.take());
-        // SAFETY: takes numbers, and a null pointer for what is not wanted.
-        unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) };
+        if self.pid != 0 {
+            wait(self.pid);
+        }
     }
+}
+
+fn wait(child: i32) {
+    // SAFETY: takes numbers, and a null pointer for what is not wanted.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) };
 }
 
 /// Waits at the pipe.
@@ -82,22 +103,66 @@ fn watch(pipe: RawFd, act: impl FnOnce()) {
     }
 }
 
-/// Takes patches out of a program, whose process nobody else traces or is about to let go; whether they are out. They are
-/// as well once the process has ended or runs another program, which is left alone.
-fn restore(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) -> bool {
-    for _ in 0..ATTEMPTS {
-        restore_once(process, memory, patches);
-        if !text::is_any_in(memory, patches) {
-            return true;
+/// Takes patches out of a program, whose process nobody else traces or is about to let go. They are out as well once the
+/// process has ended or runs another program, which is left alone.
+fn restore(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) {
+    let mut nap = NAP;
+    loop {
+        in_child(|| restore_once(&mut Tracer::new(process, Some(PATIENCE)), memory, patches));
+        if !text::is_any_in(memory, patches) || has_ended(process) {
+            return;
         }
-        std::thread::sleep(NAP);
+        await_sleepers(process, &mut nap);
     }
-    false
 }
 
-fn restore_once(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) {
-    let mut tracer = Tracer::new(process, Some(PATIENCE));
-    if tracer.stop(&AtomicBool::new(false)).is_ok() && tracer.threads.values().all(|thread| thread.stopped) {
+/// Has a child of its own do this, with whom all ends that it held.
+fn in_child(act: impl FnOnce()) {
+    // SAFETY: this process has one thread; the child ends by _exit.
+    match unsafe { libc::fork() } {
+        0 => {
+            act();
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(0) }
+        }
+        child if child > 0 => wait(child),
+        _ => {}
+    }
+}
+
+/// Waits, at least for a nap, until no thread has slept uninterruptibly all the time since it was looked at last. The
+/// process does not stand for that; each nap is longer than the one before.
+fn await_sleepers(process: &ProcessFolder, nap: &mut Duration) {
+    let mut before = sleepers(process);
+    loop {
+        std::thread::sleep(*nap);
+        *nap = (*nap * 2).min(LONGEST_NAP);
+        let now = sleepers(process);
+        if now.is_disjoint(&before) {
+            return;
+        }
+        before = now;
+    }
+}
+
+/// The threads that sleep uninterruptibly, each with how often it had gone to sleep (proc_pid_status(5)).
+fn sleepers(process: &ProcessFolder) -> BTreeSet<(i32, String)> {
+    let asleep = |tid: &i32| stat::sleeps_uninterruptibly(&process.path(&format!("task/{tid}/status")));
+    let slept = |tid: i32| {
+        let status = std::fs::read_to_string(process.path(&format!("task/{tid}/status"))).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:")).unwrap_or_default();
+        (tid, line.to_owned())
+    };
+    process.tasks().unwrap_or_default().into_iter().filter(asleep).map(slept).collect()
+}
+
+fn has_ended(process: &ProcessFolder) -> bool {
+    let tasks = process.tasks().unwrap_or_default();
+    tasks.iter().all(|tid| stat::has_ended(&process.path(&format!("task/{tid}/status"))))
+}
+
+fn restore_once(tracer: &mut Tracer, memory: &ProgramMemory, patches: &[Patch]) {
+    if tracer.stop(&AtomicBool::new(false)).is_ok() && tracer.stands_whole() {
         text::take_out(memory, patches);
     }
     tracer.release();
@@ -107,5 +172,20 @@ fn restore_once(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patc
 /// that was read.
 pub fn restore_left(process: &ProcessFolder, memory: &ProgramMemory, left: &[Left]) -> bool {
     let patches: Vec<Patch> = left.iter().map(Left::patch).collect();
-    !text::is_any_in(memory, &patches) || restore(process, memory, &patches)
+    let began = Instant::now();
+    let restore = || {
+        let mut tracer = Tracer::new(process, Some(PATIENCE));
+        while text::is_any_in(memory, &patches) && began.elapsed() < PATIENCE_OF_OTHERS {
+            restore_once(&mut tracer, memory, &patches);
+            std::thread::sleep(NAP);
+        }
+        !text::is_any_in(memory, &patches)
+    };
+    // On a thread of its own, with which all ends that it held.
+    std::thread::scope(|scope| {
+        let held = SignalsHeld::new();
+        let thread = scope.spawn(restore);
+        drop(held);
+        thread.join().unwrap_or(false)
+    })
 }

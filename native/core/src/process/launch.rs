@@ -63,7 +63,7 @@ impl Trace for Launch {
         };
         let mut begun = false;
         loop {
-            match ptrace::peek_any() {
+            match ptrace::peek_any(0) {
                 Ok((tid, waited)) => {
                     let is_exec = matches!(waited, Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. });
                     if is_exec && !begun {

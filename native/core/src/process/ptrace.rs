@@ -184,11 +184,11 @@ pub(crate) fn peek(tid: i32) -> Waited {
     look(libc::P_PID, tid, libc::WNOHANG).map_or(Waited::Gone, |(_, waited)| waited)
 }
 
-/// Waits until a tracee of this thread has done something, which is left for a later wait. Tracees and children of other
-/// threads of this process are theirs.
-pub(crate) fn peek_any() -> Result<(i32, Waited), Error> {
+/// Waits until a tracee of this thread has done something, which is left for a later wait; only looks where `how` is
+/// WNOHANG. Tracees and children of other threads of this process are theirs.
+pub(crate) fn peek_any(how: i32) -> Result<(i32, Waited), Error> {
     const NOT_OF_OTHERS: i32 = 0x2000_0000;
-    look(libc::P_ALL, 0, NOT_OF_OTHERS)
+    look(libc::P_ALL, 0, NOT_OF_OTHERS | how)
 }
 
 /// Whom it is about, and what.

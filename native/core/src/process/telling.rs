@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     /// The thread of ours that traces; 0 when it has ended.
     pub(crate) tracer: AtomicI32,
     pub(crate) hits: AtomicU64,
+    /// A guard puts the code back later: a thread slept too long for us.
+    pub(crate) is_unrestored: AtomicBool,
     /// How many were told of that nobody has asked for yet.
     pub(crate) waiting: AtomicUsize,
     /// How many were lost on the way to us.

@@ -31,7 +31,7 @@ pub(crate) const GENERAL: usize = 31;
 /// How long threads that run may take to stop: on a loaded machine each has to get a processor first.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long one in state D may hold up the others, and how often that is tried.
-const STUCK: Duration = Duration::from_millis(20);
+pub(crate) const STUCK: Duration = Duration::from_millis(20);
 const ATTEMPTS: usize = 4;
 const QUICK: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_micros(200);
@@ -168,7 +168,7 @@ impl Tracer {
     }
 
     fn sleeps_uninterruptibly(&self, tid: i32) -> bool {
-        stat::state(&self.status(tid)) == Some('D')
+        stat::sleeps_uninterruptibly(&self.status(tid))
     }
 
     /// Seizes and interrupts the threads that are not ours yet; says how many there were. Of very many that takes long, too.

@@ -1,0 +1,161 @@
+"""A process with a thread that sleeps uninterruptibly (the parent in a vfork) is followed, or is to be: nobody waits
+for it, it runs on, and its code becomes what it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import busy
+from support.busy import Busy, wait_for
+from support.following import becomes_whole, code, following, patched
+from support.programs import GDBHEAP, PATIENCE
+
+COUNTERS = 3
+FOLLOWING = {"growth": ["growth"], "catch": ["catch", "malloc"]}
+
+
+def states(pid: int) -> list[str]:
+    """Return the state letter of each thread."""
+    return [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+
+
+def tracers(pid: int) -> set[str]:
+    """Return who traces its threads."""
+    texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return {text.partition("TracerPid:")[2].split()[0] for text in texts} - {"0"}
+
+
+def check_runs(target: Busy) -> None:
+    """Check that all threads that count go on."""
+    before = target.words()[:COUNTERS]
+    wait_for(lambda: all(now > then for now, then in zip(target.words(), before)), "it stands still")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Busy]:
+    """A process that lends its memory when it is told to."""
+    with busy.started("lending", tmp_path, counters=COUNTERS) as found:
+        yield found
+
+
+def tell(target: Busy) -> None:
+    """Have it begin a vfork, or end it."""
+    assert target.process.stdin is not None
+    target.process.stdin.write(b".")
+    target.process.stdin.flush()
+
+
+def lend(target: Busy) -> None:
+    """Have one thread sleep uninterruptibly."""
+    tell(target)
+    wait_for(lambda: "D" in states(target.pid), "nobody is in state D")
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("how", FOLLOWING)
+def test_it_is_not_followed(how: str, number: signal.Signals | None, target: Busy) -> None:
+    """One line says why, also where a signal ends it before; nothing is changed."""
+    before = code(target.pid)
+    lend(target)
+    noun, *rest = FOLLOWING[how]
+    command = [str(GDBHEAP), noun, str(target.pid), *rest, *(["--duration=0.1"] if number is None else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
+        try:
+            if number is not None:
+                wait_for(lambda: bool(tracers(target.pid)), "nobody traces it")
+                follower.send_signal(number)
+            out, errors = follower.communicate(timeout=PATIENCE)
+        finally:
+            follower.kill()
+    assert (out, len(errors.splitlines())) == ("", 1), errors
+    if number is None:
+        assert follower.returncode == 5 and "state D" in errors, errors
+    else:
+        assert follower.returncode != 0
+    assert code(target.pid) == before
+    wait_for(lambda: not tracers(target.pid), "somebody traces it still")
+    check_runs(target)
+
+
+def guards(pid: int) -> list[int]:
+    """Return the guards that hold a process's folder open."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.joinpath("comm").read_text() == "gdbheap guard\n":
+                links = {os.readlink(link) for link in folder.joinpath("fd").iterdir()}
+                found += [int(folder.name)] if f"/proc/{pid}" in links else []
+        except OSError:
+            continue
+    return found
+
+
+def is_at_work(guard: int) -> bool:
+    """Tell whether it has not ended: one that nobody has waited for has nothing open."""
+    try:
+        return any(Path(f"/proc/{guard}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def followed_until_it_sleeps(target: Busy, *arguments: str) -> None:
+    """Follow it, have a thread sleep, and end: the answer is partial, and says why."""
+    with following(target.pid, *arguments) as follower:
+        lend(target)
+        follower.process.send_signal(signal.SIGINT)
+        out, errors = follower.process.communicate(timeout=PATIENCE)
+    answer = json.loads(out)
+    assert follower.process.returncode == 1, errors
+    assert [warning for warning in answer["warnings"] if "state D" in warning], answer["warnings"]
+    # The others were held for moments.
+    assert answer["cost"]["held"] < 5
+
+
+@pytest.mark.parametrize("how", FOLLOWING)
+def test_its_code_is_put_back_later(how: str, target: Busy) -> None:
+    """The process runs on meanwhile, and nobody holds it for long; once that thread is awake the code is put back."""
+    before = code(target.pid)
+    noun, *rest = FOLLOWING[how]
+    followed_until_it_sleeps(target, noun, str(target.pid), *rest)
+    assert patched(target.pid, before) > 0
+    check_runs(target)
+    wait_for(lambda: not tracers(target.pid), "it is held while nothing can be done")
+    assert guards(target.pid)
+    tell(target)
+    assert becomes_whole(target.pid, before, PATIENCE)
+    check_runs(target)
+    wait_for(lambda: not tracers(target.pid) and not guards(target.pid), "somebody stays")
+
+
+def test_nobody_stays_with_a_process_that_ends(target: Busy) -> None:
+    """A guard that could not put the code back ends with its process."""
+    followed_until_it_sleeps(target, "growth", str(target.pid))
+    left = guards(target.pid)
+    assert left
+    target.process.kill()
+    target.process.wait()
+    wait_for(lambda: not any(map(is_at_work, left)), "a guard stays")
+
+
+def test_the_next_run_takes_it_out(target: Busy) -> None:
+    """What a run leaves is found by the next one, which says so as long as it cannot be taken out."""
+    before = code(target.pid)
+    followed_until_it_sleeps(target, "growth", str(target.pid))
+    for guard in guards(target.pid):
+        os.kill(guard, signal.SIGKILL)
+    command = [str(GDBHEAP), "growth", str(target.pid), "--duration=0.1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert "cannot be taken out now" in done.stderr
+    check_runs(target)
+    tell(target)
+    wait_for(lambda: "D" not in states(target.pid), "it sleeps still")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert patched(target.pid, before) == 0
