@@ -225,7 +225,10 @@ class _Watch:
         except KeyboardInterrupt:
             why = "asked"
         finally:
-            self.watcher.end()
+            for happening in self.watcher.end():
+                event = self._event(happening)
+                if event is not None:
+                    self._tell(event)
             if self.server is not None:
                 self.server.end()
         return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why=why)
@@ -259,7 +262,7 @@ class _Watch:
             self._warn_of_users()
             limits = self._limits()
             return Event("began", time.time(), pid, happening.name, limits=limits)
-        if happening.kind in ("unseen", "missed"):
+        if happening.kind in ("unseen", "unrestored", "missed"):
             self.failed += 1
             return Event(happening.kind, time.time(), pid, happening.name, errors=[happening.reason])
         if happening.kind == "left-out":
@@ -464,15 +467,16 @@ COMMAND = Command(
     but for RSS. docs/watching.md lists the metrics.
 
     With --json each event is a document on a line of its own, on standard output and as it happens, the end last.
-    event is began, ended, killed, unseen (its MemoryErrors cannot be seen), missed (a look for --prometheus failed),
-    left-out (pids are meant and not watched, for errors), serving (at url; everybody: to other machines, too), acted or
-    end; time seconds since 1970; pid and name the process; group the control group that it is about, "" for the
-    machine; limits, when a process is watched with --at-oom, a list of {group, bytes, mark, ours} (ours: the watch
-    itself is in that group). When it has acted, cause is {kind, size, bound, seconds, limit, group}, kind one of rss,
-    grows, limit, soon, pressure, oom and memory-error; files are paths by what they are (snapshot, heap, core); errors
-    what failed; held the seconds for which the process stood still for the snapshot; partial whether something is
-    missing in it; run the command's exit status; stack, of a memory-error, the frames of the thread from the outermost
-    to the innermost, {name, file, line, kind}. At the end acted and failed count, and why is count, ended, duration or
+    event is began, ended, killed, unseen (its MemoryErrors cannot be seen), unrestored (its code is still changed),
+    missed (a look for --prometheus failed), left-out (pids are meant and not watched, for errors), serving (at url;
+    everybody: to other machines, too), acted or end; time seconds since 1970; pid and name the process; group the
+    control group that it is about, "" for the machine; limits, when a process is watched with --at-oom, a list of
+    {group, bytes, mark, ours} (ours: the watch itself is in that group). When it has acted, cause is {kind, size,
+    bound, seconds, limit, group}, kind one of rss, grows, limit, soon, pressure, oom and memory-error; files are paths
+    by what they are (snapshot, heap, core); errors what failed; held the seconds for which the process stood still for
+    the snapshot; partial whether something is missing in it; run the command's exit status; stack, of a memory-error,
+    the frames of the thread from the outermost to the innermost, {name, file, line, kind}. At the end acted and failed
+    count, and why is count, ended, duration or
     asked.""",
     example="gdbheap watch --rss=2G --output=/var/tmp",
     needs=PROCESSES,

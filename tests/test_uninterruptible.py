@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from support import busy
 from support.busy import Busy, wait_for
-from support.following import becomes_whole, code, following, patched
-from support.programs import GDBHEAP, PATIENCE
+from support.following import becomes_whole, changed_code, code, following, patched
+from support.programs import GDBHEAP, PATIENCE, interpreter_of
 
 COUNTERS = 3
 FOLLOWING = {"growth": ["growth"], "catch": ["catch", "malloc"]}
@@ -159,3 +159,53 @@ def test_the_next_run_takes_it_out(target: Busy) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert patched(target.pid, before) == 0
+
+
+# A thread whose child in a vfork waits for a line of standard input, once it was told to begin by another.
+LENDER = """
+#include <unistd.h>
+void lend(void) {
+    char byte;
+    if (read(0, &byte, 1) > 0 && vfork() == 0) {
+        read(0, &byte, 1);
+        _exit(0);
+    }
+}
+"""
+PYTHON = """
+import ctypes, sys, threading, time
+threading.Thread(target=ctypes.CDLL(sys.argv[1]).lend, daemon=True).start()
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_a_watch_says_what_it_leaves(tmp_path: Path) -> None:
+    """An event of its own, and status 1."""
+    source, library = tmp_path / "lender.c", tmp_path / "lender.so"
+    source.write_text(LENDER)
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    command = [interpreter_of("stripped"), "-I", "-c", PYTHON, str(library)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        target = Busy(process, tmp_path)
+        try:
+            wait_for(lambda: len(states(target.pid)) == 2, "there is no second thread")
+            before = changed_code(target.pid)
+            words = [str(GDBHEAP), "watch", str(target.pid), "--on-memory-error", f"--output={tmp_path}", "--json"]
+            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+                try:
+                    wait_for(lambda: changed_code(target.pid) != before, "it is not followed")
+                    assert watch.stdout is not None
+                    assert json.loads(watch.stdout.readline())["event"] == "began"
+                    lend(target)
+                    watch.send_signal(signal.SIGINT)
+                    out, errors = watch.communicate(timeout=PATIENCE)
+                finally:
+                    watch.kill()
+            told = [json.loads(line) for line in out.splitlines()]
+            assert [event["event"] for event in told] == ["unrestored", "end"], out + errors
+            assert watch.returncode == 1 and "state D" in told[0]["errors"][0]
+            tell(target)
+            wait_for(lambda: not guards(target.pid), "the code is not put back")
+        finally:
+            process.kill()

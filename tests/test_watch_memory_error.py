@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.following import code, patched
+from support.following import changed_code, code, patched
 from support.programs import GDBHEAP, PATIENCE, RELEASES, SOURCES, Running, c_program, gdbheap, release_program, running
 
 MIB = 1 << 20
@@ -21,25 +21,13 @@ MIB = 1 << 20
 
 def start(target: Running, folder: Path, *options: str) -> subprocess.Popen[str]:
     """Start to watch, and return once the function is patched."""
-    before = function_bytes(target.pid)
+    before = changed_code(target.pid)
     line = [str(GDBHEAP), "watch", str(target.pid), "--on-memory-error", f"--output={folder}", "--json", *options]
     watch = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + PATIENCE
-    while function_bytes(target.pid) == before and watch.poll() is None and time.monotonic() < deadline:
+    while changed_code(target.pid) == before and watch.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     return watch
-
-
-def function_bytes(pid: int) -> int:
-    """Return a sum of all executable pages that the process has made its own: the patched ones."""
-    changed, executable = 0, False
-    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-        words = line.split()
-        if "-" in words[0] and not line.startswith(("Vm", "Private")):
-            executable = len(words) > 1 and "x" in words[1]
-        elif executable and line.startswith("Private_Dirty"):
-            changed += int(words[1])
-    return changed
 
 
 def events(watch: subprocess.Popen[str]) -> list[dict[str, Any]]:
@@ -62,7 +50,7 @@ def test_memory_error(release: str, rng: random.Random, tmp_path: Path) -> None:
         told = events(watch)
         target.go_on()
         counts = [int(line.split()[1]) for line in target.stderr.splitlines() if line.startswith("out")]
-        assert target.process.poll() is None and function_bytes(target.pid) >= 0
+        assert target.process.poll() is None and changed_code(target.pid) >= 0
     acted = next(event for event in told if event["event"] == "acted")
     assert acted["cause"]["kind"] == "memory-error" and not acted["errors"], acted
     with zipfile.ZipFile(acted["files"]["snapshot"]) as archive:

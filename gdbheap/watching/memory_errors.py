@@ -64,6 +64,7 @@ class MemoryErrors:
         while self._follower.next(0) is not None:
             pass
 
-    def end(self) -> None:
-        """Put the code back."""
+    def end(self) -> list[str]:
+        """Put the code back; return why it is not, where that is so."""
         self._followed.close()
+        return self._process.warnings

@@ -57,8 +57,9 @@ class Wanted:
 class Happening:
     """``kind``: "began" and "ended" (a process is watched from now on, or is gone), "due" (act on it for ``cause``),
     "killed" (the kernel killed a process of ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen,
-    and ``reason`` says why), "missed" (a look failed, for another ``reason`` than the one before), "left-out" (``pids``
-    are meant, but cannot be watched for this ``reason``; each is said once)."""
+    and ``reason`` says why), "unrestored" (its code is still changed, and ``reason`` says why), "missed" (a look
+    failed, for another ``reason`` than the one before), "left-out" (``pids`` are meant, but cannot be watched for this
+    ``reason``; each is said once)."""
 
     kind: str
     pid: int | None = None
@@ -218,12 +219,10 @@ class Watcher:
         self._gauges.add(_errors_key(one.pid), lambda: Gauge(memory, [Raised()], [errors.waker()]))
         one.gauges.add(_errors_key(one.pid))
 
-    def end(self) -> None:
+    def end(self) -> list[Happening]:
         """Nothing is watched any more."""
         self.looks.end()
-        for one in self.watched.values():
-            if one.errors is not None:
-                one.errors.end()
+        return [happening for one in self.watched.values() for happening in _end_errors(one)]
 
     def _regroup(self, one: Watched) -> None:
         one.groups = _groups(one.folder)
@@ -238,8 +237,7 @@ class Watcher:
         gone = self.watched.pop(pid)
         self.looks.forget(pid)
         self._gauges.drop([_key(pid), _errors_key(pid)])
-        if gone.errors is not None:
-            gone.errors.end()
+        yield from _end_errors(gone)
         self._gauges.hurry(gone.gauges)
         yield from self._look()
         yield Happening("ended", pid, gone.name)
@@ -277,6 +275,11 @@ class Watcher:
         key, share = f"group {memory.folder}", self.wanted.share
         self._gauges.add(key, lambda: Gauge(memory, self.wanted.of_limit(), group_wakers(memory, share), memory.name))
         return key
+
+
+def _end_errors(one: Watched) -> list[Happening]:
+    reasons = one.errors.end() if one.errors is not None else []
+    return [Happening("unrestored", one.pid, one.name, reason=reason) for reason in reasons]
 
 
 def _key(pid: int) -> str:

@@ -104,3 +104,15 @@ def becomes_whole(pid: int, before: dict[int, bytes], seconds: float) -> bool:
             return False
         time.sleep(0.005)
     return True
+
+
+def changed_code(pid: int) -> int:
+    """Return a sum of all executable pages that the process has made its own: the patched ones."""
+    changed, executable = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0] and not line.startswith(("Vm", "Private")):
+            executable = len(words) > 1 and "x" in words[1]
+        elif executable and line.startswith("Private_Dirty"):
+            changed += int(words[1])
+    return changed

@@ -34,8 +34,9 @@ def render(event: Event, style: Style) -> str:
 
 def event_text(event: Event, style: Style) -> str:
     """One line, with the local time."""
-    tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen, "missed": _missed,
-            "left-out": _left_out, "serving": _serving, "acted": _acted}[event.event]  # fmt: skip
+    tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen,
+            "unrestored": _unrestored, "missed": _missed, "left-out": _left_out, "serving": _serving,
+            "acted": _acted}[event.event]  # fmt: skip
     said = tell(event, style)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {one_line(said, 4000)}"
 
@@ -68,6 +69,10 @@ def _killed(event: Event, style: Style) -> str:
 
 def _unseen(event: Event, style: Style) -> str:
     return f"{_process(event)}: its MemoryErrors cannot be seen: {'; '.join(event.errors)}"
+
+
+def _unrestored(event: Event, style: Style) -> str:
+    return "; ".join(event.errors)
 
 
 def _missed(event: Event, style: Style) -> str:
