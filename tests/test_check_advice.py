@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.programs import KERNEL_CORE, PROCESS, ask, c_program, gdbheap, interpreter_of, running
 
-from gdbheap.first_page.check_advice import _number
+from gdbheap.allocators.glibc.start_settings import number_of
 
 NAMES = {
     "MALLOC_MMAP_THRESHOLD_": "mmap_threshold",
@@ -73,6 +73,25 @@ def test_settings_that_did_not_take(rng: random.Random, tmp_path: Path) -> None:
     with running(command, tmp_path, {"MALLOC_TRIM_THRESHOLD_": "4194304"}) as target:
         row = by_name(ask("check-advice", str(target.pid)))["MALLOC_TRIM_THRESHOLD_"]
     assert (row["value"], row["in_force"], row["took"]) == ("4194304", 128 << 10, False)
+
+
+@pytest.mark.parametrize("given", [{}, {"MALLOC_TRIM_THRESHOLD_": "131072"}])
+def test_no_variable_against_mallopt(given: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
+    """Where the program sets a threshold itself no variable is advised, as none changes it; one that a variable set, a
+    variable changes."""
+    command = c_program("faults", rng.getrandbits(30), "raised", tmp_path / "none")
+    with running(command, tmp_path, given) as target:
+        (finding,) = ask("", str(target.pid))["findings"]
+        row = by_name(ask("check-advice", str(target.pid)))["MALLOC_TRIM_THRESHOLD_"]
+        words = gdbheap("", str(target.pid)).stdout
+    assert (finding["id"], finding["environment"]) == ("main-top", {})
+    assert row["in_force"] == 1 << 30 and row["took"] is (False if given else None)
+    assert "let the program call mallopt(M_TRIM_THRESHOLD, 131072)" in words
+    assert "MALLOC_TRIM_THRESHOLD_=" not in words
+    command = c_program("faults", rng.getrandbits(30), "top", tmp_path / "none")
+    with running(command, tmp_path, {"MALLOC_TRIM_THRESHOLD_": str(1 << 30)}) as target:
+        (finding,) = ask("", str(target.pid))["findings"]
+    assert finding["environment"] == {"MALLOC_TRIM_THRESHOLD_": "131072"}
 
 
 def test_tunables(rng: random.Random, tmp_path: Path) -> None:
@@ -143,6 +162,6 @@ def test_numbers_as_the_c_library_reads_them(rng: random.Random) -> None:
     digits = "0|00|0x|0X1f|017|089|128k|131072|4 5|1_000|+7|-1| \t12|-0x10|99999999999999999999".split("|")
     digits += ["".join(rng.choice("0123456789abxXk ") for _ in range(6)) for _ in range(2000)]
     for text in digits:
-        number = _number(text)
+        number = number_of(text)
         assert (number or 0) == strtoul(text.encode(), None, 0), text
         assert (number is None) == (not text.strip(" \t+-")[:1].isdigit()), text

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.locate import MallocPar
+from gdbheap.allocators.glibc.start_settings import number_of, setting_in
 from gdbheap.answers.accounting.partition import total
 from gdbheap.contents.python.text.disclosure import Disclosure
 from gdbheap.errors import GdbheapError
@@ -15,11 +15,8 @@ from gdbheap.findings import Evidence, Finding
 from gdbheap.findings.thresholds import DEFAULT, DEFAULT_THRESHOLD, SET, origin
 from gdbheap.first_page.ledger import judged
 from gdbheap.heap import Heap
-from gdbheap.machines.machine import LARGEST_ADDRESS
 from gdbheap.targets.environment import initial_environment
-from gdbheap.text import bounded_number
 
-TUNABLES = "GLIBC_TUNABLES"
 HUGETLB = "hugetlb"
 
 
@@ -81,8 +78,6 @@ KINDS = (
     # A tunable alone, since 2.35; mp_ has what came of it in two fields.
     _Kind("glibc.malloc.hugetlb", "glibc.malloc.hugetlb", HUGETLB, "huge-pages"),
 )
-# What strtoul takes for a number.
-NUMBER = re.compile(r"[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 
 
 def check_advice(heap: Heap) -> CheckAdvice:
@@ -121,9 +116,9 @@ def _shown(disclosure: Disclosure, value: str | None) -> str | None:
 
 
 def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evidence) -> Setting:
-    value, by = _given(kind, given)
+    value, by = setting_in(given, kind.name, kind.tunable)
     in_force = _in_force(kind, par)
-    took = None if value is None else _is_in_force(kind, _number(value), in_force)
+    took = None if value is None else _is_in_force(kind, number_of(value), in_force)
     shown = _shown(evidence.heap.disclosure, value)
     return Setting(
         kind.name, shown, by, kind.field, in_force, _how(kind, par), took, kind.about, _bytes(kind, evidence)
@@ -141,29 +136,6 @@ def _in_force(kind: _Kind, par: MallocPar) -> int:
 def _is_in_force(kind: _Kind, number: int | None, in_force: int) -> bool:
     """From 2 on hugetlb is the size of the pages."""
     return (min(number, 2) if number is not None and kind.field == HUGETLB else number) == in_force
-
-
-def _given(kind: _Kind, given: dict[str, str]) -> tuple[str | None, str | None]:
-    """The variable's value, else the tunable's: glibc reads GLIBC_TUNABLES after the variables, and it wins."""
-    if kind.tunable in given:
-        return given[kind.tunable], TUNABLES
-    for part in given.get(TUNABLES, "").split(":"):
-        name, _, value = part.partition("=")
-        if name == kind.tunable:
-            return value, TUNABLES
-    value_of = given.get(kind.name)
-    return value_of, kind.name if value_of is not None else None
-
-
-def _number(value: str) -> int | None:
-    """The number that the value begins with, as strtoul reads it, base 0, and glibc its settings; None without one."""
-    found = NUMBER.match(value)
-    if found is None:
-        return None
-    sign, digits = found.groups()
-    base = 16 if digits[:2] in ("0x", "0X") else 8 if digits.startswith("0") else 10
-    number = bounded_number(digits[2:] if base == 16 else digits, LARGEST_ADDRESS, base)
-    return -number & LARGEST_ADDRESS if sign == "-" else number
 
 
 def _how(kind: _Kind, par: MallocPar) -> str:

@@ -2,7 +2,7 @@
  *
  * A program with one fault, or none. It comes to rest when it reads standard input; at the first line it does what the
  * advice says that can be done from within: it calls malloc_trim(0), unmaps, or ends its threads. FAULT: chunks, top,
- * lowered (top beyond the threshold), large, growing, reserved (the same buffers, as large as they will be from the
+ * lowered (top beyond the threshold), raised (top below one that the program sets), large, growing, reserved (the same buffers, as large as they will be from the
  * beginning), tops (of threads' arenas, below a risen threshold), small (the same below the default), mapped, shared,
  * file (FILE, which is written), stacks, fork, huge (only with huge pages), healthy.
  */
@@ -54,6 +54,14 @@ static void lower_threshold(void)
     allocate_small();
     free_runs(BLOCKS);
     mallopt(M_TRIM_THRESHOLD, 128 << 10);
+}
+
+/* Whatever MALLOC_TRIM_THRESHOLD_ said. */
+static void raise_threshold(void)
+{
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    allocate_small();
+    free_runs(BLOCKS);
 }
 
 static void large_buffers(void)
@@ -228,6 +236,8 @@ static void run(const char *fault, const char *path)
         growing_buffers(strcmp(fault, "reserved") == 0);
     else if (strcmp(fault, "huge") == 0)
         untouched_buffers();
+    else if (strcmp(fault, "raised") == 0)
+        raise_threshold();
     else if (strcmp(fault, "lowered") == 0)
         lower_threshold();
     else if (strcmp(fault, "tops") == 0) {

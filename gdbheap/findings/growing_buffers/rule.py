@@ -10,7 +10,7 @@ from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.accounting.describing import Described, describe_blocks
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import MMAP_THRESHOLD
-from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, origin
+from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
 
 MAX_BUFFERS, MAX_HOLES = 64, 1024
 # A copy that is longer than this share of the buffer does not show that the buffer was smaller.
@@ -59,7 +59,9 @@ def find(evidence: Evidence) -> list[Claim]:
     kept = evidence.released((copy.start, copy.end) for copy in copies)
     if len(copies) < MIN_COPIES or not evidence.worth(kept):
         return []
-    finding = Finding("growing-buffers", kept, _figures(evidence, copies), environment=MMAP_THRESHOLD)
+    figures = _figures(evidence, copies)
+    environment = {} if figures.origin == OWN else MMAP_THRESHOLD
+    finding = Finding("growing-buffers", kept, figures, environment=environment)
     return [Claim(finding, lambda: [(copy.start, copy.end) for copy in copies])]
 
 
@@ -69,9 +71,8 @@ def _figures(evidence: Evidence, copies: list[Copy]) -> GrowingBuffers:
         buffers, key=lambda buffer: sum(copy.end - copy.start for copy in copies if copy.buffer == buffer)
     )
     lengths = [copy.length for copy in copies if copy.buffer == largest]
-    threshold = par.mmap_threshold
-    counts, about = (len(copies), len(buffers)), (origin(par, threshold), _what(evidence, largest))
-    return GrowingBuffers(address, size, *counts, threshold, *about, min(lengths), max(lengths))
+    counts, about = (len(copies), len(buffers)), (origin_in(evidence.heap.target, par, MMAP), _what(evidence, largest))
+    return GrowingBuffers(address, size, *counts, par.mmap_threshold, *about, min(lengths), max(lengths))
 
 
 def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:

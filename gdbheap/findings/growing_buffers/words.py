@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gdbheap.findings.growing_buffers.rule import GrowingBuffers
 from gdbheap.report.text.numbers import counted, size_text
-from gdbheap.report.text.thresholds import MMAPPED_AGAIN, threshold_text
+from gdbheap.report.text.thresholds import mmapped_again, threshold_text
 from gdbheap.report.words.finding_words import Words
 
-ADVICE = f"allocate such a buffer once, as large as it will be, or {MMAPPED_AGAIN}"
+ADVICE = "allocate such a buffer once, as large as it will be, or"
 
 
 def _text(figures: GrowingBuffers) -> str:
@@ -22,4 +22,4 @@ def _text(figures: GrowingBuffers) -> str:
     )
 
 
-WORDS = Words(GrowingBuffers, _text, lambda figures: ADVICE)
+WORDS = Words(GrowingBuffers, _text, lambda figures: f"{ADVICE} {mmapped_again(figures.origin)}")

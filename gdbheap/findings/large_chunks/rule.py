@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import MMAP_THRESHOLD
-from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, origin
+from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
 
 # Used chunks of that size have at least this share of the bytes of the holes.
 MIN_PERCENT_USED = 25
@@ -37,7 +37,8 @@ def find(evidence: Evidence) -> list[Claim]:
     count, size = sum(count for _, count in used), sum(size * count for size, count in used)
     if 100 * size < MIN_PERCENT_USED * kept:
         return []
-    threshold = glibc.malloc.par.mmap_threshold
-    figures = LargeChunks(len(holes), count, size, threshold, origin(glibc.malloc.par, threshold))
-    finding = Finding("large-chunks", kept, figures, environment=MMAP_THRESHOLD)
+    par = glibc.malloc.par
+    came = origin_in(evidence.heap.target, par, MMAP)
+    figures = LargeChunks(len(holes), count, size, par.mmap_threshold, came)
+    finding = Finding("large-chunks", kept, figures, environment={} if came == OWN else MMAP_THRESHOLD)
     return [Claim(finding, lambda: holes, has_remedy=True)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from gdbheap.findings.large_chunks.rule import LargeChunks
+from gdbheap.findings.thresholds import OWN
 from gdbheap.report.text.numbers import counted, size_text
-from gdbheap.report.text.thresholds import MMAPPED_AGAIN, threshold_text
+from gdbheap.report.text.thresholds import mmapped_again, threshold_text
 from gdbheap.report.words.finding_words import Words
 
 REMEDY = "start it with MALLOC_MMAP_THRESHOLD_=131072"
+OWN_REMEDY = "let it call mallopt(M_MMAP_THRESHOLD, 131072)"
 
 
 def _text(figures: LargeChunks) -> str:
@@ -19,4 +21,8 @@ def _text(figures: LargeChunks) -> str:
     )
 
 
-WORDS = Words(LargeChunks, _text, lambda figures: MMAPPED_AGAIN, lambda figures: REMEDY)
+def _remedy(figures: LargeChunks) -> str:
+    return OWN_REMEDY if figures.origin == OWN else REMEDY
+
+
+WORDS = Words(LargeChunks, _text, lambda figures: mmapped_again(figures.origin), _remedy)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import TRIM_THRESHOLD
-from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, origin
+from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,10 @@ def find(evidence: Evidence) -> list[Claim]:
     top = trim.arenas[0].top or 0
     if not evidence.worth(top):
         return []
-    threshold = glibc.malloc.par.trim_threshold
+    par = glibc.malloc.par
+    threshold, came = par.trim_threshold, origin_in(evidence.heap.target, par, TRIM)
     is_above = threshold > max(DEFAULT_THRESHOLD, top)
-    figures = MainTop(top, threshold, origin(glibc.malloc.par, threshold), is_above)
+    figures = MainTop(top, threshold, came, is_above)
     commands = evidence.line("trim", "--yes", calls=True)
-    finding = Finding("main-top", top, figures, commands, TRIM_THRESHOLD if is_above else {})
+    finding = Finding("main-top", top, figures, commands, TRIM_THRESHOLD if is_above and came != OWN else {})
     return [Claim(finding, lambda: evidence.tops(main=True), has_remedy=True)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gdbheap.findings.main_top.rule import MainTop
+from gdbheap.findings.thresholds import OWN
 from gdbheap.report.text.numbers import size_text
-from gdbheap.report.text.thresholds import threshold_text
+from gdbheap.report.text.thresholds import OWN_CALL, threshold_text
 from gdbheap.report.words.finding_words import Words
 
 BELOW = "free() trims it only when it reaches trim_threshold, which is"
@@ -21,7 +22,9 @@ def _text(figures: MainTop) -> str:
 
 
 def _advice(figures: MainTop) -> str:
-    return CALL + START if figures.is_above else CALL
+    if not figures.is_above:
+        return CALL
+    return f"{CALL}, or {OWN_CALL.format('M_TRIM_THRESHOLD')}" if figures.origin == OWN else CALL + START
 
 
 WORDS = Words(MainTop, _text, _advice, lambda figures: CALL)

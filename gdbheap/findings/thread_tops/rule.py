@@ -8,7 +8,7 @@ from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.allocators.glibc.trim import ArenaTrim
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import TRIM_THRESHOLD
-from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, origin
+from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,14 @@ def find(evidence: Evidence) -> list[Claim]:
     if not evidence.worth(size):
         return []
     par = glibc.par
+    came = origin_in(evidence.heap.target, par, TRIM)
     figures = ThreadTops(
-        len(trim.arenas) - 1, kept, par.trim_threshold, par.arena_max, len(arenas), origin(par, par.trim_threshold),
+        len(trim.arenas) - 1, kept, par.trim_threshold, par.arena_max, len(arenas), came,
         _largest(evidence, glibc, arenas), by_threshold,
     )  # fmt: skip
     commands = [] if by_threshold else evidence.measuring()
-    finding = Finding("thread-tops", size, figures, commands, environment=TRIM_THRESHOLD if by_threshold else {})
+    environment = TRIM_THRESHOLD if by_threshold and came != OWN else {}
+    finding = Finding("thread-tops", size, figures, commands, environment=environment)
     return [Claim(finding, lambda: evidence.tops(main=False), has_remedy=True)]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gdbheap.findings.thread_tops.rule import LargestTop, ThreadTops
+from gdbheap.findings.thresholds import OWN
 from gdbheap.report.text.numbers import counted, size_text
-from gdbheap.report.text.thresholds import threshold_text
+from gdbheap.report.text.thresholds import OWN_CALL, threshold_text
 from gdbheap.report.words.finding_words import Words
 
 BY_THRESHOLD = (
@@ -36,7 +37,9 @@ def _limit(arena_max: int) -> str:
 
 
 def _advice(figures: ThreadTops) -> str:
-    return BY_THRESHOLD if figures.by_threshold else BY_ARENAS
+    if not figures.by_threshold:
+        return BY_ARENAS
+    return OWN_CALL.format("M_TRIM_THRESHOLD") if figures.origin == OWN else BY_THRESHOLD
 
 
 WORDS = Words(ThreadTops, _text, _advice, _advice)
