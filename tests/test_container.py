@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from support import kernel
 from support.control_groups import limited_group
-from support.programs import GDBHEAP, Running, gdbheap, interpreter_of, running
+from support.programs import GDBHEAP, Running, c_program, gdbheap, interpreter_of, running
 
 from gdbheap.answers.container import container
 from gdbheap.answers.doctor import place, remedy
@@ -163,6 +164,19 @@ def test_lazily_given_back(large: Running) -> None:
     if before == 0:
         pytest.skip("the kernel has taken it already")
     assert "Given back lazily (MADV_FREE)" in gdbheap(str(large.pid)).stdout
+
+
+def test_all_given_back(rng: random.Random, tmp_path: Path) -> None:
+    """Where what was given back is the largest part of the memory, the page says so first, and of none of it that it
+    is not known."""
+    size = rng.randrange(30, 64) << 20
+    with running(c_program("outside", "lazy", size >> 20, tmp_path / "none"), tmp_path) as process:
+        page = gdbheap(str(process.pid)).stdout
+        if kernel.in_rollup(process.pid, "LazyFree") < size * 0.99:
+            pytest.skip("the kernel has taken some of it already")
+    given_back = re.findall(r"([\d.]+) MiB(?: \([\d.]+ % of RSS\) is)? given back already \(MADV_FREE\)", page)
+    assert [float(each) for each in given_back] == [pytest.approx(size / (1 << 20), abs=0.5)] * 2, page
+    assert "Findings: none. " in page and "not known" not in page and "no known allocator" not in page
 
 
 def test_a_real_group(large: Running, rng: random.Random) -> None:

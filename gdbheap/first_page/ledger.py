@@ -131,7 +131,8 @@ class Ledger:
 
     @property
     def looks_past(self) -> bool:
-        """Whether nothing looked into more than half of the memory that is not files': its blocks are not walked."""
+        """Whether nothing looked into more than half of the memory that is not files', nor given back by MADV_FREE: its
+        blocks are not walked."""
         unknown = self.summary.unknown if self.summary is not None else None
         if unknown is None:
             return False
@@ -141,7 +142,7 @@ class Ledger:
         line = rows.get(unknown.id, rows.get(unknown.id.rpartition(".")[0], 0))
         own = unknown.bytes if unknown.bytes is not None else line
         roots = [line.id for line in self.ledger if line.parent is None and line.id not in (FIRST[0][0], MISSING)]
-        return 2 * own > sum(rows[root] for root in roots)
+        return 2 * own > sum(rows[root] for root in roots) - (self.rss.lazy or 0)
 
     @property
     def is_blind(self) -> bool:

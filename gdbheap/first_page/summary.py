@@ -13,6 +13,7 @@ from gdbheap.allocators.runtimes import ALLOCATOR, MMAPPED, SHARED, Runtime
 from gdbheap.answers.accounting.partition import REST, Sum, main_runtime, other_allocator, total
 from gdbheap.findings import Evidence
 from gdbheap.heap import Heap
+from gdbheap.targets.ranges import joined, within
 
 USED, FREE = (State.USED,), (State.FREE, State.TOP)
 # Where the memory of runtimes lies that is no line of their own in the ledger.
@@ -23,9 +24,10 @@ MAX_PERCENT_IGNORED = 5
 
 @dataclass(frozen=True)
 class Unknown:
-    """Resident bytes that nothing walks: of an allocator or a runtime with whatever else may be its memory, or other
-    anonymous memory. ``id``: of the ledger's line; ``name``: of the allocator, the runtime or the runtimes, "" where
-    none is known; ``own``: whether the memory is certainly its own. ``bytes`` is None where residency is not known."""
+    """Resident bytes that nothing walks, without what was given back by MADV_FREE: of an allocator or a runtime
+    with whatever else may be its memory, or other anonymous memory. ``id``: of the ledger's line; ``name``: of the
+    allocator, the runtime or the runtimes, "" where none is known; ``own``: whether the memory is certainly its
+    own. ``bytes`` is None where residency is not known."""
 
     id: str
     name: str
@@ -117,7 +119,20 @@ def _of(evidence: Evidence, place: str) -> Unknown:
 
 
 def _resident(evidence: Evidence, owner: str) -> int | None:
-    return evidence.resident(owner) if evidence.heap.target.pages is not None else None
+    if evidence.heap.target.pages is None:
+        return None
+    return evidence.resident(owner) - _lazily_freed(evidence, owner)
+
+
+def _lazily_freed(evidence: Evidence, owner: str) -> int:
+    """At most how many of its resident bytes were given back by MADV_FREE: these are free."""
+    target = evidence.heap.target
+    if not target.rss.lazy:
+        return 0
+    parts = (ranges for name, ranges in evidence.other_ranges.items() if f"{name}.".startswith(f"{owner}."))
+    found = joined(sorted(pair for ranges in parts for pair in ranges))
+    size = sum(size for start, end, size in target.lazily_freed if within(found, start, end))
+    return min(size, target.rss.lazy, evidence.resident(owner))
 
 
 def _is_much(evidence: Evidence, owner: str) -> bool:
@@ -125,4 +140,4 @@ def _is_much(evidence: Evidence, owner: str) -> bool:
     part, whole = total(evidence.sums, owner), total(evidence.sums)
     if evidence.heap.target.pages is None:
         return 100 * part.virtual > MAX_PERCENT_IGNORED * whole.virtual
-    return 100 * part.resident > MAX_PERCENT_IGNORED * whole.resident
+    return 100 * (part.resident - _lazily_freed(evidence, owner)) > MAX_PERCENT_IGNORED * whole.resident

@@ -5,7 +5,7 @@
  * thread's stack, by recursion; "break": memory of sbrk(); "storage": a thread-local variable of as many threads as it
  * takes; "threads": blocks of malloc that the stacks of 16 threads hold; "register": a block that a function has in a
  * register while the C library waits for a line; "locked": blocks of malloc that were freed while all memory is locked,
- * of which munlockall() and malloc_trim() give some back on the first line.
+ * of which munlockall() and malloc_trim() give some back on the first line; "lazy": a mapping, given back by MADV_FREE.
  */
 #include "target.h"
 #include <sys/resource.h>
@@ -107,6 +107,13 @@ static void map_file(const char *path, int kind)
     memset(all, 1, size);
 }
 
+static void give_back_lazily(void)
+{
+    char *all = pages(size);
+    memset(all, 1, size);
+    madvise(all, size, MADV_FREE);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4)
@@ -120,6 +127,8 @@ int main(int argc, char **argv)
         memset(table, 1, size);
     else if (strcmp(mode, "file") == 0)
         map_file(argv[3], MAP_PRIVATE);
+    else if (strcmp(mode, "lazy") == 0)
+        give_back_lazily();
     else if (strcmp(mode, "shared") == 0)
         map_file(argv[3], MAP_SHARED);
     else if (strcmp(mode, "break") == 0)

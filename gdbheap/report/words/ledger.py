@@ -14,7 +14,7 @@ from gdbheap.report.words import container, main_holders, summary
 from gdbheap.report.words.aborted import abort_lines
 from gdbheap.report.words.findings import advice_of, text_of
 from gdbheap.report.words.holder_changes import growth_sentence, signed
-from gdbheap.report.words.verdict import verdict
+from gdbheap.report.words.verdict import gave_back_much, verdict
 from gdbheap.text import IN_GDB
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ NOT_LOOKED = (
     "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
     "whether some of it could be given back is not known."
 )
+LAZY = "Findings: none. {} is given back already (MADV_FREE): the kernel takes it when it needs memory."
 # In percent of RSS: what is worth more than this stands out where there are colours.
 SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
@@ -52,7 +53,7 @@ def render(answer: Ledger, style: Style, whole: bool = False) -> str:
         _next(answer),
         _books(answer, style, whole),
         style.filled(decision(answer, style)),
-        container.render(answer.container, answer.rss.lazy, style, whole),
+        container.render(answer.container, None if _says_lazy(answer) else answer.rss.lazy, style, whole),
     )
 
 
@@ -160,6 +161,9 @@ def no_findings(answer: Ledger) -> str:
     """What is said where there are none."""
     if answer.looks_past:
         return NOT_LOOKED
+    if _says_lazy(answer):
+        style = Style(rss=answer.rss.bytes)
+        return LAZY.format(f"{style.bytes(answer.rss.lazy)}{style.of_rss(answer.rss.lazy)}")
     if answer.rss.bytes is None:
         return "Findings: none, as it is not known what is resident. 'heap holes' and 'heap pins' tell what is free."
     if answer.imported is not None and most_is_imported(answer.imported, answer.rss.bytes):
@@ -169,6 +173,11 @@ def no_findings(answer: Ledger) -> str:
             "variable of the program leads: 'heap pyobjects' says of which types that is."
         )
     return "Findings: none. Nothing here stands out as memory that could be given back."
+
+
+def _says_lazy(answer: Ledger) -> bool:
+    """Whether the findings, for want of one, say what was given back by MADV_FREE."""
+    return not answer.findings and not answer.looks_past and gave_back_much(answer)
 
 
 def _findings(answer: Ledger, style: Style) -> str:

@@ -11,7 +11,7 @@ from gdbheap.report.text.style import Style
 if TYPE_CHECKING:
     from gdbheap.first_page.ledger import Ledger
 
-__all__ = ["plain_verdict", "program_text", "verdict"]
+__all__ = ["gave_back_much", "plain_verdict", "program_text", "verdict"]
 
 # Free memory below this share of RSS is not worth a word; allocators with less of it are not named.
 MIN_PERCENT, MIN_PERCENT_OF_FREE = 2, 10
@@ -87,16 +87,19 @@ def _free(answer: Ledger, style: Style) -> str:
     assert found is not None
     free = found.free if found.free_resident is None else found.free_resident
     if not _is_much(free, answer):
+        if gave_back_much(answer):
+            return f"; {style.bytes(answer.rss.lazy)} given back already (MADV_FREE)"
         unknown = found.unknown
         is_known = unknown is None or not unknown.bytes or not _is_much(unknown.bytes, answer)
         return "; next to nothing is free" if is_known else ""
     kept = f"; {style.bytes(free)} freed by the program but kept by {_keepers(answer)}"
-    lazy = answer.rss.lazy
-    return (
-        f"{kept} ({style.bytes(lazy)} of all goes when the kernel needs it)"
-        if lazy and _is_much(lazy, answer)
-        else kept
-    )
+    lazy = f" ({style.bytes(answer.rss.lazy)} of all goes when the kernel needs it)"
+    return f"{kept}{lazy if gave_back_much(answer) else ''}"
+
+
+def gave_back_much(answer: Ledger) -> bool:
+    """Whether so much was given back by MADV_FREE that it is worth a clause."""
+    return _is_much(answer.rss.lazy or 0, answer)
 
 
 def _keepers(answer: Ledger) -> str:
