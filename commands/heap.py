@@ -214,12 +214,13 @@ COMMAND = Command(
     the rest of free_resident stays: glibc.fragments (free chunks on pages that chunks in use share), glibc.tcache,
     glibc.locked (by mlock), glibc.hugetlb (pages of hugetlbfs), glibc.top, or an allocator's free blocks; allocators
     are the ledger's lines that this is about; outside are the resident bytes of static data, stacks, thread-local
-    data, written pages of files and memory of brk() that have a row among the holders; unknown is {id, name, bytes,
-    own}, the line of the memory that is not walked, of an allocator or a runtime (own: it is certainly its own) or
-    other memory, and null if there is next to none. findings are a list of {id, bytes, text, advice, figures,
-    commands, environment, within, doubtful}: bytes is what the advice is worth, figures are the numbers that it
-    rests on, commands are lines to paste, environment has the settings that the advice names, within is the id of
-    another finding that may have some of the same bytes, doubtful whether the memory may be intended.""",
+    data, written pages of files and memory of brk() that have a row among the holders, stacks_left those of stacks
+    below their stack pointers that have one; unknown is {id, name, bytes, own}, the line of the memory that is not
+    walked, of an allocator or a runtime (own: it is certainly its own) or other memory, and null if there is next
+    to none. findings are a list of {id, bytes, text, advice, figures, commands, environment, within, doubtful}:
+    bytes is what the advice is worth, figures are the numbers that it rests on, commands are lines to paste,
+    environment has the settings that the advice names, within is the id of another finding that may have some of
+    the same bytes, doubtful whether the memory may be intended.""",
     example="heap --sort=virtual",
     needs=TARGET,
     options=Options,

@@ -55,6 +55,20 @@ def test_named_and_in_use(mode: str, rng: random.Random, tmp_path: Path) -> None
     assert found["bytes"] == first["resident"] and first["path"] in found["text"]
 
 
+def test_left_below_the_stack_pointer(rng: random.Random, tmp_path: Path) -> None:
+    """What a deep call left on a stack is named as that, and not as in use."""
+    mebibytes = rng.randrange(24, 64)
+    with running(started("returned", mebibytes, tmp_path), tmp_path) as target:
+        page, words = ask("", str(target.pid)), gdbheap("", str(target.pid)).stdout
+    first, size = page["holders"][0], mebibytes * MIB
+    assert re.fullmatch(r"stack of thread \d+ \(.*\) below its stack pointer", first["path"]), page["holders"]
+    assert size * 0.99 <= first["resident"] <= size + BESIDES
+    assert first["resident"] == page["summary"]["stacks_left"]
+    assert in_use(page) < 10 and "left on stacks by calls that have returned" in page["verdict"]
+    (found,) = [row for row in page["findings"] if row["id"] == "holder"]
+    assert found["bytes"] == first["resident"] and not found["commands"] and "MADV_DONTNEED" in words
+
+
 def test_one_figure(rng: random.Random, tmp_path: Path) -> None:
     """Memory that a program mapped in many places has one figure: in the row, in the finding and in the ledger, but for
     the page of the first thread's data."""

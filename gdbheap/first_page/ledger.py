@@ -27,7 +27,7 @@ from gdbheap.answers.accounting.partition import (
 from gdbheap.answers.container import MOST_FILES, Container, container
 from gdbheap.answers.holder_change import Since
 from gdbheap.findings import Evidence, Finding, findings, placed
-from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.findings.holder.rule import LEFT, MainHolder
 from gdbheap.first_page.main_holders import MainHolders, main_holders
 from gdbheap.first_page.next_lines import next_lines
 from gdbheap.first_page.outside import IN_USE, outside_holders
@@ -179,7 +179,7 @@ def ledger_and_holders(
     trim = evidence.trim.predicted if evidence.trim else None
     found = findings(evidence)
     outside = outside_holders(evidence)
-    told = replace(told, outside=sum(row.resident or 0 for row in outside if row.kind in IN_USE)) if told else None
+    told = replace(told, outside=_sum_of(outside, IN_USE), stacks_left=_sum_of(outside, (LEFT,))) if told else None
     held = main_holders(heap, evidence, found, budget, outside) if budget else MainHolders()
     found = sorted(placed([*found, *held.findings]), key=lambda finding: finding.rank)
     answer = Ledger(
@@ -209,6 +209,10 @@ def without_memory(process: Named) -> Ledger:
     rss = Rss(usage.rss, usage.swap, known.source)
     group = find_group(folder.place)
     return Ledger(rss, [], [], container=container(group, known), program=program_of(folder), pid=folder.pid)
+
+
+def _sum_of(rows: Sequence[MainHolder], kinds: tuple[str, ...]) -> int:
+    return sum(row.resident or 0 for row in rows if row.kind in kinds)
 
 
 def _container(heap: Heap) -> Container | None:

@@ -19,6 +19,7 @@ from gdbheap.findings.holder.rule import (
     CODE,
     ENDED,
     FILE,
+    LEFT,
     LIBRARY_MEMORY,
     MAPPED,
     SHARED,
@@ -34,7 +35,7 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.environment import started_as
 from gdbheap.targets.functions import readable
 from gdbheap.targets.ranges import Ranges, intersect, joined, subtract, within
-from gdbheap.targets.stack_mappings import Stack
+from gdbheap.targets.stack_mappings import Stack, live_parts
 from gdbheap.targets.target import AT_ENTRY, Thread
 
 __all__ = ["IN_USE", "outside_holders", "unowned_holders"]
@@ -47,6 +48,8 @@ IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
 MAPPABLE = (FILE, MAPPED, SHARED, WRITTEN)
 OF_STORAGE = ("stacks", "other.break", REST)
 IN_STACKS = "deep recursion or large local variables"
+BELOW = (" below its stack pointer", " below their stack pointers")
+RETURNED = "left from deep calls that have returned"
 NUMBERED = re.compile(r"\.\d+$")
 SHARED_PAGES = "pages of {} (shared mapping)"
 BROKEN = "memory that brk() gave and malloc does not have"
@@ -186,28 +189,43 @@ class _Places:
         return min(sum(sizes), self._evidence.resident_of(ranges))
 
     def _of_stacks(self) -> Iterator[_Place]:
-        """Yield the first thread's stack, one of another thread that has most of what the others have, and these."""
-        ranges = self._without_storage("stacks")
+        """Yield what is in use of the threads' stacks, and what is left below their stack pointers: of what is locked
+        it is not known that a call left it."""
+        ranges, stacks = self._without_storage("stacks"), self._heap.stacks
+        used: list[tuple[Stack, Ranges]] = []
+        left: list[tuple[Stack, Ranges]] = []
+        for stack, (low, _end) in zip(stacks, live_parts(self._target, stacks)):
+            parts = intersect(within(ranges, stack.start, stack.end), [(stack.start, stack.end)])
+            below = subtract(intersect(parts, [(stack.start, low)]), self._target.locked)
+            used.append((stack, subtract(parts, below)))
+            left.append((stack, below))
+        yield from self._of_threads(used, STACK, ("", ""), IN_STACKS)
+        yield from self._of_threads(left, LEFT, BELOW, RETURNED)
+        yield from self._of_storage()
+
+    def _of_threads(
+        self, rows: list[tuple[Stack, Ranges]], kind: str, where: tuple[str, str], what: str
+    ) -> Iterator[_Place]:
+        """Yield the first thread's stack, one of another thread that has most of what the others have, and these;
+        ``where``: which part of one, and of many."""
         main = self._target.main_stack
         sizes: list[tuple[int, Stack, Ranges]] = []
-        for stack in self._heap.stacks:
-            parts = intersect(within(ranges, stack.start, stack.end), [(stack.start, stack.end)])
+        for stack, parts in rows:
             if main is not None and stack.start in main:
-                yield self._of_thread(stack, parts)
+                yield _Place(f"{self._named(stack)}{where[0]}", kind, parts, what)
             else:
                 sizes.append((self._evidence.resident_of(parts), stack, parts))
         sizes.sort(key=lambda row: -row[0])
         if sizes and 2 * sizes[0][0] >= sum(size for size, _stack, _parts in sizes):
-            yield self._of_thread(*sizes.pop(0)[1:])
+            _size, stack, parts = sizes.pop(0)
+            yield _Place(f"{self._named(stack)}{where[0]}", kind, parts, what)
         others = sorted(pair for _size, _stack, parts in sizes for pair in parts)
-        yield _Place(f"stacks of {len(sizes):,} threads", STACK, others, IN_STACKS)
-        yield from self._of_storage()
+        yield _Place(f"stacks of {len(sizes):,} threads{where[1]}", kind, others, what)
 
-    def _of_thread(self, stack: Stack, ranges: Ranges) -> _Place:
+    def _named(self, stack: Stack) -> str:
         thread = next((one for one in self._target.threads if one.tid == stack.tid), None)
         is_main = stack.tid == self._target.pid
-        name = f"stack of thread {_title(stack.tid, thread)}{', the main thread' if is_main else ''}"
-        return _Place(name, STACK, ranges, IN_STACKS)
+        return f"stack of thread {_title(stack.tid, thread)}{', the main thread' if is_main else ''}"
 
     def _of_storage(self) -> Iterator[_Place]:
         parts = [intersect(self._of(owner), self._storage) for owner in OF_STORAGE]

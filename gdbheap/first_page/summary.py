@@ -40,7 +40,8 @@ class Summary:
     """In bytes: ``used`` of blocks in use and ``free`` of free ones and tops, headers included; of both the resident
     part, None where residency is not known; ``whole``: of what is free and resident, the pages that nobody holds.
 
-    ``outside``: resident bytes in use that no allocator handed out (see ``outside``).
+    ``outside``: resident bytes in use that no allocator handed out (see ``outside``); ``stacks_left``: those of stacks
+    that nothing uses, below their stack pointers.
     ``returnable``: what malloc_trim(0) would give back; None without such a call. ``kept``: the rest of
     ``free_resident``, largest first. ``allocators``: ids of the ledger's lines that this was summed from; ``unknown``
     is what no walk looked into.
@@ -56,6 +57,7 @@ class Summary:
     unknown: Unknown | None
     whole: int | None = None
     outside: int = 0
+    stacks_left: int = 0
 
 
 def summary(heap: Heap, evidence: Evidence) -> Summary:

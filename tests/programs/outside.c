@@ -2,10 +2,11 @@
  *
  * MIB mebibytes that malloc did not hand out, all written to; each line of standard input lets it go on.
  * "static": a variable of the program; "file": a private mapping of FILE; "shared": a shared one; "deep": the first
- * thread's stack, by recursion; "break": memory of sbrk(); "storage": a thread-local variable of as many threads as it
- * takes; "threads": blocks of malloc that the stacks of 16 threads hold; "register": a block that a function has in a
- * register while the C library waits for a line; "locked": blocks of malloc that were freed while all memory is locked,
- * of which munlockall() and malloc_trim() give some back on the first line; "lazy": a mapping, given back by MADV_FREE.
+ * thread's stack, by recursion; "returned": another thread's, by calls that have returned; "break": memory of sbrk();
+ * "storage": a thread-local variable of as many threads as it takes; "threads": blocks of malloc that the stacks of 16
+ * threads hold; "register": a block that a function has in a register while the C library waits for a line; "locked":
+ * blocks of malloc that were freed while all memory is locked, of which munlockall() and malloc_trim() give some back
+ * on the first line; "lazy": a mapping, given back by MADV_FREE.
  */
 #include "target.h"
 #include <sys/resource.h>
@@ -27,12 +28,15 @@ static void wait_for_line(void)
         park();
 }
 
+static int waits = 1;
+
 static int descend(size_t left)
 {
     volatile char frame[FRAME];
     memset((char *)frame, (int)left, FRAME);
     if (left <= FRAME) {
-        wait_for_line();
+        if (waits)
+            wait_for_line();
         return frame[0];
     }
     return descend(left - FRAME) + frame[left % FRAME];
@@ -59,12 +63,24 @@ static void *keep_blocks(void *unused)
     return kept[0] == NULL ? unused : NULL;
 }
 
+static void *return_from(void *unused)
+{
+    waits = 0;
+    int last = descend(size);
+    pthread_barrier_wait(&barrier);
+    park();
+    return last == 1 ? unused : NULL;
+}
+
 static void start(void *(*body)(void *), unsigned count)
 {
     pthread_t thread;
+    pthread_attr_t large;
+    pthread_attr_init(&large);
+    pthread_attr_setstacksize(&large, 2 * size);
     pthread_barrier_init(&barrier, NULL, count + 1);
     for (unsigned i = 0; i < count; i++)
-        if (pthread_create(&thread, NULL, body, NULL) != 0)
+        if (pthread_create(&thread, body == return_from ? &large : NULL, body, NULL) != 0)
             abort();
     pthread_barrier_wait(&barrier);
 }
@@ -137,6 +153,8 @@ int main(int argc, char **argv)
         start(use_storage, (unsigned)(size / COPY));
     else if (strcmp(mode, "threads") == 0)
         start(keep_blocks, MANY);
+    else if (strcmp(mode, "returned") == 0)
+        start(return_from, 1);
     else if (strcmp(mode, "register") == 0)
         return keep_in_register();
     else if (strcmp(mode, "locked") == 0)

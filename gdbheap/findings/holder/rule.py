@@ -25,16 +25,19 @@ STATIC, STACK, STORAGE, WRITTEN, FILE, CODE = (
 SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED = (
     "shared memory", "break", "mapped memory", "library memory", "ended stacks",
 )  # fmt: skip
+# What calls that have returned left of a stack: below its stack pointer nothing is in use.
+LEFT = "below stack pointers"
 # The beginnings of the ids of findings that are about such memory: it has no second one.
 COVERED = {
     STACK: ("stacks",),
+    LEFT: ("stacks",),
     SHARED: ("shared-memory", "runtime-"),
     FILE: ("mapped-files", "shared-memory"),
     MAPPED: ("mapped-memory", "runtime-", "other-", "sparse-huge-pages"),
     LIBRARY_MEMORY: ("other-held", "runtime-", "mapped-memory"),
     IN_MALLOC: ("runtime-",),
 }
-OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED)
+OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED, LEFT)
 # Nothing frees them, or they say what a finding of their own says.
 NO_FINDING = (RUNTIME, CODE)
 
@@ -137,6 +140,8 @@ def _looking_into(evidence: Evidence, holder: MainHolder) -> list[str]:
     wait, the largest block, or what retains the most."""
     if evidence.parent is not None:
         return [f"gdbheap {evidence.parent} --children"]
+    if holder.kind in (STACK, LEFT):
+        return evidence.line("threads") if evidence.heap.is_python else []
     if holder.kind in OUTSIDE:
         return [] if holder.outside is None else evidence.line("at", f"{holder.outside:#x}")
     if holder.tasks:

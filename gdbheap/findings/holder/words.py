@@ -9,6 +9,7 @@ from gdbheap.findings.holder.rule import (
     BREAK,
     ENDED,
     FILE,
+    LEFT,
     OUTSIDE,
     STACK,
     STATIC,
@@ -61,6 +62,8 @@ OF_PARTS = {
 OF_KINDS = {
     STATIC: "it is there as long as the program or library is loaded: make it smaller, or allocate it when needed",
     STACK: "bound the recursion, or allocate large variables: a stack's pages stay until its thread ends",
+    LEFT: "bound the recursion, or allocate large variables: only the end of the thread, or madvise(MADV_DONTNEED) "
+    "below its stack pointer, gives it back",
     STORAGE: "have fewer threads, or allocate it in the threads that need it: each thread has a copy of its own",
     WRITTEN: "munmap() the mapping when it is no longer used: the process has a copy of each page that it wrote to",
     BREAK: "whoever called sbrk() or brk() can give it back by that, and malloc cannot",

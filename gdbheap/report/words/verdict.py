@@ -87,6 +87,8 @@ def _free(answer: Ledger, style: Style) -> str:
     assert found is not None
     free = found.free if found.free_resident is None else found.free_resident
     if not _is_much(free, answer):
+        if _is_much(found.stacks_left, answer):
+            return f"; {style.bytes(found.stacks_left)} left on stacks by calls that have returned"
         if gave_back_much(answer):
             return f"; {style.bytes(answer.rss.lazy)} given back already (MADV_FREE)"
         unknown = found.unknown
