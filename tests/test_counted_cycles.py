@@ -47,6 +47,18 @@ def test_cycles_of_rc(rng: random.Random, tmp_path: Path, kind: str) -> None:
     assert "Weak" in advice
 
 
+@pytest.mark.parametrize(("compiler", "kind"), [(CXX, "made"), (RUST, "arc")], ids=["cxx", "rust"])
+def test_many_cycles(rng: random.Random, tmp_path: Path, compiler: list[str], kind: str) -> None:
+    """Of more than are looked at those are told that were, and of how many they are."""
+    count = rng.randrange(2500, 2700)
+    text, advice = lost(compiler, kind, count, tmp_path)
+    found = re.search(r"of the ([\d,]+) that lead .*, the ([\d,]+) that retain most .* ([\d,]+) cycles of", text)
+    assert found is not None, text
+    heads, looked_at, cycles = (int(number.replace(",", "")) for number in found.groups())
+    assert count - 3 <= heads <= count and 500 <= cycles <= looked_at <= 1000, text
+    assert "weak" in advice.lower()
+
+
 @pytest.mark.parametrize("compiler", [CXX, RUST], ids=["cxx", "rust"])
 def test_lost_parents(rng: random.Random, tmp_path: Path, compiler: list[str]) -> None:
     """Nobody keeps these by counts."""

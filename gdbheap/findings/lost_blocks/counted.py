@@ -38,17 +38,20 @@ class _Block:
 @dataclass(frozen=True)
 class CountedCycles:
     """How many cycles are closed by objects of ``kind``, SHARED_PTR or RC, "" for none; the ``bytes`` that they retain;
-    ``others``: whether other blocks are lost too; ``is_all``: whether no other cycles may be there."""
+    ``others``: whether other blocks are lost too; ``heads``: how many heads were looked at, 0 for all, which retain
+    ``looked_at`` bytes."""
 
     kind: str = ""
     count: int = 0
     bytes: int = 0
     others: bool = False
-    is_all: bool = True
+    heads: int = 0
+    looked_at: int = 0
 
 
 def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
-    """Return those among lost blocks of ``size`` bytes in a program in C++ or Rust, if they have half of them."""
+    """Return those among lost blocks of ``size`` bytes in a program in C++ or Rust, if they have half of them; where
+    not all heads can be looked at, half of what those retain that are."""
     heap = evidence.heap
     if heap.is_python:
         return CountedCycles()
@@ -59,15 +62,19 @@ def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
     cycles = _Cycles(heap)
     found: defaultdict[str, list[int]] = defaultdict(list)
     for head in heads.rows:
-        found[cycles.kind(head)].append(head.retained)
+        kind = cycles.kind(head)
+        if cycles.left < 0:
+            break
+        found[kind].append(head.retained)
     kind = max((SHARED_PTR, RC), key=lambda kind: sum(found[kind]))
+    held, count = sum(found[kind]), sum(map(len, found.values()))
+    looked_at = size if count == heads.count else min(sum(map(sum, found.values())), size)
     # Where they have little of the bytes, the rest is what the finding is about.
-    if 2 * sum(found[kind]) < size:
+    if not held or 2 * held < looked_at:
         return CountedCycles()
-    held = sum(found[kind])
-    return CountedCycles(
-        kind, len(found[kind]), held, 20 * held < 19 * size, heads.count <= MAX_HEADS and cycles.left >= 0
-    )
+    if count < heads.count:
+        return CountedCycles(kind, len(found[kind]), held, True, count, looked_at)
+    return CountedCycles(kind, len(found[kind]), held, 20 * held < 19 * size)
 
 
 class _Cycles:

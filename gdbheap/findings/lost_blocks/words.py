@@ -23,20 +23,30 @@ BESIDE_MALLOC = (
 def _text(figures: LostBlocks) -> str:
     heads = f"{counted(figures.heads, 'of them leads', 'of them lead')} to the others; "
     kernel = ", or the kernel keeps them for it (epoll, timers, io_uring)" if figures.by_kernel else ""
-    cycles = figures.cycles
-    if cycles.count:
-        least = "" if cycles.is_all else "at least "
-        others = "; the program cannot free the others unless it computes their addresses" if cycles.others else ""
-        return (
-            f"no word in memory leads to {counted(figures.blocks, 'block')}: {least}"
-            f"{counted(cycles.count, 'cycle')} of {cycles.kind} objects, which keep one another by their counts, "
-            f"{'holds' if cycles.count == 1 else 'hold'} {least}{size_text(cycles.bytes)}{others}; "
-            f"blocks of one size hold {size_text(figures.largest)}"
-        )
+    if figures.cycles.count:
+        return _of_cycles(figures)
     return (
         f"no word in memory leads to {counted(figures.blocks, 'block')}: the program cannot free them unless it "
         f"computes their addresses (tagged, compressed or hidden pointers){kernel}; "
         f"{heads if figures.heads < figures.blocks else ''}"
+        f"blocks of one size hold {size_text(figures.largest)}"
+    )
+
+
+def _of_cycles(figures: LostBlocks) -> str:
+    cycles = figures.cycles
+    others = "; the program cannot free the others unless it computes their addresses" if cycles.others else ""
+    of_heads, of_those = "", ""
+    if cycles.heads:
+        of_heads = (
+            f"of the {figures.heads:,} that lead to the others, the {cycles.heads:,} that retain most were looked at, "
+            f"which retain {size_text(cycles.looked_at)}; "
+        )
+        of_those, others = " of that", ""
+    return (
+        f"no word in memory leads to {counted(figures.blocks, 'block')}: {of_heads}"
+        f"{counted(cycles.count, 'cycle')} of {cycles.kind} objects, which keep one another by their counts, "
+        f"{'holds' if cycles.count == 1 else 'hold'} {size_text(cycles.bytes)}{of_those}{others}; "
         f"blocks of one size hold {size_text(figures.largest)}"
     )
 
