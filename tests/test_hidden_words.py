@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 
 import pytest
 from support.programs import GCORE, PROCESS, ask, build, running
 
 BYTES = 40_000
+# Blocks of malloc, whose addresses are in a list.
+INTEGERS = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+kept = [libc.malloc(40000) for _ in range(int(sys.argv[1]))]
+for address in kept:
+    ctypes.memset(address, 1, 40000)
+sys.stdin.readline()
+"""
 HOLDERS = {
     "shared": "held-here at",
     "private": "held-here at",
@@ -41,3 +52,12 @@ def test_blocks_that_are_lost(rng: random.Random, tmp_path: Path, form: str) -> 
     (row,) = [row for row in found if row["id"] == "lost-blocks"]
     assert row["bytes"] >= (count - 2) * BYTES
     assert ("the kernel keeps them" in row["text"]) == (form == GCORE)
+
+
+def test_addresses_that_python_keeps_as_integers(rng: random.Random, tmp_path: Path) -> None:
+    """What ctypes returns is a number, whose bits no word of memory has in one piece."""
+    count = rng.randrange(300, 500)
+    with running([sys.executable, "-c", INTEGERS, str(count)], tmp_path) as target:
+        found = ask("", str(target.pid))["findings"]
+    (row,) = [row for row in found if row["id"] == "lost-blocks"]
+    assert "or integers of Python" in row["text"]

@@ -23,7 +23,7 @@ class LostBlocks(Figures):
     the blocks of the size that has most; calls that asked for them asked for ``least`` to ``most`` bytes.
     ``by_kernel``: whether the kernel may have the only pointers to some. ``cycles``: those of objects that
     keep one another by their counts. ``beside_malloc``: Python's own allocator handed them out, without a call of
-    malloc."""
+    malloc. ``is_python``: integers of Python may be addresses of blocks that ctypes or cffi asked for."""
 
     ids = ("lost-blocks",)
     blocks: int
@@ -34,6 +34,7 @@ class LostBlocks(Figures):
     by_kernel: bool = field(default=False, metadata=UNLISTED)
     cycles: CountedCycles = field(default=CountedCycles(), metadata=UNLISTED)
     beside_malloc: bool = field(default=False, metadata=UNLISTED)
+    is_python: bool = field(default=False, metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -72,4 +73,5 @@ def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native
         by_kernel,
         find_counted_cycles(evidence, all_bytes),
         beside_malloc,
+        evidence.heap.is_python,
     )

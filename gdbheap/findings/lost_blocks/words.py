@@ -25,9 +25,10 @@ def _text(figures: LostBlocks) -> str:
     kernel = ", or the kernel keeps them for it (epoll, timers, io_uring)" if figures.by_kernel else ""
     if figures.cycles.count:
         return _of_cycles(figures)
+    python = ", or integers of Python" if figures.is_python else ""
     return (
         f"no word in memory leads to {counted(figures.blocks, 'block')}: the program cannot free them unless it "
-        f"computes their addresses (tagged, compressed or hidden pointers){kernel}; "
+        f"computes their addresses (tagged, compressed or hidden pointers{python}){kernel}; "
         f"{heads if figures.heads < figures.blocks else ''}"
         f"blocks of one size hold {size_text(figures.largest)}"
     )

@@ -223,6 +223,8 @@ def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
     yield table(CLOSINGS, [*shown, *([["", "", f"({more:,} more)"]] if more else [])], style)
 
 
+# ctypes and cffi give programs addresses as numbers.
+INTEGERS = ", or integers of Python"
 # Python's own allocator hands them out.
 PYTHONS_OWN = " Blocks of up to 512 bytes are calls of malloc only in a program started with PYTHONMALLOC=malloc."
 
@@ -232,10 +234,11 @@ def _told_of_lost(answer: Unreachable, style: Style) -> str:
     heads = f", which hang on {counted(answer.head_count, 'head')}" if answer.head_count else ""
     if answer.lacking:
         return f"Nothing leads to {blocks}{heads}."
+    integers, of_python = (INTEGERS, PYTHONS_OWN) if answer.is_python else ("", "")
     return (
         f"No word leads to {blocks}{heads}: the program cannot free them unless it computes their addresses, from "
-        "tagged, compressed or hidden pointers. 'heap catch malloc --size=N' stops at the next call that asks for such "
-        f"a block; 'gdbheap trace --stacks=1' records who makes them.{PYTHONS_OWN if answer.is_python else ''}"
+        f"tagged, compressed or hidden pointers{integers}. 'heap catch malloc --size=N' stops at the next call that "
+        f"asks for such a block; 'gdbheap trace --stacks=1' records who makes them.{of_python}"
     )
 
 
