@@ -27,6 +27,7 @@ TEXTS = {
     "object": "C++ object of class {}",
     "named": "{}",
     "make_shared": "C++ object of class {} with its std::shared_ptr counts",
+    "destroyed": "memory of destroyed C++ objects of class {}, kept by std::weak_ptr",
     "shared_ptr": "std::shared_ptr counts of {}",
     "string": "std::string buffer",
     BACKED: "buffer of a std::string or an ArrayBuffer",

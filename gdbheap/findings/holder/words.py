@@ -55,6 +55,8 @@ OF_NAMES = {
 }
 # The remedy by the beginning of the type that most of the holder's bytes are.
 OF_PARTS = {
+    "memory of destroyed C++ objects": "drop each std::weak_ptr whose expired() is true, or make the objects by "
+    "std::shared_ptr<T>(new T): the one block of std::make_shared stays as long as a std::weak_ptr to it does",
     "prometheus_client.": "use labels with few values, such as a route and not a path",
     "ssl.SSLContext": REMEDIES["ssl.SSLContext"],
 }

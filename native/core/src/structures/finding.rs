@@ -77,8 +77,8 @@ pub(crate) struct Candidates {
 pub(crate) struct Finder<'a, const SHAPES: bool> {
     look: &'a Look<'a>,
     vtables: Vtables<'a>,
-    /// By vtable: the kind, and whether it is that of counts that point to an object.
-    kinds: ByAddress<(u32, bool)>,
+    /// By vtable: the kind, that without an owner, and whether it is that of counts that point to an object.
+    kinds: ByAddress<(u32, u32, bool)>,
     reader: Reader<'a>,
     scratch: Vec<u8>,
     pub(crate) found: Candidates,
@@ -97,15 +97,26 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// The kind of what begins with `word`.
-    fn kind_by(&mut self, word: u64) -> (u32, bool) {
+    /// The kind of what begins with `word`; that of it without an owner; whether it is that of counts that point to an object.
+    fn kind_by(&mut self, word: u64) -> (u32, u32, bool) {
         match self.vtables.at(word).filter(|vtable| vtable.to_top == 0) {
             Some(vtable) => {
                 let look = self.look;
-                *self.kinds.entry(word).or_insert_with(|| (look.kind_of(vtable), points_to_object(&vtable.class)))
+                *self.kinds.entry(word).or_insert_with(|| {
+                    let kind = look.kind_of(vtable);
+                    (kind, look.destroyed(kind), points_to_object(&vtable.class))
+                })
             }
-            None => (UNKNOWN, false),
+            None => (UNKNOWN, UNKNOWN, false),
         }
+    }
+
+    /// Whether the std::shared_ptr counts that a block begins with say that no std::shared_ptr is left.
+    fn has_no_owner(&self, head: &[u8]) -> bool {
+        let (libraries, counts) = (self.look.libraries, word_at(head, 8));
+        // libstdc++ counts owners from one, in 32 bits, libc++ from zero, in 64.
+        libraries.libcxx && counts == Some(u64::MAX)
+            || libraries.libstdcxx && !libraries.libcxx && counts.is_some_and(|counts| counts as u32 == 0)
     }
 
     /// All words of a block.
@@ -286,7 +297,8 @@ impl<const SHAPES: bool> Visitor for Finder<'_, SHAPES> {
             }
             return false;
         }
-        let (kind, is_control) = self.kind_by(first);
+        let (kind, destroyed, is_control) = self.kind_by(first);
+        let kind = if destroyed != kind && self.has_no_owner(head) { destroyed } else { kind };
         if kind != UNKNOWN {
             self.look.set_kind(id, kind);
         }

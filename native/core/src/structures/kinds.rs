@@ -12,6 +12,8 @@ pub enum Family {
     Object,
     /// An object of the class and the counts of its `std::shared_ptr`s, as std::make_shared makes them.
     MakeShared,
+    /// The same where nobody has the object any more: std::weak_ptrs keep the memory.
+    Destroyed,
     /// The counts of the `std::shared_ptr`s to an object.
     SharedPtr,
     /// What the caller knows to be there.
@@ -59,6 +61,7 @@ impl Family {
         match self {
             Family::Object => "object",
             Family::MakeShared => "make_shared",
+            Family::Destroyed => "destroyed",
             Family::SharedPtr => "shared_ptr",
             Family::Named => "named",
             Family::String => "string",

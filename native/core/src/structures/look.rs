@@ -111,6 +111,15 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// The kind of such blocks whose object is destroyed.
+    pub(crate) fn destroyed(&self, kind: u32) -> u32 {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.row(kind).filter(|(family, _)| *family == Family::MakeShared).map(|(_, class)| class.clone()) {
+            Some(class) => known.number(Family::Destroyed, &class),
+            None => kind,
+        }
+    }
+
     /// Notes what a container has room for in its block, and how much of that it uses; the block's kind is known by then.
     pub(crate) fn fill(&self, id: u32, block: &Block, capacity: u64, used: u64, order: Order) {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,6 +132,11 @@ impl<'a> Look<'a> {
 
     pub(crate) fn set_kind(&self, id: u32, kind: u32) {
         self.kinds[id as usize].store(kind, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_of(&self, id: u32, family: Family) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.row(self.kind(id)).is_some_and(|(found, _)| *found == family)
     }
 
     /// Counts a word that points to a block, or into it.

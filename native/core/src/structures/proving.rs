@@ -275,7 +275,6 @@ impl<'a> Prover<'a> {
 
     /// Whether the block begins with an object that has a vtable: what is kept in a row may.
     pub(crate) fn is_object(&self, id: u32) -> bool {
-        let known = self.look.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        known.row(self.look.kind(id)).is_some_and(|(family, _)| *family == Family::Object)
+        self.look.is_of(id, Family::Object)
     }
 }
