@@ -31,8 +31,9 @@ COMMAND = Command(
     anything else frees the object and what hangs on it. Lost blocks are memory to which nothing points, or only other
     lost blocks do: nobody can free it any more, unless the program computes its address, from a compressed or hidden
     pointer, or an integer of Python (ctypes, cffi). Doubtful is what only weak words point to: words on a thread's
-    stack, in a register, into the middle of a block, or with a tag in the upper 16 bits. A running function uses it,
-    or the word is left over, or a number, and the block is lost as well.
+    stack, in a register, into the middle of a block, behind the last item of a container of C++, or with a tag in
+    the upper 16 bits. A running function uses it, or the word is left over, or a number, and the block is lost as
+    well.
 
     Of a program without Python all words count: those of static data, of data of threads, of what is in use of their
     stacks, of registers, of memory that the program mapped itself (shared memory too, but for files on a disk), and of

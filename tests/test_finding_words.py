@@ -61,7 +61,7 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
     ("LostBlocks", "cycles"): [
         CountedCycles(),
         CountedCycles(SHARED_PTR, 9, MIB),
-        CountedCycles(RC, 1, MIB, others=True, is_all=False),
+        CountedCycles(RC, 1, MIB, others=True, heads=1, looked_at=2 * MIB),
     ],
     ("KeptByViews", "types"): [
         [ViewsOfType("numpy.ndarray", 1, 80, MIB)],

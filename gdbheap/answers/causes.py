@@ -33,7 +33,7 @@ HEADS = {
     "circle": "lost blocks point to one another",
     "weak": "only words on stacks, into the middle of a block or with a tag point to it",
 }
-MIDDLES = "only words into the middle of it, or with a tag, point to it"
+MIDDLES = "only words into the middle of it, with a tag, or behind the last item of a container point to it"
 HANGING = {"nothing": "a lost block points to it", "circle": "lost blocks that point to one another lead to it"}
 SAME = "the same"
 

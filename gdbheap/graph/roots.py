@@ -21,6 +21,7 @@ from gdbheap.targets.stack_mappings import Stack
 from gdbheap.targets.target import AT_ENTRY, Target, Thread
 
 __all__ = [
+    "BY_LEFT_OVER",
     "BY_PADDING",
     "BY_STACKS",
     "BY_STATIC",
@@ -47,6 +48,8 @@ __all__ = [
 BY_STATIC, BY_STACKS = 0, 1
 # The first phase of weak evidence: words in the padding of a block, and words into the middle of one.
 BY_PADDING = 2
+# Over words that may be left over.
+BY_LEFT_OVER = 5
 # What a root is.
 GLOBAL, THREAD, MEMORY = "global", "thread", "memory"
 STACK, REGISTERS, DATA = "stack", "registers", "data"

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from gdbheap.answers.by_root import IN_MALLOC
 from gdbheap.answers.shared_out import Part
+from gdbheap.answers.unreachable import DOUBTFUL
 from gdbheap.contents.python.running.coroutines import TASK
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
+from gdbheap.graph.roots import BY_LEFT_OVER
 
 __all__ = ["RUNTIME", "Holder", "MainHolder", "found_of", "holds_alone"]
 
@@ -93,13 +95,14 @@ def holds_alone(freed: int, held: int) -> bool:
 class Holder(Figures):
     """The ``holder`` that has the most, with ``count`` items where it has a length; ``same``: the id of a more specific
     finding about most of its bytes, None where there is none; ``parent``: the process that this one was forked from, as
-    far as it runs still."""
+    far as it runs still. ``left_over``: only words that may be left over lead to most of it."""
 
     ids = ("holder",)
     holder: MainHolder
     count: int | None
     same: str | None = field(default=None, metadata=UNLISTED)
     parent: int | None = field(default=None, metadata=UNLISTED)
+    left_over: bool = field(default=False, metadata=UNLISTED)
 
 
 def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:
@@ -112,10 +115,30 @@ def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Fi
     if first is None or first.resident is None:
         return []
     same = next((one for one in others if one.id in SPECIFIC and _is_most(one.bytes, first.resident)), None)
-    figures = Holder(first, first.count, None if same is None else same.id, evidence.parent)
+    left_over = _is_left_over(evidence, first)
+    figures = Holder(first, first.count, None if same is None else same.id, evidence.parent, left_over)
     # The more specific one stands first, as the certain one of two that are equal.
     size = first.resident if same is None else min(first.resident, same.bytes)
-    return [Finding("holder", size, figures, _looking_into(evidence, first), doubtful=True)]
+    return [Finding("holder", size, figures, _looking_into(evidence, first, left_over), doubtful=True)]
+
+
+def _is_left_over(evidence: Evidence, holder: MainHolder) -> bool:
+    """Return whether half of what a program without Python would have there is doubtful: the chains to it lead through
+    the holder, or its largest block, over words that may be left over."""
+    found = evidence.unreachable
+    places = {holder.address, holder.largest_block} - {None}
+    if found is None or not places or evidence.heap.is_python:
+        return False
+    graph = evidence.heap.block_references.graph
+    size = 0
+    for row in found.rows:
+        if found.causes[row.cause].group == DOUBTFUL:
+            numbers = [number for address in row.addresses if (number := graph.find(address)) is not None]
+            ways = [{graph.node(number).address for number in graph.chain(number)} for number in numbers]
+            is_weak = bool(numbers) and min(graph.phases(numbers)) >= BY_LEFT_OVER
+            if is_weak and all(places & way for way in ways):
+                size += row.bytes + row.buffers
+    return 2 * size >= holder.bytes
 
 
 def _is_worth(row: MainHolder, rss: int) -> bool:
@@ -135,13 +158,15 @@ def _is_most(part: int, whole: int) -> bool:
     return 100 * part >= MOST_PERCENT * whole
 
 
-def _looking_into(evidence: Evidence, holder: MainHolder) -> list[str]:
+def _looking_into(evidence: Evidence, holder: MainHolder, left_over: bool) -> list[str]:
     """Return the line that says more of what it holds than the row does: about the parent and its children, where tasks
     wait, the largest block, or what retains the most."""
     if evidence.parent is not None:
         return [f"gdbheap {evidence.parent} --children"]
     if holder.kind in (STACK, LEFT):
         return evidence.line("threads") if evidence.heap.is_python else []
+    if left_over:
+        return evidence.line("unreachable")
     if holder.kind in OUTSIDE:
         return [] if holder.outside is None else evidence.line("at", f"{holder.outside:#x}")
     if holder.tasks:

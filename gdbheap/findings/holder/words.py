@@ -110,6 +110,11 @@ def _text(figures: Holder) -> str:
     least = "at least so much is " if holder.at_least else ""
     if holder.kind in OUTSIDE:
         return f"{holder.path}{f' ({what})' if what else ''}; no allocator handed it out"
+    if figures.left_over:
+        return (
+            f"{least}in use; from {holder.path} ({what}) only words with a tag or behind the last item of a container "
+            "lead to most of it: the program uses it, or has lost it"
+        )
     return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}{_others(holder)}"
 
 
@@ -135,6 +140,8 @@ def _advice(figures: Holder) -> str:
     same = SAME.get(figures.same or "")
     if same is not None:
         return f"this is the same memory as that of {same}, and has the same remedy"
+    if figures.left_over:
+        return "free what is taken from a container when it is done; 'heap unreachable' lists these blocks by size"
     remedy = _remedy(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
     if remedy is None and figures.parent is not None:
         return FORKED.format(figures.parent)

@@ -35,7 +35,7 @@ GROUP_NAMES = {
 }  # fmt: skip
 WEAKLY = {
     True: "Only words on stacks, into the middle of a block or with a tag",
-    False: "Only words into the middle or with a tag",
+    False: "Only words into the middle, with a tag, or behind the last item of a container",
 }
 HEADS = (
     Column("heads"), Column("each"), Column("retained"), SHARE, Column("blocks"), Column("first at"),

@@ -311,8 +311,9 @@ pub fn draw_blocks(
     let heaps = heaps.0.clone();
     let kinds = structures.map_or_else(Vec::new, |structures| structures.0.kinds().to_vec());
     let held_inside = structures.map_or_else(Default::default, |structures| structures.0.held_inside().clone());
+    let left_over = structures.map_or_else(Vec::new, |structures| structures.0.left_over().to_vec());
     let draw = |watcher: &dyn gdbheap_core::Watcher| {
-        graph::draw_blocks(watcher, heaps, &tables.0, &roots.0, kinds, &held_inside, is_partial, &hidden)
+        graph::draw_blocks(watcher, heaps, &tables.0, &roots.0, kinds, &held_inside, &left_over, is_partial, &hidden)
     };
     watched(py, progress, draw).map(Graph)
 }

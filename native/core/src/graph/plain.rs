@@ -6,7 +6,7 @@
 //! first byte are the forms that Valgrind knows (memcheck's `--leak-check-heuristics`), and what the C library itself keeps
 //! in this way. A word that leads to the last bytes of a block leads to the header of the chunk after it, too: it is as good
 //! as any other where many blocks have such a word at one distance from their beginning, or one block has many, and STRAY
-//! elsewhere, because the links of a chunk that was free may be left there.
+//! elsewhere, because the links of a chunk that was free may be left there. So is every word behind a container's last item.
 
 use super::csr::{Joined, Written};
 use super::drawing::{in_pieces, root_phases, walked_bits, Root};
@@ -68,7 +68,8 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
 
 /// Reads all edges. Of `roots` the phase is 0 for static data and what belongs to threads, 1 for stacks and registers.
 /// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is; `held_inside`: kinds of
-/// blocks that are proven to be held by a pointer into their middle. `is_partial`: memory that may lead to blocks is not
+/// blocks that are proven to be held by a pointer into their middle; `left_over`: parts of blocks that hold nothing, as
+/// their containers say, ascending. `is_partial`: memory that may lead to blocks is not
 /// there; `hidden`: words beside those in whole places, with where they stand, ascending.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
@@ -78,6 +79,7 @@ pub fn draw_blocks(
     roots: &[Root],
     mut kinds: Vec<u32>,
     held_inside: &HashSet<u32>,
+    left_over: &[(u64, u64)],
     is_partial: bool,
     hidden: &[(u64, u64)],
 ) -> Result<Graph> {
@@ -92,7 +94,7 @@ pub fn draw_blocks(
     let ids = Ids::new(heaps, &used, Vec::new(), roots.len()).ok_or(Error::Overflow("more than 2^30 blocks"))?;
     let blocks = Blocks { heaps, ids: &ids };
     let jobs = heaps.jobs();
-    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds, hidden));
+    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds, left_over, hidden));
     let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &_, control: &Control| {
         drawer.begin(job);
         walk.run(job, control, drawer)
@@ -104,7 +106,7 @@ pub fn draw_blocks(
         ends.absorb(drawer.ends);
         written.push(drawer.rows);
     }
-    let draw = |control: &Control| outside(control, Drawer::new(blocks, tables, &kinds, hidden), roots);
+    let draw = |control: &Control| outside(control, Drawer::new(blocks, tables, &kinds, left_over, hidden), roots);
     written.push(heaps.space.task(watcher, None).alone(draw)?);
     let Joined { mut edges, kinds: groups, unread, .. } = Written::join(written, ids.count())?;
     let (fields, holders) = (padding.fields(), ends.holders(ids.count()));
@@ -200,6 +202,9 @@ struct Drawer<'a> {
     /// The kind of each block by its number; empty where none is known.
     kinds: &'a [u32],
     hidden: &'a [(u64, u64)],
+    /// Parts of blocks that hold nothing: of all, and of the block that is read.
+    left_over: &'a [(u64, u64)],
+    left_here: &'a [(u64, u64)],
     padding: Padding,
     ends: Ends,
     /// The beginning and the size of the block that is read.
@@ -207,10 +212,32 @@ struct Drawer<'a> {
 }
 
 impl<'a> Drawer<'a> {
-    fn new(blocks: Blocks<'a>, tables: &'a Tables, kinds: &'a [u32], hidden: &'a [(u64, u64)]) -> Drawer<'a> {
+    fn new(
+        blocks: Blocks<'a>,
+        tables: &'a Tables,
+        kinds: &'a [u32],
+        left_over: &'a [(u64, u64)],
+        hidden: &'a [(u64, u64)],
+    ) -> Drawer<'a> {
         let (reader, bounds, spans) = (Reader::new(blocks.heaps.space), blocks.bounds(), blocks.heaps.spans());
         let (scratch, rows, padding, ends, block) = Default::default();
-        Drawer { blocks, tables, bounds, spans, reader, scratch, rows, kinds, hidden, padding, ends, block }
+        let left_here = &[];
+        Drawer {
+            blocks,
+            tables,
+            bounds,
+            spans,
+            reader,
+            scratch,
+            rows,
+            kinds,
+            hidden,
+            left_over,
+            left_here,
+            padding,
+            ends,
+            block,
+        }
     }
 
     fn begin(&mut self, job: &crate::allocators::walk::Job) {
@@ -261,15 +288,12 @@ impl<'a> Drawer<'a> {
             return false;
         }
         let begins = heaps.block_at(pointer).is_some_and(|block| self.begins_inside(&block, pointer));
-        let strength = match begins {
-            true => strength,
-            false if is_header && own != NO_BLOCK => STRAY,
-            false => DOUBTFUL,
-        };
-        if strength == STRAY {
+        let is_end = !begins && is_header && own != NO_BLOCK;
+        if is_end && strength != STRAY {
             self.ends.add(own, self.block.1, at() - self.block.0);
         }
-        self.rows.edge(found.id, strength);
+        let known = if is_end { STRAY } else { strength.max(DOUBTFUL) };
+        self.rows.edge(found.id, if begins { strength } else { known });
         begins
     }
 
@@ -307,8 +331,30 @@ impl<'a> Drawer<'a> {
         self.scratch = scratch;
     }
 
+    /// Words that lie at `at` in the block that is read, or in none: those of parts that hold nothing are left over.
     #[inline(always)]
     fn piece(&mut self, at: u64, piece: &[u8], own: u32) {
+        if self.left_here.is_empty() {
+            return self.living(at, piece, own);
+        }
+        let (mut done, all) = (0, piece.len() / WORD as usize * WORD as usize);
+        for (start, end) in self.left_here {
+            let place = |address: u64| (address.saturating_sub(at) as usize).min(all);
+            let (from, to) = (place(start.next_multiple_of(WORD)).max(done), place(end / WORD * WORD));
+            if from < to {
+                self.living(at + done as u64, &piece[done..from], own);
+                for (word, address) in piece[from..to].chunks_exact(WORD as usize).zip((at + from as u64..).step_by(8))
+                {
+                    self.word(|| address, u64_at(word, 0), STRAY, own);
+                }
+                done = to;
+            }
+        }
+        self.living(at + done as u64, &piece[done..], own);
+    }
+
+    #[inline(always)]
+    fn living(&mut self, at: u64, piece: &[u8], own: u32) {
         let (words, start) = (piece.chunks_exact(WORD as usize), piece.as_ptr() as usize);
         let mut later = words.clone().skip(SOON).map(|word| u64_at(word, 0));
         for word in words {
@@ -331,16 +377,32 @@ impl<'a> Drawer<'a> {
         }
     }
 
+    /// Parts of a block that hold nothing: only of containers, whose kind is known.
+    #[inline(always)]
+    fn left_in(&self, id: u32, (address, end): (u64, u64)) -> &'a [(u64, u64)] {
+        let all = self.left_over;
+        if all.is_empty() || self.kinds.get(id as usize).is_none_or(|kind| *kind == 0) {
+            return &[];
+        }
+        let first = all.partition_point(|(start, _)| *start < address);
+        let count = all[first..].iter().take_while(|(start, _)| *start < end).count();
+        &all[first..first + count]
+    }
+
     /// The last word of a block, which may lie beyond what was asked for; returns the block's group.
     #[inline(always)]
     fn last_word(&mut self, Block { address, size, end, .. }: Block, last: u64, head: &[u8], own: u32) -> u32 {
         let known = word_at(head, (last - address) as usize);
         let word = known.or_else(|| if last + WORD <= end { self.reader.any_word(last) } else { None }).unwrap_or(0);
-        let (is_reference, tables) = (self.word(|| last, word, LIKELY, own), self.tables);
+        let is_left_over = self.left_here.iter().any(|(start, end)| *start <= last && last < *end);
+        let strength = if is_left_over { STRAY } else { LIKELY };
+        let (is_reference, tables) = (self.word(|| last, word, strength, own), self.tables);
         let kind = self.kinds.get(own as usize).copied().unwrap_or(0);
         let group = padding::group(kind, size, padding::look(head, |word| self.may_lead(word)));
         let is_plain = || word == 0 || holds(&tables.data, word) || holds(&tables.code, word);
-        self.padding.add(group, is_reference, is_plain);
+        if !is_left_over {
+            self.padding.add(group, is_reference, is_plain);
+        }
         group
     }
 }
@@ -355,6 +417,7 @@ impl Visitor for Drawer<'_> {
         self.rows.go_to(id);
         let Block { address, size, end, .. } = block;
         self.block = (address, size);
+        self.left_here = self.left_in(id, (address, end));
         self.rows.unread += unread_of(self.blocks.heaps.space, (address, end), Self::HEAD, head);
         // The last word of a block that is cut off at an odd place is no whole one.
         let last = address + end.saturating_sub(address).saturating_sub(WORD).next_multiple_of(WORD);

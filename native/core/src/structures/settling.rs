@@ -30,8 +30,8 @@ pub(crate) struct Settler<'a, 'b> {
 }
 
 impl Settler<'_, '_> {
-    /// `held`: all words that look like those that hold a buffer.
-    pub(crate) fn settle(&mut self, mut held: Vec<Held>) {
+    /// `held`: all words that look like those that hold a buffer. Returns the parts of blocks that hold no items.
+    pub(crate) fn settle(mut self, mut held: Vec<Held>) -> Vec<(u64, u64)> {
         held.sort_unstable_by_key(|row| row.id);
         let found = std::mem::take(&mut self.dead);
         self.bury(found);
@@ -47,6 +47,10 @@ impl Settler<'_, '_> {
             }
             self.bury(found);
         }
+        let Settler { look, mut dead, .. } = self;
+        // Any bytes may lie in a text: what has no text in it is no item.
+        dead.retain(|(start, _)| look.block_with(*start).is_some_and(|(id, _)| !look.is_of(id, Family::String)));
+        dead
     }
 
     fn is_settled(&self, id: u32) -> bool {

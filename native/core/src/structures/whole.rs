@@ -39,6 +39,7 @@ pub struct Structures {
     pub(crate) kinds: Vec<u32>,
     rooms: Rooms,
     held_inside: HashSet<u32>,
+    left_over: Vec<(u64, u64)>,
     rows: Vec<KindRow>,
     all: Tally,
 }
@@ -80,21 +81,24 @@ pub fn find_structures(
             look.set_kind(id, look.number(Family::Named, name));
         }
     }
-    match libraries.any() {
+    let left_over = match libraries.any() {
         true => {
             let found = Mutex::new(Some(pass::<true>(watcher, &look, statics, stacks)?));
             let prove = |control: &Control<'_>| prove(&look, take(&found).unwrap_or_default(), control);
-            heaps.space.task(watcher, None).alone(prove)?;
+            heaps.space.task(watcher, None).alone(prove)?
         }
-        false => drop(pass::<false>(watcher, &look, &[], &[])?),
-    }
+        false => {
+            pass::<false>(watcher, &look, &[], &[])?;
+            Vec::new()
+        }
+    };
     let rooms = look.rooms.into_inner().unwrap_or_else(PoisonError::into_inner);
     let known = look.known.into_inner().unwrap_or_else(PoisonError::into_inner);
     let kinds: Vec<u32> = look.kinds.into_iter().map(AtomicU32::into_inner).collect();
     let (rows, all) = tally(heaps, &ids, &kinds, &known);
     let numbered = (1u32..).zip(&known.rows);
     let held_inside = numbered.filter(|(_, (family, _))| family.is_held_inside()).map(|(number, _)| number).collect();
-    Ok(Structures { shared, ids, kinds, rooms, held_inside, rows, all })
+    Ok(Structures { shared, ids, kinds, rooms, held_inside, left_over, rows, all })
 }
 
 fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
@@ -126,8 +130,12 @@ fn pass<const SHAPES: bool>(
     Ok(found)
 }
 
-/// Proves what was found, the surest first.
-fn prove(look: &Look<'_>, mut found: Vec<Candidates>, control: &Control<'_>) -> std::result::Result<(), Cancelled> {
+/// Proves what was found, the surest first. Returns the parts of blocks whose words are left over, ascending.
+fn prove(
+    look: &Look<'_>,
+    mut found: Vec<Candidates>,
+    control: &Control<'_>,
+) -> std::result::Result<Vec<(u64, u64)>, Cancelled> {
     let mut prover = Prover::new(look);
     let each = |part: &Candidates| settle_pointees(look, &mut prover, &part.controls);
     found.iter().for_each(each);
@@ -142,16 +150,15 @@ fn prove(look: &Look<'_>, mut found: Vec<Candidates>, control: &Control<'_>) -> 
     let from_stacks = found.iter_mut().flat_map(|part| part.from_stacks.drain()).collect();
     let held: Vec<_> = found.iter_mut().flat_map(|part| part.held.drain(..)).collect();
     let dead = std::mem::take(&mut prover.dead);
-    Settler {
+    let settler = Settler {
         look,
         prover: &mut prover,
         from_stacks,
         from_dead: ByAddress::default(),
         inside_from_dead: ByAddress::default(),
         dead,
-    }
-    .settle(held);
-    Ok(())
+    };
+    Ok(settler.settle(held))
 }
 
 /// Tries all candidates of one shape.
@@ -226,6 +233,11 @@ impl Structures {
     /// The kinds of blocks that are proven to be held by a pointer into their middle.
     pub fn held_inside(&self) -> &HashSet<u32> {
         &self.held_inside
+    }
+
+    /// Parts of containers' blocks that hold no items, ascending: their words are left over.
+    pub fn left_over(&self) -> &[(u64, u64)] {
+        &self.left_over
     }
 
     /// The kind of the block that holds each address: zero where none is known, and where there is no used block.

@@ -1,0 +1,54 @@
+"""What is behind a container's last item is no reference, and what only a std::weak_ptr keeps is no object."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import SOURCES, ask, running
+
+BYTES = 40_000
+
+
+def asked(kind: str, count: int, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the first page and what is unreachable of a program with COUNT objects of that KIND."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    program = folder / "left_over"
+    subprocess.run([compiler, "-std=c++14", "-O1", str(SOURCES / "left_over.cc"), "-o", str(program)], check=True)
+    with running([str(program), kind, str(count)], folder) as target:
+        return ask("", str(target.pid)), ask("unreachable", str(target.pid))
+
+
+def test_items_that_were_taken(rng: random.Random, tmp_path: Path) -> None:
+    """An empty vector holds nothing, whatever its buffer still has."""
+    count = rng.randrange(300, 500)
+    page, answer = asked("vector", count, tmp_path)
+    groups = answer["lost_blocks"]["bytes"] + answer["doubtful"]["bytes"]
+    assert groups >= (count - 2) * BYTES
+    (row,) = [row for row in page["findings"] if row["id"] == "holder"]
+    assert "held by" not in row["text"] and "has lost it" in row["text"] and "limit" not in row["advice"]
+
+
+def test_items_that_are_there(rng: random.Random, tmp_path: Path) -> None:
+    """A vector holds its items, in a buffer of which a part is free."""
+    page, answer = asked("kept", rng.randrange(300, 500), tmp_path)
+    assert answer["lost_blocks"]["bytes"] + answer["doubtful"]["bytes"] < BYTES
+    assert "held by pending of" in str([row["text"] for row in page["findings"]])
+
+
+@pytest.mark.parametrize("kind", ["weak", "owned"])
+def test_objects_that_are_destroyed(rng: random.Random, tmp_path: Path, kind: str) -> None:
+    """Of objects without an owner only the memory is there, and the remedy is another than a limit."""
+    count = rng.randrange(300, 500)
+    page, _answer = asked(kind, count, tmp_path)
+    (row,) = [row for row in page["findings"] if row["id"] == "holder"]
+    is_weak = kind == "weak"
+    assert (f"{count} x memory of destroyed C++ objects of class Job" in row["text"]) == is_weak, row["text"]
+    assert (f"{count} x C++ object of class Job" in row["text"]) != is_weak
+    assert ("std::weak_ptr" in row["advice"]) == is_weak
