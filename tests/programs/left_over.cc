@@ -1,9 +1,8 @@
-// What containers and counts say is no longer there: left_over KIND COUNT, of `vector` and `deque` (objects that were taken from
-// one and never deleted: their addresses are left behind its last item), `kept` (the same, still in the vector), and `weak`
+// What containers and counts say is no longer there: left_over KIND COUNT, of `vector` (objects that were taken from one and
+// never deleted: their addresses are left behind its last item), `kept` (the same, still in the vector), and `weak`
 // (objects of std::make_shared of which only a std::weak_ptr is left) and `owned` (the same with a std::shared_ptr).
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,14 +15,12 @@ struct Job {
 };
 
 std::vector<Job *> pending;
-std::deque<Job *> waiting;
 std::map<int, std::weak_ptr<Job>> cache;
 std::vector<std::shared_ptr<Job>> owners;
 
 static void use(const std::string &kind, int count) {
     for (int left = 0; left < count; left++) {
         if (kind == "vector" || kind == "kept") pending.push_back(new Job);
-        if (kind == "deque") waiting.push_back(new Job);
         if (kind == "weak" || kind == "owned") {
             auto made = std::make_shared<Job>();
             cache[left] = made;
@@ -31,7 +28,6 @@ static void use(const std::string &kind, int count) {
         }
     }
     while (kind == "vector" && !pending.empty()) pending.pop_back();
-    while (waiting.size() > 1) waiting.pop_back();
 }
 
 static void spoil() {
