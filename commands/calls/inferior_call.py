@@ -49,6 +49,10 @@ __all__ = [
 Bytes = tuple[int, bytes]
 """A place in the process and what belongs there."""
 FREE_MUTEX = bytes(4)
+RUN_ON = "let the process run on and try again"
+IN_HANDLER = (
+    "try again when the handler has returned; while it waits there it can block every other thread that calls malloc"
+)
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,9 @@ class Purpose:
         """It cannot be called at all."""
         return GdbheapError(f"{self.command}: {reason}: {self.instead}")
 
-    def refusal(self, reason: str) -> GdbheapError:
+    def refusal(self, reason: str, remedy: str = RUN_ON) -> GdbheapError:
         """It is not called at this moment."""
-        return GdbheapError(
-            f"{self.command}: {self.function}() is not called, because {reason}: let the process run on and try again"
-        )
+        return GdbheapError(f"{self.command}: {self.function}() is not called, because {reason}: {remedy}")
 
 
 # The times are limited by what --max-stop leaves, too. malloc_stats() is undone when its time is over, malloc_trim()
@@ -181,7 +183,13 @@ def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
         raise libc.purpose.error(f"{libc.loaded.path} has no malloc")
     start, end = place
     for stack in stacks:
-        if any(start <= counter < end or start < counter <= end for counter in stack.counters):
+        inside = (at for at, counter in enumerate(stack.counters) if start <= counter < end or start < counter <= end)
+        first = next(inside, None)
+        if first is not None:
+            # malloc calls nothing outside of the C library and the kernel.
+            if not all(libc.loaded.contains(counter) for counter in stack.counters[:first]):
+                reason = f"thread {stack.name} runs a signal handler that interrupted malloc"
+                raise libc.purpose.refusal(reason, IN_HANDLER)
             raise libc.purpose.refusal(f"thread {stack.name} is inside malloc")
         if stack.broken and _leaves_unknown(libc, stack):
             reason = f"thread {stack.name} may be inside malloc (its stack breaks off: {one_line(stack.broken)})"
