@@ -560,13 +560,15 @@ def made_summary(**changes: Any) -> Summary:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "1,000 bytes is in use by the program, and 800 bytes is free and resident. 500 bytes of that is in whole "
-             "pages that nobody holds; malloc_trim(0) would give back 399 bytes. The other 401 bytes stays: 300 bytes "
-             "on shared pages, 100 bytes in caches."),
+        ({}, "1,000 bytes is in use by the program, and 800 bytes is free and resident. 500 bytes of the free "
+             "memory is in whole pages that nobody holds. malloc_trim(0) would give back 399 bytes. 401 bytes of the "
+             "free memory stays: 300 bytes on shared pages, 100 bytes in caches."),
         ({"used_resident": 900}, "1,000 bytes is in use by the program (900 bytes of it resident), and"),
-        ({"returnable": 0, "kept": [Kept("x.top", 800, "at the top")]}, "give back nothing. It stays at the top."),
-        ({"whole": 0, "returnable": 0}, "None of that is in whole pages that nobody holds; malloc_trim(0) would give"),
-        ({"returnable": None, "kept": [Kept("new.free", 800, "in new blocks")]}, "holds. It stays in new blocks."),
+        ({"returnable": 0, "kept": [Kept("x.top", 800, "at the top")]},
+             "give back nothing. The free memory stays at the top."),
+        ({"whole": 0, "returnable": 0}, "None of the free memory is in whole pages that nobody holds. malloc"),
+        ({"returnable": None, "kept": [Kept("new.free", 800, "in new blocks")]},
+             "holds. The free memory stays in new blocks."),
         ({"used_resident": None, "free_resident": None, "returnable": None, "kept": []}, "is free; how much"),
         ({"free": 0, "free_resident": 0, "kept": []}, "1,000 bytes is in use by the program, and 0 bytes is free"),
         ({"unknown": NotWalked("other.x", "x", 7)}, "In glibc malloc, 1,000 bytes is in use, and 800 bytes is free"),

@@ -16,6 +16,7 @@ __all__ = ["render"]
 MIN_PERCENT_TOLD = 1
 # What holds other memory than that of what is named, by the ledger's line.
 PLACES = {"shared": "shared memory", "other.rest": "other anonymous memory"}
+FREE = "the free memory"
 MALLOCS = "malloc's blocks with mappings of their own"
 
 
@@ -45,11 +46,11 @@ def _given_back(answer: Summary, style: Style) -> str:
     """How much of what is free are pages that nobody holds, and how much a call would give back."""
     if not answer.free_resident or answer.whole is None:
         return ""
-    whole = f"{style.bytes(answer.whole) if answer.whole else 'None'} of that is in whole pages that nobody holds"
+    whole = f"{style.bytes(answer.whole) if answer.whole else 'None'} of {FREE} is in whole pages that nobody holds."
     if answer.returnable is None:
-        return f"{whole}."
+        return whole
     size = style.bytes(answer.returnable) if answer.returnable else "nothing"
-    return f"{whole}; malloc_trim(0) would give back {size}."
+    return f"{whole} malloc_trim(0) would give back {size}."
 
 
 def _stays(answer: Summary, style: Style) -> str:
@@ -58,7 +59,7 @@ def _stays(answer: Summary, style: Style) -> str:
     told = [row for row in answer.kept if 100 * row.bytes >= MIN_PERCENT_TOLD * rest]
     if not told:
         return ""
-    start = f"The other {style.bytes(rest)} stays" if answer.returnable else "It stays"
+    start = f"{style.bytes(rest)} of {FREE} stays" if answer.returnable else f"{FREE.capitalize()} stays"
     if len(told) == 1:
         return f"{start} {told[0].why}."
     return f"{start}: {', '.join(f'{style.bytes(row.bytes)} {row.why}' for row in told)}."
