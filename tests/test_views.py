@@ -8,7 +8,13 @@ from pathlib import Path
 
 from support.installed import python_with
 from support.kernel import rollup
-from support.programs import SOURCES, ask, running
+from support.programs import SOURCES, ask, interpreter_of, running
+
+HEADS = """
+import sys
+heads = [memoryview(b"%08d" % number + bytes(SIZE))[:16] for number in range(12)]
+sys.stdin.readline()
+"""
 
 
 def test_slices_that_keep_arrays(rng: random.Random, tmp_path: Path) -> None:
@@ -42,3 +48,14 @@ def test_slices_that_keep_arrays(rng: random.Random, tmp_path: Path) -> None:
     # What freed memory leaves at the heap's top may stay.
     assert freed >= 0.9 * found["bytes"]
     assert ".copy()" in found["advice"]
+
+
+def test_said_once_that_it_is_the_same(rng: random.Random, tmp_path: Path) -> None:
+    """Where the holder's finding says that the views' is about the same memory, none says that it may be."""
+    script = HEADS.replace("SIZE", str(rng.randrange(3 << 20, 5 << 20)))
+    with running([interpreter_of("stripped"), "-I", "-c", script], tmp_path) as target:
+        found = {row["id"]: row for row in ask("", str(target.pid))["findings"]}
+    views, holder = found["small-views"], found["holder"]
+    assert (views["within"], holder["within"]) == (None, "small-views")
+    assert "this is the same memory as that of the views above" in holder["advice"]
+    assert "may have" not in views["text"] + holder["text"]

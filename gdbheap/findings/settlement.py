@@ -70,13 +70,25 @@ def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding
 
 
 def placed(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings in their order, each with those in whose bytes some of its own may lie."""
+    """Return the findings in their order, each with those in whose bytes some of its own may lie; of two that are about
+    the same memory only the one that says so."""
     names = [finding.id for finding in findings]
-    found = [_others(finding.id, names) for finding in findings]
+    same = next((_same(finding) for finding in findings if finding.id == HOLDER), None)
+    found = [
+        [other for other in _others(finding.id, names) if not (finding.id == same and other == HOLDER)]
+        + [name for name in [_same(finding)] if name is not None]
+        for finding in findings
+    ]
     return [
         replace(finding, within=others[0] if others else None, also_within=others[1:])
         for finding, others in zip(findings, found)
     ]
+
+
+def _same(finding: Finding) -> str | None:
+    """Return the id of the more specific finding that a holder's one is about."""
+    found: str | None = getattr(finding.figures, "same", None)
+    return found
 
 
 def _others(name: str, names: Sequence[str]) -> list[str]:

@@ -122,6 +122,10 @@ def _within(finding: Finding) -> list[str]:
     """Name the findings in whose bytes some may lie, or all."""
     if finding.within is None:
         return []
-    names = [finding.within, *finding.also_within]
+    # Its own words say of which it is the same memory.
+    same = getattr(finding.figures, "same", None)
+    names = [name for name in (finding.within, *finding.also_within) if name != same]
+    if not names:
+        return []
     told = [HELD] * (HOLDER in names) + [name for name in names if name != HOLDER]
     return [f"{listed(told)} may have the same bytes"]
