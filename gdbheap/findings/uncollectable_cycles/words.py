@@ -26,7 +26,8 @@ def _text(figures: UncollectableCycles) -> str:
 
 
 def _advice(figures: UncollectableCycles) -> str:
-    return ADVICE[figures.kind].format(figures.culprit)
+    # A snapshot may say anything.
+    return ADVICE.get(figures.kind, CLEAR).format(figures.culprit)
 
 
 WORDS = Words(UncollectableCycles, _text, _advice)
