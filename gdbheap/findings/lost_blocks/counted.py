@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -114,13 +113,14 @@ class _Cycles:
 
     def _counts(self, block: _Block) -> int:
         """Return how many words lead to a block, by the counts that it begins with; 0 where it has none."""
-        libraries, data = self._structures.libraries, block.data
+        libraries, data, machine = self._structures.libraries, block.data, self._space.machine
         if block.family in OF_CXX and len(data) >= 24:
             # libc++ counts from zero.
-            strong, weak = struct.unpack_from("<qq" if libraries.libcxx else "<ii", data, 8)
+            counts = machine.structure("NN" if libraries.libcxx else "ii")
+            strong, weak = counts.unpack_from(data, machine.word)
             return int(strong + weak + (1 if libraries.libcxx else -1))
         if libraries.rust and block.family in OF_RUST and len(data) >= 16:
-            strong, weak = struct.unpack_from("<qq", data)
+            strong, weak = machine.structure("NN").unpack_from(data)
             return int(strong + weak - 1) if 0 < strong < MAX_COUNT and 0 < weak < MAX_COUNT else 0
         return 0
 

@@ -22,7 +22,7 @@ Registered = tuple[str, "list[int]"]
 # c_profileobj and c_traceobj follow each other.
 OF_THREADS = "sys.setprofile()", "sys.settrace()"
 FORKERS = "before", "after_in_parent", "after_in_child"
-MAX_CALLBACKS = 1 << 12
+MAX_CALLBACKS = 5_000
 # atexit_py_callback: the function, its arguments, and those with names.
 CALLBACK_WORDS = 3
 
