@@ -20,10 +20,6 @@ from gdbheap.targets.tracepoints import traced
 
 __all__ = ["Live", "LocalProcess", "Program"]
 
-UNRESTORED = (
-    "the code of process {pid} is still changed: a thread of it sleeps uninterruptibly (state D, as the parent in a"
-    " vfork); a process that stays behind (gdbheap guard) puts the code back once it can"
-)
 NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 
 
@@ -110,7 +106,11 @@ class LocalProcess:
         finally:
             follower.end()
             if follower.is_unrestored:
-                self.warnings.append(UNRESTORED.format(pid=self.pid))
+                self.warnings.append(
+                    f"the code of process {self.pid} is still changed: a thread of it sleeps uninterruptibly (state D,"
+                    " as the parent in a vfork); a process that stays behind (gdbheap guard) puts the code back once it"
+                    " can"
+                )
 
 
 def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Plan:
