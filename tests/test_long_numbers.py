@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from support.programs import c_program, gdbheap, running
 
+from gdbheap.allocators.glibc.start_settings import number_of
 from gdbheap.answers import stats
 from gdbheap.contents.python.text.disclosure import without_words
-from gdbheap.first_page.check_advice import _number
 from gdbheap.machines.machine import LARGEST_ADDRESS
 from gdbheap.text import bounded_number
 from gdbheap.tracing.replay_settings import _check_value
@@ -32,7 +32,7 @@ def test_settings_of_a_process(setting: dict[str, str], tmp_path: Path) -> None:
 def test_numbers_as_glibc_reads_them() -> None:
     values = {"0" * DIGITS + "7": 7, "0x" + "0" * DIGITS + "1f": 31, "12 and more": 12, "-1": LARGEST_ADDRESS}
     values |= {LONG: LARGEST_ADDRESS, "0x" + "f" * DIGITS: LARGEST_ADDRESS, "0": 0, "0x10": 16}
-    assert {value: _number(value) for value in values} == values
+    assert {value: number_of(value) for value in values} == values
 
 
 def test_printed_figures() -> None:
