@@ -30,6 +30,7 @@ from gdbheap.graph.mapped import Mapped, find_mapped, mapped_files, shared_range
 from gdbheap.graph.nodes import Nodes, Root
 from gdbheap.graph.paths import BlockPaths, Paths
 from gdbheap.graph.roots import block_roots, kernel_roots
+from gdbheap.host.kernel_pointers import KernelPointers, kernel_pointers
 from gdbheap.host.tmpfs import memory_devices
 from gdbheap.layout.facts import Facts
 from gdbheap.targets.ended_stacks import EndedStack, find_ended
@@ -479,6 +480,12 @@ class Heap:
         found: BlockReferences = self._part("references of blocks", self._draw_blocks)
         return self._told(found)
 
+    @property
+    def kernel_pointers(self) -> KernelPointers:
+        """Addresses that the kernel keeps for the program."""
+        found: KernelPointers = self._part("kernel's pointers", lambda: kernel_pointers(self.target.proc))
+        return found
+
     def _draw_blocks(self) -> BlockReferences:
         _known = self.malloc
         provided = [(stack, self._live_part(stack)) for stack in self.stacks]
@@ -487,7 +494,7 @@ class Heap:
         own = self._heap_ranges(), self._books()
         shared, is_whole = shared_ranges(self.target)
         others = sorted([*self.unwalked_ranges(), *self.of_others(), *shared])
-        roots = [*block_roots(self.target, provided, loose, others, own, kept), *kernel_roots(self.target)]
+        roots = [*block_roots(self.target, provided, loose, others, own, kept), *kernel_roots(self.kernel_pointers)]
         following = self.labelled("following references")
         kinds, stores = self.known_kinds, self.walked.stores
         is_partial = self._lacks_memory() or not is_whole

@@ -10,7 +10,7 @@ from itertools import accumulate, chain, islice
 
 from gdbheap import _native
 from gdbheap.graph.nodes import Root
-from gdbheap.host.kernel_pointers import kernel_pointers
+from gdbheap.host.kernel_pointers import KernelPointers
 from gdbheap.machines.image import PF_W, PT_LOAD, PT_TLS
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.environment import started_as
@@ -201,9 +201,8 @@ def file_root(mapping: Mapping, ranges: Ranges) -> BlockRoot:
     return BlockRoot(f"{mapping.name} at {mapping.start:#x}", BY_STATIC, [], ranges, MEMORY, "", mapping.name)
 
 
-def kernel_roots(target: Target) -> list[Root]:
+def kernel_roots(known: KernelPointers) -> list[Root]:
     """Return the roots for what the kernel keeps for the program."""
-    known = kernel_pointers(target.proc)
     kinds = [("epoll", known.epoll), ("timers", known.timers)]
     return [
         BlockRoot(f"the kernel ({part})", BY_STATIC, pointers, [], MEMORY, "", part)

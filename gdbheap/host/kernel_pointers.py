@@ -3,11 +3,11 @@ of timers (proc_pid_timers(5)). Those of requests to io_uring are not told."""
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from gdbheap.host.descriptors import links
 from gdbheap.host.procfs import PROC
 
 __all__ = ["KernelPointers", "kernel_pointers"]
@@ -35,15 +35,13 @@ def kernel_pointers(place: str | None, proc: str = PROC) -> KernelPointers:
     folder, found = f"{proc}/{place}", KernelPointers()
     found.timers = _numbers(f"{folder}/timers", _EXPIRING)
     try:
-        names = os.listdir(f"{folder}/fd")
+        opened = links(folder, MAX_DESCRIPTORS)
     except OSError:
         return KernelPointers(timers=found.timers, is_whole=False)
-    for name in names[:MAX_DESCRIPTORS]:
-        with suppress(OSError):
-            what = os.readlink(f"{folder}/fd/{name}")
-            found.is_whole &= what != IO_URING
-            found.epoll += _numbers(f"{folder}/fdinfo/{name}", _WATCHED) if what == EPOLL else []
-    found.is_whole &= len(names) <= MAX_DESCRIPTORS
+    found.epoll = [
+        one for name, what in opened if what == EPOLL for one in _numbers(f"{folder}/fdinfo/{name}", _WATCHED)
+    ]
+    found.is_whole = len(opened) < MAX_DESCRIPTORS and all(what != IO_URING for _name, what in opened)
     return found
 
 

@@ -1,5 +1,5 @@
-"""How many files this program may have open. The usual soft limit, 1,024, is what select(2) can take; whoever does not
-call that may raise it to the hard one."""
+"""How many files this program may have open. The usual soft limit, 1,024, is what select(2) can take. A program that
+does not call select may raise it to the hard limit."""
 
 from __future__ import annotations
 

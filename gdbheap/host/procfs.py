@@ -11,6 +11,7 @@ import re
 import signal
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Union
 
@@ -33,8 +34,8 @@ PM_PRESENT, PM_EXCLUSIVE = 1 << 63, 1 << 56
 PAGEMAP_AT_ONCE = 1 << 20
 ALONE = bytes(byte & 0x81 == 0x81 for byte in range(256))
 
-# Files for which the kernel takes no lock of a process. For the others it waits for a thread that keeps the lock of its
-# memory map, or is in execve(): such a one may do so for ever.
+# The kernel reads these files without a lock. For the others it waits for the locks of the memory map and of execve(),
+# which a thread of the process may keep for ever.
 UNLOCKED = ("status", "statm", "comm", "cgroup", "limits", "mountinfo")
 
 # Below /proc: the descriptors of whoever asks.
@@ -107,17 +108,28 @@ class ProcessFolder:
 
     def is_running(self) -> bool:
         """Whether it has not ended: where its first thread has, others may run on."""
-
-        def runs(stat: str) -> bool:
-            try:
-                return stat_fields(self.read(stat))[STATE] not in ENDED
-            except (OSError, IndexError):
-                return False
-
         try:
-            return runs("stat") or any(runs(f"task/{tid}/stat") for tid in self.tasks())
+            return self.living() is not None
         except OSError:
             return False
+
+    def living(self) -> tuple[str, dict[str, str]] | None:
+        """The place below its folder where the kernel shows its memory, and the fields of ``status`` there.
+
+        The place is "" until its first thread has ended, then "task/TID/" of the first thread that has not (proc(5));
+        None if all have ended. Reading ``status`` never blocks. Raises OSError."""
+
+        def places() -> Iterator[str]:
+            yield ""
+            yield from (f"task/{tid}/" for tid in self.tasks())
+
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for place in places():
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    status = parse_status(self.read(f"{place}status"))
+                    if status.get("State", ENDED[0])[:1] not in ENDED:
+                        return place, status
+        return None
 
     def pidfd(self) -> int:
         """A new descriptor of the process (pidfd_open(2), Linux 5.3). Raises OSError, AttributeError."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from contextlib import suppress
+
+from gdbheap.host.descriptors import links
 
 __all__ = ["listening"]
 
@@ -21,7 +22,7 @@ ANY = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}
 def listening(folder: str) -> list[tuple[str, int]]:
     """Return the addresses and ports at which the process of a folder of /proc listens, the lowest port first; none
     where the kernel does not say."""
-    own = _inodes(f"{folder}/fd")
+    own = _inodes(folder)
     found = set()
     for name, family in TABLES.items() if own else ():
         with suppress(OSError, ValueError), open(f"{folder}/net/{name}", "rb") as stream:
@@ -34,13 +35,10 @@ def listening(folder: str) -> list[tuple[str, int]]:
 
 def _inodes(folder: str) -> set[str]:
     """Return the inodes of the sockets that are open."""
-    found = set()
     with suppress(OSError):
-        for name in os.listdir(folder)[:MAX_DESCRIPTORS]:
-            with suppress(OSError):
-                kind, _, inode = os.readlink(f"{folder}/{name}").partition(":[")
-                found |= {inode.rstrip("]")} if kind == "socket" else set()
-    return found
+        opened = (link.partition(":[") for _name, link in links(folder, MAX_DESCRIPTORS))
+        return {inode.rstrip("]") for kind, _, inode in opened if kind == "socket"}
+    return set()
 
 
 def _place(text: str, family: int) -> tuple[str, int]:

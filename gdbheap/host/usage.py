@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from gdbheap.errors import NoTarget
 from gdbheap.host import procfs
-from gdbheap.host.living_thread import shown_in
 from gdbheap.host.procfs import BREAK, ENDED, START_STACK, STATE, ProcessFolder
 
 __all__ = ["Exact", "Usage", "exact_of", "libraries_of", "run_time", "usage_of"]
@@ -48,11 +47,11 @@ class Exact:
 
 def usage_of(folder: ProcessFolder) -> Usage:
     """Raises NoTarget when it has ended, OSError when that cannot be read."""
-    place = shown_in(folder.path(""))
-    if place is None:
+    living = folder.living()
+    if living is None:
         raise NoTarget(f"process {folder.pid} has ended")
+    place, status = living
     fields = procfs.stat_fields(folder.read(f"{place}stat"))
-    status = procfs.parse_status(folder.read(f"{place}status"))
     names = ("VmRSS", "RssAnon", "RssFile", "RssShmem", "VmSwap")
     rss, anonymous, file, shared, swap = (procfs.kib(status.get(name)) for name in names)
     if len(fields) <= START_STACK or fields[STATE] in ENDED or rss is None:

@@ -19,7 +19,6 @@ from gdbheap.first_page.ledger import Ledger, ledger
 from gdbheap.first_page.main_holders import BUDGET
 from gdbheap.heap import Heap
 from gdbheap.host import procfs
-from gdbheap.host.living_thread import shown_in
 from gdbheap.host.procfs import Named, ProcessFolder
 from gdbheap.processes import accounts
 from gdbheap.processes.heap_use import HeapUse, heap_use, use_of
@@ -208,8 +207,8 @@ def _member(row: ProcessAccount, folder: ProcessFolder) -> Member:
 def _rss(folder: ProcessFolder) -> int | None:
     """What everybody may know of a process."""
     with suppress(OSError):
-        status = folder.read(f"{shown_in(folder.path('')) or ''}status")
-        return procfs.kib(procfs.parse_status(status).get("VmRSS"))
+        living = folder.living()
+        return None if living is None else procfs.kib(living[1].get("VmRSS"))
     return None
 
 

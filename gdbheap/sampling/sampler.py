@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Union
 
 from gdbheap.errors import GdbheapError, NoTarget, reason_of
-from gdbheap.host.living_thread import shown_in
 from gdbheap.host.usage import Usage
 from gdbheap.sampling.sample import Event, Sample
 from gdbheap.sampling.sampled_process import Moment, Paced, Watched
@@ -104,7 +103,7 @@ class Sampler:
                 self.watched[pid] = Watched(folder, self._limit)
             except NoTarget as error:
                 # One whose first thread has ended cannot be looked into, and runs on.
-                if shown_in(folder.path("")):
+                if folder.is_running():
                     yield self._give_up(pid, error)
                 else:
                     self._over.add(pid)

@@ -15,7 +15,6 @@ from gdbheap._native import read_patiently
 from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, UsageError, one_line
 from gdbheap.host import open_files
 from gdbheap.host.headroom import CGROUPS
-from gdbheap.host.living_thread import shown_in
 from gdbheap.host.procfs import (
     ENDED,
     FLAGS,
@@ -251,7 +250,8 @@ def running(pid: int) -> Running | None:
         stat, place = read_patiently(f"{PROC}/{pid}/stat", STAT_BYTES), ""
         fields = shown = stat_fields(stat)
         if fields[STATE] in ENDED:
-            place = shown_in(f"{PROC}/{pid}") or ""
+            living = ProcessFolder(pid).living()
+            place = "" if living is None else living[0]
             shown = stat_fields(read_patiently(f"{PROC}/{pid}/{place}stat", STAT_BYTES))
         if shown[STATE] not in ENDED:
             parent, start, flags = (int(fields[number]) for number in (PARENT, START, FLAGS))

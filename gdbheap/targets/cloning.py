@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +10,7 @@ from contextlib import contextmanager, suppress
 from gdbheap._native import Frozen, Room
 from gdbheap.errors import Unsupported, one_line
 from gdbheap.host import headroom, procfs
+from gdbheap.host.descriptors import links
 from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.procfs import OWN_DESCRIPTORS, PROC, Named, ProcessFolder, kib
 from gdbheap.machines.machine import MACHINES, own_machine
@@ -42,10 +42,10 @@ def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | No
     yield _filtered(folder)
     if status.get("State", "")[:1] in ("T", "t"):
         yield f"process {folder.pid} is stopped already"
-    links = _links(folder)
-    if any("userfaultfd" in link for link in links):
+    opened = _opened(folder)
+    if any("userfaultfd" in link for link in opened):
         yield f"process {folder.pid} handles page faults itself (userfaultfd), and its copy would wait for it"
-    yield _served(folder, links)
+    yield _served(folder, opened)
     yield _too_many(folder, status)
     yield _too_much(folder, status)
 
@@ -60,21 +60,18 @@ def _filtered(folder: ProcessFolder) -> str | None:
     return None
 
 
-def _links(folder: ProcessFolder) -> list[str]:
+def _opened(folder: ProcessFolder) -> list[str]:
     """What the process has open."""
-    found = []
     with suppress(OSError):
-        for name in os.listdir(folder.path("fd")):
-            with suppress(OSError):
-                found.append(os.readlink(folder.path(f"fd/{name}")))
-    return found
+        return [link for _name, link in links(folder.path(""))]
+    return []
 
 
-def _served(folder: ProcessFolder, links: list[str]) -> str | None:
+def _served(folder: ProcessFolder, opened: list[str]) -> str | None:
     """The end of a copy waits until what anybody wrote to a file that it maps is written back. So does the closing of
     files, and the kernel gives a copy the first 64 of them for a moment (close_range(2))."""
     systems = FileSystems(folder)
-    name = next((link for link in links if link.startswith("/") and not systems.is_reached(link)), None)
+    name = next((link for link in opened if link.startswith("/") and not systems.is_reached(link)), None)
     if name is None:
         name = _served_mapping(folder, systems)
     if name is None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from gdbheap._native import Descriptor
 from gdbheap.host.headroom import CGROUPS, UNLIMITED, group_folders
-from gdbheap.host.living_thread import shown_in
 from gdbheap.host.procfs import PROC, ProcessFolder, kib, parse_status
 from gdbheap.watching.triggers import Reading
 
@@ -58,8 +57,10 @@ class ProcessMemory:
         pages = self._pages()
         if pages is None:
             # The thread that it was read of has ended, which others may have survived.
-            self._statm = _OpenFile(self._folder.path(f"{shown_in(self._folder.path('')) or ''}statm"))
-            pages = self._pages()
+            living = self._folder.living()
+            if living is not None:
+                self._statm = _OpenFile(self._folder.path(f"{living[0]}statm"))
+                pages = self._pages()
         if pages is None:
             raise ProcessLookupError("it has ended")
         return Reading(time, pages * PAGE, pages * PAGE, fired=fired)

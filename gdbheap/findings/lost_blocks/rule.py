@@ -9,7 +9,6 @@ from gdbheap import _native
 from gdbheap.answers.unreachable import LOST_BLOCKS
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 from gdbheap.findings.lost_blocks.counted import CountedCycles, find_counted_cycles
-from gdbheap.host.kernel_pointers import kernel_pointers
 
 # glibc's sizes are multiples of two words, and have one word more than a program can ask for.
 HEADER, STEP = 8, 16
@@ -63,14 +62,13 @@ def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native
     beside_malloc = any(evidence.is_beside_malloc(row.addresses) for row in rows if row.size == size)
     is_chunk = evidence.glibc is not None and not beside_malloc
     few, own = (STEP - 1, size - HEADER) if is_chunk else (size // ROUNDED, size)
-    by_kernel = not kernel_pointers(evidence.heap.target.proc).is_whole
     return LostBlocks(
         sum(row.count for row in rows),
         heads,
         largest,
         max(own - few, 0),
         own,
-        by_kernel,
+        not evidence.heap.kernel_pointers.is_whole,
         find_counted_cycles(evidence, all_bytes),
         beside_malloc,
         evidence.heap.is_python,

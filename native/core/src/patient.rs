@@ -1,6 +1,6 @@
-//! Files of a process, its memory while it runs, and questions about it, for which the kernel takes the lock of its memory map
-//! or that of its execve(2). A thread of the process may hold one for ever, and whoever reads waits so long, deaf to signals: so
-//! a thread of ours reads, and is left alone where it waits.
+//! Reading files of a process and its memory while it runs. The kernel takes the lock of its memory map for that, or the lock of
+//! execve(2). A thread of the process may keep one for ever, and the reader then blocks, deaf to signals. So a thread of ours
+//! reads, and gdbheap goes on without it if it blocks.
 #![forbid(unsafe_code)]
 
 use crate::bytes::read_file;
@@ -150,41 +150,37 @@ fn patiently<T: Send + 'static>(
     }
 }
 
-/// The first `limit` bytes of a file in the folder of a process. ETIMEDOUT where the kernel has whoever reads wait.
-pub fn read_patiently(path: &Path, limit: u64) -> Result<Vec<u8>> {
+/// Works with a file in the folder of a process. ETIMEDOUT if the kernel blocks the work.
+pub(crate) fn at_path<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce(&Path) -> Result<T> + Send + 'static,
+) -> Result<T> {
     let file = path.to_owned();
-    patiently(&key_of(path)?, false, move || read(&file, limit))
+    patiently(&key_of(path)?, false, move || work(&file))
+}
+
+/// The first `limit` bytes of such a file.
+pub fn read_patiently(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    at_path(path, move |file| read(file, limit))
 }
 
 /// `size` bytes of such a file from an offset on; fewer at its end.
 pub fn read_at_patiently(path: &Path, offset: u64, size: usize) -> Result<Vec<u8>> {
-    let file = path.to_owned();
-    patiently(&key_of(path)?, false, move || Ok(bytes_of(&File::open(file)?, offset, size)))
+    at_path(path, move |file| Ok(bytes_of(&File::open(file)?, offset, size)))
 }
 
 /// Where a link in such a folder leads.
 pub fn read_link_patiently(path: &Path) -> Result<PathBuf> {
-    let link = path.to_owned();
-    patiently(&key_of(path)?, false, move || std::fs::read_link(link))
+    at_path(path, |link| std::fs::read_link(link))
 }
 
 /// Such a file, open; `writable`: also to write to it.
 pub fn open_patiently(path: &Path, writable: bool) -> Result<File> {
-    let file = path.to_owned();
-    patiently(&key_of(path)?, false, move || File::options().read(true).write(writable).open(file))
+    at_path(path, move |file| File::options().read(true).write(writable).open(file))
 }
 
-/// What is read from such a file, which takes as many calls as it has pages.
-pub(crate) fn scan_patiently<T: Send + 'static>(
-    path: &Path,
-    scan: impl FnOnce(&Path) -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let file = path.to_owned();
-    patiently(&key_of(path)?, false, move || scan(&file))
-}
-
-/// Whether a process answers a question that the kernel has whoever asks wait for, in a moment in which another process
-/// stands still. ETIMEDOUT where it does not.
+/// Asks the kernel about a process, while another process stands still. ETIMEDOUT if the kernel blocks the question for more
+/// than a moment.
 pub(crate) fn ask_hastily<T: Send + 'static>(
     pid: i32,
     question: &str,

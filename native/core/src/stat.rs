@@ -10,7 +10,7 @@ pub(crate) const SYSTEM_TIME: usize = 15;
 pub(crate) const UNINTERRUPTIBLE: &str = "D";
 
 /// The fields with these numbers, from 3 on, of one moment; None if there is no such field, as when the process is gone. The
-/// second field, a name in parentheses, may hold anything. The kernel has whoever reads wait for an execve(2) of the process.
+/// second field, a name in parentheses, may hold anything. An execve(2) of the process blocks the reader.
 pub(crate) fn fields<const N: usize>(path: &str, numbers: [usize; N]) -> Option<[String; N]> {
     let stat = std::fs::read_to_string(path).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -29,12 +29,16 @@ pub(crate) fn ignores(status: &str, signal: i32) -> bool {
     (1..=64).contains(&signal) && (has("SigIgn:") || (is_by_default && !has("SigCgt:")))
 }
 
-/// What a `status` file says of a name, for which nobody waits.
+/// What a `status` file says of a name. Reading it never blocks.
 pub(crate) fn said(status: &str, name: &str) -> Option<String> {
     let text = std::fs::read(status).ok()?;
+    said_in(&text, name).map(|value| String::from_utf8_lossy(value).into_owned())
+}
+
+/// The same of its text.
+pub(crate) fn said_in<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut lines = text.split(|byte| *byte == b'\n');
-    let line = lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":"))?;
-    Some(String::from_utf8_lossy(line.trim_ascii()).into_owned())
+    lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
 }
 
 /// The letter of the state in a `status` file.

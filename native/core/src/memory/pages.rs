@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::machine::PageSize;
-use crate::patient::{open_patiently, read_at_patiently, scan_patiently};
+use crate::patient::{at_path, open_patiently, read_at_patiently};
 use crate::work::Watcher;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -244,7 +244,7 @@ impl Pages {
         let mut collector = Collector::new(page);
         if scan {
             let ranges = ranges.to_vec();
-            collector = scan_patiently(path.as_ref(), move |path| {
+            collector = at_path(path.as_ref(), move |path| {
                 let file = File::open(path)?;
                 ranges.into_iter().try_for_each(|(start, end)| collector.scan(&file, start, end))?;
                 Ok(collector)

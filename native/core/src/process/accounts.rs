@@ -4,6 +4,7 @@
 use crate::error::Result;
 use crate::patient::{read, read_link_patiently, read_patiently};
 use crate::process::living::living_thread;
+use crate::stat::said_in;
 use crate::work::{Task, Watcher};
 use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
@@ -92,18 +93,13 @@ fn size_of(line: &[u8]) -> Option<(&[u8], u64)> {
     Some((name, number.trim().parse::<u64>().ok()?.checked_mul(KIB)?))
 }
 
-fn field(status: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-    let mut lines = status.split(|byte| *byte == b'\n');
-    lines.find_map(|line| line.strip_prefix(name)).map(|value| value.trim_ascii().to_vec())
-}
-
 /// The folder that shows the memory: the process's, or that of a thread that lives where the first one has ended. None
 /// where there is no memory.
 fn shown(folder: PathBuf, status: &[u8]) -> Option<PathBuf> {
-    if field(status, b"VmRSS:").is_some() {
+    if said_in(status, "VmRSS").is_some() {
         return Some(folder);
     }
-    field(status, b"State:").filter(|state| state.starts_with(b"Z"))?;
+    said_in(status, "State").filter(|state| state.starts_with(b"Z"))?;
     living_thread(&folder).map(|(_, task)| task)
 }
 
@@ -122,7 +118,7 @@ fn account(root: &Path, pid: i32) -> Option<Account> {
         Err(_) => return None,
     };
     let folder = shown(folder(&held), &status)?;
-    let parent = field(&status, b"PPid:").and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()).unwrap_or(0);
+    let parent = said_in(&status, "PPid").and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).unwrap_or(0);
     let name = status.strip_prefix(b"Name:\t").and_then(|rest| rest.split(|byte| *byte == b'\n').next());
     let mut found = Account { pid, parent, name: name.unwrap_or_default().to_vec(), ..Account::default() };
     let sums = read_patiently(&folder.join("smaps_rollup"), LONGEST).or_else(|error| match error.raw_os_error() {

@@ -147,13 +147,12 @@ fn await_sleepers(process: &ProcessFolder, nap: &mut Duration) {
 
 /// The threads that sleep uninterruptibly, each with how often it had gone to sleep (proc_pid_status(5)).
 fn sleepers(process: &ProcessFolder) -> BTreeSet<(i32, String)> {
-    let asleep = |tid: &i32| stat::sleeps_uninterruptibly(&process.path(&format!("task/{tid}/status")));
-    let slept = |tid: i32| {
-        let status = std::fs::read_to_string(process.path(&format!("task/{tid}/status"))).unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:")).unwrap_or_default();
-        (tid, line.to_owned())
+    let asleep = |tid: i32| {
+        let status = process.path(&format!("task/{tid}/status"));
+        stat::sleeps_uninterruptibly(&status)
+            .then(|| (tid, stat::said(&status, "voluntary_ctxt_switches").unwrap_or_default()))
     };
-    process.tasks().unwrap_or_default().into_iter().filter(asleep).map(slept).collect()
+    process.tasks().unwrap_or_default().into_iter().filter_map(asleep).collect()
 }
 
 fn has_ended(process: &ProcessFolder) -> bool {

@@ -3,9 +3,8 @@
 
 use crate::patient::ask_hastily;
 use crate::process::living::living_thread;
+use crate::process::sharers::have_same_memory;
 use std::path::Path;
-
-const KCMP_VM: libc::c_int = 1;
 
 /// Whether all of these processes have the same memory (kcmp(2)). False where that is refused, not there, or waits for a
 /// process in execve(), which a file system may keep there.
@@ -18,10 +17,8 @@ pub fn have_one_memory(pids: &[i32]) -> bool {
 fn are_one(pids: &[i32]) -> bool {
     let threads = || pids.iter().map(|pid| Some(living_thread(Path::new(&format!("/proc/{pid}")))?.0)).collect();
     let Some(found): Option<Vec<i32>> = threads() else { return false };
-    // SAFETY: numbers only.
-    let is_same = |pair: &[i32]| unsafe { libc::syscall(libc::SYS_kcmp, pair[0], pair[1], KCMP_VM, 0, 0) } == 0;
     // Threads that have ended are equal, too: they have no memory.
-    found.windows(2).all(is_same) && threads().as_ref() == Some(&found)
+    found.windows(2).all(|pair| have_same_memory(pair[0], pair[1])) && threads().as_ref() == Some(&found)
 }
 
 #[cfg(test)]

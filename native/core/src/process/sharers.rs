@@ -11,6 +11,12 @@ const KCMP_VM: libc::c_int = 1;
 /// more of them.
 const MAX_IN_EXEC: usize = 8;
 
+/// What kcmp(2) says of two threads. It waits for one that is in execve(2), and finds those that have ended equal.
+pub(super) fn have_same_memory(one: i32, other: i32) -> bool {
+    // SAFETY: numbers only.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
+}
+
 /// Whether there is one: it runs on while all threads of the process `pid` are stopped. False where kcmp(2) is refused or
 /// not there. ETIMEDOUT where too many processes do not answer.
 pub fn has_sharer(pid: i32) -> Result<bool> {
@@ -34,8 +40,7 @@ pub fn has_sharer(pid: i32) -> Result<bool> {
 /// Whether one of the others does, from `next` on, which counts those that were asked.
 fn any_shares(pid: i32, others: &[i32], next: &AtomicUsize) -> bool {
     while let Some(other) = others.get(next.fetch_add(1, Ordering::SeqCst)) {
-        // SAFETY: numbers only.
-        if unsafe { libc::syscall(libc::SYS_kcmp, pid, *other, KCMP_VM, 0, 0) } == 0 {
+        if have_same_memory(pid, *other) {
             return true;
         }
     }
