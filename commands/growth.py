@@ -91,7 +91,7 @@ COMMAND = Command(
     usable) make memory grow, reserve maps what may not be used yet, mmap.file files and shared memory, brk.shrink,
     mremap.shrink, munmap, madvise and decommit give memory back; stacks a list of {bytes, calls,
     frames}, frames from the outermost to the innermost {name, file, line, kind}; unseen is {grown, gone, stacks} in
-    bytes (null for a command that is started, or if is_cut: calls that were not seen unmapped so many ranges that
+    bytes (null for a command that is started, or if is_cut: unseen calls unmapped so many ranges that
     neither the mappings nor what mprotect does were followed any longer), cost {stops, stood, held} in seconds; end is
     asked, gone or exec; lost is how many calls were (null without --perf: none can be). The first 10,000 stacks are
     kept: other_stacks is {bytes, calls} of the calls from others, or null.""",

@@ -19,7 +19,7 @@ MAX_CLOSINGS = 20
 # Blocks of a row whose contents are looked at, and what the allocator may have of a block's size.
 ASKED = 32
 HEADER = 16
-# Kinds of cycles that words close of which no layout says what they are.
+# Kinds of cycles that are closed by words of C's memory, which no layout describes.
 BY_WORDS = LIKELY, HIDDEN = "likely", "hidden"
 
 

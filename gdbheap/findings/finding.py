@@ -55,7 +55,7 @@ class Figures:
 
     @property
     def conditional(self) -> bool:
-        """Whether what was found is there at all only if something is so that nothing proves."""
+        """Whether the finding is right only if a guess is right."""
         return False
 
     @property

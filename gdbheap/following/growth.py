@@ -287,10 +287,10 @@ class Expected:
 
 
 class _Ranges:
-    """Disjoint ranges, of which a change moves the few that it touches: their ends, in one ascending list.
+    """Disjoint ranges, as one ascending list of their ends: a change moves the few ends that it touches.
 
-    A process has so many mappings at most: what it unmaps by calls that are not seen would stay here for ever. Beyond
-    twice that all are forgotten: ``is_cut``."""
+    Ranges that unseen calls unmap stay in the list. Beyond twice as many as a process may have all are dropped:
+    ``is_cut``."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ends = [end for found in ranges for end in found]

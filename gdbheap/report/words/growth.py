@@ -32,8 +32,8 @@ NAMES = {
     "failed": "calls that failed",
 }
 CUT = (
-    "Calls that were not seen unmapped very many ranges, so that the mappings were no longer followed: what came past "
-    "the calls that were seen is unknown, and so is what mprotect did from there on."
+    "gdbheap no longer followed the mappings, because calls that it did not see unmapped very many ranges: how much "
+    "grew by unseen calls is unknown, and so is what mprotect did from then on."
 )
 ENDS = {
     "gone": "It ended when the process did.",

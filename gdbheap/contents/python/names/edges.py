@@ -432,8 +432,8 @@ class EdgeNames:
             yield from self._in_exc_state(holder, target, attribute)
 
     def _in_exc_state(self, generator: int, target: int, attribute: str) -> Iterator[Edge]:
-        """What a generator handles, which lies in it since 3.7; up to 3.10 with the type before and the traceback
-        behind it."""
+        """The exception that a generator handles lies in the generator since 3.7, up to 3.10 between the exception's
+        type and its traceback."""
         release, space, word = self._release, self._space, self._space.machine.word
         value = release["exc_item_value"]
         place, embedded = generator + release["gi_exc_state"] + value, release.get("gi_iframe")

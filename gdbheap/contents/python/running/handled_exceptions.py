@@ -44,7 +44,7 @@ def handled_by(title: str) -> str:
 
 
 def handled_exceptions(space: Space, release: Release, state: ThreadState) -> Iterator[HandledException]:
-    """Yield those of a thread, the innermost first; none where what is there is no chain of items."""
+    """Yield the exceptions that a thread handles, the innermost first; none if its items are no chain."""
     running = {frame.address: frame for frame in state.frames}
     found: list[int] = []
     with suppress(Fault, OverflowError):
