@@ -21,6 +21,7 @@ records! {
     GraphLayout {
         ob_size, set_key, tp_weaklistoffset, tp_dictoffset, sizeof_type, forms, frame, keys, flag_heap_type,
         flag_managed_dict, managed_dict, flag_inline_values, closed, closed_families,
+        interpreters,
     }
     Root { phase, pointers, ranges }
     Tables { data, code }

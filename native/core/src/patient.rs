@@ -13,16 +13,18 @@ use std::fs::File;
 use std::io::{Error, Read, Result};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A reader waits in vain if it waited in the kernel, without a moment of work, at so many looks in a row. Once several
 /// do, one process more is not worth a second.
 const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
 const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
 const SEVERAL: usize = 4;
+/// For so many milliseconds memory that could be read is read directly.
+const DIRECT: u64 = 10;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -196,25 +198,37 @@ fn bytes_of(file: &File, offset: u64, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// The memory of a process that runs (`/proc/PID/mem`).
+/// The memory of a process that runs (`/proc/PID/mem`). A walk over small pieces reads it directly for a moment after the
+/// kernel did not block: another thread takes longer to answer than the kernel takes for fifty pieces.
 pub(crate) struct RunningMemory {
     file: Arc<File>,
     key: Key,
+    since: Instant,
+    /// Milliseconds from `since` until which it is read directly.
+    direct: AtomicU64,
 }
 
 impl RunningMemory {
     pub(crate) fn new(file: File) -> Result<RunningMemory> {
         let found = file.metadata()?;
         let key = (found.dev(), found.ino(), OsString::from("mem"));
-        Ok(RunningMemory { file: Arc::new(file), key })
+        Ok(RunningMemory { file: Arc::new(file), key, since: Instant::now(), direct: AtomicU64::new(0) })
     }
 
     /// Fills a prefix of `buffer`; none of it where the kernel waits for the lock of the memory map.
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+        if self.now() < self.direct.load(Ordering::Relaxed) {
+            return read_file(&self.file, address, buffer);
+        }
         let (file, size) = (Arc::clone(&self.file), buffer.len());
         let Ok(bytes) = patiently(&self.key, false, move || Ok(bytes_of(&file, address, size))) else { return 0 };
+        self.direct.store(self.now() + DIRECT, Ordering::Relaxed);
         buffer[..bytes.len()].copy_from_slice(&bytes);
         bytes.len()
+    }
+
+    fn now(&self) -> u64 {
+        self.since.elapsed().as_millis() as u64
     }
 }
 

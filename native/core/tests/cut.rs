@@ -127,6 +127,7 @@ fn graph_of(heaps: SharedHeaps) -> Graph {
         flag_inline_values: 0,
         closed: vec!["Type".to_string()],
         closed_families: Vec::new(),
+        interpreters: Vec::new(),
     };
     draw_graph(&Unwatched, heaps, types, &layout, Vec::new(), &[], false).expect("not cancelled")
 }

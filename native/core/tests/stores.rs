@@ -47,6 +47,7 @@ fn graph_of(heaps: SharedHeaps, roots: &[Root]) -> Graph {
         flag_inline_values: 0,
         closed: Vec::new(),
         closed_families: Vec::new(),
+        interpreters: Vec::new(),
     };
     draw_graph(&Unwatched, heaps, types(), &layout, Vec::new(), roots, false).expect("not cancelled")
 }

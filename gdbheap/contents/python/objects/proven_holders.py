@@ -39,7 +39,7 @@ class KeptObjects(PythonNodes):
         self.threads = threads
         self.minimum = minimum
         self.roots = roots_of_python(objects, threads)
-        layout = graph_layout(objects.release)
+        layout = graph_layout(objects.release, threads.interpreters)
         found = _native.find_kept(objects.heaps, objects.layout, layout, self.roots, most, seconds, minimum, progress)
         self.is_done = found.is_done
         self.rows = {row.id: row for row in found.nodes}

@@ -76,7 +76,7 @@ class References(PythonNodes):
             PythonRoot(STATIC_TYPES, BY_FRAMES, statics),
             *_of_memory(objects),
         ]
-        heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release)
+        heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release, threads.interpreters)
         self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, progress, is_partial)
 
     def is_certain(self, number: int) -> bool:

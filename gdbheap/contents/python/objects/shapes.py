@@ -89,7 +89,8 @@ class KeysLayout:
 
 @dataclass(frozen=True)
 class GraphLayout:
-    """Where the objects of a release keep their references: what the native graph is told."""
+    """Where the objects of a release keep their references: what the native graph is told. ``interpreters``: the addresses
+    of their states, in which free lists are."""
 
     sizeof_type: int
     forms: list[Form]
@@ -101,13 +102,14 @@ class GraphLayout:
     ob_size: int
     tp_weaklistoffset: int
     tp_dictoffset: int
+    interpreters: list[int]
     flag_heap_type: int = cpython.FLAG_HEAP_TYPE
     flag_managed_dict: int = cpython.FLAG_MANAGED_DICT
     closed: tuple[str, ...] = (*CLOSED, *KNOWN)
     closed_families: tuple[str, ...] = ("BaseException", "exceptions.BaseException")
 
 
-def graph_layout(release: Release) -> GraphLayout:
+def graph_layout(release: Release, interpreters: list[int]) -> GraphLayout:
     """The layout of a release. Raises Unsupported where the tables lack a field."""
     return GraphLayout(
         sizeof_type=release["sizeof_type"],
@@ -120,6 +122,7 @@ def graph_layout(release: Release) -> GraphLayout:
         ob_size=release.at(cpython.OB_SIZE),
         tp_weaklistoffset=release.at(cpython.TP_WEAKLISTOFFSET),
         tp_dictoffset=release.at(cpython.TP_DICTOFFSET),
+        interpreters=interpreters,
     )
 
 

@@ -318,7 +318,10 @@ impl<'a, S: Sink> Drawer<'a, S> {
             return self.reference_at(bytes, start + NEXT_OF_ARENA, LIKELY);
         }
         let last = bytes.size().saturating_sub(WORD);
-        self.words(bytes, last, (u64::MAX, DOUBTFUL));
+        match self.source.layout.interpreters.iter().any(|state| (bytes.address..bytes.end).contains(state)) {
+            true => self.interpreter_state(bytes, last),
+            false => self.words(bytes, last, (u64::MAX, DOUBTFUL)),
+        }
         let Some(word) = self.field(bytes, last).filter(|_| bytes.size() >= WORD) else { return };
         let (low, high) = self.bounds;
         let may_lead = |word: u64| (low..high).contains(&word);
@@ -339,6 +342,65 @@ impl<'a, S: Sink> Drawer<'a, S> {
                 drawer.word(u64_at(word, 0), strength);
             }
         });
+    }
+
+    /// The same but for what is left over on free lists (3.10 and later, where the state is no static data).
+    fn interpreter_state(&mut self, bytes: Bytes<'_>, to: u64) {
+        self.pieces(bytes, 0, to, &mut |drawer, _, piece| {
+            let left = drawer.left_over(piece);
+            let words = piece.chunks_exact(8).zip((0..).step_by(8)).filter(|(_, at)| !left.contains(at));
+            words.for_each(|(word, _)| _ = drawer.word(u64_at(word, 0), LIKELY));
+        });
+    }
+
+    /// The places of words that keep nothing alive: those of a free list, which is many words in a row that point to blocks of
+    /// one size, some of them lists or dicts, but for objects on it, or to dicts' keys (3.10 to 3.12); and those to the heads of
+    /// objects, which the collector links.
+    fn left_over(&mut self, piece: &[u8]) -> HashSet<u64> {
+        let found: Vec<_> = piece.chunks_exact(8).map(|word| self.spare(u64_at(word, 0))).collect();
+        let size = |place: usize| found.get(place).copied().flatten().map(|spare| spare.size);
+        let heads = (0..found.len()).filter(|place| found[*place].is_some_and(|spare| spare.is_head));
+        let (mut left, mut first): (HashSet<u64>, usize) = (heads.map(|place| 8 * place as u64).collect(), 0);
+        for place in 0..found.len() {
+            if size(place).is_some() && size(place) == size(place + 1) {
+                continue;
+            }
+            let run = || found[first..=place].iter().flatten();
+            // Fields of the interpreter that lie side by side are living lists and dicts, or fewer.
+            let is_long = || run().count() >= SURE_LIST;
+            let is_reused = || run().any(|spare| !spare.is_alive || !spare.is_container);
+            let is_of_objects = || run().any(|spare| spare.is_container) && (is_long() || is_reused());
+            // The interpreter refers to no keys but by their dict.
+            let is_of_keys = || run().all(|spare| spare.is_keys);
+            let is_list = run().count() >= LEAST_LIST && (is_of_keys() || is_of_objects());
+            if size(place).is_some() && is_list {
+                let living = (first..=place).filter(|at| found[*at].is_some_and(|spare| spare.is_alive));
+                left.extend(living.map(|at| 8 * at as u64));
+            }
+            first = place + 1;
+        }
+        left
+    }
+
+    /// The object, or the dict's keys, that a word of a free list may point to.
+    fn spare(&mut self, pointer: u64) -> Option<Spare> {
+        if pointer < self.bounds.0 || pointer >= self.bounds.1 {
+            return None;
+        }
+        let block = self.source.blocks.heaps.block_at(pointer)?;
+        let mark = self.source.blocks.ids.id_of(block.place).and_then(|id| self.source.marks.get(id as usize)).copied();
+        if pointer == block.address && mark.is_some_and(|mark| mark >> 28 == shapes::KEYS) {
+            let (size, is_alive) = (block.size, true);
+            return Some(Spare { size, is_keys: true, is_container: false, is_alive, is_head: false });
+        }
+        let mut head = [0; SPARE_HEAD];
+        let wanted = head.len().min(block.size as usize);
+        let got = self.source.space.fill(block.address, &mut head[..wanted]);
+        let (number, is_alive) = self.types.object_in(&head[..got], block.size)?;
+        let kind = &self.types.kinds[number as usize];
+        let is_head = self.types.layout.hook == 0 && kind.pre > 0 && pointer == block.address;
+        let is_container = kind.flags & (LIST | DICT) != 0;
+        Some(Spare { size: block.size, is_keys: false, is_container, is_alive, is_head })
     }
 
     fn buffer(&mut self, mark: u32, bytes: Bytes<'_>) {
@@ -714,56 +776,6 @@ impl Drawer<'_> {
             }
         });
         self.scratch = scratch;
-    }
-
-    /// The places of words that keep nothing alive: those of a free list, which is many words in a row that point to blocks of
-    /// one size, some of them lists or dicts, but for objects on it, or to dicts' keys (3.10 to 3.12); and those to the heads of
-    /// objects, which the collector links.
-    fn left_over(&mut self, piece: &[u8]) -> HashSet<u64> {
-        let found: Vec<_> = piece.chunks_exact(8).map(|word| self.spare(u64_at(word, 0))).collect();
-        let size = |place: usize| found.get(place).copied().flatten().map(|spare| spare.size);
-        let heads = (0..found.len()).filter(|place| found[*place].is_some_and(|spare| spare.is_head));
-        let (mut left, mut first): (HashSet<u64>, usize) = (heads.map(|place| 8 * place as u64).collect(), 0);
-        for place in 0..found.len() {
-            if size(place).is_some() && size(place) == size(place + 1) {
-                continue;
-            }
-            let run = || found[first..=place].iter().flatten();
-            // Fields of the interpreter that lie side by side are living lists and dicts, or fewer.
-            let is_long = || run().count() >= SURE_LIST;
-            let is_reused = || run().any(|spare| !spare.is_alive || !spare.is_container);
-            let is_of_objects = || run().any(|spare| spare.is_container) && (is_long() || is_reused());
-            // The interpreter refers to no keys but by their dict.
-            let is_of_keys = || run().all(|spare| spare.is_keys);
-            let is_list = run().count() >= LEAST_LIST && (is_of_keys() || is_of_objects());
-            if size(place).is_some() && is_list {
-                let living = (first..=place).filter(|at| found[*at].is_some_and(|spare| spare.is_alive));
-                left.extend(living.map(|at| 8 * at as u64));
-            }
-            first = place + 1;
-        }
-        left
-    }
-
-    /// The object, or the dict's keys, that a word of a free list may point to.
-    fn spare(&mut self, pointer: u64) -> Option<Spare> {
-        if pointer < self.bounds.0 || pointer >= self.bounds.1 {
-            return None;
-        }
-        let block = self.source.blocks.heaps.block_at(pointer)?;
-        let mark = self.source.blocks.ids.id_of(block.place).and_then(|id| self.source.marks.get(id as usize)).copied();
-        if pointer == block.address && mark.is_some_and(|mark| mark >> 28 == shapes::KEYS) {
-            let (size, is_alive) = (block.size, true);
-            return Some(Spare { size, is_keys: true, is_container: false, is_alive, is_head: false });
-        }
-        let mut head = [0; SPARE_HEAD];
-        let wanted = head.len().min(block.size as usize);
-        let got = self.source.space.fill(block.address, &mut head[..wanted]);
-        let (number, is_alive) = self.types.object_in(&head[..got], block.size)?;
-        let kind = &self.types.kinds[number as usize];
-        let is_head = self.types.layout.hook == 0 && kind.pre > 0 && pointer == block.address;
-        let is_container = kind.flags & (LIST | DICT) != 0;
-        Some(Spare { size: block.size, is_keys: false, is_container, is_alive, is_head })
     }
 
     /// A word outside of the heaps, which may be a number where it is a low one.

@@ -82,6 +82,8 @@ pub struct GraphLayout {
     pub closed: Vec<String>,
     /// The same for whatever has one of these as a base and is written in C.
     pub closed_families: Vec<String>,
+    /// Where the states of the interpreters lie: a block of C code in which one lies has free lists.
+    pub interpreters: Vec<u64>,
 }
 
 /// What a buffer holds: no references; as many as its owner says; a dict's keys; values after a prefix; values after
