@@ -17,16 +17,24 @@ pub fn find_list_heads(space: &Space, start: u64, end: u64, least: usize) -> Vec
 
 /// Whether the pair at `index` heads a circular list whose elements link at +16 (next) and +24 (previous).
 fn heads_list(space: &Space, words: &Words, index: usize) -> bool {
-    let (next, previous) = (words.words[index], words.words[index + 1]);
-    let head = (words.start + index as u64 * 8).wrapping_sub(16);
+    let link = |address| words.at(space, address);
+    heads(space, words.start + index as u64 * 8, words.words[index], words.words[index + 1], link)
+}
+
+/// The same of the pair at `address` as it is now: a program that runs may have changed its list since all were read.
+fn heads_list_now(space: &Space, address: u64) -> bool {
+    let link = |address| space.word(address).ok();
+    let is_head = || Some(heads(space, address, link(address)?, link(address + 8)?, link));
+    (0..TRIES).any(|_| is_head() == Some(true))
+}
+
+fn heads(space: &Space, address: u64, next: u64, previous: u64, link: impl Fn(u64) -> Option<u64>) -> bool {
+    let head = address.wrapping_sub(16);
     if next == head && previous == head {
         return true;
     }
     let plausible = |pointer: u64| pointer % 16 == 0 && pointer > LOWEST && space.covers(pointer, 32);
-    plausible(next)
-        && plausible(previous)
-        && words.at(space, next + 24) == Some(head)
-        && words.at(space, previous + 16) == Some(head)
+    plausible(next) && plausible(previous) && link(next + 24) == Some(head) && link(previous + 16) == Some(head)
 }
 
 fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, found: &mut Vec<(u64, usize)>) {
@@ -41,7 +49,7 @@ fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, foun
         let (first, mut last, mut broken) = (pair, pair, 0);
         pair += 1;
         while pair < pairs && pair - last <= MAX_BROKEN_TOGETHER && broken <= MAX_BROKEN {
-            match is_head(pair) {
+            match is_head(pair) || heads_list_now(space, words.start + (parity + 2 * pair) as u64 * 8) {
                 true => last = pair,
                 false => broken += 1,
             }
@@ -57,3 +65,5 @@ fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, foun
 /// Lists of a run that may be broken: by damage, or one half linked in a process that was stopped inside malloc.
 const MAX_BROKEN: usize = 24;
 const MAX_BROKEN_TOGETHER: usize = 4;
+/// A thread that is never out of malloc changes one list in ten while its four words are read.
+const TRIES: usize = 8;
