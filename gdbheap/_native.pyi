@@ -240,6 +240,8 @@ class GraphLayout(Protocol):
     def closed(self) -> Sequence[str]: ...
     @property
     def closed_families(self) -> Sequence[str]: ...
+    @property
+    def interpreters(self) -> Sequence[int]: ...
 
 class Root(Protocol):
     @property
@@ -2114,6 +2116,7 @@ def draw_graph(
     graph: GraphLayout,
     statics: Sequence[int],
     roots: Sequence[Root],
+    structures: Structures | None = None,
     progress: Report | None = None,
     is_partial: bool = False,
 ) -> Graph: ...

@@ -298,7 +298,7 @@ class Heap:
         return found
 
     def _find_structures(self, libraries: Libraries | None) -> Structures:
-        _known, blocks = self.malloc, self.walked
+        _known, blocks = self.malloc, self._blocks_of_c
         stacks = joined(sorted(pair for ranges in self.live_stacks() for pair in ranges))
         progress, contexts = self.labelled("looking for structures"), self.contexts_or_none or []
         named = [
@@ -310,12 +310,36 @@ class Heap:
         return Structures(self.target, blocks, stacks, progress, libraries, named, is_v8)
 
     @property
+    def _blocks_of_c(self) -> WalkedBlocks:
+        """The blocks of allocators that are not Python's own, in which C code asks for memory."""
+        blocks = WalkedBlocks()
+        for allocator in self._of_c:
+            allocator.give(blocks)
+        return blocks
+
+    @property
+    def _of_c(self) -> list[Allocator]:
+        return [allocator for allocator in self.allocators if allocator.interpreter is None]
+
+    @property
+    def structures_of_c(self) -> Structures | None:
+        """What the blocks of C code are; None in a program with Python in which no library has such structures. Raises
+        Unsupported."""
+        return self.structures if self._has_libraries or self.objects_or_none is None else None
+
+    @property
+    def _has_libraries(self) -> bool:
+        """Whether a library is there whose containers are known."""
+        found: Libraries = self._part("libraries", lambda: find_libraries(self.target))
+        return any(vars(found).values())
+
+    @property
     def known_structures(self) -> Structures | None:
-        """What the blocks are; None where that cannot be known, or takes long and nobody has asked for it."""
-        if "structures" not in self._parts and self.used_blocks > MAX_STRUCTURES:
+        """The same; None also where that cannot be known, or takes long and nobody has asked for it."""
+        if "structures" not in self._parts and self._used(self._of_c) > MAX_STRUCTURES:
             return None
         try:
-            return self.structures
+            return self.structures_of_c
         except GdbheapError:
             return None
 
@@ -325,7 +349,7 @@ class Heap:
         found = self.known_structures
         if found is not None:
             return found
-        if any(vars(find_libraries(self.target)).values()):
+        if self._has_libraries:
             more = "'heap chunks --by=type' tells them"
             self.note(f"of more than {MAX_STRUCTURES:,} blocks containers are not told from others: {more}")
         try:
@@ -337,9 +361,11 @@ class Heap:
     @property
     def used_blocks(self) -> int:
         """Blocks in use of all allocators."""
-        sizes = (size for allocator in self.allocators for size in allocator.used_sizes())
-        found: int = self._part("used blocks", lambda: sum(count for _size, count in sizes))
+        found: int = self._part("used blocks", lambda: self._used(self.allocators))
         return found
+
+    def _used(self, allocators: Sequence[Allocator]) -> int:
+        return sum(count for allocator in allocators for _size, count in allocator.used_sizes())
 
     @property
     def contexts(self) -> list[Context]:
@@ -412,6 +438,7 @@ class Heap:
                 draw,
                 [(one.address, one.end) for one in self.mapped],
                 self._lacks_memory() or self.interpreter.threads.is_cut,
+                self.known_structures,
             ),
         )
         return self._told(found)
@@ -496,7 +523,9 @@ class Heap:
         others = sorted([*self.unwalked_ranges(), *self.of_others(), *shared])
         roots = [*block_roots(self.target, provided, loose, others, own, kept), *kernel_roots(self.kernel_pointers)]
         following = self.labelled("following references")
-        kinds, stores = self.known_kinds, self.walked.stores
+        # Both number the same blocks where none is Python's own.
+        kinds = self.known_kinds if self._of_c == self.allocators else None
+        stores = self.walked.stores
         is_partial = self._lacks_memory() or not is_whole
 
         def draw(roots: Sequence[Root], hidden: Sequence[tuple[int, int]]) -> BlockReferences:

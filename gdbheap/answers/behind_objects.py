@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gdbheap.graph.paths import Group, Paths
+from gdbheap.graph.paths import STRUCTURE, Group, Paths
 
 __all__ = ["Credit", "Share", "credited"]
 
@@ -70,12 +70,16 @@ def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) ->
 
 
 def _unknown(shares: Sequence[Share]) -> set[int]:
-    """Return the labels whose largest group has unknown contents."""
+    """Return the labels whose largest group is of C code."""
     largest: dict[int, Group] = {}
     for share in shares:
         if share.label not in largest or share.group.bytes > largest[share.label].bytes:
             largest[share.label] = share.group
-    return {label for label, group in largest.items() if not group.type_address and group.kind == UNKNOWN}
+    return {label for label, group in largest.items() if _is_of_c(group)}
+
+
+def _is_of_c(group: Group) -> bool:
+    return group.kind == STRUCTURE or (group.kind == UNKNOWN and not group.type_address)
 
 
 def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int, int]:

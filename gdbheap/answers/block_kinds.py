@@ -1,10 +1,9 @@
-"""What the used blocks of a program without Python are, counted by kind."""
+"""What the used blocks of C code are, counted by kind."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gdbheap.errors import NotAPython, UsageError
 from gdbheap.heap import Heap
 
 
@@ -32,18 +31,19 @@ class Tally:
 @dataclass(frozen=True)
 class BlockKinds:
     """The answer of ``heap chunks --by=type``: a row a kind, how many ``kinds`` there are, what is of none of them, and
-    all together; the sums are over all, also when the list is cut."""
+    all together; the sums are over all, also when the list is cut. ``beside_python``: the program has objects of Python
+    too, of which those that lie in the same allocators' blocks are of no kind."""
 
     types: list[KindRow]
     kinds: int
     unclassified: Tally
     total: Tally
+    beside_python: bool = False
 
 
 def block_kinds(heap: Heap, by_count: bool = False, top: int | None = None) -> BlockKinds:
-    """The kinds that have blocks, those with the most bytes (or blocks) first, the first ``top``. Raises UsageError for
-    a program with Python, Unsupported where no allocator is known."""
-    check_without_python(heap)
+    """The kinds that have blocks, those with the most bytes (or blocks) first, the first ``top``. Raises Unsupported
+    where no allocator is known."""
     structures = heap.structures
     sums: dict[str, tuple[int, int]] = {}
     # Kinds by other vtables may be of one type, or of none that is known.
@@ -59,14 +59,6 @@ def block_kinds(heap: Heap, by_count: bool = False, top: int | None = None) -> B
     count, size = sum(row.count for row in rows), sum(row.bytes for row in rows)
     rows.sort(key=lambda row: (-row.count if by_count else -row.bytes, row.type))
     return BlockKinds(
-        rows[:top], len(rows), Tally(every.count - count, every.bytes - size), Tally(every.count, every.bytes)
-    )
-
-
-def check_without_python(heap: Heap) -> None:
-    """Raises UsageError for a program with Python: what its own blocks point to is not looked at here."""
-    try:
-        _there = heap.interpreter
-    except NotAPython:
-        return
-    raise UsageError("--by=type is for programs without Python: 'heap pyobjects' has a row for each type")
+        rows[:top], len(rows), Tally(every.count - count, every.bytes - size), Tally(every.count, every.bytes),
+        heap.objects_or_none is not None,
+    )  # fmt: skip

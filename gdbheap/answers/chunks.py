@@ -165,19 +165,22 @@ def _of_others(heap: Heap, selection: Selection, order: str, top: int | None) ->
 
 
 def _matching(heap: Heap, rows: list[OtherRow], pattern: str) -> list[OtherRow]:
-    """The blocks that hold a live object of a type that matches and are no object's buffer; without Python those that
-    are something that matches."""
+    """The blocks that hold a live object of a type that matches and are no buffer, and those of C code that are
+    something that matches."""
+    kinds = _kinds_of(heap, pattern)
+    structures = heap.structures_of_c
+    named = [0] * len(rows) if structures is None else structures.native.kinds_at([row.address for row in rows])
+    of_c = [row for row, kind in zip(rows, named) if kind in kinds]
     try:
         objects = heap.objects
     except NotAPython:
-        kinds = _kinds_of(heap, pattern)
-        named = heap.structures.native.kinds_at([row.address for row in rows])
-        return [row for row, kind in zip(rows, named) if kind in kinds]
+        return of_c
+    rows = [row for row, kind in zip(rows, named) if kind not in kinds]
     types = {row.address for row in heap.census().rows if fnmatchcase(objects.names.name(row.address), pattern)}
     inside = objects.objects_in([(row.address, row.size) for row in rows])
     rows = [row for row, found in zip(rows, inside) if found and found.alive and found.type_address in types]
     owners = heap.owners_of([row.address for row in rows])
-    return [row for row in rows if owners[row.address] is None]
+    return [*of_c, *(row for row in rows if owners[row.address] is None)]
 
 
 def _standing_in_of_type(heap: Heap, selection: Selection, pattern: str) -> list[OtherRow]:
@@ -235,16 +238,20 @@ def _mapped(glibc: GlibcAllocator) -> list[MappedRow]:
 
 
 def _of_type(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
+    rows = _of_kind(heap, selection, pattern)
     try:
         _there = heap.objects
     except NotAPython:
-        return _of_kind(heap, selection, pattern)
-    return _objects(heap, selection, pattern)
+        return rows
+    found = {row.address: row for row in [*rows, *_objects(heap, selection, pattern)]}
+    return [found[address] for address in sorted(found)]
 
 
 def _of_kind(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
-    """The chunks of a program without Python that are something whose class, or whose words, match."""
-    structures, kinds = heap.structures, _kinds_of(heap, pattern)
+    """The chunks of C code that are something whose class, or whose words, match."""
+    structures, kinds = heap.structures_of_c, _kinds_of(heap, pattern)
+    if structures is None or not kinds:
+        return []
     rows: list[Row] = [*structures.native.chunks_of(kinds, selection.wanted)]
     mapped = [row for row in _mapped(heap.allocator(GlibcAllocator)) if selection.takes_mapped(row.size)]
     found = structures.native.kinds_at([row.address + HEADER for row in mapped])
@@ -253,9 +260,10 @@ def _of_kind(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
 
 def _kinds_of(heap: Heap, pattern: str) -> set[int]:
     """The numbers of what blocks are whose class, or whose words, match."""
+    structures = heap.structures_of_c
     return {
         row.number
-        for row in heap.structures.sums
+        for row in ([] if structures is None else structures.sums)
         if fnmatchcase(row.kind.text, pattern) or (row.kind.type is not None and fnmatchcase(row.kind.type, pattern))
     }
 

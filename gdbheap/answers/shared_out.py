@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from gdbheap import _native
 from gdbheap._native import Branch
 from gdbheap.answers.accounting.absent import BlockBytes
 from gdbheap.answers.accounting.paths import alike, in_words, through_blocks
@@ -26,6 +27,7 @@ from gdbheap.contents.python.names.packages import (
 from gdbheap.contents.python.names.paths import OWN_DICT, ObjectPaths
 from gdbheap.contents.python.objects.references import PythonRoot
 from gdbheap.graph.paths import Group, Paths, group_name
+from gdbheap.graph.roots import GLOBAL, variable_at
 
 __all__ = ["NOBODY", "VARIABLE", "Part", "Shape", "SharedOut", "Wide", "share_out"]
 
@@ -40,6 +42,8 @@ LOOKED_AT, MIN_STEPS = 200, 2
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
 MIN_OF_LIST = 8
+# Of a static variable; and the length of a chain of references from a root to what it leads to at once.
+MAX_OF_VARIABLE, WORD, FIRST = 64 << 10, 8, 2
 BUFFER, IDLE, OBJECT, HOLDS = "buffer", "idle", "object", " holds it"
 NAMES = {
     PACKAGE: "package {}",
@@ -89,7 +93,9 @@ class Shape:
 @dataclass(frozen=True)
 class SharedOut:
     """What one holder has. ``kind``: package, modules (of one file), standard library, interpreter, variable, frame,
-    library, thread, or nobody. ``name``: of a variable its path as Python, or in words; ``path``: as Python or None.
+    library, global (a static variable of a library), thread, or nobody.
+
+    ``name``: of a variable its path as Python, or in words; ``path``: as Python or None.
     ``parts``: the largest first, at most MAX_PARTS; of a row that stands for several, each of those. ``array``: what
     the variable is, None where it is no frame or the row is of several variables. ``absent``: of ``bytes``, those of
     large blocks that are not resident; ``shared``: those of shared mappings. ``address``: of the object that the
@@ -134,12 +140,15 @@ def share_out(
     ways: dict[Home, str | None] = {}
     minimum = max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)
     variables = list(_variables(paths, homes, minimum, used // PART_SHARE, frames))
-    alone = Counter(alike(words) for _number, words, *_rest in variables)
+    alone = Counter(alike(words) for _number, words, _path, end in variables if end is not None)
     found: dict[Home, Shape] = {}
     addresses: dict[Home, int] = {}
     ends: dict[Home, int] = {}
     each: dict[Home, set[str]] = {}
     for number, words, path, end in variables:
+        if end is None:
+            seeds[number] = labels.setdefault(Home(GLOBAL, words), len(labels))
+            continue
         # Those that differ in subscripts alone are one.
         name = alike(words) if alone[alike(words)] > 1 else words
         home = Home(VARIABLE, name)
@@ -235,10 +244,10 @@ def _size(column: Column) -> int:
 
 def _variables(
     paths: ObjectPaths, homes: Homes, minimum: int, part: int, frames: Frames | None
-) -> Iterator[tuple[int, str, str | None, int]]:
+) -> Iterator[tuple[int, str, str | None, int | None]]:
     """The nodes of variables with at least ``minimum`` bytes, from which on the blocks are theirs, with their paths in
-    words and as Python, and the nodes where these end: of each the parts with at least ``part`` too, and theirs in
-    turn, but of frames."""
+    words and as Python, and the nodes where these end (None: a static variable of a library, whose blocks are C
+    code's): of each the parts with at least ``part`` too, and theirs in turn, but of frames."""
     graph = paths.references.graph
     above = set(homes.seeds)
     in_python: set[int] = set()
@@ -255,6 +264,9 @@ def _variables(
             if home is not None and home.kind in (THREAD, INTERPRETER_ITSELF):
                 continue
             if home is not None and home.kind == LIBRARY and _in_memory(paths, chain) is None:
+                found_there = list(_global(paths, branch.id))
+                whole |= {branch.id, *(number for number, _name in found_there)}
+                yield from ((number, name, None, None) for number, name in found_there)
                 continue
             found = _first_frame(paths, frames, branch) or _first_of_list(paths, branch)
             end, words, path = _deepest(paths, branch) if found is None else _named(paths, found)
@@ -269,6 +281,21 @@ def _variables(
             return
         graph.divide(hanging, ends)
         above, minimum = above | ends, max(minimum, part)
+
+
+def _global(paths: ObjectPaths, number: int) -> Iterator[tuple[int, str]]:
+    """Yield the blocks of C code to which the static variable of a library leads that leads to the one with this
+    number, with the variable's name; nothing where no symbol says it."""
+    references = paths.references
+    word = references.word_of_root(references.node(number).block)
+    found = None if word is None else variable_at(references.objects.target, word)
+    if found is None:
+        return
+    name, start, size = found
+    words = _native.words_at(references.space, range(start, start + min(size, MAX_OF_VARIABLE), WORD))
+    led_to = [references.graph.find(address) for address in words if address]
+    numbers = {number, *(one for one in led_to if one is not None)}
+    yield from ((one, name) for one in sorted(numbers) if len(references.graph.chain(one)) == FIRST)
 
 
 def _first_frame(paths: ObjectPaths, frames: Frames | None, branch: Branch) -> int | None:

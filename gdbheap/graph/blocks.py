@@ -10,7 +10,7 @@ from gdbheap.graph.nodes import LIKELY, Node, Nodes, Root
 from gdbheap.graph.roots import BY_PADDING, BY_STATIC, tables
 from gdbheap.targets.target import Target
 
-__all__ = ["BlockReferences"]
+__all__ = ["BlockReferences", "Kinds"]
 
 
 class Kinds(Protocol):
@@ -22,6 +22,9 @@ class Kinds(Protocol):
 
     def name_of(self, kind: int) -> str:
         """The name of a kind by its number."""
+
+    def name_at(self, address: int) -> str | None:
+        """The name of the kind of the used block that holds an address; None where that is not known."""
 
 
 class BlockReferences(Nodes):

@@ -17,6 +17,8 @@ STEPS_AT_EACH_END = 100
 BLOCK = "block"
 # What is in use and no living object's; without a type it is a block that Python 2 keeps for numbers.
 IDLE, NUMBERS = "idle", "block of free numbers"
+# Of C code, in a program with Python.
+STRUCTURE = "structure"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ class Paths(Protocol):
     def kind_name(self, kind: int) -> str:
         """The name of a type by its address."""
 
+    def structure_name(self, kind: int) -> str:
+        """The name of what a block of C code is, by its number."""
+
     def edge(self, holder: Node, target: Node, above: str = "") -> Named:
         """What ``holder`` calls its reference to ``target``; ``above``: the text of an edge to the holder."""
 
@@ -91,6 +96,8 @@ class BlockPaths:
         """The name of a kind of block by its number."""
         structures = self.references.structures
         return block_name(0) if structures is None else structures.name_of(kind)
+
+    structure_name = kind_name
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Word:
         """Where in ``holder`` the first word is that leads into ``target``, and how far into it where that is no
@@ -185,6 +192,8 @@ class Group(Protocol):
 
 def group_name(paths: Paths, group: Group) -> str:
     """The type of the blocks of a group, or what they are."""
+    if group.kind == STRUCTURE:
+        return paths.structure_name(group.type_address)
     if group.type_address:
         name = paths.kind_name(group.type_address)
         return f"{name} on a free list" if group.kind == IDLE else name

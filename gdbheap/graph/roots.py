@@ -253,6 +253,18 @@ def _globals(
         yield from _unnamed(target, loaded.path, ("data", low), aligned(target, rest), bounds, budget)
 
 
+def variable_at(target: Target, address: int) -> tuple[str, int, int] | None:
+    """Return the name of the static variable that has the word at an address, with its library's, where it begins and
+    its bytes; None where no symbol says it."""
+    loaded = target.object_of(address)
+    if loaded is None:
+        return None
+    symbols = loaded.symbols().items()
+    rows = [(name, place) for name, place in symbols if place[0] <= address < sum(place)]
+    name, (start, size) = min(rows, key=lambda row: _plainness(row[0]), default=("", (0, 0)))
+    return (f"{readable(name)} of {loaded.path.rsplit('/', 1)[-1]}", start, size) if size else None
+
+
 def _unseen(target: Target, bounds: tuple[int, int], budget: _Budget) -> Iterator[BlockRoot]:
     """Those of files whose headers are nowhere, by the distance from where they are mapped."""
     for file, ranges in target.unseen_data():

@@ -161,6 +161,11 @@ class Structures:
         """The name of the kind with that number in a graph."""
         return self._by_number[number].name
 
+    def name_at(self, address: int) -> str | None:
+        """The name of the kind of the used block that holds an address; None where that is not known."""
+        (kind,) = self.kinds_at([address])
+        return None if kind is None else kind.name
+
     def family_of(self, number: int) -> str:
         """Return the key of TEXTS of the kind with that number; "" for none."""
         kind = self._by_number.get(number)

@@ -45,7 +45,7 @@ class ContainerRoom(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what is resident of their room, of a program without Python."""
+    """Return what is resident of their room; of a program with Python that of containers that are proven."""
     rooms = _rooms(evidence)
     size = sum(room.small + room.pages for room in rooms)
     if not rooms or not evidence.worth(size):
@@ -72,11 +72,14 @@ def _of_kind(room: Room) -> RoomOfKind:
 
 def _rooms(evidence: Evidence) -> list[Room]:
     heap = evidence.heap
-    if heap.target.refusal is not None or (heap.target.remote and not evidence.detail) or heap.is_python:
+    if heap.target.refusal is not None or (heap.target.remote and not evidence.detail):
         return []
     if heap.used_blocks > MAX_GRAPH_BLOCKS and not evidence.detail:
         return []
     try:
-        return [room for room in heap.structures.rooms if room.small + room.pages]
+        is_python = heap.is_python
+        found = heap.known_structures if is_python else heap.structures
     except GdbheapError:
         return []
+    rooms = [] if found is None else found.rooms
+    return [room for room in rooms if room.small + room.pages and (_is_proven(room) or not is_python)]

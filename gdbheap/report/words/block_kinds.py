@@ -43,4 +43,5 @@ def _used(row: KindRow, style: Style) -> str:
 def _sentence(answer: BlockKinds) -> str:
     known = answer.total.count - answer.unclassified.count
     blocks = counted(known, "used block is", "used blocks are")
-    return f"{blocks} named of {answer.total.count:,}: 'heap chunks --type=GLOB' lists those of some."
+    python = " Objects of Python are in 'heap pyobjects'." if answer.beside_python else ""
+    return f"{blocks} named of {answer.total.count:,}: 'heap chunks --type=GLOB' lists those of some.{python}"

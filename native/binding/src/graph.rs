@@ -229,11 +229,12 @@ pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Given<TypeLayout>) ->
     watched(py, None, |watcher| graph::static_types(watcher, heaps.0.lend(), &layout.0))
 }
 
-/// Reads all edges. `statics`: static types, ascending; `is_partial`: memory that may lead to blocks is not there. Raises MemoryError,
+/// Reads all edges. `statics`: static types, ascending; `structures`: what blocks of C code are (a group of these has the
+/// kind `structure`); `is_partial`: memory that may lead to blocks is not there. Raises MemoryError,
 /// OverflowError where there are more than 2^30 blocks or 2^32 edges, KeyboardInterrupt and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (heaps, layout, graph, statics, roots, progress=None, is_partial=false))]
+#[pyo3(signature = (heaps, layout, graph, statics, roots, structures=None, progress=None, is_partial=false))]
 #[allow(clippy::too_many_arguments)]
 pub fn draw_graph(
     py: Python<'_>,
@@ -242,12 +243,18 @@ pub fn draw_graph(
     graph: Given<GraphLayout>,
     statics: Vec<u64>,
     roots: Given<Vec<Root>>,
+    structures: Option<&Structures>,
     progress: Option<Report>,
     is_partial: bool,
 ) -> PyResult<Graph> {
     let heaps = heaps.0.clone();
     let draw = |watcher: &dyn gdbheap_core::Watcher| {
-        graph::draw_graph(watcher, heaps, layout.0, &graph.0, statics, &roots.0, is_partial)
+        let left_over = structures.map_or(&[][..], |structures| structures.0.left_over());
+        let drawn = graph::draw_graph(watcher, heaps, layout.0, &graph.0, statics, &roots.0, left_over, is_partial)?;
+        if let Some(structures) = structures {
+            drawn.name_blocks(|address| structures.0.kind_at(address));
+        }
+        Ok(drawn)
     };
     watched(py, progress, draw).map(Graph)
 }

@@ -124,7 +124,7 @@ impl Structures {
 
     /// The kind of the block that holds each address: zero where none is known, and where there is no used block.
     fn kinds_at(&self, addresses: Vec<u64>) -> Vec<u32> {
-        self.0.kinds_at(&addresses)
+        addresses.into_iter().map(|address| self.0.kind_at(address)).collect()
     }
 
     /// The blocks of these kinds as `(address, size)`; of more than `most` the first.

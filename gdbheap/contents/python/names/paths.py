@@ -36,7 +36,16 @@ class ObjectPaths:
         """The type's name of an object, else a word for what it is."""
         if isinstance(node.root, PythonRoot):
             return FRAME if node.root.is_running else MEMORY
-        return self.names.name(node.type) if node.type else BLOCK
+        return self.names.name(node.type) if node.type else self._structure_at(node) or BLOCK
+
+    def _structure_at(self, node: Node) -> str | None:
+        structures = self.references.structures
+        return structures.name_at(node.block) if structures is not None and node.kind == "unknown" else None
+
+    def structure_name(self, kind: int) -> str:
+        """The name of a kind of blocks of C code by its number."""
+        structures = self.references.structures
+        return BLOCK if structures is None else structures.name_of(kind)
 
     def kind_name(self, kind: int) -> str:
         """The name of a type by its address."""

@@ -13,6 +13,7 @@ from gdbheap.contents.python.objects.shapes import graph_layout
 from gdbheap.contents.python.running.handled_exceptions import handled_exceptions
 from gdbheap.contents.python.running.registered import registered_by_thread, registered_with
 from gdbheap.contents.python.running.threads import Frame, Threads
+from gdbheap.graph.blocks import Kinds
 from gdbheap.graph.nodes import Node, Nodes, Root
 from gdbheap.targets.ranges import Ranges
 
@@ -44,6 +45,8 @@ class PythonNodes(Nodes):
     objects: Objects
     threads: Threads
     roots: Sequence[PythonRoot]
+    # What blocks of C code are, where that is known.
+    structures: Kinds | None = None
 
     @property
     def space(self) -> _native.Space:
@@ -64,9 +67,11 @@ class References(PythonNodes):
         progress: Callable[[int, int], object] | None = None,
         mapped: Ranges | None = None,
         is_partial: bool = False,
+        structures: Kinds | None = None,
     ) -> None:
         """Raises Unsupported where the tables lack a field. ``mapped``: memory that objects mapped, whose bytes are not
-        read; each range is a node. ``is_partial``: memory that may lead to objects is missing."""
+        read; each range is a node. ``is_partial``: memory that may lead to objects is missing; ``structures``: what
+        blocks of C code are."""
         super().__init__()
         self.objects = objects
         self.threads = threads
@@ -77,7 +82,9 @@ class References(PythonNodes):
             *_of_memory(objects),
         ]
         heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release, threads.interpreters)
-        self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, progress, is_partial)
+        self.structures = structures
+        native = None if structures is None else structures.native
+        self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, native, progress, is_partial)
 
     def is_certain(self, number: int) -> bool:
         """Whether a chain of references that layouts tell of leads to the node."""

@@ -89,8 +89,9 @@ class KeysLayout:
 
 @dataclass(frozen=True)
 class GraphLayout:
-    """Where the objects of a release keep their references: what the native graph is told. ``interpreters``: the addresses
-    of their states, in which free lists are."""
+    """Where the objects of a release keep their references: what the native graph is told.
+
+    ``interpreters``: the addresses of their states, in which free lists are."""
 
     sizeof_type: int
     forms: list[Form]

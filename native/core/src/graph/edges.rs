@@ -30,6 +30,8 @@ pub(crate) const STRAY: u32 = 3;
 pub(crate) const BUFFER: u32 = 1 << 31;
 pub(crate) const IDLE: u32 = 1 << 30;
 pub(crate) const KIND: u32 = IDLE - 1;
+/// Of a group of blocks of C code: the number is what they are, and no type's.
+pub(crate) const NAMED: u32 = 1 << 29;
 
 /// Whether a node of this kind is a living object.
 #[inline(always)]
@@ -77,6 +79,8 @@ pub(crate) struct Source<'a> {
     pub(crate) layout: &'a GraphLayout,
     pub(crate) marks: &'a [u32],
     pub(crate) registry: &'a Mutex<Registry>,
+    /// Parts of blocks of C code that hold nothing, as their containers say, ascending.
+    pub(crate) left_over: &'a [(u64, u64)],
 }
 
 /// What a drawer does with the references that it finds.
@@ -318,8 +322,10 @@ impl<'a, S: Sink> Drawer<'a, S> {
             return self.reference_at(bytes, start + NEXT_OF_ARENA, LIKELY);
         }
         let last = bytes.size().saturating_sub(WORD);
+        let left = left_in(self.source.left_over, bytes.address, bytes.end);
         match self.source.layout.interpreters.iter().any(|state| (bytes.address..bytes.end).contains(state)) {
             true => self.interpreter_state(bytes, last),
+            false if !left.is_empty() => self.container(bytes, last, left),
             false => self.words(bytes, last, (u64::MAX, DOUBTFUL)),
         }
         let Some(word) = self.field(bytes, last).filter(|_| bytes.size() >= WORD) else { return };
@@ -340,6 +346,16 @@ impl<'a, S: Sink> Drawer<'a, S> {
             for (index, word) in piece.chunks_exact(8).enumerate() {
                 let strength = if at + index as u64 * 8 >= from { strength } else { LIKELY };
                 drawer.word(u64_at(word, 0), strength);
+            }
+        });
+    }
+
+    /// The same of a block of which parts hold nothing.
+    fn container(&mut self, bytes: Bytes<'_>, to: u64, left: &[(u64, u64)]) {
+        self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
+            for (word, address) in piece.chunks_exact(8).zip((bytes.address + at..).step_by(8)) {
+                let is_left = left.iter().any(|(start, end)| *start <= address && address + WORD <= *end);
+                drawer.word(u64_at(word, 0), if is_left { STRAY } else { LIKELY });
             }
         });
     }
@@ -848,6 +864,17 @@ impl Visitor for Drawer<'_> {
         }
         self.rows.end_row(if mark != 0 { BUFFER } else { 0 });
     }
+}
+
+/// The parts that begin in the block [start, end).
+#[inline(always)]
+pub(super) fn left_in(all: &[(u64, u64)], start: u64, end: u64) -> &[(u64, u64)] {
+    if all.is_empty() {
+        return all;
+    }
+    let first = all.partition_point(|(part, _)| *part < start);
+    let count = all[first..].iter().take_while(|(part, _)| *part < end).count();
+    &all[first..first + count]
 }
 
 /// How many bytes of the block [start, end) were wanted and could not be read, of which `head` is there.

@@ -1,7 +1,7 @@
 //! Blocks in groups: what all of a group keep alive, and what one of them does.
 
 use super::csr::split;
-use super::edges::{BUFFER, IDLE, KIND};
+use super::edges::{BUFFER, IDLE, KIND, NAMED};
 use super::together::{self, Together};
 use super::tree::{NOBODY, NOT_REACHED};
 use super::whole::{is_equal, Graph};
@@ -13,9 +13,9 @@ use std::collections::HashMap;
 /// Blocks of one type, of one size where the type is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grouped {
-    /// 0 where it is not known.
+    /// 0 where it is not known; of structures the number of what they are.
     pub type_address: u64,
-    /// object, idle (on a free list), buffer or unknown.
+    /// object, idle (on a free list), buffer, structure (of C code in a program with Python) or unknown.
     pub kind: &'static str,
     /// Of each with its header, 0 where the type is known: they may differ then.
     pub size: u64,
@@ -34,11 +34,17 @@ pub(super) type Key = (u32, u64);
 
 impl Graph {
     pub(super) fn key(&self, id: u32, size: u64) -> Key {
-        let kind = self.kinds[id as usize];
-        (kind, if kind == 0 { size } else { 0 })
+        match (self.kinds[id as usize], self.named(id)) {
+            (0, 0) => (0, size),
+            (0, named) => (NAMED | named, 0),
+            (kind, _) => (kind, 0),
+        }
     }
 
     pub(super) fn grouped(&self, (kind, size): Key, (count, bytes): (u64, u64)) -> Grouped {
+        if kind & (BUFFER | IDLE | NAMED) == NAMED {
+            return Grouped { type_address: u64::from(kind & !NAMED), kind: "structure", size, count, bytes };
+        }
         let name = match kind {
             kind if kind & BUFFER != 0 => "buffer",
             kind if kind & IDLE != 0 => "idle",

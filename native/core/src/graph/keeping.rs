@@ -252,7 +252,15 @@ pub fn find_kept(
     let ids = Ids::new(heaps, &[], Vec::new(), 0).ok_or(Error::Overflow("too many blocks"))?;
     let registry = Mutex::new(Registry::default());
     let blocks = Blocks { heaps, ids: &ids };
-    let source = Source { space: heaps.space, blocks, types: layout, layout: graph, marks: &[], registry: &registry };
+    let source = Source {
+        space: heaps.space,
+        blocks,
+        types: layout,
+        layout: graph,
+        marks: &[],
+        registry: &registry,
+        left_over: &[],
+    };
     heaps.space.task(watcher, None).alone(|control| {
         let deques = AtomicU64::new(most_deque_blocks(heaps));
         let mut keeper = Keeper::new(source, &deques, control, bounds);

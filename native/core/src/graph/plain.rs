@@ -10,7 +10,7 @@
 
 use super::csr::{Joined, Written};
 use super::drawing::{in_pieces, root_phases, walked_bits, Root};
-use super::edges::{unread_of, DOUBTFUL, EXACT, LIKELY, STRAY};
+use super::edges::{left_in, unread_of, DOUBTFUL, EXACT, LIKELY, STRAY};
 use super::ids::{Blocks, Found, Ids};
 use super::padding::{self, Padding};
 use super::proof::Proof;
@@ -380,13 +380,10 @@ impl<'a> Drawer<'a> {
     /// Parts of a block that hold nothing: only of containers, whose kind is known.
     #[inline(always)]
     fn left_in(&self, id: u32, (address, end): (u64, u64)) -> &'a [(u64, u64)] {
-        let all = self.left_over;
-        if all.is_empty() || self.kinds.get(id as usize).is_none_or(|kind| *kind == 0) {
+        if self.kinds.get(id as usize).is_none_or(|kind| *kind == 0) {
             return &[];
         }
-        let first = all.partition_point(|(start, _)| *start < address);
-        let count = all[first..].iter().take_while(|(start, _)| *start < end).count();
-        &all[first..first + count]
+        left_in(self.left_over, address, end)
     }
 
     /// The last word of a block, which may lie beyond what was asked for; returns the block's group.

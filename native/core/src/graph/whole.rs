@@ -43,6 +43,8 @@ pub struct Graph {
     tree: OnceLock<Tree>,
     dominators: OnceLock<Dominators>,
     pub(super) owners: OnceLock<Vec<u32>>,
+    /// What blocks of C code are, where somebody said so: their numbers, ascending, with those of their kinds.
+    named: OnceLock<Vec<(u32, u32)>>,
 }
 
 /// What a number stands for.
@@ -82,8 +84,41 @@ impl Graph {
         mut syntax: Vec<u32>,
     ) -> Graph {
         syntax.sort_unstable();
-        let (places, tree, dominators, owners) = Default::default();
-        Graph { heaps, layout, ids, edges, kinds, types, phases, proof, syntax, places, tree, dominators, owners }
+        let (places, tree, dominators, owners, named) = Default::default();
+        Graph {
+            heaps,
+            layout,
+            ids,
+            edges,
+            kinds,
+            types,
+            phases,
+            proof,
+            syntax,
+            places,
+            tree,
+            dominators,
+            owners,
+            named,
+        }
+    }
+
+    /// Has blocks of C code grouped by what they are: `kind_at` says so of an address, 0 where nobody knows.
+    pub fn name_blocks(&self, kind_at: impl Fn(u64) -> u32) {
+        let blocks = self.blocks();
+        let kind_of = |id: u32| match blocks.node(id) {
+            Node::Block { address, .. } => kind_at(address),
+            _ => 0,
+        };
+        let unknown = (0..self.ids.first_static).filter(|id| self.kinds[*id as usize] == 0);
+        let named = unknown.map(|id| (id, kind_of(id))).filter(|(_, kind)| *kind != 0).collect();
+        let _ = self.named.set(named);
+    }
+
+    /// What a block of C code is; 0 where nobody said so.
+    pub(super) fn named(&self, id: u32) -> u32 {
+        let named = self.named.get().map_or(&[][..], Vec::as_slice);
+        named.binary_search_by_key(&id, |(node, _)| *node).map_or(0, |place| named[place].1)
     }
 
     pub(super) fn blocks(&self) -> Blocks<'_> {

@@ -14,6 +14,8 @@ use std::sync::PoisonError;
 
 /// What one finds to be left over may free another's name, which rarely goes on for long.
 const ROUNDS: usize = 8;
+/// In libstdc++'s std::string, behind the pointer, the size and the capacity: the rest of a short text.
+const SHORT: u64 = 24;
 
 /// Names the buffers of strings and vectors.
 pub(crate) struct Settler<'a, 'b> {
@@ -27,6 +29,8 @@ pub(crate) struct Settler<'a, 'b> {
     pub(crate) inside_from_dead: ByAddress<u32>,
     /// Parts of blocks whose words are left over, or text; ascending.
     pub(crate) dead: Vec<(u64, u64)>,
+    /// Of buffers of strings what is behind the text, and the word of a string that it uses for a short text alone.
+    pub(crate) behind_texts: Vec<(u64, u64)>,
 }
 
 impl Settler<'_, '_> {
@@ -39,7 +43,7 @@ impl Settler<'_, '_> {
             held.retain(|row| range_at(&self.dead, row.holder).is_none());
             let mut found = Vec::new();
             for rows in held.chunk_by(|one, other| one.id == other.id) {
-                found.extend(self.buffer(rows));
+                found.extend(self.buffer(rows).into_iter().flatten());
             }
             held.retain(|row| !self.is_settled(row.id));
             if found.is_empty() {
@@ -47,9 +51,11 @@ impl Settler<'_, '_> {
             }
             self.bury(found);
         }
-        let Settler { look, mut dead, .. } = self;
-        // Any bytes may lie in a text: what has no text in it is no item.
+        let Settler { look, mut dead, behind_texts, .. } = self;
+        // Any bytes may lie in a text.
         dead.retain(|(start, _)| look.block_with(*start).is_some_and(|(id, _)| !look.is_of(id, Family::String)));
+        dead.extend(behind_texts);
+        dead.sort_unstable();
         dead
     }
 
@@ -58,8 +64,9 @@ impl Settler<'_, '_> {
         known.row(self.look.kind(id)).is_some_and(|(family, _)| *family != Family::Object)
     }
 
-    /// Names the buffer that all these hold, if they agree and are all that do; the part of it that holds nothing.
-    fn buffer(&mut self, rows: &[Held]) -> Option<(u64, u64)> {
+    /// Names the buffer that all these hold, if they agree and are all that do; the parts of it and of its holders that hold
+    /// nothing.
+    fn buffer(&mut self, rows: &[Held]) -> Option<Vec<(u64, u64)>> {
         let family = only_shape(rows).filter(|_| self.are_all(rows))?;
         let (id, block) = (rows[0].id, rows[0].block);
         if self.look.kind(id) != UNKNOWN && !(family == Family::Vector && self.is_row(id, rows)) {
@@ -82,9 +89,19 @@ impl Settler<'_, '_> {
             Shape::Vector(end) => end.saturating_sub(block),
         };
         let capacity = rows.iter().map(|row| row.capacity).max()?;
-        self.look.fill(id, &found, capacity, rows.iter().map(used).max()?, Order::FromStart);
-        let end = found.end;
-        (lives < end).then_some((lives, end))
+        let (most, end) = (rows.iter().map(used).max()?, found.end);
+        self.look.fill(id, &found, capacity, most, Order::FromStart);
+        let mut found = vec![(lives, end)];
+        if family == Family::String {
+            // The zero that ends a text makes no address of the rest of its word.
+            let last = block.saturating_add((most - 1) / 8 * 8).min(end);
+            let short =
+                rows.iter().filter(|_| self.look.libraries.libstdcxx).map(|row| row.holder.saturating_add(SHORT));
+            found.extend(short.map(|word| (word, word.saturating_add(8))));
+            self.behind_texts.extend([&[(last, end)], &found[1..]].concat());
+        }
+        found.retain(|(start, end)| start < end);
+        Some(found)
     }
 
     /// Whether the block begins with an object that has a vtable, and has another of its class behind it.

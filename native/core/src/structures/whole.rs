@@ -157,6 +157,7 @@ fn prove(
         from_dead: ByAddress::default(),
         inside_from_dead: ByAddress::default(),
         dead,
+        behind_texts: Vec::new(),
     };
     Ok(settler.settle(held))
 }
@@ -240,11 +241,10 @@ impl Structures {
         &self.left_over
     }
 
-    /// The kind of the block that holds each address: zero where none is known, and where there is no used block.
-    pub fn kinds_at(&self, addresses: &[u64]) -> Vec<u32> {
+    /// The kind of the block that holds an address: zero where none is known, and where there is no used block.
+    pub fn kind_at(&self, address: u64) -> u32 {
         let blocks = Blocks { heaps: self.shared.lend(), ids: &self.ids };
-        let kind = |address: &u64| blocks.find(*address).map_or(UNKNOWN, |found| self.kinds[found.id as usize]);
-        addresses.iter().map(kind).collect()
+        blocks.find(address).map_or(UNKNOWN, |found| self.kinds[found.id as usize])
     }
 
     /// The blocks of these kinds as `(address, size)`, ascending in each store; of more than `most` the first.

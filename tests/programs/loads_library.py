@@ -1,0 +1,8 @@
+"""Loads a library of C++, has it fill its containers, and waits: loads_library.py LIBRARY SEED."""
+
+import ctypes
+import sys
+
+LIBRARY = ctypes.CDLL(sys.argv[1])
+LIBRARY.fill(ctypes.c_long(int(sys.argv[2])))
+sys.stdin.readline()

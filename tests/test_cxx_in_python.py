@@ -1,0 +1,76 @@
+"""A library of C++ has as many names for its blocks in a program with Python as in one without."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.programs import RELEASE, RELEASES, SOURCES, ask, gdbheap, release_program, running
+
+pytestmark = pytest.mark.cases(3)
+
+KINDS = ("std::string buffer", "std::map or std::set node", "std::vector items", "C++ object of class Job")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return the library, and a program with the same code."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    folder, source = tmp_path_factory.mktemp("cxx"), str(SOURCES / "library_of_cxx.cc")
+    library, program = folder / "libkept.so", folder / "kept"
+    flags = [compiler, "-std=c++14", "-O1", "-g", source]
+    subprocess.run([*flags, "-shared", "-fPIC", "-o", str(library)], check=True)
+    subprocess.run([*flags, "-DPROGRAM", "-o", str(program)], check=True)
+    return library, program
+
+
+def planted(text: str) -> dict[str, int]:
+    """Return how many blocks each variable has, as the library says."""
+    return {name: int(count) for name, count in re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE)}
+
+
+def counts(pid: int) -> dict[str, int]:
+    """Return how many blocks there are of each kind."""
+    return {row["type"]: row["count"] for row in ask("chunks", str(pid), "--by=type", "--top=all")["types"]}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_as_in_a_program_of_its_own(release: str, built: tuple[Path, Path], rng: random.Random, tmp_path: Path) -> None:
+    """The blocks have the same names, and the variables that hold them theirs."""
+    library, program = built
+    seed = rng.getrandbits(30)
+    with running([str(program), str(seed)], tmp_path) as alone:
+        own = counts(alone.pid)
+    with running(release_program(release, "loads_library", str(library), seed), tmp_path) as target:
+        pid = str(target.pid)
+        found, truth = counts(target.pid), planted(target.stderr)
+        page, owners = ask("", pid), ask("owners", pid, "--top=all")
+        shown = gdbheap("chunks", pid, "--type=*Job", "--top=3").stdout
+    # The interpreter loads other libraries of C++, which may have a few blocks.
+    assert {kind: abs(found[kind] - own[kind]) <= 0.001 * own[kind] + 1 for kind in KINDS} == dict.fromkeys(KINDS, True)
+    rows = {row["path"]: row for row in owners["rows"]}
+    blocks = {name: rows[f"{name} of libkept.so"]["blocks"] for name in truth}
+    # Of a heap at low addresses, as of a program that is linked at a fixed one, numbers look like addresses: they led to
+    # 8 % of the other variables' blocks. Elsewhere one word or two of the interpreter's did.
+    assert all(abs(blocks[name] - truth[name]) <= 0.1 * truth[name] for name in truth), (blocks, truth)
+    assert abs(sum(blocks.values()) - sum(truth.values())) <= 2
+    first = {row["path"] for row in page["holders"][:2]}
+    assert first == {"names of libkept.so", "table of libkept.so"}
+    assert "C++ object of class Job" in shown
+
+
+def test_blocks_by_address(built: tuple[Path, Path], rng: random.Random, tmp_path: Path) -> None:
+    """What 'at' says of a block is its kind."""
+    with running(release_program(RELEASE, "loads_library", str(built[0]), rng.getrandbits(30)), tmp_path) as target:
+        pid = str(target.pid)
+        for kind in KINDS:
+            rows = ask("chunks", pid, f"--type={kind}", "--top=40")["chunks"]
+            assert rows
+            for row in rng.sample(rows, min(3, len(rows))):
+                assert kind in gdbheap("at", pid, hex(row["address"])).stdout
