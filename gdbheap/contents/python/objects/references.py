@@ -83,8 +83,8 @@ class References(PythonNodes):
         ]
         heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release, threads.interpreters)
         self.structures = structures
-        native = None if structures is None else structures.native
-        self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, native, progress, is_partial)
+        of_c = None if structures is None else structures.native
+        self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, of_c, progress, is_partial)
 
     def is_certain(self, number: int) -> bool:
         """Whether a chain of references that layouts tell of leads to the node."""
