@@ -52,8 +52,8 @@ class Options(Pictured):
     )  # fmt: skip
     type: str | None = valued(
         "--type", "GLOB",
-        "only chunks that hold a live Python object of a type whose whole name matches, with *, ? and [...]; in a "
-        "program without Python: what is of a class, or said to be something, that matches",
+        "only chunks that hold a live Python object of a type whose whole name matches, with *, ? and [...], or "
+        "memory of C, C++ or Rust that is of a class, or said to be something, that matches",
         None, str,
     )  # fmt: skip
     by: str | None = valued(
@@ -132,13 +132,14 @@ COMMAND = Command(
     each is, and asked how many bytes the program asked for, where the allocator keeps that (musl's since 1.2.1,
     mimalloc's secure and debug builds), else null.
 
-    In a program without Python a used chunk is named where something proves what it is: a C++ object by its vtable, the
+    A used chunk of C, C++ or Rust code is named where something proves what it is: a C++ object by its vtable, the
     nodes and buffers of the C++ library's containers by links that agree with what the container counts, those of
     Rust's likewise, with the objects of Box<dyn Trait> (a type needs symbols), OpenSSL's SSL_CTX and SSL, and blocks of
     PostgreSQL's memory contexts. --by=type has a row for each of these (in JSON: types, a list of {type, count, bytes,
     capacity, used}; unclassified and total {count, bytes}; kinds: how many there are), the most bytes first, or with
     --sort=count the most blocks. capacity is what vectors, strings and hash tables have room for, and used what they
-    hold; of other kinds both are null.
+    hold; of other kinds both are null. In a program with Python the blocks of its own allocator are not among them, and
+    other blocks of Python's objects are of no kind.
 
     --by=stack is for a jemalloc that samples allocations (MALLOC_CONF=prof:true): the stacks that sampled blocks in use
     came from, the most bytes first. In JSON, stacks is a list of {addresses, frames, own, count, bytes, likely_count,

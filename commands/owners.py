@@ -70,7 +70,8 @@ COMMAND = Command(
     question="Who holds what is in use, and how is that reached?",
     text="""Each block in use is in one row. In a program with Python the rows are packages (their modules, classes and
     functions, and what only leads from there), variables that have much with all that they lead to, each by its path,
-    frames that run, data of libraries, the interpreter itself, and what nothing leads to; of two holders that lead to a
+    frames that run, data of libraries (a static variable that has much has a row of its own, where a symbol names it),
+    the interpreter itself, and what nothing leads to; of two holders that lead to a
     block the one with the shorter chain has it. A file that was loaded as several modules is one row. What has less
     than a fiftieth of what is in use is part of its package, and small packages are one row.
 
