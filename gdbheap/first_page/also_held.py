@@ -23,6 +23,8 @@ __all__ = ["with_others"]
 MAX_OTHERS = 4
 # In the words for a reference that only C code has a name for.
 NO_NAME = "holds it"
+# In the words for a way, before blocks that only C code has names for.
+THROUGH = ", through "
 # So many of the largest blocks are looked at for one that a global has.
 MAX_LARGEST = 32
 # Tasks pile up from so many on, where they lead to this share of what a holder has.
@@ -102,13 +104,18 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
         own = (source_path(path.expression) for path in aliases if path.expression is not None)
         return _Others(found.retained, own=[name for name in dict.fromkeys(own) if name != row.path][:MAX_OTHERS])
     ways = [_way_of(paths, other.id, other.target) for other in found.others]
-    names = [source_path(way.name) for way in ways]
+    names = [_holder_of(source_path(way.name)) for way in ways]
     # A word of C code may be part of what the holder has.
-    names += [source_path(name) for name in map(in_a_line, aliases) if NO_NAME not in name]
+    names += [_holder_of(source_path(name)) for name in map(in_a_line, aliases) if NO_NAME not in name]
     others = [name for name in dict.fromkeys(names) if name != row.path]
     together = graph.also_held(members | {way.node for way in ways}, 0).retained if ways else 0
     is_all = all(way.is_holder for way in ways) and holds_alone(together, held)
     return _Others(found.retained, False, others[:MAX_OTHERS], together if is_all else None)
+
+
+def _holder_of(way: str) -> str:
+    """Return the last on a way that has a name: behind it are blocks of C code."""
+    return way.partition(THROUGH)[0].rstrip()
 
 
 def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterator[Path]:
