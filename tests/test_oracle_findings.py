@@ -221,13 +221,14 @@ EVERYWHERE = [
     ("cycles", "cycles"),
     ("queue", "slack"),
     ("cache", "leak-like"),
+    ("traced", "tracemalloc"),
 ]
 TABLES = [("emptied", "slack"), ("emptied set", "slack")]
 EVERYWHERE += TABLES
 ONCE = [("old", "cycles"), ("lists", "slack"), ("stack", "slack"), ("buffer", "slack"), ("log", "leak-like")]
 ONCE += [("many cache", "leak-like"), ("popped", "slack")]
 # Their buffers have mappings of their own.
-BY_RSS = ("stack", "buffer", "queue", "emptied", "popped", "emptied set", "views", "numbers")
+BY_RSS = ("traced", "stack", "buffer", "queue", "emptied", "popped", "emptied set", "views", "numbers")
 PYTHON_FAULTS = [
     (release, *fault) for release in WITH_FIGURES for fault in (EVERYWHERE + ONCE if release == RELEASE else EVERYWHERE)
 ]

@@ -42,6 +42,7 @@ from gdbheap.findings.sparse_huge_pages import rule as sparse_huge_pages
 from gdbheap.findings.stacks import rule as stacks
 from gdbheap.findings.tcmalloc_unused import rule as tcmalloc_unused
 from gdbheap.findings.thread_tops import rule as thread_tops
+from gdbheap.findings.tracemalloc import rule as tracemalloc
 from gdbheap.findings.uncollectable_cycles import rule as uncollectable_cycles
 
 __all__ = ["RULES", "Evidence", "Finding", "findings", "placed"]
@@ -58,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     jemalloc_arenas.find,
     musl_mappings.find,
     free_lists.find,
+    tracemalloc.find,
     cycles.find,
     uncollectable_cycles.find,
     slack.find,

@@ -7,7 +7,8 @@ queue (lists and byte arrays with room they do not use), emptied, popped and emp
 their entries), grown (tables that no copy would make smaller), columns (byte arrays that grew in turn), cache, log and
 many cache (one dict or list that keeps nearly everything), full (the same dict, before much else was done), forked
 (one that a child shares until more is put into it), registered (connections of sqlite3 that a function which was
-registered with them refers to) and handled (parsers of expat that their handlers refer to), numbers (of Python 2, on
+registered with them refers to) and handled (parsers of expat that their handlers refer to), traced (by tracemalloc,
+whose tables are the most), numbers (of Python 2, on
 free lists), views (of which each shows little of large bytes), parts (views as well, and the bytes are held besides),
 healthy. Plain enough for Python 2.7, which prints nothing.
 """
@@ -400,6 +401,25 @@ class Held(object):
         self.texts = ["%01000d" % generator.randrange(10**6) for _ in range(200)]
 
 
+class Traced(Fault):
+    """tracemalloc is on, and most of the program is what it keeps."""
+
+    def __init__(self, generator):
+        """Make it."""
+        import tracemalloc
+
+        tracemalloc.start(generator.randrange(1, 4))
+        self.items = [[number] for number in range(generator.randrange(100000, 150000))]
+
+    def mend(self):
+        """Follow the advice."""
+        import ctypes
+        import tracemalloc
+
+        tracemalloc.stop()
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class Numbers(Fault):
     """Numbers that went, but for a few that keep their blocks (Python 2)."""
 
@@ -421,6 +441,7 @@ class Numbers(Fault):
 FAULTS = {
     "registered": Registered,
     "handled": Handled,
+    "traced": Traced,
     "numbers": Numbers,
     "healthy": Fault,
     "views": Views,

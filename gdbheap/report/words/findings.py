@@ -41,6 +41,7 @@ from gdbheap.findings.sparse_huge_pages import words as sparse_huge_pages
 from gdbheap.findings.stacks import words as stacks
 from gdbheap.findings.tcmalloc_unused import words as tcmalloc_unused
 from gdbheap.findings.thread_tops import words as thread_tops
+from gdbheap.findings.tracemalloc import words as tracemalloc
 from gdbheap.findings.uncollectable_cycles import words as uncollectable_cycles
 from gdbheap.report.text.numbers import listed, size_text
 from gdbheap.report.words.finding_words import Words
@@ -52,7 +53,7 @@ FILES = (
     growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, locked, lost_blocks,
     lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator, other_held, pinned_pages,
     pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
-    uncollectable_cycles,
+    tracemalloc, uncollectable_cycles,
 )  # fmt: skip
 HOLDER, HELD = "holder", "the largest holder"
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}

@@ -25,12 +25,13 @@ from gdbheap.targets.elf import LoadedObject
 FEWEST_BUCKETS, MOST_BUCKETS = 16, 1 << 40
 # Blocks' addresses are hashed by turning them by four bits (_Py_HashPointerRaw).
 TURNED = 4
-# Of a table's buckets, so many are looked at until so many entries are proven.
-BUCKETS_LOOKED_AT, PROVEN = 1 << 16, 16
+# Of a table's entries so many are proven.
+PROVEN = 16
 MAX_CHAIN = 1 << 10
 MAX_DOMAINS = 1 << 10
-# Of what is shaped like a table, and of buckets and entries in all of these: few are in an interpreter's data.
-MAX_TABLES, LOOKED_AT = 1 << 16, 1 << 22
+# Of what is shaped like a table, and of entries in all of these: few are in an interpreter's data. So many bytes of
+# empty buckets count as one entry.
+MAX_TABLES, LOOKED_AT, STEP = 1 << 16, 1 << 22, 4 << 10
 REMEMBERED = 1 << 16
 # Up to 3.8 a table says how large its keys are (a block's address, and behind it the domain once there is another) and
 # its data; later it has functions there.
@@ -66,7 +67,7 @@ class Traces:
     """The traces of one target; ``tables`` is empty where nothing is traced."""
 
     def __init__(self, space: _native.Space, release: Release, module: LoadedObject) -> None:
-        self._memory = Pages(space)
+        self._space, self._memory = space, Pages(space)
         self._release = release
         self._lines: dict[int, tuple[str, int] | None] = {}
         self._files: dict[int, str | None] = {}
@@ -121,12 +122,21 @@ class Traces:
         return found > 0
 
     def _entries(self, table: TraceTable) -> Iterator[tuple[int, int]]:
-        """(bucket, entry) of a table's first buckets. Raises Fault."""
-        for bucket in range(min(table.count, BUCKETS_LOOKED_AT, self._left)):
-            self._left -= 1
+        """(bucket, entry) of a table, by bucket. Raises Fault."""
+        word, top = self._memory.machine.word, self._memory.machine.address_end - 1
+        at, end = table.buckets, table.buckets + self._memory.machine.word * table.count
+        while self._left > 0 and at < end:
+            # Addresses that are near one another fill buckets near one another: most of a large table may be empty.
+            last = min(end, at + self._left * STEP)
+            found = _native.find_pointer(self._space, at, last, LOWEST_ADDRESS, top)
+            self._left -= 1 + ((last if found is None else found) - at) // STEP
+            if found is None:
+                return
+            bucket = (found - table.buckets) // word
             for entry in self._chain(table, bucket):
                 self._left -= 1
                 yield bucket, entry
+            at = found + word
 
     def _chain(self, table: TraceTable, bucket: int) -> Iterator[int]:
         """The entries in one bucket. Raises Fault."""
@@ -151,6 +161,13 @@ class Traces:
                         yield found
         except (Fault, OverflowError):
             return
+
+    def first_blocks(self, table: TraceTable) -> list[int]:
+        """The blocks that the first entry of a table takes: the entry, and its trace where that lies apart. Raises
+        Fault."""
+        _bucket, entry = next(self._entries(table), (0, 0))
+        apart = [] if table.key or not entry else [self._memory.word(entry + 24)]
+        return [entry, *apart] if entry else []
 
     def of(self, address: int) -> Trace | None:
         """The trace of the block at ``address``, as an allocator gave it; None without one."""

@@ -1,0 +1,1 @@
+"""The finding ``tracemalloc``: its rule, and its words."""

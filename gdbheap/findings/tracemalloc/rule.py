@@ -1,0 +1,47 @@
+"""What tracemalloc keeps of the blocks that it traces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.contents.python.running.tracemalloc_tables import Traces, TraceTable
+from gdbheap.findings.finding import Evidence, Figures, Finding
+from gdbheap.heap import Heap
+
+# What malloc makes of an entry, of any release: at least so much of a table's bytes are such blocks.
+ENTRIES = range(48, 81)
+MIN_PERCENT_IN_ENTRIES = 40
+
+
+@dataclass(frozen=True)
+class TraceTables(Figures):
+    """How many blocks are traced (``traces``)."""
+
+    ids = ("tracemalloc",)
+    traces: int
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Return the tables of traces with their entries, looked for where malloc has so many blocks of such sizes."""
+    if evidence.objects is None or not evidence.worth(100 * _in_entries(evidence.heap) // MIN_PERCENT_IN_ENTRIES):
+        return []
+    traces = evidence.heap.traces
+    size = sum(_bytes(evidence.heap, traces, table) for table in traces.tables)
+    if not evidence.worth(size):
+        return []
+    return [Finding("tracemalloc", size, TraceTables(sum(table.entries for table in traces.tables)))]
+
+
+def _in_entries(heap: Heap) -> int:
+    """Return the bytes of malloc's blocks in use that are as large as entries."""
+    return sum(size * count for size, count in heap.malloc.used_sizes() if size in ENTRIES)
+
+
+def _bytes(heap: Heap, traces: Traces, table: TraceTable) -> int:
+    """Return the bytes of a table's blocks, with their headers: the buckets, and what a first entry takes for each."""
+    return _size(heap, table.buckets) + table.entries * sum(_size(heap, block) for block in traces.first_blocks(table))
+
+
+def _size(heap: Heap, address: int) -> int:
+    block = heap.block_at(address)
+    return 0 if block is None else block.size

@@ -1,0 +1,25 @@
+"""tracemalloc: the tables of what Python's own tracer knows of each block."""
+
+from __future__ import annotations
+
+from gdbheap.findings.tracemalloc.rule import TraceTables
+from gdbheap.report.text.numbers import counted
+from gdbheap.report.words.finding_words import Words
+
+ADVICE = (
+    "call tracemalloc.stop() once you have your snapshot, then malloc_trim(0), which gives the memory back: "
+    "ctypes.CDLL(None).malloc_trim(0), or 'heap trim --yes'; or start the program without tracemalloc.start() and "
+    "PYTHONTRACEMALLOC"
+)
+
+
+def _text(figures: TraceTables) -> str:
+    blocks = counted(figures.traces, "block is", "blocks are")
+    return f"tables of tracemalloc, which is on: {blocks} traced"
+
+
+def _advice(_figures: TraceTables) -> str:
+    return ADVICE
+
+
+WORDS = Words(TraceTables, _text, _advice)
