@@ -99,6 +99,18 @@ def test_nothing_is_called_for_a_text(tmp_path: Path) -> None:
     assert done.stderr.count("may-call-functions is off") == 1, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("expression", "said"), [('"abc"', "is no address"), ("(long) getpid()", "would call a function of the program")]
+)
+def test_nothing_is_called_for_an_address(expression: str, said: str, tmp_path: Path) -> None:
+    """An expression that would call a function of the program is refused, and gdb's own setting stays."""
+    with running([interpreter_of("stripped"), "-c", CODE, "1"], tmp_path) as target:
+        done = batch(["-p", str(target.pid)], [f"heap at {expression}", "show may-call-functions"], home(tmp_path))
+        assert target.process.poll() is None
+    assert said in done.stderr, done.stdout + done.stderr
+    assert "is on" in done.stdout
+
+
 def test_no_contents(rng: random.Random, tmp_path: Path) -> None:
     """GDBHEAP_NO_TEXT is for expressions too, from the first one on and after a command that showed keys; without it
     the program's own key is in the way, so that this can fail."""

@@ -62,6 +62,8 @@ __all__ = ["CACHE", "Table", "register"]
 
 INTERRUPTED = 1
 LONG_SECONDS = 1.0
+# A setting of gdb's, whose name is in what gdb says of a call that it forbids.
+MAY_CALL = "may-call-functions"
 # As 'heap NOUN' stands in answers; where another extension owns 'heap', ours is typed in another way.
 HINT = re.compile(rf"\bheap (?=(?:{'|'.join(filter(None, OFFERED))})\b)")
 
@@ -222,8 +224,22 @@ def _registers_reread(purpose: Purpose) -> Iterator[None]:
 
 
 def _address(text: str) -> int:
-    """Any expression of gdb; what is no number (a function, an array) stands for its address."""
-    return functions.address_of(gdb.parse_and_eval(text), text)
+    """Any expression of gdb that calls nothing in the process; what is no number (a function, an array) stands for its
+    address."""
+    with _without_calls():
+        return functions.address_of(gdb.parse_and_eval(text), text)
+
+
+@contextlib.contextmanager
+def _without_calls() -> Iterator[None]:
+    """A text in an expression would be put into the process by a call of its malloc(), too."""
+    may_call = bool(gdb.parameter(MAY_CALL))
+    gdb.execute(f"set {MAY_CALL} off", to_string=True)
+    try:
+        yield
+    finally:
+        if may_call:
+            gdb.execute(f"set {MAY_CALL} on", to_string=True)
 
 
 def _style(options: Common, info: TargetInfo) -> Style:
@@ -335,6 +351,9 @@ class HeapCommand(_Words):
         try:
             options.address = _address(text)
         except gdb.error as error:
+            if MAY_CALL in str(error):
+                why = "would call a function of the program: give an address without a call"
+                raise UsageError(f"{text} {why}") from None
             if not is_name(text):
                 raise UsageError(f"{text} is no address: {error}") from None
             options.name = text
