@@ -351,10 +351,13 @@ impl<'a, S: Sink> Drawer<'a, S> {
     }
 
     /// The same of a block of which parts hold nothing.
-    fn container(&mut self, bytes: Bytes<'_>, to: u64, left: &[(u64, u64)]) {
+    fn container(&mut self, bytes: Bytes<'_>, to: u64, mut left: &[(u64, u64)]) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (word, address) in piece.chunks_exact(8).zip((bytes.address + at..).step_by(8)) {
-                let is_left = left.iter().any(|(start, end)| *start <= address && address + WORD <= *end);
+                while let Some((_, rest)) = left.split_first().filter(|(part, _)| part.1 < address + WORD) {
+                    left = rest;
+                }
+                let is_left = left.first().is_some_and(|(start, _)| *start <= address);
                 drawer.word(u64_at(word, 0), if is_left { STRAY } else { LIKELY });
             }
         });
