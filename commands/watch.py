@@ -435,7 +435,7 @@ def _check_process(folder: ProcessFolder) -> None:
 
     refusal.check(folder)
     try:
-        os.close(os.open(folder.path("mem"), os.O_RDONLY))
+        folder.check_memory()
     except OSError as error:
         raise refusal.explain(folder, error) from None
 

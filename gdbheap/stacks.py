@@ -12,7 +12,6 @@ from typing import BinaryIO
 from gdbheap.contents.python.running.interpreter import Interpreter
 from gdbheap.contents.python.running.quick_stacks import CallStacks, PythonStack, RawFrame
 from gdbheap.errors import Fault, GdbheapError, NotAPython, one_line
-from gdbheap.files import open_regular
 from gdbheap.host.procfs import Named
 from gdbheap.layout.facts import Facts
 from gdbheap.machines.machine import Machine
@@ -140,7 +139,7 @@ class Stacks:
     def _met(self, loaded: LoadedObject | None) -> LoadedObject | None:
         if loaded is not None and (loaded.path, loaded.build_id) not in self._files:
             try:
-                found = open_regular(loaded.file) if loaded.file else None
+                found = loaded.elf.open() if loaded.elf is not None else None
             except OSError:
                 found = None
             self._files[loaded.path, loaded.build_id] = found

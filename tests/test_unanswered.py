@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,10 +28,11 @@ from gdbheap.host.tmpfs import _of_tmpfs
 from gdbheap.refusals.refusal import check as machine_of_process
 from gdbheap.sampling.sampled_process import Moment, Watched
 from gdbheap.targets.chosen_processes import Programs
+from gdbheap.targets.elf import ElfFiles
 from gdbheap.targets.mappings import parse_maps
 from gdbheap.targets.process import elf_candidates, end_copy, mapped_file
 from gdbheap.targets.running import Running
-from gdbheap.watching import actions
+from gdbheap.watching import actions, child
 
 FUSE = (10, 229)
 USER = 65534
@@ -111,6 +114,100 @@ def test_nobody_waits_for_the_lock_of_its_memory_map() -> None:
         finally:
             own.kill()
             own.wait()
+
+
+# Its program's file is gone, and the name of a file that it has mapped leads elsewhere by now.
+NAMES = """
+import mmap, os, sys
+with open(sys.argv[1], "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+os.remove(sys.argv[1])
+os.symlink(sys.argv[2], sys.argv[1])
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+@needs_root
+def test_nobody_waits_for_a_path_that_somebody_names() -> None:
+    """A path leads to the files of a process that keeps the lock of its memory map: as the first word of a program
+    whose file is gone, as the name of a mapped file, as a file of the current folder."""
+    with place(0o755) as folder, mapped("locked", folder) as pid:
+        trap, library, program = f"/proc/{pid}/map_files/1000-2000", folder / "lib.so", folder / "sleeper"
+        shutil.copy("/bin/true", library)
+        shutil.copy("/bin/sleep", program)
+        own = subprocess.Popen([trap, "1000"], executable=program)
+        command = [sys.executable, "-c", NAMES, str(library), trap]
+        naming = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            assert naming.stdout is not None
+            naming.stdout.readline()
+            wait_for(lambda: waits(pid), "no thread waits in mmap()")
+            program.unlink()
+            for name in (str(naming.pid), "planted"):
+                (folder / name).symlink_to(trap)
+            for words in (
+                ["ps"],
+                ["processes", "--name=sleeper"],
+                [str(naming.pid)],
+                ["trim", str(naming.pid), "--yes"],
+            ):
+                done = run_in(folder, words)
+                assert done.returncode in (0, 1), (words, done.stderr)
+            assert "sleeper [deleted]" in run_in(folder, ["ps"]).stdout
+            done = run_in(folder, ["./planted"])
+            assert done.returncode and len(done.stderr.splitlines()) == 1 and "nobody answers" in done.stderr
+        finally:
+            for process in (own, naming):
+                process.kill()
+                process.communicate()
+
+
+def run_in(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run gdbheap in a folder."""
+    command = [str(GDBHEAP), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder)
+
+
+@needs_root
+def test_nobody_is_asked_where_links_lead() -> None:
+    """Whoever has asked such a program cannot be killed: a link to a file of its is not followed."""
+    with place(0o755) as folder, mapped("linked", folder) as pid:
+        process = ProcessFolder(pid)
+        row = next(row for row in parse_maps(process.read("maps")) if "/mounted.so" in row.path)
+        systems = FileSystems(process)
+        for path in elf_candidates(process, systems, None, row):
+            found = ElfFiles(systems).get(path)
+            assert found is None
+        with pytest.raises(OSError) as raised:
+            systems.hold(f"{process.path('root')}{folder}/mounted.so")
+        assert raised.value.errno == errno.EXDEV
+        assert systems.warnings == []
+
+
+def test_links_are_followed_inside_of_a_root_folder() -> None:
+    """A path without links comes out; what leads to the folder of a process is refused."""
+    with place(0o755) as folder:
+        (folder / "file").write_text("x")
+        (folder / "link").symlink_to(folder / "file")
+        (folder / "other").symlink_to("/proc/self/exe")
+        process = ProcessFolder(os.getpid())
+        systems = FileSystems(process)
+        found = systems.find(str(folder / "link"))
+        assert found is not None and Path(found.path) == (folder / "file").resolve()
+        assert systems.find(str(folder / "other")) is None and systems.find("/proc/self/exe") is None
+        assert systems.find(process.path("exe")) is not None
+
+
+def test_a_child_that_cannot_be_killed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch goes on without a look that waits in the kernel for ever."""
+    monkeypatch.setattr(child, "PARTING_SECONDS", 0.1)
+    look = child.Child(lambda: time.sleep(1000) or {})
+    with monkeypatch.context() as deaf:
+        deaf.setattr(os, "kill", lambda pid, number: None)
+        look.end()
+    os.kill(look._pid, signal.SIGKILL)
+    os.waitpid(look._pid, 0)
 
 
 @needs_root

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from gdbheap._native import PRESENT, SWAPPED, Pages, Space
+from gdbheap._native import PRESENT, SWAPPED, Pages, Space, read_patiently
 from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.errors import GdbheapError, one_line
 from gdbheap.host import procfs
@@ -207,11 +207,11 @@ def _is_here(files: RemoteFiles, pid: int) -> bool:
     """Whether the server's /proc is this one's: the same boot of the same kernel, the same PID namespace, the same
     mappings. A server that runs here is asked for its pagemap in vain: gdbserver's offsets end at 2 GiB."""
     try:
-        with open(BOOT_ID, "rb") as own_boot, open(f"/proc/{pid}/maps", "rb") as own_maps:
+        with open(BOOT_ID, "rb") as own_boot:
             return (
                 files.read(BOOT_ID, TEXT_LIMIT) == own_boot.read()
                 and files.link(PID_NAMESPACE) == os.readlink(PID_NAMESPACE)
-                and files.read(f"/proc/{pid}/maps", TABLE_LIMIT) == own_maps.read()
+                and files.read(f"/proc/{pid}/maps", TABLE_LIMIT) == read_patiently(f"/proc/{pid}/maps", TABLE_LIMIT)
             )
     except OSError:
         return False

@@ -56,6 +56,7 @@ from gdbheap.commands.surface.session import (
     with_warnings,
 )
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError
+from gdbheap.files import find_file, is_folder
 from gdbheap.report.text.numbers import is_name, parse_address
 from gdbheap.targets.typed_target import parse_target
 
@@ -271,7 +272,7 @@ def _about_reported(line: Line) -> Result:
             _refuse_clone(line)
             return ask_of(line.command, words[0], [], options)
         return _about_target(line)
-    if picks or (words and all(word.isdecimal() and not os.path.exists(word) for word in words)):
+    if picks or (words and all(word.isdecimal() and find_file(word) is None for word in words)):
         _refuse_clone(line)
         return _about_programs(line)
     if len(words) == 1:
@@ -324,7 +325,7 @@ def _about_log(line: Line) -> Result:
 
 def _about_source(line: Line) -> Result:
     """One of what has tables, and a query."""
-    if line.extra.coredump is None and line.words and os.path.isdir(line.words[0]):
+    if line.extra.coredump is None and line.words and is_folder(line.words[0]):
         from gdbheap.export.source import Source
 
         _take_argument(line, line.words[1:])
@@ -464,7 +465,7 @@ def _targets(line: Line) -> list[Subject]:
 
 def _check_noun(target: str) -> None:
     """A word that could be a noun and is no file was meant as one."""
-    if target.isidentifier() and not os.path.exists(target):
+    if target.isidentifier() and find_file(target) is None:
         nouns = ", ".join(noun for noun in COMMANDS if noun)
         raise UsageError(f"gdbheap: {target!r} is neither a noun ({nouns}) nor a process nor a file")
 

@@ -15,17 +15,31 @@ from gdbheap.files.new_folder import (
     temporary_folder,
     working_folder,
 )
-from gdbheap.files.opening import open_inside, open_regular, open_to_append, open_to_read, regular_descriptor
+from gdbheap.files.opening import (
+    Hold,
+    find_file,
+    hold_file,
+    is_folder,
+    open_inside,
+    open_regular,
+    open_to_append,
+    open_to_read,
+    regular_descriptor,
+)
 from gdbheap.files.refusing import PRIVATE, not_written, refused
 from gdbheap.files.special import is_stream, own_descriptor
 
 __all__ = [
     "PRIVATE",
+    "Hold",
     "NewFile",
     "PrivateFolder",
     "check_folder",
     "check_place",
     "check_writable",
+    "find_file",
+    "hold_file",
+    "is_folder",
     "is_shared",
     "is_stream",
     "make_folder",

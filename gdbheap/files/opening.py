@@ -6,15 +6,27 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from typing import BinaryIO
 
 from gdbheap import _native
+from gdbheap._native import HeldFile
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files.folders import hold
 from gdbheap.files.refusing import PRIVATE, name_of_user, refused
 from gdbheap.files.special import own_descriptor
 
-__all__ = ["open_inside", "open_regular", "open_to_append", "open_to_read", "regular_descriptor"]
+__all__ = [
+    "Hold",
+    "find_file",
+    "hold_file",
+    "is_folder",
+    "open_inside",
+    "open_regular",
+    "open_to_append",
+    "open_to_read",
+    "regular_descriptor",
+]
 
 # f_type of what is no storage (linux/magic.h): to read such a file asks the kernel, or a device, to do something.
 # autofs, binderfs, binfmt_misc, bpf, cgroup, configfs, debugfs, devpts, efivarfs, fusectl, mqueue, nfsd, proc, pstore,
@@ -24,6 +36,44 @@ KERNELS = frozenset({
     0x65735543, 0x19800202, 0x6E667364, 0x9FA0, 0x6165676C, 0x7655821, 0x73636673, 0xF97CFF8C, 0x43415D53, 0x62656572,
     0x74726163, 0x9FA2, 0xABBA1974,
 })  # fmt: skip
+
+
+Hold = Callable[[str], HeldFile]
+"""Holds the file with a path by O_PATH. Raises OSError, ValueError."""
+
+
+def hold_file(path: str) -> HeldFile:
+    """Hold by O_PATH a file that somebody names who may name any, or that the kernel leads to; the descriptor is the
+    caller's to close. Raises OSError (TimeoutError where nobody answers for it), ValueError."""
+    try:
+        return _native.hold_file(path)
+    except OSError as error:
+        raise _said(error, path) from None
+
+
+def find_file(path: str) -> HeldFile | None:
+    """Return what is at a path that somebody names who may name any; None where there is nothing, or nobody answers.
+    Its descriptor is closed."""
+    try:
+        held = hold_file(path)
+    except (OSError, ValueError):
+        return None
+    os.close(held.descriptor)
+    return held
+
+
+def is_folder(path: str) -> bool:
+    """Return whether such a path leads to a folder."""
+    found = find_file(path)
+    return found is not None and stat.S_ISDIR(found.mode)
+
+
+def _said(error: OSError, path: str) -> OSError:
+    """Return the error in the words of the system."""
+    if error.errno is None or "\0" in path:
+        return OSError(errno.EINVAL, "it is no path", path)
+    reason = "nobody answers for it" if error.errno == errno.ETIMEDOUT else os.strerror(error.errno)
+    return OSError(error.errno, reason, path)
 
 
 def open_to_append(path: str, make: bool = False) -> int:
@@ -55,7 +105,7 @@ def open_to_read(path: str) -> BinaryIO:
     """Open a regular file, or a pipe that we were started with (``<(…)`` of a shell). A pipe by name would wait for a
     writer: it is refused, as devices, folders and files of the kernel's own are. Raises UsageError, OSError,
     ValueError."""
-    return _checked(os.open(path, os.O_PATH | os.O_CLOEXEC), path)
+    return _checked(hold_file(path).descriptor, path)
 
 
 def open_inside(folder: int, name: str, path: str) -> BinaryIO:
@@ -72,39 +122,47 @@ def _checked(held: int, path: str) -> BinaryIO:
             raise UsageError(f"{one_line(path)} cannot be read: it is no regular file")
         if _native.filesystem_of(held) in KERNELS:
             raise UsageError(f"{one_line(path)} cannot be read: it is a file of the kernel's own")
-        number = _reopened(held, path)
-    finally:
+    except BaseException:
         os.close(held)
+        raise
+    number = _reopened(held, path)
     os.set_blocking(number, True)
     return open(number, "rb")
 
 
-def open_regular(path: str, may_be_empty: bool = False) -> BinaryIO:
-    """Open a regular file that a target or a core names. Raises OSError, ValueError."""
-    return open(regular_descriptor(path, may_be_empty), "rb")
+def open_regular(path: str, may_be_empty: bool = False, hold: Hold = hold_file) -> BinaryIO:
+    """Open a regular file, as ``regular_descriptor``. Raises OSError, ValueError."""
+    return open(regular_descriptor(path, may_be_empty, hold), "rb")
 
 
-def regular_descriptor(path: str, may_be_empty: bool = False) -> int:
-    """Return a descriptor that reads a regular file. Raises OSError, ValueError; nothing else is opened, because to
-    open a device does something, and a pipe's writer goes on once it is opened. The kernel's own files have no size
-    (/proc/kmsg), or are on a file system of its own (sysfs), and to read them may do something: they are refused unless
-    it ``may_be_empty``."""
-    held = os.open(path, os.O_PATH | os.O_CLOEXEC)
+def regular_descriptor(path: str, may_be_empty: bool = False, hold: Hold = hold_file) -> int:
+    """Return a descriptor that reads a regular file. Raises OSError (TimeoutError where nobody answers for it),
+    ValueError; nothing else is opened, because to open a device does something, and a pipe's writer goes on once it is
+    opened. The kernel's own files have no size (/proc/kmsg), or are on a file system of its own (sysfs), and to read
+    them may do something: they are refused unless it ``may_be_empty``.
+
+    ``hold``: how a path is looked up. One that a target names goes through ``FileSystems.open`` (gdbheap.host)."""
+    held = hold(path)
     try:
-        status = os.fstat(held)
-        if not stat.S_ISREG(status.st_mode) or not (status.st_size or may_be_empty):
+        if stat.S_ISDIR(held.mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(held.mode) or not (held.size or may_be_empty):
             raise OSError(f"{one_line(path)} is not a regular file, or empty")
-        if not may_be_empty and _native.filesystem_of(held) in KERNELS:
+        if not may_be_empty and held.kind in KERNELS:
             raise OSError(f"{one_line(path)} is a file of the kernel's own")
-        return _reopened(held, path)
-    finally:
-        os.close(held)
+    except BaseException:
+        os.close(held.descriptor)
+        raise
+    return _reopened(held.descriptor, path)
 
 
 def _reopened(held: int, path: str) -> int:
-    """Return a descriptor that reads the very file that is held by O_PATH, whatever ``path`` has become since."""
+    """Return a descriptor that reads the very file that is held by O_PATH, whatever ``path`` has become since; close
+    the other."""
     try:
-        return os.open(f"/proc/self/fd/{held}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        return _native.reopen_file(held)
     except BlockingIOError:
         # EAGAIN would be told as a lack of threads.
         raise OSError(errno.EBUSY, "another process has a lease on it", path) from None
+    except OSError as error:
+        raise _said(error, path) from None

@@ -29,6 +29,7 @@ from gdbheap.errors import GdbheapError
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.heap import Heap
+from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.procfs import PROC, TEXT_LIMIT, parse_status
 from gdbheap.host.program_name import command_words
 from gdbheap.targets.environment import executed_file
@@ -354,8 +355,9 @@ def _where(proc: str | None, words: Sequence[str]) -> str:
     there and not here."""
     with suppress(OSError):
         folder = os.readlink(f"{PROC}/{proc}/cwd")
+        systems = FileSystems()
         relative = [word for word in words[1:] if word and not word.startswith(("/", "-"))]
-        if folder != os.getcwd() and any(os.path.exists(f"{folder}/{word}") for word in relative):
+        if folder != os.getcwd() and any(systems.find(f"{folder}/{word}") for word in relative):
             return f"  # in {shlex.quote(folder)}"
     return ""
 

@@ -1,5 +1,5 @@
 """File systems behind a process's mappings, and those whose owner may leave a read waiting for ever (FUSE, and overlays
-above it)."""
+above it); and the one door to files by paths that a target names."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import struct
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
 from contextlib import suppress
+from typing import BinaryIO
 
-from gdbheap._native import open_patiently
+from gdbheap._native import HeldFile, open_patiently, read_patiently, walk_to_file
+from gdbheap.errors import one_line
+from gdbheap.files import hold_file, open_regular, regular_descriptor
 from gdbheap.host.mounts import Mount, at_and_above, device_name, parse_mounts
 from gdbheap.host.procfs import PROC, ProcessFolder
 
@@ -19,9 +22,12 @@ __all__ = ["FileSystems", "device_of_memory", "find_answering", "is_trusted", "m
 
 FUSE, USER = "fuse", "user_id="
 OVERLAY = "overlay"
+KERNELS = "proc"
 # Folders below an overlay; "lowerdir+" and "datadir+" have one each.
 LAYERS = ("lowerdir", "lowerdir+", "datadir+", "upperdir")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
+# What leads to the files of a process.
+_ROOT = re.compile(r"(/proc/[^/]+(?:/task/[^/]+)?)/root(?:/|\Z)")
 _SEPARATOR = re.compile(r"(?<!\\):")
 # Beyond this length of the list of mounts, file systems count as unknown.
 MOST_BYTES = 4 << 20
@@ -32,14 +38,66 @@ NS_GET_USERNS, NS_GET_OWNER_UID = 0xB701, 0xB704
 
 
 class FileSystems:
-    """Tells by the devices of mappings who answers when their pages are read."""
+    """Tells by the devices of mappings who answers when their pages are read, and opens files by paths that a target
+    names, without waiting for ever: no path is followed into a mount for which another user answers, nor into the
+    folders of processes in /proc, but for those of the target's own ``folder`` and below the root folders of processes
+    that the user has ``named`` in a path (``/proc/PID/root/…``)."""
 
-    def __init__(self, folder: ProcessFolder) -> None:
+    def __init__(self, folder: ProcessFolder | None = None, named: Iterable[str | None] = ()) -> None:
+        # Its path leads there while it is held.
         self._folder = folder
+        self._own = folder.path("").rstrip("/") if folder is not None else None
+        self._roots = {match[1] for path in named if path is not None and (match := _ROOT.match(path))}
         self._mounts: Map[str, int | None] | None = None
         self._mounter: int | None = None
         self._served: set[str] = set()
+        self._ground: set[int] = set()
         self._memory = device_of_memory()
+        self._late: list[str] = []
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return a line of the files that were left out because nobody answers for them, if there are any."""
+        if not self._late:
+            return []
+        rest = f" and {len(self._late) - 1} more files" if len(self._late) > 1 else ""
+        return [f"nobody answers for {one_line(self._late[0])}{rest}: what they hold is missing"]
+
+    def hold(self, path: str) -> HeldFile:
+        """Hold the file with a path that the target names by O_PATH; its descriptor is the caller's to close. Raises
+        OSError (EXDEV where the path leads to where nobody goes, TimeoutError where nobody answers), ValueError."""
+        path = os.path.join("" if path.startswith("/") else os.getcwd(), path)
+        self._read()
+        try:
+            for root in self._roots:
+                if path.startswith(f"{root}/root/"):
+                    return walk_to_file(f"{root}/root", path[len(f"{root}/root") :], self._ground, False)
+            if self._own is None or not path.startswith(f"{self._own}/"):
+                return walk_to_file("/", path, self._ground, False)
+            if path.startswith(f"{self._own}/root/"):
+                return walk_to_file(f"{self._own}/root", path[len(f"{self._own}/root") :], self._ground, True)
+            return hold_file(path)
+        except TimeoutError:
+            self._late.append(path)
+            raise
+
+    def find(self, path: str) -> HeldFile | None:
+        """Return what is at such a path, with its path without links; None where there is nothing, or nobody goes. Its
+        descriptor is closed."""
+        try:
+            held = self.hold(path)
+        except (OSError, ValueError):
+            return None
+        os.close(held.descriptor)
+        return held
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a regular file at such a path. Raises OSError as ``hold``, ValueError."""
+        return open_regular(path, hold=self.hold)
+
+    def descriptor(self, path: str) -> int:
+        """Return a descriptor that reads such a file. Raises as ``open``."""
+        return regular_descriptor(path, hold=self.hold)
 
     def is_answered(self, device: str) -> bool | None:
         """Return whether the kernel itself, root or our own user answers reads of a device ("08:01"); False where
@@ -61,15 +119,18 @@ class FileSystems:
     def _read(self) -> Map[str, int | None]:
         """Read who answers for the mounts of the process and for ours, and which are others', once."""
         if self._mounts is None:
-            self._mounter, own, text = mounter_of(self._folder.path("ns/mnt")), own_mounts(), b""
-            with suppress(OSError):
-                text = self._folder.read("mountinfo", MOST_BYTES)
-            self._mounts = {**find_answering(own), **find_answering(text, own, self._mounter)}
-            users = self._mounts
-            mounts = [mount for part in (own, text) for mount in parse_mounts(part)]
-            self._served = {
-                mount.point.rstrip("/") for mount in mounts if not is_trusted(users[device_name(mount.device)])
-            }
+            own = own_mounts()
+            mounts, users = list(parse_mounts(own)), find_answering(own)
+            for place in [*self._roots, *([] if self._own is None else [self._own])]:
+                self._mounter = mounter_of(f"{place}/ns/mnt")
+                with suppress(OSError):
+                    text = read_patiently(f"{place}/mountinfo", MOST_BYTES)
+                    users.update(find_answering(text, own, self._mounter))
+                    mounts += parse_mounts(text)
+            self._mounts = users
+            answered = {mount.number: is_trusted(users[device_name(mount.device)]) for mount in mounts}
+            self._served = {mount.point.rstrip("/") for mount in mounts if not answered[mount.number]}
+            self._ground = {mount.number for mount in mounts if answered[mount.number] and mount.kind != KERNELS}
         return self._mounts
 
 

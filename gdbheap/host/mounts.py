@@ -9,26 +9,29 @@ from dataclasses import dataclass
 
 __all__ = ["Mount", "at_and_above", "device_name", "parse_mounts"]
 
-_LINE = re.compile(rb"^\d+ \d+ (\d+):(\d+) \S+ (\S+) .*? - (\S+) \S* (\S*)", re.MULTILINE)
+_LINE = re.compile(rb"^(\d+) \d+ (\d+):(\d+) \S+ (\S+) .*? - (\S+) \S* (\S*)", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 @dataclass(frozen=True)
 class Mount:
-    """The device (``st_dev``), the mount point, the type of the file system, and its options, divided by commas."""
+    """The device (``st_dev``), the mount point, the type of the file system, its options, divided by commas, and the
+    number that the kernel gives the mount."""
 
     device: int
     point: str
     kind: str
     options: str
+    number: int = 0
 
 
 def parse_mounts(text: bytes) -> Iterator[Mount]:
     """Yield the mounts in their order; lines that are none are skipped."""
     for match in _LINE.finditer(text):
-        point = _ESCAPE.sub(lambda code: bytes([int(code[1], 8) & 255]), match[3])
-        device = os.makedev(int(match[1]), int(match[2]))
-        yield Mount(device, os.fsdecode(point), match[4].decode("latin-1"), match[5].decode("latin-1"))
+        point = _ESCAPE.sub(lambda code: bytes([int(code[1], 8) & 255]), match[4])
+        device = os.makedev(int(match[2]), int(match[3]))
+        kind, options = match[5].decode("latin-1"), match[6].decode("latin-1")
+        yield Mount(device, os.fsdecode(point), kind, options, int(match[1]))
 
 
 def device_name(device: int) -> str:

@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Sequence
 
+from gdbheap.host.file_systems import FileSystems
+
 __all__ = ["command_words", "program_name"]
 
 INTERPRETERS = re.compile(r"(python|pypy|ruby|perl|php|node|nodejs|bash|sh|java)[0-9.]*(-dbg|m|d)?\Z")
@@ -39,7 +41,9 @@ def command_words(arguments: Sequence[str], exe: str | None, executed: str = "")
     is_title = ": " in first or len(arguments) == 1 and " " in first and first != exe
     if not first or exe is None or is_title or "\ufffd" in "".join(arguments):
         return []
-    links = [path for path in (executed, first) if path.startswith("/") and os.path.realpath(path) == exe]
+    systems = FileSystems()
+    found = {path: systems.find(path) for path in (executed, first) if path.startswith("/")}
+    links = [path for path, held in found.items() if held is not None and held.path == exe]
     return [links[0] if links else exe, *arguments[1:]]
 
 

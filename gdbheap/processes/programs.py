@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from gdbheap._native import have_one_memory, process_accounts
+from gdbheap._native import have_one_memory, process_accounts, walk_to_file
 from gdbheap.processes import early_reading
 from gdbheap.processes.early_reading import PROC
 
@@ -21,6 +21,8 @@ __all__ = ["Summed", "Sums", "is_python", "name_of", "program_of", "read", "scri
 
 CUT_OFF = 512
 DELETED = b" (deleted)"
+# File systems that may be another user's, and that of the folders of processes.
+ASKING = (b"fuse", b"overlay", b"proc ")
 DIGITS = "0123456789."
 # Options of Python whose value is the next word unless it follows at once; two of these end the options
 # (Modules/main.c).
@@ -127,11 +129,33 @@ def program_of(row: ProcessAccount) -> str:
         return os.path.basename(_text(path))
     path = path[: -len(DELETED)]
     first = row.command.partition(b"\0")[0]
-    if os.path.exists(path):
+    if _is_there(path):
         return os.path.basename(_text(path) + " [updated]")
-    if first and os.path.exists(first):
+    if first.startswith(b"/") and _is_there(first):
         return os.path.basename(_text(first) + " [updated]")
     return os.path.basename(_text(path) + " [deleted]")
+
+
+def _is_there(path: bytes) -> bool:
+    """Whether a file with a path that a process names is there; False where nobody may be asked (see ``FileSystems``,
+    whose import takes long)."""
+    try:
+        held = walk_to_file("/", os.fsdecode(path), _answered(), False)
+    except (OSError, ValueError):
+        return False
+    os.close(held.descriptor)
+    return True
+
+
+def _answered() -> set[int]:
+    """Return the numbers of the mounts for which the kernel answers, or root for sure."""
+    found = set()
+    with open(f"{PROC}/self/mountinfo", "rb") as stream:
+        for line in stream:
+            place, _, kind = line.partition(b" - ")
+            if not kind.startswith(ASKING):
+                found.add(int(place.split()[0]))
+    return found
 
 
 def name_of(row: ProcessAccount, programs: dict[int, str]) -> str:

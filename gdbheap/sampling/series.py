@@ -278,9 +278,6 @@ def _pools_of(row: Mapping[str, str], doubts: list[str]) -> PoolsSample | None:
 def is_series(path: str) -> bool:
     """Whether there is such a file, and it begins as a series does, in either form."""
     try:
-        # A pipe would wait for somebody to write.
-        if not os.path.isfile(path):
-            return False
         with open_regular(path) as stream:
             first = next(_documents(path, _Lines(path, stream)), None)
     except (OSError, ValueError, UsageError):

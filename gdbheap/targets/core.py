@@ -24,7 +24,8 @@ from typing import BinaryIO, NamedTuple
 
 from gdbheap._native import PRESENT, Descriptor, Pages, Space
 from gdbheap.errors import NoTarget, NotPermitted, Unsupported, UsageError, one_line
-from gdbheap.files import open_regular, regular_descriptor
+from gdbheap.files import find_file, is_folder, open_regular
+from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.host.procfs import Rss
 from gdbheap.machines import image
@@ -97,7 +98,7 @@ class Core(Target):
         fetch: debuginfod.Fetch | None = None,
     ) -> None:
         super().__init__("core", core=path)
-        self._files = ElfFiles()
+        self._files = ElfFiles(FileSystems(named=(path, exe, sysroot)))
         _check_folder(sysroot)
         unpacked = _unpacked(path, progress) if unpacked is None else unpacked
         self._has_own_holes = unpacked is None
@@ -112,7 +113,7 @@ class Core(Target):
             self._notes = self._read_notes(stream, segments)
             self._parts = self._check_parts(segments)
             self._check_size()
-            own = path if os.path.isfile(path) else None
+            own = path if find_file(path) is not None else None
             self._place(Places(own, exe, sysroot, fetch=fetch))
             self._read_pages(stream)
 
@@ -273,7 +274,7 @@ class Core(Target):
             if owner.elf is None or not owner.elf.has_contents or files.is_full:
                 continue
             with suppress(OSError):
-                file = Descriptor(regular_descriptor(owner.elf.path))
+                file = Descriptor(self._files.systems.descriptor(owner.elf.path))
                 size = os.fstat(file.number).st_size
                 rows += _left_out(self.machine, owner, stored, 1 + files.add(file), size)
         self.space = Space.for_core(self.machine, sorted(rows), [self._own_path, *files.paths])
@@ -313,10 +314,10 @@ class Core(Target):
 def open_core(path: str) -> BinaryIO:
     """Open a file that may be a core; raises NoTarget or NotPermitted."""
     name = one_line(path)
-    if os.path.isdir(path):
-        raise NoTarget(f"{name} is a directory: give the id of a process or a core")
     try:
         return open_regular(path, may_be_empty=True)
+    except IsADirectoryError:
+        raise NoTarget(f"{name} is a directory: give the id of a process or a core") from None
     except PermissionError:
         raise NotPermitted(f"{name} may not be read by uid {os.getuid()}: run gdbheap as its owner or root") from None
     except FileNotFoundError:
@@ -355,7 +356,7 @@ def read_segment_table(stream: BinaryIO, path: str) -> tuple[int, int, list[Segm
 
 def _check_folder(sysroot: str | None) -> None:
     """Raise UsageError for what is no folder."""
-    if sysroot is not None and not os.path.isdir(sysroot):
+    if sysroot is not None and not is_folder(sysroot):
         raise UsageError(f"{one_line(sysroot)} is no folder: --sysroot is one with the files of the process's machine")
 
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO
 
-from gdbheap.files import open_regular
+from gdbheap.host.file_systems import FileSystems
 from gdbheap.machines import image
 from gdbheap.machines.machine import READ_TITLES, Machine, machine_of
 from gdbheap.targets.mappings import Mapping, Mappings
@@ -52,12 +52,14 @@ DYNAMIC_LINKERS = ("ld-linux", "ld.so", "ld-2", "ld64")
 
 
 class ElfFile:
-    """An ELF file on this machine; opened once, its symbols read when first asked for."""
+    """An ELF file on this machine; opened once, its symbols read when first asked for. ``systems``: those by which its
+    path, which a target names, may be followed."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, systems: FileSystems | None = None) -> None:
         """Raises OSError when ``path`` cannot be opened, ValueError when it is no ELF file that is supported."""
         self.path = path
-        with open_regular(path) as stream:
+        self._systems = FileSystems() if systems is None else systems
+        with self.open() as stream:
             header = image.parse_header(stream.read(image.HEADER_SIZE))
             if header is None or machine_of(header) is None:
                 raise ValueError(f"{path} is not an ELF file for {READ_TITLES}")
@@ -69,13 +71,17 @@ class ElfFile:
             self.has_contents = image.has_code(sections)
             self.build_id = self._read_build_id(stream)
 
+    def open(self) -> BinaryIO:
+        """Open the file that has its path now. Raises OSError, ValueError."""
+        return self._systems.open(self.path)
+
     def _read_build_id(self, stream: BinaryIO) -> str | None:
         return image.build_id(notes_of(self.segments, lambda one, size: read_at(stream, one.offset, size)))
 
     def read(self, offset: int, size: int) -> bytes:
         """At most ``size`` bytes of the file at ``offset``; none of a file that is gone."""
         try:
-            with open_regular(self.path) as stream:
+            with self.open() as stream:
                 return read_at(stream, offset, size)
         except OSError:
             return b""
@@ -94,7 +100,7 @@ class ElfFile:
         if not self.has_contents:
             return []
         found, left = [], DATA_LIMIT
-        with suppress(OSError), open_regular(self.path) as stream:
+        with suppress(OSError), self.open() as stream:
             for load in self.segments:
                 if load.type == image.PT_LOAD and load.flags & image.PF_W and left:
                     found.append((load.address, read_at(stream, load.offset, min(load.file_size, left))))
@@ -106,7 +112,7 @@ class ElfFile:
         """(name, address as linked, size) of the sections that are mapped, without those of thread-local data; none
         where the table is damaged or was cut off, and of a file that is gone."""
         try:
-            with open_regular(self.path) as stream:
+            with self.open() as stream:
                 return read_sections(stream)
         except OSError:
             return []
@@ -115,7 +121,7 @@ class ElfFile:
     def symbols(self) -> SymbolTable:
         """The symbols of ``.symtab`` and ``.dynsym``; empty when the tables are damaged, or the file is gone."""
         try:
-            with open_regular(self.path) as stream:
+            with self.open() as stream:
                 return read_symbols(stream)
         except OSError:
             return SymbolTable()
@@ -132,9 +138,11 @@ class SymbolTable:
 
 
 class ElfFiles:
-    """The ELF files opened for one target, each once; made before a process is stopped."""
+    """The ELF files opened for one target, each once; made before a process is stopped. ``systems``: those by which
+    their paths may be followed."""
 
-    def __init__(self) -> None:
+    def __init__(self, systems: FileSystems | None = None) -> None:
+        self.systems = FileSystems() if systems is None else systems
         self._files: dict[str, ElfFile | None] = {}
         self._by_inode: dict[tuple[int, int], ElfFile | None] = {}
         self._left = ALL_SEGMENTS
@@ -144,14 +152,13 @@ class ElfFiles:
 
         A target may give one file many names (hard links): it is read once."""
         if path not in self._files:
-            try:
-                status = os.stat(path)
-            except (OSError, ValueError):
+            held = self.systems.find(path)
+            if held is None:
                 self._files[path] = None
                 return None
-            inode = status.st_dev, status.st_ino
+            inode = held.device, held.inode
             if inode not in self._by_inode:
-                found = _elf_file(path) if self._left > 0 else None
+                found = _elf_file(path, self.systems) if self._left > 0 else None
                 self._left -= len(found.segments) if found is not None else 0
                 self._by_inode[inode] = found
             self._files[path] = self._by_inode[inode]
@@ -165,9 +172,9 @@ class ElfFiles:
         return next((file for file in files if file is not None and file.build_id == build_id), None)
 
 
-def _elf_file(path: str) -> ElfFile | None:
+def _elf_file(path: str, systems: FileSystems) -> ElfFile | None:
     try:
-        return ElfFile(path)
+        return ElfFile(path, systems)
     except (OSError, ValueError, OverflowError):
         return None
 

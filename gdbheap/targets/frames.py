@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.files import open_regular
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.target import Target, Thread
@@ -56,7 +55,7 @@ def function_at(target: Target, address: int, names: dict[int, Functions]) -> st
 
 
 def _functions(loaded: LoadedObject) -> Functions:
-    if loaded.file is not None:
-        with suppress(OSError), open_regular(loaded.file) as stream:
+    if loaded.elf is not None:
+        with suppress(OSError), loaded.elf.open() as stream:
             return Functions(stream, loaded.build_id)
     return Functions(None, loaded.build_id)

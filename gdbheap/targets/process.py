@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -18,7 +17,6 @@ from typing import NamedTuple
 
 from gdbheap._native import Descriptor, Frozen, Pages, Room, Space, Stop, ThreadState
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, NotPermitted, one_line
-from gdbheap.files import regular_descriptor
 from gdbheap.host import headroom, procfs
 from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.identity import identify
@@ -88,8 +86,8 @@ class Preparation:
     def __init__(self, process: Named) -> None:
         self.folder = refusal.open_folder(process)
         self.machine = refusal.check(self.folder)
-        self.files = ElfFiles()
         self.systems = FileSystems(self.folder)
+        self.files = ElfFiles(self.systems)
         self.sums: Rss | None = None
         self._with_symbols: dict[int, SymbolTable] = {}
         self.exe = executable(self.folder)
@@ -169,6 +167,7 @@ class Process(Target):
         if self.rss.swap and self.refusal is None:
             self.warnings.append(f"{self.rss.swap:,} bytes are swapped out: reading them brings them back into memory")
         self._tell_unstopped()
+        self.warnings += self._systems.warnings
 
     def _read_books(self) -> None:
         """All that ``/proc`` says and that must fit together."""
@@ -475,16 +474,16 @@ def program_of(folder: ProcessFolder) -> str:
 
 
 def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None, mapping: Mapping) -> list[str]:
-    """Where the ELF file behind a mapping may be found, the path that lasts longest first; nowhere if another user
-    answers for it, who may let us wait.
+    """Where the ELF file behind a mapping may be found, the path that lasts longest first, for ``systems`` to open;
+    nowhere if another user answers for it, who may let us wait.
 
     Paths below ``/proc`` end with the process. A deleted file is still behind its mapping.
     """
     if systems.is_answered(mapping.device) is False:
         return []
     name = mapping.path.removesuffix(DELETED)
-    paths = seen_paths(folder, name) if systems.is_reached(name) else []
-    if paths and _is_same(mapping.path, mapping):
+    paths = seen_paths(folder, name)
+    if _is_same(systems, mapping):
         paths.insert(0, mapping.path)
     if mapping.path == exe:
         paths.append(folder.path("exe"))
@@ -514,22 +513,21 @@ def mapped_file(folder: ProcessFolder, systems: FileSystems, mapping: Mapping) -
     if systems.is_answered(mapping.device) is False:
         return None
     with suppress(OSError):
-        return Descriptor(regular_descriptor(map_file(folder, mapping)))
-    for path in seen_paths(folder, mapping.path) if systems.is_reached(mapping.path) else ():
+        return Descriptor(systems.descriptor(map_file(folder, mapping)))
+    for path in seen_paths(folder, mapping.path):
         with suppress(OSError, ValueError):
-            file = Descriptor(regular_descriptor(path))
+            file = Descriptor(systems.descriptor(path))
             if _is_of(os.fstat(file.number), mapping):
                 return file
     return None
 
 
-def _is_same(path: str, mapping: Mapping) -> bool:
+def _is_same(systems: FileSystems, mapping: Mapping) -> bool:
     try:
-        path.encode()
-        found = os.stat(path)
+        with systems.open(mapping.path) as stream:
+            return _is_of(os.fstat(stream.fileno()), mapping)
     except (OSError, ValueError):
         return False
-    return _is_of(found, mapping) and stat.S_ISREG(found.st_mode) and os.access(path, os.R_OK)
 
 
 def _is_of(found: os.stat_result, mapping: Mapping) -> bool:

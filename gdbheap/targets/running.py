@@ -45,8 +45,8 @@ class Running(Target):
     def __init__(self, process: Named, machine: Machine) -> None:
         self.folder = refusal.open_folder(process)
         super().__init__("process", pid=self.folder.pid, proc=self.folder.place, machine=machine)
-        self._files = ElfFiles()
         self._systems = FileSystems(self.folder)
+        self._files = ElfFiles(self._systems)
         self._memory = RunningMemory(self.folder, machine, machine.user_end)
         self.space = self._memory.space
         self.exe = executable(self.folder)
@@ -73,7 +73,8 @@ class Running(Target):
         # Empty of one that has ended: what is known of it stays.
         if not text or (not self._memory.renew(text) and code == self._code):
             return False
-        self.space, self._systems = self._memory.space, FileSystems(self.folder)
+        self.space = self._memory.space
+        self._systems = self._files.systems = FileSystems(self.folder)
         self._code, self.age = code, self.age + 1
         self.mappings = parse_maps(text)
         self.objects = find_objects(self.machine, self.mappings, self.space, self._files, self._candidates)

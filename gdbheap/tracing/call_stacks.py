@@ -12,7 +12,6 @@ from typing import Union
 from gdbheap import _native
 from gdbheap.contents.python.running.line_tables import line_of
 from gdbheap.errors import UsageError
-from gdbheap.files import open_regular
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.layout.cpython import Release
 from gdbheap.layout.tables import table
@@ -222,7 +221,7 @@ class Namer:
         file = self._files.get(path)
         if file is None or (file.build_id or "") != build_id:
             return Functions(None, build_id or None)
-        with suppress(OSError), open_regular(path) as stream:
+        with suppress(OSError), file.open() as stream:
             return Functions(stream, build_id or None)
         return Functions(None, build_id or None)
 

@@ -176,9 +176,6 @@ def _continued(path: str, size: int) -> BinaryIO:
 def is_call_log(path: str) -> bool:
     """Whether there is such a file, and it begins as a log does."""
     try:
-        # A pipe would wait for somebody to write.
-        if not os.path.isfile(path):
-            return False
         with open_regular(path) as file:
             return file.read(len(MAGIC)) == MAGIC
     except (OSError, ValueError):

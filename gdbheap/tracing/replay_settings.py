@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gdbheap.errors import UsageError, one_line
+from gdbheap.host.file_systems import FileSystems
 from gdbheap.text import MOST_DIGITS
 from gdbheap.tracing.log import Recorded
 from gdbheap.tracing.preload import PRELOAD, can_be_preloaded
@@ -90,15 +91,16 @@ def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
 def _recorded_library(path: str) -> str | None:
     """Return the file of one of LIBRARIES that a path of a log leads to; None for glibc's, and where there is no file.
     Raises UsageError where it is another one."""
-    if not path or LIBC.match(os.path.basename(path)) or not os.path.exists(path):
+    held = FileSystems().find(path) if path and not LIBC.match(os.path.basename(path)) else None
+    if held is None:
         return None
     found = {os.path.realpath(known): known for known in found_allocators()}
-    if os.path.realpath(path) not in found:
+    if held.path not in found:
         raise UsageError(
             f"the program ran with {one_line(path)}, and a library is not loaded because a log names it: if you trust"
             f" it, name it yourself (gdbheap replay --allocator=PATH, or --allocator={GLIBC})"
         )
-    return found[os.path.realpath(path)]
+    return found[held.path]
 
 
 def library_of(name: str) -> str | None:

@@ -63,21 +63,24 @@ class Child:
         return None
 
     def end(self) -> None:
-        """Wait for its end; where it said nothing it is asked to end, then made to. What it holds runs on then."""
+        """Wait for its end; where it said nothing it is asked to end, then made to. What it holds runs on then.
+        One that waits in the kernel for what nobody answers is left alone."""
         os.close(self.descriptor)
-        # One that has said all is ending anyway.
-        patience = 0.0 if self._said else PARTING_SECONDS
-        deadline = time.monotonic() + patience
         with suppress(OSError):
-            if patience:
+            # One that has said all is ending anyway.
+            if not self._said:
                 os.kill(self._pid, signal.SIGTERM)
-            while time.monotonic() < deadline:
-                if os.waitpid(self._pid, os.WNOHANG)[0]:
-                    return
-                time.sleep(0.01)
-            if patience:
+            if not self._has_ended(PARTING_SECONDS):
                 os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+                self._has_ended(PARTING_SECONDS)
+
+    def _has_ended(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not os.waitpid(self._pid, os.WNOHANG)[0]:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.001)
+        return True
 
 
 def usually() -> None:

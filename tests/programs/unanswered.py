@@ -1,12 +1,14 @@
 """A target whose file is another program's (FUSE), which never answers: ``unanswered.py FOLDER DEVICE
-private|shared|later|locked|locking|exec|dirty|dirtied|opened``.
+private|shared|later|locked|locking|exec|dirty|dirtied|opened|linked``.
 
 Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped;
 "later": before, and maps the file privately after SIGUSR1. "locked": a thread of it waits in mmap() for ever, and keeps
 the lock of its memory map: a page of the file is being read by a child, and direct files have none in memory;
 "locking": after SIGUSR1. "exec": it has written to the file, which nobody takes, and waits in execve() for ever.
 "dirty": it has written to the file, which is read and never written back; "dirtied": a child has, and the target maps
-it privately; "opened": and the target has only opened it. The server then ends by itself after some seconds: who looks
+it privately; "opened": and the target has only opened it.
+"linked": nobody learns which files there are, root may ask, and the name of a file that the target has mapped is by now
+a link to one of them. The server then ends by itself after some seconds: who looks
 at all processes waits for each that ends."""
 
 import ctypes
@@ -29,6 +31,7 @@ DIRECT = 1 | 2
 SERVER_SECONDS = 18
 how = sys.argv[3]
 is_written = how in ("exec", "dirty", "dirtied", "opened")
+never = WRITE if is_written else LOOKUP if how == "linked" else READ
 opened = 0
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -40,14 +43,14 @@ def attributes(inode: int) -> bytes:
 
 
 def serve(device: int) -> None:
-    """Answer everything but reads, or writes."""
-    if is_written and how != "exec":
+    """Answer everything but reads, or writes, or names."""
+    if (is_written and how != "exec") or how == "linked":
         signal.alarm(SERVER_SECONDS)
     global opened
     while True:
         request = os.read(device, 1 << 20)
         _length, operation, unique, node = struct.unpack_from("<IIQQ", request)
-        if operation in (WRITE if is_written else READ, FORGET, INTERRUPT):
+        if operation in (never, FORGET, INTERRUPT):
             continue
         error, body = 0, b""
         if operation == INIT:
@@ -83,6 +86,17 @@ def lock(mapped: mmap.mmap, folder: str) -> None:
     time.sleep(600)
 
 
+def map_linked(folder: str) -> mmap.mmap:
+    """Map a file, and put a link to one that nobody answers for under its name."""
+    name = f"{folder}.so"
+    with open(name, "w+b", buffering=0) as file:
+        file.write(bytes(mmap.PAGESIZE))
+        mapped = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+    os.remove(name)
+    os.symlink(f"{os.path.basename(folder)}/file", name)
+    return mapped
+
+
 def write_in_child(file: io.FileIO) -> None:
     """Have a child write to a page of the file, which keeps its mapping."""
     reader, writer = os.pipe()
@@ -101,15 +115,16 @@ def main() -> None:
     if libc.unshare(CLONE_NEWNS) or libc.mount(None, b"/", None, MS_REC_PRIVATE, None):
         sys.exit("no mount namespace")
     device = os.open(node, os.O_RDWR)
-    options = f"fd={device},rootmode=40000,user_id={USER},group_id={USER}".encode()
+    options = f"fd={device},rootmode=40000,user_id={USER},group_id={USER}{',allow_other' * (how == 'linked')}".encode()
     if libc.mount(b"x", folder.encode(), b"fuse", 0, options):
         sys.exit("no FUSE")
+    linked = map_linked(folder) if how == "linked" else None
     os.setgroups([])
     os.setresgid(USER, USER, USER)
     os.setresuid(USER, USER, USER)
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    if is_written or how.startswith("lock"):
+    if is_written or linked or how.startswith("lock"):
         # Whoever waits is free again once the server has ended.
         if os.fork() > 0:
             serve(device)
@@ -117,6 +132,9 @@ def main() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
         threading.Thread(target=serve, args=(device,), daemon=True).start()
+    if linked:
+        print(os.getpid(), flush=True)
+        time.sleep(600)
     if how in ("later", "locking"):
         print(os.getpid(), flush=True)
         signal.sigwait([signal.SIGUSR1])

@@ -25,7 +25,6 @@ from gdbheap.allocators.glibc.locate import (
     read_state,
 )
 from gdbheap.errors import Fault
-from gdbheap.files import open_regular
 from gdbheap.layout.facts import Facts
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, joined
@@ -522,10 +521,10 @@ class MmappedStyle:
 
 def _version(libc: LoadedObject) -> str | None:
     """``2.36`` from the banner in libc's file, if that file is the one that is loaded."""
-    if libc.file is None:
+    if libc.elf is None:
         return None
     try:
-        with open_regular(libc.file) as stream:
+        with libc.elf.open() as stream:
             text = stream.read(64 << 20)
     except OSError:
         return None

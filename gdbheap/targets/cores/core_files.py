@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gdbheap.host.file_systems import FileSystems
 from gdbheap.machines import image
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.cores import debuginfod
@@ -74,7 +75,8 @@ class Places:
 
 def root_folder(exe: str, program: str | None) -> str:
     """The folder that was the process's root, if ``exe`` is its ``program`` in there; else an empty string."""
-    path = os.path.realpath(exe)
+    held = FileSystems(named=[exe]).find(exe)
+    path = held.path if held is not None else os.path.abspath(exe)
     if not program or not program.startswith("/") or not path.endswith(program):
         return ""
     return path.removesuffix(program)

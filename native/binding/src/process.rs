@@ -3,13 +3,16 @@
 use crate::records::{field, records, Given, Read};
 use crate::rows::{all, answers};
 use crate::watch::{raised, watched};
+use gdbheap_core::process::named::{self, Held};
 use gdbheap_core::process::{self, Answer, Bytes, End, Look, Plan, ProcessFolder, Style, Thread};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +83,18 @@ answers! {
         command: Vec<u8>,
         memory: Option<ProcessMemory>,
         error: i32,
+    }
+
+    /// A file that is held by O_PATH: the descriptor, for the caller to close, its path without links, its status, and
+    /// the kind of file system that it is on (statfs(2), f_type).
+    struct HeldFile {
+        descriptor: i32,
+        path: OsString,
+        device: u64,
+        inode: u64,
+        mode: u32,
+        size: u64,
+        kind: u32,
     }
 
     /// How calls ended: returned, abandoned, left, gone or `signal N`; the last result, the captured bytes, and the limit
@@ -396,6 +411,44 @@ pub fn read_link_patiently(py: Python<'_>, path: &str) -> PyResult<OsString> {
 #[pyfunction]
 pub fn open_patiently(py: Python<'_>, path: &str, writable: bool) -> PyResult<i32> {
     let found = py.detach(|| gdbheap_core::patient::open_patiently(path.as_ref(), writable)).map_err(os_error)?;
+    Ok(found.into_raw_fd())
+}
+
+impl From<Held> for HeldFile {
+    fn from(held: Held) -> HeldFile {
+        let Held { file, path, found, kind } = held;
+        let (device, inode, mode, size) = (found.dev(), found.ino(), found.mode(), found.size());
+        HeldFile { descriptor: file.into_raw_fd(), path: path.into(), device, inode, mode, size, kind }
+    }
+}
+
+/// Holds a file by O_PATH, whatever links lead to it. For paths of our own and of who may name any file. Raises
+/// OSError, TimeoutError where nobody answers for it.
+#[pyfunction]
+pub fn hold_file(py: Python<'_>, path: OsString) -> PyResult<HeldFile> {
+    py.detach(|| named::hold(path.as_ref())).map(HeldFile::from).map_err(os_error)
+}
+
+/// Holds a file that a target names below its `root` folder, where absolute links begin, too. Raises OSError (EXDEV
+/// where the path leads to another mount than those with the ids `mounts`; with `checks_root` the folder's own counts),
+/// TimeoutError where nobody answers.
+#[pyfunction]
+pub fn walk_to_file(
+    py: Python<'_>,
+    root: OsString,
+    path: OsString,
+    mounts: HashSet<u64>,
+    checks_root: bool,
+) -> PyResult<HeldFile> {
+    py.detach(|| named::walk(root.as_ref(), path.as_ref(), mounts, checks_root)).map(HeldFile::from).map_err(os_error)
+}
+
+/// A descriptor that reads the very file that `held` holds by O_PATH, which is closed. Raises OSError, TimeoutError
+/// where nobody answers.
+#[pyfunction]
+pub fn reopen_file(py: Python<'_>, held: i32) -> PyResult<i32> {
+    let file = process::owned(held).ok_or_else(|| PyValueError::new_err("no descriptor"))?;
+    let found = py.detach(|| named::reopen(file.into())).map_err(os_error)?;
     Ok(found.into_raw_fd())
 }
 

@@ -1,11 +1,11 @@
 //! Reading files of a process and its memory while it runs. The kernel takes the lock of its memory map for that, or the lock of
 //! execve(2). A thread of the process may keep one for ever, and the reader then blocks, deaf to signals. So a thread of ours
-//! reads, and gdbheap goes on without it if it blocks.
+//! reads, and gdbheap goes on without it if it blocks. Paths that others name are walked in the same way.
 #![forbid(unsafe_code)]
 
 use crate::bytes::read_file;
 use crate::signals::SignalsHeld;
-use crate::stat::{fields, MAJOR_FAULTS, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
+use crate::stat::{fields, MAJOR_FAULTS, SLEEPING, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
 use crate::tables::{is_table, read_table};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
 const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
 const SEVERAL: usize = 4;
+/// Beyond so many paths that others name, and that nobody answers for, no other one is tried.
+const MOST_NAMED: usize = 16;
+/// No device has this number: the key is a path that somebody names.
+const NAMED: u64 = u64::MAX;
 /// For so many milliseconds memory that could be read is read directly.
 const DIRECT: u64 = 10;
 
@@ -64,20 +68,26 @@ impl Worker {
     }
 
     /// How much it had worked, and what it got from a disk, when it was seen to wait in the kernel; None where it does not.
-    fn worked(&self) -> Option<[String; 3]> {
+    /// `sleeps`: also where a signal would wake it.
+    fn worked(&self, sleeps: bool) -> Option<[String; 3]> {
         let [state, faults, user, system] = fields(&self.stat, [STATE, MAJOR_FAULTS, USER_TIME, SYSTEM_TIME])?;
-        (state == UNINTERRUPTIBLE).then_some([faults, user, system])
+        (state == UNINTERRUPTIBLE || sleeps && state == SLEEPING).then_some([faults, user, system])
     }
 
     /// The answer; None where it waits in vain.
-    fn answer<T>(&self, answers: &Receiver<Result<T>>, (look, looks): (Duration, u32)) -> Option<Result<T>> {
+    fn answer<T>(
+        &self,
+        answers: &Receiver<Result<T>>,
+        (look, looks): (Duration, u32),
+        sleeps: bool,
+    ) -> Option<Result<T>> {
         let (mut last, mut same) = (None, 0);
         loop {
             match answers.recv_timeout(look) {
                 Ok(answer) => return Some(answer),
                 Err(RecvTimeoutError::Disconnected) => return Some(Err(ended())),
                 Err(RecvTimeoutError::Timeout) => {
-                    let now = self.worked();
+                    let now = self.worked(sleeps);
                     same = if now.is_some() && (now == last || last.is_none()) { same + 1 } else { 0 };
                     if same >= looks {
                         return None;
@@ -140,7 +150,7 @@ fn patiently<T: Send + 'static>(
     worker.busy.store(true, Ordering::SeqCst);
     worker.works.send(Box::new(move || _ = give.send(work()))).map_err(|_| ended())?;
     let is_late = hasty || held(&WAITING).as_ref().is_some_and(|waiting| waiting.len() >= SEVERAL);
-    match worker.answer(&answers, if is_late { HASTY } else { PATIENT }) {
+    match worker.answer(&answers, if is_late { HASTY } else { PATIENT }, key.0 == NAMED) {
         Some(answer) => {
             held(&IDLE).push(worker);
             answer
@@ -161,7 +171,21 @@ pub(crate) fn at_path<T: Send + 'static>(
     patiently(&key_of(path)?, false, move || work(&file))
 }
 
-/// The first `limit` bytes of such a file.
+/// Works with a file that somebody names. ETIMEDOUT if the kernel blocks the work, and once it blocks many such.
+pub(crate) fn at_name<T: Send + 'static>(
+    name: OsString,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let waits = |(key, worker): &(&Key, &Worker)| {
+        key.0 == NAMED && worker.process == std::process::id() && worker.busy.load(Ordering::SeqCst)
+    };
+    if held(&WAITING).iter().flatten().filter(waits).count() >= MOST_NAMED {
+        return Err(Error::from_raw_os_error(libc::ETIMEDOUT));
+    }
+    patiently(&(NAMED, 0, name), false, work)
+}
+
+/// The first `limit` bytes of a file in the folder of a process.
 pub fn read_patiently(path: &Path, limit: u64) -> Result<Vec<u8>> {
     at_path(path, move |file| read(file, limit))
 }

@@ -8,6 +8,8 @@ pub(crate) const USER_TIME: usize = 14;
 pub(crate) const SYSTEM_TIME: usize = 15;
 /// The state of a thread that waits in the kernel, deaf to signals.
 pub(crate) const UNINTERRUPTIBLE: &str = "D";
+/// The state of one that waits, and that a signal would wake.
+pub(crate) const SLEEPING: &str = "S";
 
 /// The fields with these numbers, from 3 on, of one moment; None if there is no such field, as when the process is gone. The
 /// second field, a name in parentheses, may hold anything. An execve(2) of the process blocks the reader.

@@ -14,6 +14,7 @@ pub(crate) mod launch;
 pub(crate) mod limits;
 pub(crate) mod living;
 mod mangled;
+pub mod named;
 mod one_memory;
 pub mod patch;
 pub(crate) mod pipe;
