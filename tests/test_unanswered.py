@@ -21,6 +21,7 @@ from support.busy import wait_for
 from support.programs import GDBHEAP, PATIENCE, SOURCES
 
 from gdbheap._native import Frozen
+from gdbheap.files import open_to_read
 from gdbheap.host.file_systems import FileSystems, find_answering
 from gdbheap.host.mounts import parse_mounts
 from gdbheap.host.procfs import ProcessFolder
@@ -183,6 +184,14 @@ def test_nobody_is_asked_where_links_lead() -> None:
             systems.hold(f"{process.path('root')}{folder}/mounted.so")
         assert raised.value.errno == errno.EXDEV
         assert systems.warnings == []
+
+
+@needs_root
+def test_lookups_that_nobody_answers_are_given_up() -> None:
+    """Also a path that the user names: the thread that waits for a program could be woken, but not by an answer."""
+    with place(0o755) as folder, mapped("linked", folder) as pid:
+        with pytest.raises(TimeoutError, match="nobody answers"):
+            open_to_read(f"/proc/{pid}/root{folder}/mounted/file")
 
 
 def test_links_are_followed_inside_of_a_root_folder() -> None:

@@ -10,6 +10,7 @@ import gdb
 
 from gdbheap.commands.gdb.inferior import program, word_of
 from gdbheap.host import procfs
+from gdbheap.host.file_systems import FileSystems
 from gdbheap.refusals import refusal
 from gdbheap.targets.mappings import parse_maps
 
@@ -45,9 +46,12 @@ def _is_at_home(folder: procfs.ProcessFolder) -> bool:
     """Return whether the process's files are those of gdb: their paths, by which gdb trusts scripts that lie beside
     them, are no container's."""
     with contextlib.suppress(OSError):
-        roots = [os.stat(path) for path in (folder.path("root"), "/")]
+        root = FileSystems(folder).find(folder.path("root") + "/")
+        own = os.stat("/")
+        if root is None or (root.device, root.inode) != (own.st_dev, own.st_ino):
+            return False
         spaces = [os.stat(path) for path in (folder.path("ns/mnt"), f"{procfs.PROC}/self/ns/mnt")]
-        return all(os.path.samestat(*pair) for pair in (roots, spaces))
+        return os.path.samestat(*spaces)
     return False
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from gdbheap._native import read_link_patiently
+from gdbheap._native import walk_to_file
 from gdbheap.host.file_systems import device_of_memory, find_answering, is_trusted, mounter_of, own_mounts
 from gdbheap.host.mounts import Mount, at_and_above, device_name, parse_mounts
 from gdbheap.host.procfs import PROC
@@ -56,19 +56,14 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
     try:
         with open(f"{folder}/mountinfo", "rb") as stream:
             text = stream.read(TABLE_LIMIT)
-        # Whoever can be told where it leads can be opened.
-        read_link_patiently(f"{folder}/root")
-        root = os.open(f"{folder}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return []
-    mounts = list(parse_mounts(text))
-    answering = find_answering(text, own_mounts(), mounter_of(f"{folder}/ns/mnt"))
+    own, mounts = own_mounts(), list(parse_mounts(text))
+    answering = {**find_answering(own), **find_answering(text, own, mounter_of(f"{folder}/ns/mnt"))}
+    ground = {mount.number for mount in [*parse_mounts(own), *mounts] if _is_local(mount, answering)}
     search = _Search({mount.point for mount in mounts}, set(mapped))
-    try:
-        for mount in _of_tmpfs(mounts, answering):
-            search.mount(root, mount)
-    finally:
-        os.close(root)
+    for mount in _of_tmpfs(mounts, answering):
+        search.mount(f"{folder}/root", mount, ground)
     return sorted(search.found, key=lambda file: (-file.bytes, file.path))
 
 
@@ -76,17 +71,17 @@ def _of_tmpfs(mounts: list[Mount], answering: Mapping[str, int | None]) -> list[
     """Return each tmpfs once, whose mount point can be reached without asking a server. ``answering``: the users who
     answer, by device."""
     found: dict[int, Mount] = {}
-    served = {
-        mount.point.rstrip("/")
-        for mount in mounts
-        if mount.kind not in LOCAL or not is_trusted(answering.get(device_name(mount.device)))
-    }
+    served = {mount.point.rstrip("/") for mount in mounts if not _is_local(mount, answering)}
     for mount in mounts:
         if len(found) == MAX_MOUNTS:
             break
         if mount.kind == "tmpfs" and served.isdisjoint(at_and_above(mount.point)):
             found.setdefault(mount.device, mount)
     return list(found.values())
+
+
+def _is_local(mount: Mount, answering: Mapping[str, int | None]) -> bool:
+    return mount.kind in LOCAL and is_trusted(answering.get(device_name(mount.device)))
 
 
 class _Search:
@@ -96,17 +91,12 @@ class _Search:
         self.found: list[TmpfsFile] = []
         self._points, self._mapped, self._left = points, mapped, MAX_ENTRIES
 
-    def mount(self, root: int, mount: Mount) -> None:
-        """Look at all of a tmpfs that is mounted below ``root``."""
+    def mount(self, root: str, mount: Mount, ground: set[int]) -> None:
+        """Look at all of a tmpfs that is mounted below ``root``. ``ground``: the numbers of mounts that lead there: a
+        process may have its root folder inside of one that its list of mounts does not tell."""
         with suppress(OSError):
-            number = os.open(".", HELD, dir_fd=root)
-            for name in filter(None, mount.point.split("/")):
-                try:
-                    below = os.open(name, HELD, dir_fd=number)
-                finally:
-                    os.close(number)
-                number = below
-            self._folder(number, mount.device, mount.point.rstrip("/"), MAX_DEPTH)
+            held = walk_to_file(root, mount.point, ground, True)
+            self._folder(held.descriptor, mount.device, mount.point.rstrip("/"), MAX_DEPTH)
 
     def _folder(self, held: int, device: int, path: str, depth: int) -> None:
         """Look at a folder that is held by O_PATH, and below it; it is closed."""
