@@ -21,11 +21,12 @@ from gdbheap.sampling.series import SeriesFile
 from gdbheap.tracing import replayer
 from gdbheap.tracing.block_makers import makers
 from gdbheap.tracing.log import BY_LOCK, BY_TIME, FRAME, TIMED_STAGE, TIMES, LogWriter, Recorded, read_log
-from gdbheap.tracing.replay import planned
-from gdbheap.tracing.replay_settings import Setting
+from gdbheap.tracing.replay import planned, run
+from gdbheap.tracing.replay_settings import Setting, recorded_setting
 from gdbheap.tracing.replayer import Replayer
 
-ADDRESS_SPACE = 256 << 20
+MEGA = 1 << 20
+ADDRESS_SPACE = 256 * MEGA
 STAGE = 256 << 10
 GRID = 1 << 24
 MALLOC, PYTHON_MALLOC, SWITCH, FREE, TICK = b"\x21", b"\xee\x08", b"\xc0", b"\x40", b"\xf2"
@@ -194,6 +195,35 @@ def test_a_replay_takes_what_there_is(tmp_path: Path, monkeypatch: pytest.Monkey
         for moment in replay.moments():
             assert moment.peak_rss < limit
             assert Path(f"/proc/{replay.pid}/oom_score_adj").read_text().strip() == "1000"
+
+
+def large_blocks(count: int, size: int) -> bytes:
+    """Return a stage of blocks that malloc maps by themselves."""
+    return filled(b"\x20" + number(size) + b"\x01" + number(place * size) for place in range(1, count + 1))
+
+
+def test_a_replay_ends_where_memory_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An allocator that writes to what it hands out takes no more than is left, though nobody asked to fill it."""
+    path, limit = log(tmp_path / "calls", [large_blocks(1_500, MEGA)]), 64 * MEGA
+    monkeypatch.setattr(replayer, "memory_left", lambda process: limit, raising=False)
+    with planned(path, None, False, False) as job:
+        found, last = run(job, Setting().with_tunables(perturb=9))
+        assert last is None and found.failure is not None and "more than the 56 MiB of memory" in found.failure
+        # Blocks that nobody touches may be as large as they like.
+        found, last = run(job, Setting())
+        assert last is not None and found.failure is None and (found.usable or 0) > 1_500 * MEGA > limit
+
+
+def test_a_log_has_no_block_written(tmp_path: Path) -> None:
+    """By what a log says of glibc's settings, and by a call of mallopt in it: neither has it write to all blocks."""
+    perturbed = b"\xe8" + signed(-6) + signed(9)
+    path = log(tmp_path / "calls", [perturbed + large_blocks(200, MEGA)])
+    environment = {"GLIBC_TUNABLES": "glibc.malloc.perturb=9:glibc.malloc.arena_max=2", "MALLOC_PERTURB_": "9"}
+    setting = recorded_setting(Recorded(1234, 1, "/bin/true", "", ["true"], environment))
+    assert setting.tunables == {"glibc.malloc.arena_max": "2"}
+    with planned(path, None, False, False) as job:
+        found, _last = run(job, setting)
+    assert (found.usable or 0) > 200 * MEGA > 8 * (found.peak_rss or 0) > 0
 
 
 def test_a_replay_leaves_threads_to_others(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ __all__ = ["GLIBC", "PREFIX", "Setting", "found_allocators", "library_of", "reco
 GLIBC = "glibc"
 PREFIX = "glibc.malloc."
 TUNABLES = "GLIBC_TUNABLES"
+# By which glibc writes to all that it hands out. It moves no block, and would have a replay touch all of them.
+PERTURB = f"{PREFIX}perturb"
 # Also how glibc was set before it had tunables (malloc/arena.c, elf/dl-tunables.list), by the names of these.
 ALIASES = {
     "MALLOC_ARENA_MAX": "arena_max",
@@ -39,7 +41,7 @@ FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/li
 LIBC = re.compile(r"libc[.-].*so")
 LDCONFIG = "/sbin/ldconfig"
 LINKER = "/lib64/ld-linux-x86-64.so.2"
-TUNABLE = re.compile(r"(\S+): (\S+) \(min: (\S+), max: (\S+)\)")
+TUNABLE = re.compile(r"\A(\S+): (\S+) \(min: (\S+), max: (\S+)\)")
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,14 @@ class Setting:
 
 
 def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
-    """Return how the program itself ran, or with the allocator that the user names. Raises UsageError where a log names
-    a library that is none of LIBRARIES: a library that is loaded runs."""
+    """Return how the program itself ran but for PERTURB, or with the allocator that the user names. Raises UsageError
+    where a log names a library that is none of LIBRARIES: a library that is loaded runs."""
     library = _recorded_library(who.malloc) if allocator is None else library_of(allocator)
     aliases = {PREFIX + tunable: who.environment[name] for name, tunable in ALIASES.items() if name in who.environment}
     parts = (part.partition("=") for part in who.environment.get(TUNABLES, "").split(":"))
-    tunables = {name: value for name, _, value in parts if name.startswith(PREFIX) and value}
-    return Setting(library, {**aliases, **tunables})
+    tunables = {**aliases, **{name: value for name, _, value in parts if name.startswith(PREFIX) and value}}
+    tunables.pop(PERTURB, None)
+    return Setting(library, tunables)
 
 
 def _recorded_library(path: str) -> str | None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 import gdbheap
 from gdbheap.errors import EXHAUSTED, GdbheapError, Unsupported
 from gdbheap.host.headroom import memory_left, threads_left
+from gdbheap.host.procfs import PROC, kib, parse_status
 from gdbheap.tracing.replay_settings import Setting
 
 __all__ = ["Ended", "Grown", "Moment", "Replayer"]
@@ -24,6 +26,9 @@ GO_ON = b"\n"
 WORDS_BYTES = 1000
 # One part of so many of the threads that may still be started.
 THREADS_SPARED = 2
+# One part of so many of the memory that is left is not given away: what a program touches between two looks at it.
+MEMORY_SPARED = 8
+LOOK_SECONDS = 0.02
 
 
 class Ended(GdbheapError):
@@ -83,8 +88,10 @@ class Replayer:
         self.growths: list[Grown] = []
         # Read only where it ends too early, and never waited for.
         self._errors = tempfile.TemporaryFile(prefix="gdbheap-errors-")
-        # 0: no limit. Blocks that nobody touches take no memory.
-        memory = max(1, memory_left("self")) if fill else 0
+        left = memory_left("self")
+        # 0: the kernel's limit counts what nobody touches too, so that there is none without ``fill``.
+        memory = max(1, left) if fill else 0
+        self._memory, self._is_over, self._took_all = left - left // MEMORY_SPARED, threading.Event(), False
         numbers = [plan, int(fill) + 2 * with_growths, threads_left() // THREADS_SPARED, memory, *sorted(set(stops))]
         words = [replayer_program(), *map(str, numbers)]
         try:
@@ -101,11 +108,21 @@ class Replayer:
         except OSError as error:
             raise GdbheapError(f"the replayer cannot be started: {error.strerror}") from None
         self.pid = self._process.pid
+        self._watching = threading.Thread(target=self._watch, daemon=True)
+        try:
+            self._watching.start()
+        except RuntimeError:
+            self._process.kill()
+            self._process.wait()
+            raise GdbheapError("the replayer cannot be watched: no thread can be started") from None
 
     def __enter__(self) -> Replayer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Before the process is waited for: then another one may get its number.
+        self._is_over.set()
+        self._watching.join()
         with suppress(OSError):
             self._process.kill()
         self._process.wait()
@@ -113,6 +130,14 @@ class Replayer:
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
+
+    def _watch(self) -> None:
+        """End it once it has touched more memory than it may: by --fill, or by what an allocator writes itself."""
+        while not self._is_over.wait(LOOK_SECONDS):
+            if _private_memory(self.pid) > self._memory:
+                self._took_all = True
+                self._process.kill()
+                return
 
     def moments(self) -> Iterator[Moment]:
         """Each stop, and the end; it goes on once the next is asked for. Raises Ended, Unsupported."""
@@ -159,13 +184,25 @@ class Replayer:
         return said
 
     def _how_it_ended(self) -> str:
+        self._is_over.set()
+        self._watching.join()
         code = self._process.wait()
+        if self._took_all:
+            return f"ended: it took more than the {self._memory >> 20:,} MiB of memory that a replay may take here"
         self._errors.seek(0)
         words = self._errors.read(WORDS_BYTES).decode(errors="replace").strip()
         if code < 0:
             with suppress(ValueError):
                 return f"ended by {signal.Signals(-code).name}{': ' if words else ''}{words}"
         return f"ended with status {code}{': ' if words else ''}{words}"
+
+
+def _private_memory(pid: int) -> int:
+    """Return the bytes of a process that are no file's and that nobody shares; 0 where it has ended."""
+    with suppress(OSError):
+        fields = parse_status(Path(f"{PROC}/{pid}/status").read_bytes())
+        return sum(kib(fields.get(name, "")) or 0 for name in ("RssAnon", "VmSwap"))
+    return 0
 
 
 def _refused(why: str, number: int) -> GdbheapError:

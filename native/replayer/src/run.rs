@@ -11,6 +11,8 @@ use gdbheap_plan::{argument_of, kind, kind_of, other, place_of, wide_argument, w
 const PAGE: usize = 4096;
 /// What no address space of x86-64's has: such a call fails by itself, as it did.
 const IMPOSSIBLE: u64 = 1 << 46;
+/// The parameter of mallopt by which glibc writes to all that it hands out (malloc.h). It moves no block.
+const M_PERTURB: i32 = -6;
 
 /// Why it does not go on.
 pub(crate) enum Stop {
@@ -167,9 +169,10 @@ impl Run {
                     return Ok(());
                 }
                 kind::MALLOPT => {
-                    if let Some(mallopt) = self.real.mallopt {
+                    let parameter = ((place << 36) as i64 >> 36) as i32;
+                    if let Some(mallopt) = self.real.mallopt.filter(|_| parameter != M_PERTURB) {
                         // SAFETY: it is glibc's.
-                        unsafe { mallopt(((place << 36) as i64 >> 36) as i32, argument as i32) };
+                        unsafe { mallopt(parameter, argument as i32) };
                     }
                     return Ok(());
                 }
