@@ -1,6 +1,7 @@
-"""JSON and numbers from files that anybody may have written.
+"""JSON, numbers and texts from files that anybody may have written.
 
-A number that gdbheap would not write, and a document that cannot be followed to its end, raise ValueError."""
+A number that gdbheap would not write, and a document that cannot be followed to its end, raise ValueError. Texts are
+cut."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ import json
 import math
 from typing import Any, NoReturn
 
-__all__ = ["NODE_BYTES", "finite", "is_time", "parsed", "whole"]
+__all__ = ["MAX_TEXT", "NODE_BYTES", "bounded", "finite", "is_time", "parsed", "whole"]
 
 # Signs of an integer of 64 bits and a sign; quadratic time begins at thousands.
 MAX_DIGITS = 20
 LEAST, BEYOND = -(1 << 63), 1 << 64
 # Python's smallest container and the place that points to it: what two signs of a document ("[]," or "0,") may become.
 NODE_BYTES = 72
-# The end of the year 9999, behind which datetime has no dates.
-END_OF_TIME = 253_402_300_800
+# The year 3000: what is drawn beside the last moment needs dates too, and datetime has none behind the year 9999.
+END_OF_TIME = 32_503_680_000
+# A path has fewer bytes (PATH_MAX of Linux), a name of C++ or Rust no more.
+MAX_TEXT, CUT = 4096, "…"
 
 
 def parsed(text: str | bytes) -> Any:
@@ -43,6 +46,11 @@ def finite(text: str) -> float:
     if not math.isfinite(found):
         raise ValueError(f"{text[:MAX_DIGITS]} is too large a number")
     return found
+
+
+def bounded(text: str) -> str:
+    """Return the text, of one that is longer than MAX_TEXT the beginning."""
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - len(CUT)] + CUT
 
 
 def is_time(seconds: float) -> bool:

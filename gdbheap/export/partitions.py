@@ -18,7 +18,7 @@ from gdbheap.files import not_written, settle
 __all__ = ["Part", "destination_of", "is_url", "parse_partition", "put", "values_of_parts"]
 
 DATA = "data"
-NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
+NAME = re.compile(r"\A[a-z_][a-z0-9_]*\Z")
 # Systems of objects by their names alone.
 WITHOUT_FOLDERS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
 # As Hive names what has no value.

@@ -14,7 +14,7 @@ from dataclasses import is_dataclass
 from typing import Any, BinaryIO
 
 from gdbheap.answers.accounting.records import SCHEMA, check_target, from_json, to_json
-from gdbheap.documents import finite, is_time, parsed, whole
+from gdbheap.documents import bounded, finite, is_time, parsed, whole
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, one_line
 from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_read
 from gdbheap.host.headroom import RoomLeft
@@ -269,7 +269,7 @@ def _pools_of(row: Mapping[str, str], doubts: list[str]) -> PoolsSample | None:
     rows = row["classes"].split()
     found = [ClassSample(*map(whole, packed.split(":"))) for packed in rows if packed != MARKS[3]] if rows else None
     sizes = (whole(row["pool_arenas"]), whole(row["pool_bytes"]))
-    return PoolsSample(row["allocator"], *sizes, *pools, found, whole(row["odd"]), MARKS[2] in doubts)
+    return PoolsSample(bounded(row["allocator"]), *sizes, *pools, found, whole(row["odd"]), MARKS[2] in doubts)
 
 
 # Reading.
@@ -314,37 +314,39 @@ def _add(series: Series, document: dict[str, Any]) -> None:
         sample = document.get(SAMPLE)
         row = sample if isinstance(sample, Sample) else from_json(Sample, document)
         _check_figures(row)
+        _check_figures(_sums(row))
         series.samples.append(row)
     else:
         row = from_json(Event, {**document, "kind": document.get("event")})
         check_target(row.target or {})
+        _check_figures(row)
         series.events.append(row)
-    _check_time(row.time)
 
 
-def _check_figures(sample: Sample) -> None:
-    """Check the numbers of a sample, and what is computed of them. Raises UsageError."""
+def _sums(sample: Sample) -> tuple[object, ...]:
+    """Return what is computed of a sample's numbers."""
     malloc, pools = sample.malloc, sample.pools
-    sums = (malloc and malloc.system, malloc and malloc.in_use, malloc and malloc.trim, pools and pools.used)
-    for number in (*_integers(sample), *_integers(sums)):
+    return malloc and malloc.system, malloc and malloc.in_use, malloc and malloc.trim, pools and pools.used
+
+
+def _check_figures(value: object) -> None:
+    """Check the numbers of a record, or of several: those with a fraction are seconds. Raises UsageError."""
+    for number in _numbers(value):
+        if isinstance(number, float) and not is_time(number):
+            raise UsageError(f"there is no date {number:g} seconds after 1970, and nothing takes as long")
         if abs(number) > MAX_FIGURE:
             raise UsageError(f"{number} is more than any process has")
 
 
-def _integers(value: object) -> Iterator[int]:
-    """Yield the integers of a record, or of several."""
-    if isinstance(value, int):
+def _numbers(value: object) -> Iterator[int | float]:
+    """Yield the numbers of a record, or of several."""
+    if isinstance(value, (int, float)):
         yield value
     elif is_dataclass(value):
-        yield from _integers(vars(value).values())
+        yield from _numbers(vars(value).values())
     elif isinstance(value, Iterable) and not isinstance(value, str):
         for one in value:
-            yield from _integers(one)
-
-
-def _check_time(seconds: float) -> None:
-    if not is_time(seconds):
-        raise UsageError(f"there is no date {seconds:g} seconds after 1970")
+            yield from _numbers(one)
 
 
 class _Lines:
@@ -406,7 +408,7 @@ def _header(path: str, found: tuple[int, dict[str, Any]] | None) -> Series:
         raise UsageError(f"{one_line(path)} was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
     try:
         series = from_json(Series, content)
-        _check_time(series.time)
+        _check_figures(series)
         return series
     except UsageError as error:
         raise _damaged(path, number, error) from None

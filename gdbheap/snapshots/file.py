@@ -22,7 +22,7 @@ from gdbheap.errors import UsageError, one_line
 from gdbheap.files import PRIVATE, open_to_read, replacing
 from gdbheap.host.headroom import copy_fits, room_for_copy
 from gdbheap.snapshots.blocks import COLUMNS, HOLDERS, OFFSETS, WIDTHS, columns_of
-from gdbheap.snapshots.snapshot import Look, Snapshot
+from gdbheap.snapshots.snapshot import Look, Snapshot, as_written
 
 __all__ = ["is_snapshot", "read", "write"]
 
@@ -109,7 +109,7 @@ def _read(source: _Source) -> Look:
     if not isinstance(schema, int) or schema > SCHEMA:
         raise _refused(path, f"it was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
     try:
-        found = from_json(Snapshot, content)
+        found = as_written(from_json(Snapshot, content))
         check_target(found.target)
     except UsageError as error:
         raise _refused(path, f"it is damaged: {error}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ __all__ = ["changed_holders"]
 OF_SOME_SIZE = (VARIABLE, PACKAGE, LIBRARY, THREAD, MEMORY)
 PART_SIGNS = (".", "[")
 # How many there are of what has one row.
-COUNT = re.compile(r"[\d,]+ (?=other |memory contexts )")
+COUNT = re.compile(r"(?<![\d,])[\d,]{1,32} (?=other |memory contexts )")
 
 
 def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange] | None:
@@ -39,7 +39,11 @@ def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange]
     sums = [_summed(table, homes) for table in tables]
     bounds = [_bound(look) for look in looks]
     names = dict.fromkeys(homes[path] for path in {**tables[-1], **tables[0]})
-    changes = [_change(name, tables, sums, bounds, homes) for name in names]
+    parts: defaultdict[str, list[str]] = defaultdict(list)
+    for path, home in homes.items():
+        if home != path:
+            parts[home].append(path)
+    changes = [_change(name, tables, sums, bounds, sorted(parts[name])) for name in names]
     return sorted((one for one in changes if len(set(one.looks)) > 1), key=lambda one: (-one.bytes, one.path))
 
 
@@ -81,13 +85,14 @@ def _homes(first: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[st
     """Return by which path each is compared: what only one look has a row of is part of what both have, as far as its
     path says so."""
     both = first.keys() & last.keys()
-    return {path: path if path in both else _above(path, both) or path for path in {**first, **last}}
+    lengths = sorted({len(path) for path in both if path}, reverse=True)
+    return {path: path if path in both else _above(path, both, lengths) or path for path in {**first, **last}}
 
 
-def _above(path: str, known: set[str]) -> str | None:
-    """Return the longest of the known paths that this one begins with."""
-    ends = [place for place in range(1, len(path)) if path[place] in PART_SIGNS]
-    return next((path[:end] for end in reversed(ends) if path[:end] in known), None)
+def _above(path: str, known: set[str], lengths: Sequence[int]) -> str | None:
+    """Return the longest of the known paths that this one begins with; ``lengths``: theirs, the longest first."""
+    ends = (length for length in lengths if length < len(path) and path[length] in PART_SIGNS)
+    return next((path[:end] for end in ends if path[:end] in known), None)
 
 
 def _summed(table: dict[str, MainHolder], homes: dict[str, str]) -> Counter[str]:
@@ -109,7 +114,7 @@ def _change(
     tables: Sequence[dict[str, MainHolder]],
     sums: Sequence[Counter[str]],
     bounds: Sequence[int],
-    homes: dict[str, str],
+    parts: list[str],
 ) -> HolderChange:
     found = [table.get(name) for table in tables]
     row = next(one for one in reversed(found) if one is not None)
@@ -122,7 +127,6 @@ def _change(
     is_least = any(one.at_least for one in found if one is not None) or any(
         is_unseen and size for is_unseen, size in zip((unseen[0], unseen[-1]), (looks[0], looks[-1]))
     )
-    parts = sorted(path for path, home in homes.items() if home == name and path != name)
     state = "new" if unseen[0] else "gone" if unseen[-1] else "changed"
     more = None if first is None or last is None else last - first
     return HolderChange(

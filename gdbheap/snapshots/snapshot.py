@@ -28,7 +28,7 @@ from gdbheap.heap import Heap
 from gdbheap.host.headroom import group_limit
 from gdbheap.snapshots.blocks import BlockTable, list_blocks
 
-__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "budget_of", "take", "time_of"]
+__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "as_written", "budget_of", "take", "time_of"]
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
 MAX_OWNERS = MAX_HOLDERS = 200
@@ -103,6 +103,14 @@ class Written:
     holes: int
     owners: int | None
     blocks: int | None = None
+
+
+def as_written(read: Snapshot) -> Snapshot:
+    """Return a snapshot with no more rows than are written of what is compared row by row."""
+    holes = None if read.holes is None else replace(read.holes, holes=read.holes.holes[:MAX_HOLES])
+    owners = None if read.owners is None else read.owners[:MAX_OWNERS]
+    holders = None if read.holders is None else read.holders[:MAX_HOLDERS]
+    return replace(read, holes=holes, owners=owners, holders=holders)
 
 
 def budget_of(with_owners: bool | None) -> float:

@@ -40,6 +40,8 @@ MAX_DOCUMENT_BYTES = 1 << 20
 MAX_PROCESSES = 1 << 20
 # Stages, of some hundred bytes of memory each, between two looks at what is left.
 FRAMES_AT_ONCE = 1 << 14
+# The kernel has 4,194,304 process ids at most.
+BEYOND_PIDS, BEYOND = 1 << 31, 1 << 63
 
 
 @dataclass(frozen=True)
@@ -234,15 +236,28 @@ def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, s
             raise ValueError("processes are out of order")
         log.processes.append(ProcessCalls(_recorded(content), log.held))
     elif kind == PROCESS_END:
-        log.processes[number].lost, log.processes[number].ended = int(content["lost"]), True
+        log.processes[number].lost, log.processes[number].ended = _checked(content["lost"], 0, BEYOND), True
     elif kind == END:
         status = content["status"]
-        log.whole, log.status = True, None if status is None else int(status)
+        log.whole, log.status = True, None if status is None else _checked(status, -BEYOND_PIDS, BEYOND_PIDS)
 
 
 def _recorded(content: Any) -> Recorded:
     """Raises ValueError where it is none."""
     try:
-        return from_json(Recorded, content)
+        who = from_json(Recorded, content)
     except UsageError as error:
         raise ValueError(str(error)) from None
+    parents = () if who.parent is None else who.parent
+    for pid in (who.pid, *parents[:1]):
+        _checked(pid, 0, BEYOND_PIDS)
+    for number in (who.began, who.stacks, *parents[1:]):
+        _checked(number, 0, BEYOND)
+    return who
+
+
+def _checked(number: Any, least: int, beyond: int) -> int:
+    """Return an integer of a log. Raises ValueError for another value, and outside of its range."""
+    if type(number) is not int or not least <= number < beyond:
+        raise ValueError(f"{number!r:.100} is no number of a log")
+    return number

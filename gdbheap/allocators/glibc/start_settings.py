@@ -9,7 +9,7 @@ from gdbheap.text import bounded_number
 
 TUNABLES = "GLIBC_TUNABLES"
 # What strtoul takes for a number.
-NUMBER = re.compile(r"[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
+NUMBER = re.compile(r"\A[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 
 
 def setting_in(environment: dict[str, str], variable: str, tunable: str) -> tuple[str | None, str | None]:

@@ -11,12 +11,18 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar, Union
 
+from gdbheap.documents import bounded
 from gdbheap.errors import UsageError
 
 __all__ = ["SCHEMA", "check_target", "from_json", "to_json"]
 
 SCHEMA = 1
 """The version of the keys' meaning: a document with a later one is refused, one with an earlier one is still read."""
+
+# Of numbers with a fraction; those without have 64 bits.
+LARGEST = float(1 << 64)
+# How deep lists and dicts of no known type may lie in one another.
+DEEPEST = 8
 
 # What the key "target" says of a process or a core; other keys may come to it later.
 TARGET_KEYS = {
@@ -40,8 +46,8 @@ def to_json(record: Any) -> dict[str, Any]:
 
 def from_json(kind: type[R], content: Any) -> R:
     """The record of that kind that was written as ``content``; keys that it does not have are left out, and what is
-    missing has its default. A record in which one field says the type of another has ``hints_for(content)``. Raises
-    UsageError where that is not possible."""
+    missing has its default. Texts are cut at MAX_TEXT characters. A record in which one field says the type of another
+    has ``hints_for(content)``. Raises UsageError where that is not possible."""
     if not isinstance(content, Mapping):
         raise UsageError(f"a {type(content).__name__} is no {kind.__name__}")
     hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]  # a type is hashable
@@ -93,8 +99,10 @@ def _type_of(node: ast.expr, names: Mapping[str, Any]) -> Any:
 def _value(hint: Any, value: Any, where: str) -> Any:
     """``value`` as the type says. Raises UsageError where it does not fit."""
     origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
+    if isinstance(value, str):
+        value = bounded(value)
     if origin is Any:
-        return value
+        return _of_any_type(value, where)
     if origin is Union:
         return _first_that_fits(parts, value, where)
     if dataclasses.is_dataclass(origin) and isinstance(origin, type):
@@ -103,13 +111,29 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return [_value(parts[0], item, where) for item in value]
     if origin is tuple and isinstance(value, (list, tuple)):
         kinds = parts[:1] * len(value) if parts[-1] is ... else parts
+        if len(kinds) != len(value):
+            raise UsageError(f"{where} cannot have {len(value):,} values")
         return tuple(_value(kind, item, where) for kind, item in zip(kinds, value))
     if origin is dict and isinstance(value, Mapping):
-        return {key: _value(parts[1], item, where) for key, item in value.items()}
-    if origin is float and type(value) is int:
+        return {bounded(key): _value(parts[1], item, where) for key, item in value.items()}
+    if origin is float and type(value) in (int, float) and abs(value) <= LARGEST:
         return float(value)
-    if not isinstance(origin, type) or not isinstance(value, origin) or (origin is int and isinstance(value, bool)):
+    is_odd = origin is float or (origin is int and isinstance(value, bool))
+    if is_odd or not isinstance(origin, type) or not isinstance(value, origin):
         raise UsageError(f"{where} cannot be {value!r:.100}")
+    return value
+
+
+def _of_any_type(value: Any, where: str, depth: int = 0) -> Any:
+    """Return a value of which only JSON says the type, with bounded texts. Raises UsageError."""
+    if depth > DEEPEST:
+        raise UsageError(f"{where} is nested too deeply")
+    if isinstance(value, str):
+        return bounded(value)
+    if isinstance(value, list):
+        return [_of_any_type(item, where, depth + 1) for item in value]
+    if isinstance(value, Mapping):
+        return {bounded(key): _of_any_type(item, where, depth + 1) for key, item in value.items()}
     return value
 
 

@@ -39,8 +39,8 @@ OF_CHANNEL = {
     "rust channel": "channel with {} messages waiting (std::sync::mpsc or crossbeam)",
     "rust messages": "messages of a channel with {} waiting, 31 in a block",
 }
-_DROP = re.compile(r"core::ptr::drop_(?:in_place|glue)<(.+)>(?: \[.*\])?")
-_METHOD = re.compile(r"<(.+) as .+>::\w+")
+_DROP = re.compile(r"core::ptr::drop_(?:in_place|glue)<(.+)>(?: \[[^\[\]]*\])?")
+_METHOD = re.compile(r"\A<(.+) as (?:(?! as ).)+>::\w+")
 _FIRST_METHOD, _MOST_WORDS = 3, 32
 _LEAST_FUNCTIONS = 2
 

@@ -25,7 +25,7 @@ USED = "used"
 KINDS = {"used": "used", "free": "free", "top": "free", "overhead": "overhead"}
 NO_OBJECT = "buffers and other blocks that are no objects"
 REMAINDER = "the rest of it"
-ARENA = re.compile(r"(?P<line>[^.]+\.[^.]+)\.(?P<arena>[0-9]+)")
+ARENA = re.compile(r"\A(?P<line>[^.]+\.[^.]+)\.(?P<arena>[0-9]+)")
 # Parts of a line's id: those of a file may be anything.
 DEEPEST = 8
 # Text has a contrast of at least 7 to 1 on all of these.

@@ -72,7 +72,8 @@ INLINE, HEAP, TEXT_BYTES = 0xC0, 0xD8, 24
 COMPACT, SMART = "compact_str", "smartstring"
 Place = tuple[int, str]
 _WRAPPED = "SeriesWrap"
-_TYPE = re.compile(r"SeriesWrap<.*?(\w+?)(?:Type|Chunked)\b(?!<)")
+# Behind the first _WRAPPED.
+_TYPE = re.compile(r"\b(\w+?)(?:Type|Chunked)\b(?!<)")
 
 
 class _Types:
@@ -118,7 +119,8 @@ class _Types:
 
 def _type_in(symbol: str) -> str:
     """The type that a method is of."""
-    found = _TYPE.search(_native.demangle(symbol) or "") if symbol else None
+    inside = (_native.demangle(symbol) or "").partition(f"{_WRAPPED}<")[2] if symbol else ""
+    found = _TYPE.search(inside)
     return RENAMED.get(found[1], found[1]) if found else ""
 
 
