@@ -671,7 +671,8 @@ class Heap:
         cut = self.target.cut_short
         own = [warning for allocator in self._found for warning in allocator.warnings]
         own += self._parts["interpreter"].warnings if "interpreter" in self._parts else []
-        found = self.target.warnings + self._unseen() + own + self._notes + ([cut] if cut else [])
+        known = self.target.warnings + self.target.unread_symbols + self._unseen()
+        found = known + own + self._notes + ([cut] if cut else [])
         return [self.disclosure.numbers(warning) for warning in found]
 
     def _unseen(self) -> list[str]:

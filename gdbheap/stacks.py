@@ -209,10 +209,8 @@ class Stacks:
         return load_bias(machine, read_segments(machine, self._running.space, start), start) or 0
 
     def _read_vdso(self) -> Functions:
-        found = Functions(None, None)
         base = self._running.auxv.get(AT_SYSINFO_EHDR, 0)
-        found.add(BytesIO(self._running.space.read_available(base, MAX_VDSO)))
-        return found
+        return Functions(BytesIO(self._running.space.read_available(base, MAX_VDSO)), None, self._running.symbol_room)
 
     def _of_file(self, path: str, build_id: str | None, make: Callable[[], Functions]) -> Functions:
         key = path, build_id
@@ -223,9 +221,9 @@ class Stacks:
     def _read_functions(self, loaded: LoadedObject) -> Functions:
         file = self._files.get((loaded.path, loaded.build_id))
         if file is None:
-            return Functions(None, loaded.build_id)
+            return Functions(None, loaded.build_id, self._running.symbol_room)
         with file:
-            return Functions(file, loaded.build_id)
+            return Functions(file, loaded.build_id, self._running.symbol_room)
 
     def _read_name(self, loaded: LoadedObject, place: int, start: int) -> NativeFrame:
         functions = self._of_file(loaded.path, loaded.build_id, lambda: self._read_functions(loaded))

@@ -38,7 +38,7 @@ NAMES = {
     **dict.fromkeys(("String", "OsString", "str", "Operand", "Test", "Order"), "str"),
     "f64": "float",
     "bool": "bool",
-    "PyBytes": "bytes",
+    **dict.fromkeys(("PyBytes", "PyBackedBytes"), "bytes"),
     **dict.fromkeys(("Machine", "GivenMachine"), "Machine"),
     "ProcessFolder": "int | HeldProcess",
 }

@@ -21,7 +21,7 @@ import pytest
 from support.programs import ask, c_program, gdbheap, running
 from support.work import peak, steps
 
-from gdbheap._native import Space
+from gdbheap._native import Space, SymbolTable
 from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.contents.cxx import kinds
 from gdbheap.contents.postgresql import contexts as postgresql
@@ -169,10 +169,9 @@ def test_thread_local_symbols(tmp_path: Path, rng: random.Random) -> None:
     """A table of symbols that are all thread-local: more than a thread has room for are not kept."""
     count = rng.randrange(60_000, 90_000)
     symbols = struct.pack("<IBBHQQ", 1, 6, 0, 1, 1 << 40, 1 << 41) * count
-    table: Any = elf.SymbolTable()
-    elf._add_symbols(table, symbols, elf.Names(b"\0name\0"), False)
+    table = SymbolTable([(symbols, b"\0name\0")], False)
     # The largest static thread-local data that is read has room for that many bytes.
-    assert 0 < len(table.thread_local) <= 16 << 10
+    assert 0 < len(table.thread_local()) <= 16 << 10
 
 
 def test_copies_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
@@ -261,8 +260,9 @@ class _File:
 
     def __init__(self, count: int) -> None:
         self.sections = [(f".s{at}", at * 16, 8) for at in range(count)]
-        names = {f"name{at}": (16 * at + 8, 8) for at in range(count)}
-        self.symbols = elf.SymbolTable(names)
+        names = b"".join(b"%08d\0" % at for at in range(count))
+        symbols = b"".join(struct.pack("<IBBHQQ", 9 * at, 0x11, 0, 1, 16 * at + 8, 8) for at in range(count))
+        self.static, self.dynamic = SymbolTable([(symbols, names)], False), SymbolTable([], False)
 
     def initial_data(self) -> list[tuple[int, bytes]]:
         """None of these."""
@@ -421,20 +421,20 @@ def test_large_static_data(
 def test_tables_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Words that lead to what is shaped like a table with an endless number of empty buckets."""
     asked: Counter[str] = Counter()
-    word = traces.Pages.word
+    find = traces._native.find_pointer
 
-    def counted(pages: traces.Pages, address: int) -> int:
-        asked["words"] += 1
-        return word(pages, address)
+    def counted(space: Space, start: int, end: int, low: int, high: int) -> int | None:
+        asked["bytes"] += end - start
+        return find(space, start, end, low, high)
 
-    monkeypatch.setattr(traces.Pages, "word", counted)
-    monkeypatch.setattr(traces, "LOOKED_AT", 1 << 10, raising=False)
+    monkeypatch.setattr(traces._native, "find_pointer", counted)
+    monkeypatch.setattr(traces, "LOOKED_AT", 1 << 10)
     count, empty = rng.randrange(20, 40), BASE + (1 << 16)
     tables = b"".join(struct.pack("<5Q", 1, 1 << 30, empty, 0, 0) for _ in range(count))
     words = struct.pack(f"<{count}Q", *(BASE + PAGE + 40 * at for at in range(count)))
     space = space_of(tmp_path / "memory", (words.ljust(PAGE, b"\0") + tables).ljust(2 << 20, b"\0"))
     assert _tables(space, module_of(PAGE)) == []
-    assert 0 < asked["words"] < 4 << 10
+    assert 0 < asked["bytes"] <= traces.LOOKED_AT * traces.STEP
 
 
 def test_threads_that_share_their_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:

@@ -152,7 +152,7 @@ BINDING = ROOT / "native" / "binding" / "src"
 CORE_ORDER = [
     ["error", "bytes", "bits", "by_address", "firsts", "machine", "signals", "folder", "stat", "tables", "patient"],
     ["work"],
-    ["packed"],
+    ["packed", "symbols"],
     ["memory"],
     ["process"],
     ["allocators"],

@@ -22,7 +22,7 @@ from gdbheap.errors import Fault
 from gdbheap.machines import image
 from gdbheap.machines.machine import X86_64
 from gdbheap.targets.core import SegmentRow
-from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, find_objects, read_symbols
+from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, find_objects
 from gdbheap.targets.mappings import Mapping, Mappings
 from gdbheap.targets.process import Process, stopped
 
@@ -69,7 +69,10 @@ def test_symbols_are_where_the_program_says(program: tuple[Process, LoadedObject
     """Addresses of global and local symbols equal those that the program printed; thread-local ones have none."""
     _, owner, printed = program
     assert [owner.symbol(name) for name in ("in_data", "in_bss", "function", "local_data")] == printed
-    assert owner.symbols()["in_bss"] == (printed[1], 800000)
+    assert owner.extent("in_bss") == (printed[1], 800000)
+    assert {row[2] for row in owner.symbols_around(printed[1] + 799999)} == {"in_bss"}
+    assert (printed[1], 800000, "in_bss") in owner.symbols_in(printed[1], printed[1] + 1, 10)
+    assert "function" in owner.names_at(printed[2])
     assert owner.symbol("thread_local") is None and owner.symbol("no such symbol") is None
 
 
@@ -101,9 +104,8 @@ def test_symbols_equal_pyelftools() -> None:
     for symbol in wanted:
         if symbol["st_info"]["type"] not in kinds:
             values.setdefault(symbol.name, set()).add((symbol["st_value"], symbol["st_size"]))
-    found = ElfFile(path).symbols.values
-    assert found.keys() == values.keys()
-    assert all(found[name] in values[name] for name in values)
+    file = ElfFile(path)
+    assert all(file.find(name) in known for name, known in values.items()) and file.find("no such symbol") is None
 
 
 def test_another_build_id_is_not_trusted(tmp_path: Path) -> None:
@@ -174,12 +176,14 @@ def test_damaged_files(tmp_path: Path, rng: random.Random) -> None:
     for _ in range(300):
         path.write_bytes(damaged(whole, rng))
         try:
-            symbols = ElfFile(str(path)).symbols
+            file = ElfFile(str(path))
         except (ValueError, OSError, OverflowError):
             continue
-        assert all(isinstance(value, int) for value, _ in symbols.values.values())
-        with open(path, "rb") as stream:
-            read_symbols(stream)
+        for table in (file.static, file.dynamic):
+            rows = table.starting_in(0, 2**64 - 1, 0, 2**20)
+            assert all(table.around(value) for value, size, _ in rows if size) and len(table.thread_local()) < 2**14
+            assert all(table.find(name) for _, _, name in rows if "\ufffd" not in name)
+            table.function(rows[0][0] if rows else 0)
 
 
 @settings(max_examples=300)

@@ -66,12 +66,12 @@ class Abort:
 def abort_message(heap: Heap) -> str | None:
     """Return what glibc said before it called abort(); None where it said nothing, or another libc is there."""
     glibc = heap.find_allocator(GlibcAllocator) if heap.target.refusal is None else None
-    place = None if glibc is None else glibc.malloc.libc.symbols().get(MESSAGE)
+    place = None if glibc is None else glibc.malloc.libc.symbol(MESSAGE)
     if place is None:
         return None
     space = heap.target.space
     with suppress(Fault):
-        pointer = space.word(place[0])
+        pointer = space.word(place)
         raw = space.read_available(pointer + TEXT_AT, MAX_TEXT) if pointer else b""
         return raw.split(b"\0")[0].decode("utf-8", "replace").strip() or None
     return None

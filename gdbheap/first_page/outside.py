@@ -42,6 +42,8 @@ __all__ = ["IN_USE", "outside_holders", "unowned_holders"]
 
 # Code that is mapped from files is normal: less than this share of RSS is not worth a row.
 MIN_PERCENT_OF_CODE = 50
+# Large ones of a file that are named.
+MAX_VARIABLES = 5_000
 # What only this process has and uses: the verdict counts it as in use.
 IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
 # What objects in the heap may own.
@@ -274,12 +276,12 @@ def _title(tid: int, thread: Thread | None) -> str:
 
 def _variables(loaded: LoadedObject, ranges: Ranges) -> Iterator[tuple[str, Ranges]]:
     """Yield the variables of at least MIN_FINDING_BYTES, of two at one place the larger one."""
-    rows = ((start, -size, name) for name, (start, size) in loaded.symbols().items() if size >= MIN_FINDING_BYTES)
+    rows = loaded.symbols_in(loaded.base, loaded.end, MAX_VARIABLES, MIN_FINDING_BYTES)
     last = 0
-    for start, size, name in sorted(rows):
-        parts = intersect(within(ranges, start, start - size), [(start, start - size)])
+    for start, size, name in sorted(rows, key=lambda row: (row[0], -row[1], row[2])):
+        parts = intersect(within(ranges, start, start + size), [(start, start + size)])
         if start >= last and parts:
-            last = start - size
+            last = start + size
             yield name, parts
 
 

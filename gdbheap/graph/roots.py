@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, islice
 
 from gdbheap import _native
 from gdbheap.graph.nodes import Root
+from gdbheap.host.headroom import room_for_copy
 from gdbheap.host.kernel_pointers import KernelPointers
 from gdbheap.machines.image import PF_W, PT_LOAD, PT_TLS
 from gdbheap.targets.elf import LoadedObject
@@ -55,7 +56,8 @@ GLOBAL, THREAD, MEMORY = "global", "thread", "memory"
 STACK, REGISTERS, DATA = "stack", "registers", "data"
 # On one side of the thread pointer lies static thread-local data, at most this much; on the other struct pthread.
 MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
-MAX_SYMBOLS = 1 << 20
+# Of symbols that become roots, in all objects together; fewer where there is no memory for so many times these bytes.
+MAX_SYMBOLS, SYMBOL_BYTES = 1 << 20, 1 << 10
 # Of words that may be addresses, in all objects together; a section with more of them is one root.
 MAX_RUNS = 1 << 18
 # What the linker wrote and looks like an address: more of it counts as what the program wrote.
@@ -215,7 +217,7 @@ def kernel_roots(known: KernelPointers) -> list[Root]:
 class _Budget:
     """How many more symbols, and words without one, may become roots."""
 
-    symbols: int = MAX_SYMBOLS
+    symbols: int = field(default_factory=lambda: min(MAX_SYMBOLS, room_for_copy() // SYMBOL_BYTES))
     runs: int = MAX_RUNS
 
 
@@ -229,11 +231,10 @@ def _globals(
         return
     low, high = ranges[0][0], ranges[-1][1]
     end = low
-    data = (row for row in loaded.symbols().items() if low <= row[1][0] < high and row[1][1] > 0)
-    rows = list(islice(data, budget.symbols))
+    rows = loaded.symbols_in(low, high, budget.symbols)
     budget.symbols -= len(rows)
     named: list[tuple[int, int]] = []
-    for name, (start, size) in sorted(rows, key=lambda row: (row[1][0], -row[1][1], _plainness(row[0]))):
+    for start, size, name in sorted(rows, key=lambda row: (row[0], -row[1], _plainness(row[2]))):
         if start < end:
             continue
         end = min(start + size, high)
@@ -259,9 +260,8 @@ def variable_at(target: Target, address: int) -> tuple[str, int, int] | None:
     loaded = target.object_of(address)
     if loaded is None:
         return None
-    symbols = loaded.symbols().items()
-    rows = [(name, place) for name, place in symbols if place[0] <= address < sum(place)]
-    name, (start, size) = min(rows, key=lambda row: _plainness(row[0]), default=("", (0, 0)))
+    rows = loaded.symbols_around(address)
+    start, size, name = min(rows, key=lambda row: _plainness(row[2]), default=(0, 0, ""))
     return (f"{readable(name)} of {loaded.path.rsplit('/', 1)[-1]}", start, size) if size else None
 
 

@@ -94,10 +94,10 @@ def function_places(target: Target, name: str, conditions: Sequence[Condition]) 
     which nobody else calls. A landing pad for indirect calls (endbr64) stays the first instruction."""
     found = []
     for loaded in target.objects:
-        value = loaded.symbols().get(name)
-        if value is None or not loaded.exported(name) or loaded.is_dynamic_linker:
+        extent = loaded.extent(name) if loaded.exported(name) else None
+        if extent is None or loaded.is_dynamic_linker:
             continue
-        start, size = value
+        start, size = extent
         code = _function(target, start, start + min(size or UNKNOWN_SIZE, LARGEST_FUNCTION))
         skipped = len(ENDBR64) if code.startswith(ENDBR64) else 0
         found.append(Place(start + skipped, None, start, code, tuple(conditions), name))

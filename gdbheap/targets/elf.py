@@ -8,7 +8,6 @@ is bounded; a header that does not fit the mappings around it is no object.
 from __future__ import annotations
 
 import os
-import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -17,7 +16,9 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO
 
+from gdbheap._native import SymbolTable
 from gdbheap.host.file_systems import FileSystems
+from gdbheap.host.headroom import room_for_copy
 from gdbheap.machines import image
 from gdbheap.machines.machine import READ_TITLES, Machine, machine_of
 from gdbheap.targets.mappings import Mapping, Mappings
@@ -31,7 +32,10 @@ SEGMENT_LIMIT, ALL_SEGMENTS = 128, 1 << 18
 SECTION_LIMIT = 64 << 10
 # Of all segments of notes of an object together: those of programs have four notes or so.
 NOTE_LIMIT, MAX_NOTES = 64 << 10, 32
-SYMBOL_BYTES_LIMIT = 256 << 20
+# Of all files of a target together. The indexes of symbols take twice their bytes at most.
+SYMBOL_BYTES_LIMIT, SYMBOLS_SHARE = 512 << 20, 4
+# What Python keeps of a section, beside the bytes of its header.
+SECTION_BYTES = 256
 # Of all writable segments of a file together.
 DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
@@ -41,24 +45,63 @@ MAX_REFUSED = 16
 HEADERS_LIMIT = 4 << 20
 # A library is loaded once into each namespace, of which glibc has 16 (dlfcn.h, DL_NNS).
 MAX_COPIES = 16
-MAX_THREAD_LOCAL = 1 << 14
 
-SYMBOL = struct.Struct("<IBBHQQ")
-"""An entry of a table of symbols (Elf64_Sym): name, info, other, section, value, size."""
-_GLOBAL_BINDINGS = (1, 2, 10)
-_ADDRESS_TYPES = (0, 1, 2, 5, 10)
-_THREAD_LOCAL = 6
+SYMTAB, DYNSYM = ".symtab", ".dynsym"
 DYNAMIC_LINKERS = ("ld-linux", "ld.so", "ld-2", "ld64")
+
+Row = tuple[int, int, str]
+"""A symbol: its address, its bytes and its name."""
+
+
+class SymbolRoom:
+    """How many bytes of symbols, and of sections, of all files of a target may be read: a part of the memory that is
+    left when the first is read, and of what is left later. What is not read is counted."""
+
+    def __init__(self) -> None:
+        self._left: int | None = None
+        # Of these it is known that there is memory for them: to ask takes longer than to read the symbols of a library.
+        self._sure = 0
+        self._tables = self._bytes = 0
+
+    @property
+    def left(self) -> int:
+        """How many bytes a table may still have."""
+        return min(SYMBOL_BYTES_LIMIT if self._left is None else self._left, room_for_copy() // SYMBOLS_SHARE)
+
+    def take(self, size: int) -> bool:
+        """Whether a table of that many bytes may be read, which are taken then."""
+        if self._left is None:
+            self._left = self._sure = self.left
+        elif size > self._sure:
+            self._sure = self.left
+        if size > self._sure:
+            self._tables, self._bytes = self._tables + 1, self._bytes + size
+            return False
+        self._left, self._sure = self._left - size, self._sure - size
+        return True
+
+    def warnings(self) -> list[str]:
+        """Return a line for what was not read."""
+        if not self._tables:
+            return []
+        tables = f"{self._tables:,} tables of symbols are" if self._tables > 1 else "a table of symbols is"
+        return [
+            f"{tables} not read ({self._bytes:,} bytes in the target's files), for which there is too little room:"
+            " variables and functions may lack their names"
+        ]
 
 
 class ElfFile:
     """An ELF file on this machine; opened once, its symbols read when first asked for. ``systems``: those by which its
     path, which a target names, may be followed."""
 
-    def __init__(self, path: str, systems: FileSystems | None = None) -> None:
-        """Raises OSError when ``path`` cannot be opened, ValueError when it is no ELF file that is supported."""
+    def __init__(self, path: str, systems: FileSystems | None = None, room: SymbolRoom | None = None) -> None:
+        """``room``: for the symbols of all files of the target.
+
+        Raises OSError when ``path`` cannot be opened, ValueError when it is no ELF file that is supported."""
         self.path = path
         self._systems = FileSystems() if systems is None else systems
+        self.room = room or SymbolRoom()
         with self.open() as stream:
             header = image.parse_header(stream.read(image.HEADER_SIZE))
             if header is None or machine_of(header) is None:
@@ -113,36 +156,44 @@ class ElfFile:
         where the table is damaged or was cut off, and of a file that is gone."""
         try:
             with self.open() as stream:
-                return read_sections(stream)
+                return read_sections(stream, self.room)
         except OSError:
             return []
 
     @cached_property
-    def symbols(self) -> SymbolTable:
-        """The symbols of ``.symtab`` and ``.dynsym``; empty when the tables are damaged, or the file is gone."""
-        try:
-            with self.open() as stream:
-                return read_symbols(stream)
-        except OSError:
-            return SymbolTable()
+    def dynamic(self) -> SymbolTable:
+        """The symbols of ``.dynsym``, which is there also when the file is stripped; none where it is damaged, there is
+        too little room, or the file is gone."""
+        return self._symbols(DYNSYM)
 
+    @cached_property
+    def static(self) -> SymbolTable:
+        """The symbols of ``.symtab`` likewise."""
+        return self._symbols(SYMTAB)
 
-@dataclass
-class SymbolTable:
-    """Name to (value, size) as linked, and the names that ``.dynsym`` exports. ``thread_local``: (offset, size, name)
-    of the variables that each thread has, by where they are in the object's part of its data."""
+    def _symbols(self, name: str) -> SymbolTable:
+        tables: list[tuple[bytes, bytes]] = []
+        with suppress(ValueError, OSError), self.open() as stream:
+            tables = SectionTable(stream).symbols(self.room, name)
+        return SymbolTable(tables, False)
 
-    values: dict[str, tuple[int, int]] = field(default_factory=dict)
-    thread_local: list[tuple[int, int, str]] = field(default_factory=list)
-    exported: set[str] = field(default_factory=set)
+    def load_symbols(self) -> None:
+        """Read all symbols, and have them ready by their names."""
+        for table in (self.dynamic, self.static):
+            table.find("")
+
+    def find(self, name: str) -> tuple[int, int] | None:
+        """The address as linked and the bytes of the symbol with that name: what the file exports comes first."""
+        return self.dynamic.find(name) or self.static.find(name)
 
 
 class ElfFiles:
     """The ELF files opened for one target, each once; made before a process is stopped. ``systems``: those by which
-    their paths may be followed."""
+    their paths may be followed; ``room``: for all symbols."""
 
     def __init__(self, systems: FileSystems | None = None) -> None:
         self.systems = FileSystems() if systems is None else systems
+        self.room = SymbolRoom()
         self._files: dict[str, ElfFile | None] = {}
         self._by_inode: dict[tuple[int, int], ElfFile | None] = {}
         self._left = ALL_SEGMENTS
@@ -158,7 +209,7 @@ class ElfFiles:
                 return None
             inode = held.device, held.inode
             if inode not in self._by_inode:
-                found = _elf_file(path, self.systems) if self._left > 0 else None
+                found = _elf_file(path, self.systems, self.room) if self._left > 0 else None
                 self._left -= len(found.segments) if found is not None else 0
                 self._by_inode[inode] = found
             self._files[path] = self._by_inode[inode]
@@ -172,9 +223,9 @@ class ElfFiles:
         return next((file for file in files if file is not None and file.build_id == build_id), None)
 
 
-def _elf_file(path: str, systems: FileSystems) -> ElfFile | None:
+def _elf_file(path: str, systems: FileSystems, room: SymbolRoom) -> ElfFile | None:
     try:
-        return ElfFile(path, systems)
+        return ElfFile(path, systems, room)
     except (OSError, ValueError, OverflowError):
         return None
 
@@ -242,30 +293,58 @@ class LoadedObject:
 
     def symbol(self, name: str) -> int | None:
         """The address of a symbol in the target, None when the object has no file here or the file no such symbol."""
-        found = self.elf.symbols.values.get(name) if self.elf else None
-        return None if found is None else self.bias + found[0]
+        found = self.extent(name)
+        return None if found is None else found[0]
 
-    def thread_local(self) -> list[tuple[int, int, str]]:
+    def extent(self, name: str) -> tuple[int, int] | None:
+        """The address of a symbol in the target and its bytes; None as above."""
+        found = self.elf.find(name) if self.elf else None
+        return None if found is None else (self.bias + found[0], found[1])
+
+    def exported(self, name: str) -> bool:
+        """Whether ``name`` is in ``.dynsym``: there also when the file is stripped."""
+        return self.elf is not None and self.elf.dynamic.find(name) is not None
+
+    def exported_gap(self, low: int, high: int) -> tuple[int | None, int | None]:
+        """Where the last exported symbol ends that ends at ``low`` or before, and where the next one begins after
+        ``high``."""
+        if self.elf is None:
+            return None, None
+        end, start = self.elf.dynamic.gap(low - self.bias, high - self.bias)
+        return None if end is None else self.bias + end, None if start is None else self.bias + start
+
+    def names_at(self, address: int) -> list[str]:
+        """The names of the symbols that begin at an address in the target."""
+        return [name for table in self._tables() for _, _, name in table.at(address - self.bias)]
+
+    def symbols_around(self, address: int) -> list[Row]:
+        """The symbols whose bytes are at an address in the target."""
+        return self._placed(row for table in self._tables() for row in table.around(address - self.bias))
+
+    def symbols_in(self, low: int, high: int, most: int, least: int = 1) -> list[Row]:
+        """The first symbols of each table, at most ``most`` of all, of at least ``least`` bytes, that begin in
+        [low, high)."""
+        found: list[Row] = []
+        low, high = max(low - self.bias, 0), high - self.bias
+        if low < high:
+            for table in self._tables():
+                found += table.starting_in(low, high, least, most - len(found))
+        return self._placed(found)
+
+    def thread_local(self) -> list[Row]:
         """(offset, size, name) of the variables that each thread has, in the object's part of its data."""
-        return self.elf.symbols.thread_local if self.elf else []
+        return [row for table in self._tables() for row in table.thread_local()]
 
-    def symbols(self) -> dict[str, tuple[int, int]]:
-        """Name to (address in the target, size in bytes) of all data and code symbols of ``file``."""
-        return self._addresses
+    def _tables(self) -> list[SymbolTable]:
+        return [self.elf.static, self.elf.dynamic] if self.elf else []
 
-    @cached_property
-    def _addresses(self) -> dict[str, tuple[int, int]]:
-        values = self.elf.symbols.values if self.elf else {}
-        return {name: (self.bias + value, size) for name, (value, size) in values.items()}
+    def _placed(self, rows: Iterable[Row]) -> list[Row]:
+        return [(self.bias + value, size, name) for value, size, name in rows]
 
     def sections(self) -> list[tuple[str, int, int]]:
         """(name, start, end) of the sections that are mapped, as ``file`` has them."""
         found = self.elf.sections if self.elf else []
         return [(name, self.bias + address, self.bias + address + size) for name, address, size in found]
-
-    def exported(self, name: str) -> bool:
-        """Whether ``name`` is in ``.dynsym``: there also when the file is stripped."""
-        return self.elf is not None and name in self.elf.symbols.exported
 
 
 def find_objects(
@@ -443,24 +522,11 @@ def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
     return stream.read(min(size, rest))
 
 
-def read_symbols(stream: BinaryIO) -> SymbolTable:
-    """The symbols of an ELF file, as far as its tables are whole.
-
-    Undefined and absolute symbols are left out. Where a name occurs more
-    than once a global one wins, then the first.
-    """
-    table = SymbolTable()
-    with suppress(ValueError, OSError):
-        for name, symbols, names in SectionTable(stream).symbols():
-            _add_symbols(table, symbols, Names(names), name == ".dynsym")
-    return table
-
-
-def read_sections(stream: BinaryIO) -> list[tuple[str, int, int]]:
+def read_sections(stream: BinaryIO, room: SymbolRoom) -> list[tuple[str, int, int]]:
     """(name, address as linked, size) of the sections of an ELF file that are mapped and not thread-local."""
     found: list[tuple[str, int, int]] = []
     with suppress(ValueError, OSError):
-        for name, section in SectionTable(stream).named():
+        for name, section in SectionTable(stream).named(room):
             if section.flags & image.SHF_ALLOC and not section.flags & image.SHF_TLS and section.size:
                 found.append((name, section.address, section.size))
     return found
@@ -508,49 +574,39 @@ class SectionTable:
         self._sections = image.parse_sections(read_at(stream, header.shoff, count * image.SECTION_SIZE))
         if len(self._sections) < count:
             raise ValueError("the table of sections is cut off")
-        self._names = self._bytes_of(names, HEADERS_LIMIT)
+        place = self._sections[names] if names < count else None
+        self._names = read_at(stream, place.offset, min(self._size_of(place), HEADERS_LIMIT)) if place else b""
 
-    def named(self) -> Iterator[tuple[str, image.Section]]:
-        """(name, section) of each. Raises ValueError where the names become too many."""
+    def named(self, room: SymbolRoom) -> Iterator[tuple[str, image.Section]]:
+        """(name, section) of each; none where there is too little room. Raises ValueError where the names become too
+        many."""
         names = Names(self._names)
-        return ((names.at(section.name), section) for section in self._sections)
+        sections = self._sections if room.take(SECTION_BYTES * len(self._sections) + len(self._names)) else []
+        return ((names.at(section.name), section) for section in sections)
 
-    def symbols(self) -> Iterator[tuple[str, bytes, bytes]]:
-        """(section's name, symbols, names) of ``.symtab`` and ``.dynsym``."""
-        for name in (".symtab", ".dynsym"):
-            section = self._find(name)
-            if section is not None:
-                yield name, self.contents(name), self._bytes_of(section.link, SYMBOL_BYTES_LIMIT)
+    def symbols(self, room: SymbolRoom, *wanted: str) -> list[tuple[bytes, bytes]]:
+        """(symbols, names) of the tables of symbols with these names, as far as they are there and there is room."""
+        found = []
+        for section in filter(None, map(self._find, wanted)):
+            names = self._sections[section.link] if section.link < len(self._sections) else None
+            if room.take(sum(map(self._size_of, filter(None, (section, names))))):
+                found.append((self._bytes_of(section), self._bytes_of(names) if names else b""))
+        return found
 
-    def contents(self, name: str) -> bytes:
-        """The bytes of a section, bounded; none for one that has none there (a separate debug file) or is missing."""
+    def contents(self, name: str, room: SymbolRoom) -> bytes:
+        """The bytes of a section; none for one that has none there (a separate debug file) or is missing, or for which
+        there is too little room."""
         section = self._find(name)
-        return b"" if section is None else self._bytes_of(self._sections.index(section), SYMBOL_BYTES_LIMIT)
+        return self._bytes_of(section) if section is not None and room.take(self._size_of(section)) else b""
 
     def _find(self, name: str) -> image.Section | None:
         wanted = name.encode() + b"\0"
         return next((one for one in self._sections if self._names.startswith(wanted, one.name)), None)
 
-    def _bytes_of(self, number: int, limit: int) -> bytes:
-        if number >= len(self._sections) or self._sections[number].type == image.SHT_NOBITS:
-            return b""
-        return read_at(self._stream, self._sections[number].offset, min(self._sections[number].size, limit))
+    def _size_of(self, section: image.Section) -> int:
+        if section.type == image.SHT_NOBITS:
+            return 0
+        return max(0, min(section.size, self._stream.seek(0, os.SEEK_END) - section.offset))
 
-
-def _add_symbols(table: SymbolTable, symbols: bytes, names: Names, dynamic: bool) -> None:
-    local: dict[str, tuple[int, int]] = {}
-    whole = len(symbols) - len(symbols) % SYMBOL.size
-    for offset, info, _other, section, value, size in SYMBOL.iter_unpack(symbols[:whole]):
-        if section == 0 or section == 0xFFF1:
-            continue
-        if info & 15 == _THREAD_LOCAL and len(table.thread_local) < MAX_THREAD_LOCAL:
-            table.thread_local.append((value, size, names.at(offset)))
-        if not value or info & 15 not in _ADDRESS_TYPES:
-            continue
-        name = names.at(offset)
-        chosen = table.values if info >> 4 in _GLOBAL_BINDINGS else local
-        chosen.setdefault(name, (value, size))
-        if dynamic:
-            table.exported.add(name)
-    for name, found in local.items():
-        table.values.setdefault(name, found)
+    def _bytes_of(self, section: image.Section) -> bytes:
+        return read_at(self._stream, section.offset, self._size_of(section))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from gdbheap import _native
-from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.elf import ElfFile, LoadedObject
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.target import Target, Thread
 from gdbheap.targets.unwind_tables import DWARF, modules_of
 
 __all__ = ["Frame", "frames_of", "function_at"]
+
+# Of the files of a target that were looked into.
+_KNOWN: WeakKeyDictionary[ElfFile, Functions] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,14 @@ def function_at(target: Target, address: int, names: dict[int, Functions]) -> st
 
 
 def _functions(loaded: LoadedObject) -> Functions:
-    if loaded.elf is not None:
-        with suppress(OSError), loaded.elf.open() as stream:
-            return Functions(stream, loaded.build_id)
-    return Functions(None, loaded.build_id)
+    if loaded.elf is None:
+        return Functions(None, loaded.build_id)
+    if loaded.elf not in _KNOWN:
+        _KNOWN[loaded.elf] = _read(loaded.elf, loaded.build_id)
+    return _KNOWN[loaded.elf]
+
+
+def _read(elf: ElfFile, build_id: str | None) -> Functions:
+    with suppress(OSError), elf.open() as stream:
+        return Functions(stream, build_id, elf.room)
+    return Functions(None, build_id, elf.room)

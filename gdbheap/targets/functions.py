@@ -9,81 +9,43 @@ from __future__ import annotations
 
 import lzma
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from gdbheap import _native
 from gdbheap.files import open_regular
-from gdbheap.targets.elf import SYMBOL, SYMBOL_BYTES_LIMIT, SectionTable, name_at
+from gdbheap.targets.elf import DYNSYM, SYMTAB, SectionTable, SymbolRoom
 
 DEBUG_FILES = "/usr/lib/debug/.build-id/{}/{}.debug"
-# STT_FUNC, STT_GNU_IFUNC.
-KINDS = (2, 10)
 # Tables of symbols pack to a third or so, small ones to a tenth.
 UNPACKED_RATIO = 32
 # What unpacking may need besides: eight times the dictionary of xz -6, which Fedora's files have.
 XZ_MEMORY = 64 << 20
-# A function that lies around others, as assembler has them, begins at most so many symbols before.
-MAX_AROUND = 8
-# A linker that folds equal functions leaves many names for one address: so many before and after one are compared.
-MAX_ALIASES = 256
+PACKED = ".gnu_debugdata"
 _COLD = re.compile(r"\.cold(\.\d+)?$")
 
 
-class _Symbol(NamedTuple):
-    value: int
-    size: int
-    table: int
-    name: int
-
-
 class Functions:
-    """The functions of one file by the addresses at which they were linked; read when first asked for."""
+    """The functions of one file by the addresses at which they were linked."""
 
-    def __init__(self, file: BinaryIO | None, build_id: str | None) -> None:
-        """``build_id``: hex digits, of the debug file that is looked for."""
-        self._names: list[bytes] = []
-        self._symbols: list[_Symbol] = []
-        self._starts: list[int] = []
-        if file is not None:
-            self.add(file)
+    def __init__(self, file: BinaryIO | None, build_id: str | None, room: SymbolRoom | None = None) -> None:
+        """``build_id``: hex digits, of the debug file that is looked for. ``room``: for the symbols of all files of the
+        target. Of an ELF image that is damaged there are none."""
+        room = room or SymbolRoom()
+        tables = _tables(file, room) if file is not None else []
         if build_id:
             with suppress(OSError), open_regular(DEBUG_FILES.format(build_id[:2], build_id[2:])) as stream:
-                self.add(stream)
-
-    def add(self, stream: BinaryIO) -> None:
-        """Take the symbols of an ELF image; none of one that is damaged."""
-        for symbols, names in _tables(stream):
-            self._names.append(names)
-            self._symbols += _functions(symbols, len(self._names) - 1)
-        self._symbols.sort()
-        self._starts = [symbol.value for symbol in self._symbols]
+                tables += _tables(stream, room)
+        self._symbols = _native.SymbolTable(tables, True)
 
     def find(self, address: int) -> str | None:
-        """The name of the function at an address as linked; None where none is known to be there."""
-        if not self._symbols:
-            return None
-        last = bisect_right(self._starts, address) - 1
-        for place in range(last, max(-1, last - MAX_AROUND), -1):
-            symbol = self._symbols[place]
-            if address - symbol.value < symbol.size or (symbol.value == address or (not symbol.size and place == last)):
-                return self._best(place)
-        return None
-
-    def _best(self, place: int) -> str:
-        """Of the names for one address the plainest: ``read`` rather than ``__libc_read``."""
-        value = self._symbols[place].value
-        first = max(bisect_left(self._starts, value), place - MAX_ALIASES)
-        end = min(bisect_right(self._starts, value), place + MAX_ALIASES)
-        names = [self._name(symbol) for symbol in self._symbols[first:end]]
-        return readable(min(names, key=lambda name: (len(name) - len(name.lstrip("_")), len(name), name)))
-
-    def _name(self, symbol: _Symbol) -> str:
-        return name_at(self._names[symbol.table], symbol.name)
+        """The name of the function at an address as linked; None where none is known to be there. Of names for one
+        address the plainest: ``read`` rather than ``__libc_read``."""
+        names = self._symbols.function(address)
+        plain = min(names, key=lambda name: (len(name) - len(name.lstrip("_")), len(name), name), default=None)
+        return None if plain is None else readable(plain)
 
 
 @lru_cache(maxsize=10_000)
@@ -96,26 +58,19 @@ def readable(symbol: str) -> str:
     return _native.demangle(symbol) or f"{_native.demangle(stem) or stem}{dot}{rest}"
 
 
-def _functions(symbols: bytes, table: int) -> Iterator[_Symbol]:
-    whole = len(symbols) - len(symbols) % SYMBOL.size
-    for name, info, _other, section, value, size in SYMBOL.iter_unpack(symbols[:whole]):
-        if info & 15 in KINDS and section and value:
-            yield _Symbol(value, size, table, name)
-
-
-def _tables(stream: BinaryIO, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
+def _tables(stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
     """(symbols, names) of each table of symbols; a file that was packed in another one has no third in it."""
     found: list[tuple[bytes, bytes]] = []
     with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):
         sections = SectionTable(stream)
-        found += [(symbols, names) for _name, symbols, names in sections.symbols()]
-        small = b"" if is_unpacked else sections.contents(".gnu_debugdata")
+        found += sections.symbols(room, SYMTAB, DYNSYM)
+        small = b"" if is_unpacked else sections.contents(PACKED, room)
         if small:
-            found += _tables(BytesIO(_unpacked(small)), is_unpacked=True)
+            found += _tables(BytesIO(_unpacked(small, room)), room, is_unpacked=True)
     return found
 
 
-def _unpacked(packed: bytes) -> bytes:
+def _unpacked(packed: bytes, room: SymbolRoom) -> bytes:
     """The small file of symbols, as far as it is in proportion. Raises what lzma raises."""
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
-    return decoder.decompress(packed, min(SYMBOL_BYTES_LIMIT, UNPACKED_RATIO * len(packed)))
+    return decoder.decompress(packed, min(room.left, UNPACKED_RATIO * len(packed)))

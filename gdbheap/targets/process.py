@@ -25,7 +25,7 @@ from gdbheap.host.procfs import Named, ProcessFolder, Rss
 from gdbheap.host.program_name import program_name
 from gdbheap.refusals import refusal
 from gdbheap.targets import stopping
-from gdbheap.targets.elf import ElfFiles, SymbolTable, find_objects
+from gdbheap.targets.elf import ElfFiles, find_objects
 from gdbheap.targets.held_files import HeldFiles
 from gdbheap.targets.mappings import Mapping, parse_lazy, parse_locked, parse_maps, parse_smaps, parse_written
 from gdbheap.targets.ranges import Ranges, subtract
@@ -89,7 +89,7 @@ class Preparation:
         self.systems = FileSystems(self.folder)
         self.files = ElfFiles(self.systems)
         self.sums: Rss | None = None
-        self._with_symbols: dict[int, SymbolTable] = {}
+        self._with_symbols: set[int] = set()
         self.exe = executable(self.folder)
         self.arguments = command_line(self.folder)
         self.identity = identify(self._read, self.folder.pid)
@@ -121,8 +121,9 @@ class Preparation:
         for path in elf_candidates(self.folder, self.systems, self.exe, mapping):
             file = self.files.get(path)
             if file is not None:
-                if wanted and len(self._with_symbols) < MAX_SYMBOL_FILES:
-                    self._with_symbols[id(file)] = file.symbols
+                if wanted and id(file) not in self._with_symbols and len(self._with_symbols) < MAX_SYMBOL_FILES:
+                    self._with_symbols.add(id(file))
+                    file.load_symbols()
                 return
 
 

@@ -19,7 +19,7 @@ from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.procfs import Named
 from gdbheap.machines.machine import Machine
 from gdbheap.refusals import refusal
-from gdbheap.targets.elf import ElfFiles, LoadedObject, find_objects
+from gdbheap.targets.elf import ElfFiles, LoadedObject, SymbolRoom, find_objects
 from gdbheap.targets.mappings import Mapping, parse_maps
 from gdbheap.targets.process import FROM_FILE, FROM_PROCESS, MappedFiles, MappingRow, elf_candidates, executable
 from gdbheap.targets.ranges import within
@@ -83,6 +83,11 @@ class Running(Target):
         self._tables = self._table_space(modules)
         self._unwinder.renew(modules)
         return True
+
+    @property
+    def symbol_room(self) -> SymbolRoom:
+        """The room for the symbols of all its files."""
+        return self._files.room
 
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self.folder, self._systems, self.exe, mapping)

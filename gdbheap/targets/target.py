@@ -130,6 +130,12 @@ class Target:
         return None
 
     @property
+    def unread_symbols(self) -> list[str]:
+        """Return lines for symbols of its files that were not read."""
+        rooms = {loaded.elf.room: None for loaded in self.objects if loaded.elf is not None}
+        return [line for room in rooms for line in room.warnings()]
+
+    @property
     def finishing(self) -> list[str]:
         """Return the options with which a command would read what this one had no time for."""
         return []

@@ -220,10 +220,10 @@ class Namer:
     def _read_functions(self, path: str, build_id: str) -> Functions:
         file = self._files.get(path)
         if file is None or (file.build_id or "") != build_id:
-            return Functions(None, build_id or None)
+            return Functions(None, build_id or None, self._files.room)
         with suppress(OSError), file.open() as stream:
-            return Functions(stream, build_id or None)
-        return Functions(None, build_id or None)
+            return Functions(stream, build_id or None, self._files.room)
+        return Functions(None, build_id or None, self._files.room)
 
     def _python(self, number: int, offset: int) -> StackFrame:
         if (number, offset) not in self._pythons:

@@ -65,16 +65,13 @@ def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
 
     From the end of the exported symbol below the lowest of its functions to the start of the one above its highest:
     what is static in malloc.o lies among them, because the linker keeps an object's code together."""
-    symbols = {name: place for name, place in libc.symbols().items() if libc.exported(name)}
-    if "malloc" not in symbols:
+    door = libc.symbol("malloc") if libc.exported("malloc") else None
+    if door is None:
         return None
-    door = symbols["malloc"][0]
-    places = [symbols[name][0] for name in EXPORTED if name in symbols]
-    own = [address for address in places if abs(address - door) < MAX_DISTANCE]
-    lowest, highest = min(own), max(own)
-    below = [address + size for address, size in symbols.values() if address + size <= lowest]
-    above = [address for address, _ in symbols.values() if address > highest]
-    return max(below, default=libc.base), min(above, default=libc.end)
+    places = [libc.symbol(name) or 0 for name in EXPORTED if libc.exported(name)]
+    own = [address for address in (door, *places) if abs(address - door) < MAX_DISTANCE]
+    below, above = libc.exported_gap(min(own), max(own))
+    return libc.base if below is None else below, libc.end if above is None else above
 
 
 def _system_call(target: Target, pc: int) -> int | None:

@@ -59,9 +59,10 @@ def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
     functions = {name: _functions(target, vtable) for name, vtable in vtables.items()}
     wanted = {function for each in functions.values() for function in each}
     names: dict[int, set[str]] = defaultdict(set)
-    for loaded in target.objects if wanted else ():
-        for name, (address, _size) in loaded.symbols().items():
-            if address in wanted and name.startswith(("_ZN", "_R")):
+    for address in wanted:
+        loaded = target.object_of(address)
+        for name in loaded.names_at(address) if loaded is not None else ():
+            if name.startswith(("_ZN", "_R")):
                 names[address].add(_native.demangle(name) or name)
     found = {name: _agreed([names.get(each, set()) for each in words]) for name, words in functions.items()}
     return {name: type_name for name, type_name in found.items() if type_name is not None}

@@ -26,6 +26,7 @@ mod records;
 mod rows;
 mod stacks;
 mod structures;
+mod symbols;
 mod tcmalloc;
 mod watch;
 
@@ -233,6 +234,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         structures::Capacity,
         structures::KindRow,
         structures::Structures,
+        symbols::SymbolTable,
     );
     functions!(
         module,

@@ -151,7 +151,7 @@ impl Room {
 pub struct Space(pub Arc<memory::Space>, Py<PyAny>);
 
 /// An address that Python computed: beyond 64 bits nothing is there, as at the last address.
-pub(crate) struct Address(u64);
+pub(crate) struct Address(pub(crate) u64);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Address {
     type Error = PyErr;

@@ -5,8 +5,8 @@
 //! reads for it a `Source`. Whatever is read from a target is hostile: every count is bounded, every pointer is checked
 //! against the segments, and arithmetic on it cannot panic.
 //!
-//! Imports point left: error, bytes, bits, by_address, machine, signals, folder, stat, tables, patient, work; packed; memory; process;
-//! allocators; python; graph and memory_use; structures; history and events.
+//! Imports point left: error, bytes, bits, by_address, machine, signals, folder, stat, tables, patient, work; packed and
+//! symbols; memory; process; allocators; python; graph and memory_use; structures; history and events.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 pub mod allocators;
@@ -33,6 +33,7 @@ pub mod python;
 pub(crate) mod signals;
 pub(crate) mod stat;
 pub mod structures;
+pub mod symbols;
 pub(crate) mod tables;
 pub(crate) mod work;
 

@@ -33,6 +33,7 @@ from gdbheap.contents.python.arrays.columns import (
 )
 from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.errors import Fault
+from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.target import Target
 
 KINDS = {f"polars.{name}": name for name in (DATAFRAME, SERIES)}
@@ -77,13 +78,12 @@ _TYPE = re.compile(r"\b(\w+?)(?:Type|Chunked)\b(?!<)")
 
 
 class _Types:
-    """Of which type of column each vtable of polars is; each library's symbols are read once."""
+    """Of which type of column each vtable of polars is."""
 
     def __init__(self, fields: Fields, target: Target) -> None:
         self._fields = fields
         self._target = target
         self._found: dict[int, str] = {}
-        self._names: dict[str, dict[int, str]] = {}
 
     def of(self, vtable: int) -> str:
         """The type's name as polars shows it; "" where no such vtable is there."""
@@ -93,28 +93,26 @@ class _Types:
 
     def _read(self, vtable: int) -> str:
         """What most of its functions are of: a compiler that finds two of them equal keeps one, by either's name."""
-        names = self._functions(vtable)
-        if not names:
+        loaded = self._library(vtable)
+        if loaded is None:
             return ""
         try:
             words = self._fields.words(vtable, METHODS)
         except (Fault, OverflowError):
             return ""
-        types = Counter(found for found in map(_type_in, (names.get(word, "") for word in words)) if found)
+        types = Counter(found for found in map(_type_in, (_named(loaded, word) for word in words)) if found)
         first, second = (*types.most_common(2), ("", 0), ("", 0))[:2]
         return first[0] if first[1] >= LEAST and 2 * first[1] > 3 * second[1] else ""
 
-    def _functions(self, address: int) -> dict[int, str]:
-        """The symbols of the library that has the address, as far as they are about series."""
-        mapping = self._target.mappings.find(address)
-        path = mapping.path if mapping is not None else None
-        if not path or "polars" not in path:
-            return {}
-        if path not in self._names:
-            found = [loaded for loaded in self._target.objects if any(one.path == path for one in loaded.mappings)]
-            symbols = (item for loaded in found for item in loaded.symbols().items())
-            self._names[path] = {address: name for name, (address, _size) in symbols if _WRAPPED in name}
-        return self._names[path]
+    def _library(self, address: int) -> LoadedObject | None:
+        """The library of polars that has the address."""
+        loaded = self._target.object_of(address)
+        return loaded if loaded is not None and "polars" in loaded.path else None
+
+
+def _named(loaded: LoadedObject, address: int) -> str:
+    """The name of the function there, if it is about series."""
+    return next((name for name in loaded.names_at(address) if _WRAPPED in name), "")
 
 
 def _type_in(symbol: str) -> str:

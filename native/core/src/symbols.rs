@@ -1,0 +1,428 @@
+//! The symbols of an ELF file by name and by address (elf(5), Elf64_Sym). They stay the bytes of their tables: a symbol
+//! costs a place in each of two indexes besides, which are made when they are first needed. Whatever the tables say may
+//! be a lie.
+#![forbid(unsafe_code)]
+
+use std::collections::hash_map::RandomState;
+use std::ffi::CStr;
+use std::hash::BuildHasher;
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+const ENTRY: usize = 24;
+const UNDEFINED: u16 = 0;
+const ABSOLUTE: u16 = 0xfff1;
+const GLOBAL_BINDINGS: [u8; 3] = [1, 2, 10];
+const ADDRESS_KINDS: [u8; 5] = [0, 1, 2, 5, 10];
+const FUNCTION_KINDS: [u8; 2] = [2, 10];
+const THREAD_LOCAL: u8 = 6;
+const LONGEST_NAME: usize = 4 << 10;
+/// Linkers let names share their ends. Names that become more than so many times their table, and some, are no
+/// linker's.
+const NAMES_RATIO: usize = 2;
+const SOME_NAMES: usize = 1 << 20;
+const MOST_THREAD_LOCAL: usize = 1 << 14;
+/// A linker that folds equal functions leaves many names for one address; so many before and after one are looked at.
+const MOST_AROUND: usize = 256;
+/// A function that lies around others, as assembler has them, begins at most so many symbols before.
+const MOST_FUNCTIONS_AROUND: usize = 8;
+const FREE: u32 = u32::MAX;
+
+/// Which symbols count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Data and code that the file has.
+    Addresses,
+    /// Functions.
+    Functions,
+}
+
+/// A symbol: its address as linked (of a thread-local one its place in the file's part of that data), its size, its
+/// name.
+pub type Symbol<'a> = (u64, u64, &'a [u8]);
+
+/// The symbols of some tables of one file. Those of the first table come first where a name occurs more than once;
+/// within a table global ones do, then the first.
+pub struct Symbols<B> {
+    tables: Vec<Table<B>>,
+    wanted: Wanted,
+    by_name: OnceLock<ByName>,
+    /// The numbers of those that are wanted, ascending by address, then by size.
+    by_address: OnceLock<Vec<u32>>,
+}
+
+struct Table<B> {
+    entries: B,
+    names: B,
+    /// The number of its first symbol; how many it has.
+    first: u32,
+    count: u32,
+}
+
+/// A hash table, at most two thirds full: the upper half of a name's hash, and the symbol's number.
+struct ByName {
+    hasher: RandomState,
+    slots: Vec<(u32, u32)>,
+}
+
+struct Entry {
+    name: u32,
+    info: u8,
+    section: u16,
+    value: u64,
+    size: u64,
+}
+
+impl Entry {
+    fn read(bytes: &[u8]) -> Entry {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]));
+        let (name, value, size) = (word(0) as u32, word(8), word(16));
+        Entry { name, info: bytes[4], section: u16::from_le_bytes([bytes[6], bytes[7]]), value, size }
+    }
+
+    fn kind(&self) -> u8 {
+        self.info & 15
+    }
+
+    fn is_local(&self) -> bool {
+        !GLOBAL_BINDINGS.contains(&(self.info >> 4))
+    }
+
+    fn is_wanted(&self, wanted: Wanted) -> bool {
+        match wanted {
+            Wanted::Functions => self.section != UNDEFINED && self.value != 0 && FUNCTION_KINDS.contains(&self.kind()),
+            Wanted::Addresses => self.is_in_file() && self.value != 0 && ADDRESS_KINDS.contains(&self.kind()),
+        }
+    }
+
+    fn is_in_file(&self) -> bool {
+        self.section != UNDEFINED && self.section != ABSOLUTE
+    }
+
+    fn holds(&self, address: u64) -> bool {
+        self.value <= address && address - self.value < self.size
+    }
+}
+
+impl<B: Deref<Target = [u8]>> Table<B> {
+    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.entries.chunks_exact(ENTRY).take(self.count as usize).map(Entry::read)
+    }
+
+    fn name(&self, offset: u32) -> &[u8] {
+        let rest = self.names.get(offset as usize..).unwrap_or_default();
+        let most = &rest[..rest.len().min(LONGEST_NAME)];
+        CStr::from_bytes_until_nul(most).map_or(most, CStr::to_bytes)
+    }
+
+    /// How many bytes its names may have together.
+    fn most_names(&self) -> usize {
+        NAMES_RATIO * self.names.len() + SOME_NAMES
+    }
+}
+
+impl<B: Deref<Target = [u8]>> Symbols<B> {
+    /// `tables`: (entries, names) of each.
+    pub fn new(tables: Vec<(B, B)>, wanted: Wanted) -> Symbols<B> {
+        let mut first = 0;
+        let table = |(entries, names): (B, B)| {
+            // Numbers have 31 bits.
+            let count = (entries.len() / ENTRY).min((FREE / 2 - first) as usize) as u32;
+            first += count;
+            Table { entries, names, first: first - count, count }
+        };
+        let tables = tables.into_iter().map(table).collect();
+        Symbols { tables, wanted, by_name: OnceLock::new(), by_address: OnceLock::new() }
+    }
+
+    /// The address as linked and the size of the symbol with that name.
+    pub fn find(&self, name: &[u8]) -> Option<(u64, u64)> {
+        let index = self.by_name.get_or_init(|| self.index_names());
+        let (_, number) = index.slots[self.slot_of(index, name)];
+        let (_, entry) = self.entry((number != FREE).then_some(number)?);
+        Some((entry.value, entry.size))
+    }
+
+    /// The symbols that begin at an address.
+    pub fn at(&self, address: u64) -> Vec<Symbol<'_>> {
+        let first = self.place_of(address);
+        let found = self.numbers()[first..].iter().map(|number| self.symbol(*number));
+        found.take(MOST_AROUND).take_while(|symbol| symbol.0 == address).collect()
+    }
+
+    /// The symbols whose bytes are at an address.
+    pub fn around(&self, address: u64) -> Vec<Symbol<'_>> {
+        let end = self.place_behind(address);
+        let near = &self.numbers()[end.saturating_sub(MOST_AROUND)..end];
+        near.iter().filter(|number| self.entry(**number).1.holds(address)).map(|number| self.symbol(*number)).collect()
+    }
+
+    /// The first `most` symbols of at least `least` bytes that begin in [low, high), ascending by address.
+    pub fn starting_in(&self, low: u64, high: u64, least: u64, most: usize) -> Vec<Symbol<'_>> {
+        let mut left = self.tables.iter().map(Table::most_names).sum::<usize>();
+        let first = self.place_of(low);
+        let found = self.numbers()[first..].iter().map(|number| self.symbol(*number));
+        let large = found.take_while(|symbol| symbol.0 < high).filter(|symbol| symbol.1 >= least);
+        large.take(most).take_while(|symbol| take(&mut left, symbol.2.len())).collect()
+    }
+
+    /// The names of the function at an address: of the one that begins there or has it, or else of one whose size
+    /// nobody knows, the last one before.
+    pub fn function(&self, address: u64) -> Vec<&[u8]> {
+        let (numbers, end) = (self.numbers(), self.place_behind(address));
+        for place in (end.saturating_sub(MOST_FUNCTIONS_AROUND)..end).rev() {
+            let (_, entry) = self.entry(numbers[place]);
+            if entry.holds(address) || entry.value == address || (entry.size == 0 && place + 1 == end) {
+                let first = self.place_of(entry.value).max(place.saturating_sub(MOST_AROUND));
+                let last = self.place_behind(entry.value).min(place + MOST_AROUND);
+                return numbers[first..last].iter().map(|number| self.symbol(*number).2).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// Where the last symbol ends that ends before `low`, and the next one begins after `high`.
+    pub fn gap(&self, low: u64, high: u64) -> (Option<u64>, Option<u64>) {
+        let numbers = &self.numbers()[..self.place_behind(low)];
+        let ends = numbers.iter().filter_map(|number| {
+            let (_, entry) = self.entry(*number);
+            entry.value.checked_add(entry.size).filter(|end| *end <= low)
+        });
+        let next = self.numbers().get(self.place_behind(high)).map(|number| self.entry(*number).1.value);
+        (ends.max(), next)
+    }
+
+    /// Variables that each thread has.
+    pub fn thread_local(&self) -> Vec<Symbol<'_>> {
+        let mut found = Vec::new();
+        for table in &self.tables {
+            let mut left = table.most_names();
+            let own = table.entries().filter(|entry| entry.is_in_file() && entry.kind() == THREAD_LOCAL);
+            let named = own.map(|entry| (entry.value, entry.size, table.name(entry.name)));
+            let most = MOST_THREAD_LOCAL - found.len();
+            found.extend(named.take(most).take_while(|row: &Symbol<'_>| take(&mut left, row.2.len())));
+        }
+        found
+    }
+
+    fn entry(&self, number: u32) -> (&Table<B>, Entry) {
+        let table = &self.tables[self.tables.partition_point(|table| table.first <= number) - 1];
+        (table, Entry::read(&table.entries[(number - table.first) as usize * ENTRY..][..ENTRY]))
+    }
+
+    fn symbol(&self, number: u32) -> Symbol<'_> {
+        let (table, entry) = self.entry(number);
+        (entry.value, entry.size, table.name(entry.name))
+    }
+
+    fn numbers(&self) -> &[u32] {
+        self.by_address.get_or_init(|| {
+            let rows = || {
+                self.wanted().map(|(number, entry)| (entry.value, u32::try_from(entry.size).unwrap_or(FREE), number))
+            };
+            let mut sorted = Vec::with_capacity(rows().count());
+            sorted.extend(rows());
+            sorted.sort_unstable();
+            let mut numbers = Vec::with_capacity(sorted.len());
+            numbers.extend(sorted.iter().map(|row| row.2));
+            numbers
+        })
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = (u32, Entry)> + '_ {
+        let all = self.tables.iter().flat_map(|table| (table.first..).zip(table.entries()));
+        all.filter(|(_, entry)| entry.is_wanted(self.wanted))
+    }
+
+    /// The first place whose symbol begins at an address or after it.
+    fn place_of(&self, address: u64) -> usize {
+        self.numbers().partition_point(|number| self.entry(*number).1.value < address)
+    }
+
+    /// The first place whose symbol begins after an address.
+    fn place_behind(&self, address: u64) -> usize {
+        self.numbers().partition_point(|number| self.entry(*number).1.value <= address)
+    }
+
+    fn index_names(&self) -> ByName {
+        let keys: Vec<_> = self.tables.iter().map(|table| self.name_keys(table)).collect();
+        let count: usize = keys.iter().map(Vec::len).sum();
+        let slots = vec![(0, FREE); (count + count / 2 + 1).next_power_of_two()];
+        let mut index = ByName { hasher: RandomState::new(), slots };
+        for (table, keys) in self.tables.iter().zip(keys) {
+            let mut left = table.most_names();
+            for key in keys {
+                let (name, number) = (table.name((key >> 32) as u32), table.first + (key as u32 & (FREE / 2)));
+                if !take(&mut left, name.len()) {
+                    break;
+                }
+                let slot = self.slot_of(&index, name);
+                let known = index.slots[slot].1;
+                if known == FREE || (known >= table.first && self.rank(number) < self.rank(known)) {
+                    index.slots[slot] = (upper(index.hasher.hash_one(name)), number);
+                }
+            }
+        }
+        index
+    }
+
+    /// For each of a table's names, by where it begins, the symbol that it is of: `name << 32 | is local << 31 |
+    /// number`.
+    fn name_keys(&self, table: &Table<B>) -> Vec<u64> {
+        let wanted = || (0u64..).zip(table.entries()).filter(|(_, entry)| entry.is_wanted(self.wanted));
+        let mut keys = Vec::with_capacity(wanted().count());
+        keys.extend(
+            wanted().map(|(index, entry)| u64::from(entry.name) << 32 | u64::from(entry.is_local()) << 31 | index),
+        );
+        keys.sort_unstable();
+        keys.dedup_by_key(|key| *key >> 32);
+        keys
+    }
+
+    fn rank(&self, number: u32) -> (bool, u32) {
+        (self.entry(number).1.is_local(), number)
+    }
+
+    /// Where a name is in the index, or would be.
+    fn slot_of(&self, index: &ByName, name: &[u8]) -> usize {
+        let hash = index.hasher.hash_one(name);
+        let mask = index.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            let (known, number) = index.slots[slot];
+            if number == FREE || (known == upper(hash) && self.symbol(number).2 == name) {
+                return slot;
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+}
+
+fn upper(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// Whether there was as much left, which is taken then.
+fn take(left: &mut usize, size: usize) -> bool {
+    let rest = left.checked_sub(size);
+    *left = rest.unwrap_or(0);
+    rest.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FUNCTION: u8 = 2;
+    const GLOBAL: u8 = 1 << 4;
+
+    /// A table of (name, info, section, value, size).
+    fn table(rows: &[(&[u8], u8, u16, u64, u64)]) -> (Vec<u8>, Vec<u8>) {
+        let (mut entries, mut names) = (vec![0; ENTRY], vec![0]);
+        for (name, info, section, value, size) in rows {
+            entries.extend((names.len() as u32).to_le_bytes());
+            entries.extend([*info, 0]);
+            entries.extend(section.to_le_bytes());
+            entries.extend(value.to_le_bytes());
+            entries.extend(size.to_le_bytes());
+            names.extend_from_slice(name);
+            names.push(0);
+        }
+        (entries, names)
+    }
+
+    fn symbols(tables: Vec<(Vec<u8>, Vec<u8>)>) -> Symbols<Vec<u8>> {
+        Symbols::new(tables, Wanted::Addresses)
+    }
+
+    #[test]
+    fn a_global_name_wins_and_then_the_first() {
+        let first = table(&[
+            (b"a", 1, 1, 16, 1),
+            (b"a", GLOBAL | 1, 1, 32, 2),
+            (b"a", GLOBAL | 1, 1, 48, 3),
+            (b"b", 1, 1, 64, 4),
+        ]);
+        let second = table(&[(b"b", GLOBAL | 1, 1, 80, 5), (b"c", 1, 1, 96, 6), (b"", 1, 1, 97, 6)]);
+        let found = symbols(vec![first, second]);
+        assert_eq!(found.find(b"a"), Some((32, 2)));
+        assert_eq!(found.find(b"b"), Some((64, 4)));
+        assert_eq!(found.find(b"c"), Some((96, 6)));
+        assert_eq!((found.find(b""), found.find(b"d")), (Some((97, 6)), None));
+    }
+
+    #[test]
+    fn what_is_not_in_the_file_does_not_count() {
+        let rows: [(&[u8], _, _, _, _); 5] = [
+            (b"u", 1, 0, 16, 1),
+            (b"a", 1, ABSOLUTE, 16, 1),
+            (b"s", 3, 1, 16, 1),
+            (b"t", 6, 1, 16, 1),
+            (b"0", 1, 1, 0, 1),
+        ];
+        let found = symbols(vec![table(&rows)]);
+        assert!(rows.iter().all(|row| found.find(row.0).is_none()) && found.at(16).is_empty());
+        assert_eq!(found.thread_local(), [(16, 1, &b"t"[..])]);
+    }
+
+    #[test]
+    fn addresses_are_found() {
+        let rows: [(&[u8], _, _, _, _); 4] = [
+            (b"inner", 1, 1, 40, 8),
+            (b"outer", 1, 1, 16, 64),
+            (b"point", 1, 1, 100, 0),
+            (b"last", 1, 1, u64::MAX - 1, u64::MAX),
+        ];
+        let found = symbols(vec![table(&rows)]);
+        assert_eq!(found.around(47), [(16, 64, &b"outer"[..]), (40, 8, b"inner")]);
+        assert_eq!((found.around(48).len(), found.around(80).len(), found.around(u64::MAX).len()), (1, 0, 1));
+        assert_eq!(found.at(100), [(100, 0, &b"point"[..])]);
+        assert_eq!(found.starting_in(16, 100, 1, 9).len(), 2);
+        assert_eq!(found.starting_in(0, u64::MAX, 0, 1), [(16, 64, &b"outer"[..])]);
+        assert_eq!(found.starting_in(0, u64::MAX, 100, 9), [(u64::MAX - 1, u64::MAX, &b"last"[..])]);
+        assert_eq!((found.gap(70, 90), found.gap(90, 100)), ((Some(48), Some(100)), (Some(80), Some(u64::MAX - 1))));
+        assert_eq!(found.gap(8, u64::MAX), (None, None));
+    }
+
+    #[test]
+    fn functions_are_found() {
+        let rows: [(&[u8], _, _, _, _); 5] = [
+            (b"data", 1, 1, 16, 900),
+            (b"one", FUNCTION, 1, 16, 16),
+            (b"__one", GLOBAL | FUNCTION, 1, 16, 16),
+            (b"open", FUNCTION, 1, 64, 0),
+            (b"none", FUNCTION, 0, 70, 8),
+        ];
+        let found = Symbols::new(vec![table(&rows)], Wanted::Functions);
+        let one = [&b"one"[..], b"__one"];
+        assert_eq!((found.function(16), found.function(31)), (one.to_vec(), one.to_vec()));
+        assert_eq!((found.function(15), found.function(32)), (vec![], vec![]));
+        assert_eq!((found.function(64), found.function(1 << 40)), (vec![&b"open"[..]], vec![&b"open"[..]]));
+    }
+
+    /// Each name goes on to the end of the table, or all are one.
+    #[test]
+    fn names_without_an_end_are_bounded() {
+        let count = 20_000u32;
+        let entry = |name: u32| {
+            [&name.to_le_bytes()[..], &[GLOBAL | 1, 0, 1, 0], &(u64::from(name) + 1).to_le_bytes(), &8u64.to_le_bytes()]
+                .concat()
+        };
+        let entries: Vec<u8> = (0..count).flat_map(entry).collect();
+        let found = symbols(vec![(entries.clone(), vec![b'x'; 1 << 20])]);
+        assert!(found.find(&[b'x'; LONGEST_NAME]).is_some() && found.find(&[b'x'; LONGEST_NAME + 1]).is_none());
+        let names: usize = found.starting_in(0, 1 << 40, 0, usize::MAX).iter().map(|row| row.2.len()).sum();
+        assert!(names > 1 << 20 && names <= 3 << 20);
+        assert_eq!(found.around(u64::from(count)).len(), 8);
+        let beyond = symbols(vec![(entries, Vec::new())]);
+        assert_eq!(beyond.find(b""), Some((1, 8)));
+    }
+
+    #[test]
+    fn a_table_that_is_cut_off_has_what_is_whole() {
+        let (entries, names) = table(&[(b"a", 1, 1, 16, 1), (b"b", 1, 1, 32, 1)]);
+        let found = symbols(vec![(entries[..ENTRY * 3 - 1].to_vec(), names), (Vec::new(), Vec::new())]);
+        assert_eq!((found.find(b"a"), found.find(b"b")), (Some((16, 1)), None));
+        assert_eq!(symbols(Vec::new()).find(b"a"), None);
+    }
+}
