@@ -29,11 +29,12 @@ ALLOWED: dict[str, set[object]] = {
     # /proc/PID/pagemap: an entry is of 64 bits on every machine.
     "host.procfs": {1 << 63, "<1Q", "* 8", "// 8"},
     # Our own files: words of 64 bits on every machine.
-    "tracing.log": {"<4sIQ", "<QQ"},
+    "tracing.log": {"<4sIQ", "<QQ", 1 << 63},
     "tracing.recorder_files": {"<21Q"},
     "export.batches": {1 << 63, 1 << 64},
-    # Numbers in our documents, of 64 bits with a sign or without.
-    "documents": {1 << 63, 1 << 64},
+    # Numbers in our documents, of 64 bits with a sign or without; and how long a text is.
+    "documents": {1 << 63, 1 << 64, 4 << 10},
+    "answers.accounting.records": {1 << 64},
     # The name of a language.
     **dict.fromkeys(("commands.sql", "commands.surface.registry", "export.query"), {"sql"}),
     # _Py_DebugOffsets: every member is a uint64_t.

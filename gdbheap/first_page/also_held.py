@@ -107,7 +107,7 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
     names = [_holder_of(source_path(way.name)) for way in ways]
     # A word of C code may be part of what the holder has.
     names += [_holder_of(source_path(name)) for name in map(in_a_line, aliases) if NO_NAME not in name]
-    others = [name for name in dict.fromkeys(names) if name != row.path]
+    others = [name for name in dict.fromkeys(names) if name not in ("", row.path)]
     together = graph.also_held(members | {way.node for way in ways}, 0).retained if ways else 0
     is_all = all(way.is_holder for way in ways) and holds_alone(together, held)
     return _Others(found.retained, False, others[:MAX_OTHERS], together if is_all else None)
@@ -115,7 +115,7 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
 
 def _holder_of(way: str) -> str:
     """Return the last on a way that has a name: behind it are blocks of C code."""
-    return way.partition(THROUGH)[0].rstrip()
+    return way.partition(THROUGH)[0].partition(f" {NO_NAME}")[0].rstrip()
 
 
 def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterator[Path]:
