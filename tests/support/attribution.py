@@ -92,7 +92,8 @@ def _sums(heap: Heap) -> Iterator[str]:
     census = pyobjects(heap)
     nobodys = 0 if heap.draws_for_owners else census.unclassified.bytes + census.other_chunks.bytes
     for said in census.types:
-        lacking = counted[said.type] - said.buffers
+        # Each mapped range is a node too; a library may have mapped one at any time.
+        lacking = counted[said.type] - said.buffers - said.mapped
         nobodys -= lacking
         if lacking < 0 or nobodys < 0:
             yield f"{said.type}: pyobjects says {said.buffers:,} bytes of buffers, not {counted[said.type]:,}"
