@@ -339,7 +339,9 @@ class Heap:
         if "structures" not in self._parts and self._used(self._of_c) > MAX_STRUCTURES:
             return None
         try:
-            return self.structures_of_c
+            # Over a slow line a program with Python is not read whole for the names of what is not Python's.
+            is_slow = self.target.remote and "structures" not in self._parts
+            return None if is_slow and self.objects_or_none is not None else self.structures_of_c
         except GdbheapError:
             return None
 
