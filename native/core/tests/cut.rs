@@ -129,7 +129,7 @@ fn graph_of(heaps: SharedHeaps) -> Graph {
         closed_families: Vec::new(),
         interpreters: Vec::new(),
     };
-    draw_graph(&Unwatched, heaps, types, &layout, Vec::new(), &[], &[], false).expect("not cancelled")
+    draw_graph(&Unwatched, heaps, types, &layout, Vec::new(), &[], &[], &[], false).expect("not cancelled")
 }
 
 #[test]

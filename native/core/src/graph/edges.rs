@@ -81,6 +81,8 @@ pub(crate) struct Source<'a> {
     pub(crate) registry: &'a Mutex<Registry>,
     /// Parts of blocks of C code that hold nothing, as their containers say, ascending.
     pub(crate) left_over: &'a [(u64, u64)],
+    /// Where words are references for certain, ascending.
+    pub(crate) holders: &'a [u64],
 }
 
 /// What a drawer does with the references that it finds.
@@ -331,6 +333,10 @@ impl<'a, S: Sink> Drawer<'a, S> {
         let Some(word) = self.field(bytes, last).filter(|_| bytes.size() >= WORD) else { return };
         let (low, high) = self.bounds;
         let may_lead = |word: u64| (low..high).contains(&word);
+        if left.iter().any(|(start, end)| *start <= bytes.address + last && bytes.address + last < *end) {
+            self.word(word, STRAY);
+            return;
+        }
         let group = padding::group(0, size, padding::look(bytes.head, may_lead));
         let is_reference = self.word(word, DOUBTFUL);
         let is_plain = || word == 0 || !may_lead(word) && self.source.space.covers(word, 1);
@@ -800,6 +806,10 @@ impl Drawer<'_> {
     /// A word outside of the heaps, which may be a number where it is a low one.
     fn outer_word(&mut self, address: u64, pointer: u64, strength: u32) {
         if pointer >= LOW || pointer < self.bounds.0 || pointer >= self.bounds.1 {
+            self.word(pointer, strength);
+            return;
+        }
+        if self.source.holders.binary_search(&address).is_ok() {
             self.word(pointer, strength);
             return;
         }

@@ -260,6 +260,7 @@ pub fn find_kept(
         marks: &[],
         registry: &registry,
         left_over: &[],
+        holders: &[],
     };
     heaps.space.task(watcher, None).alone(|control| {
         let deques = AtomicU64::new(most_deque_blocks(heaps));

@@ -17,6 +17,13 @@ const ROUNDS: usize = 8;
 /// In libstdc++'s std::string, behind the pointer, the size and the capacity: the rest of a short text.
 const SHORT: u64 = 24;
 
+/// Which parts of blocks hold no items, and where the words are that hold buffers for certain; both ascending.
+#[derive(Default)]
+pub(crate) struct Settled {
+    pub(crate) left_over: Vec<(u64, u64)>,
+    pub(crate) holders: Vec<u64>,
+}
+
 /// Names the buffers of strings and vectors.
 pub(crate) struct Settler<'a, 'b> {
     pub(crate) look: &'a Look<'a>,
@@ -31,11 +38,13 @@ pub(crate) struct Settler<'a, 'b> {
     pub(crate) dead: Vec<(u64, u64)>,
     /// Of buffers of strings what is behind the text, and the word of a string that it uses for a short text alone.
     pub(crate) behind_texts: Vec<(u64, u64)>,
+    /// Where the words are that lead to the buffers that were named.
+    pub(crate) holders: Vec<u64>,
 }
 
 impl Settler<'_, '_> {
-    /// `held`: all words that look like those that hold a buffer. Returns the parts of blocks that hold no items.
-    pub(crate) fn settle(mut self, mut held: Vec<Held>) -> Vec<(u64, u64)> {
+    /// `held`: all words that look like those that hold a buffer.
+    pub(crate) fn settle(mut self, mut held: Vec<Held>) -> Settled {
         held.sort_unstable_by_key(|row| row.id);
         let found = std::mem::take(&mut self.dead);
         self.bury(found);
@@ -51,12 +60,13 @@ impl Settler<'_, '_> {
             }
             self.bury(found);
         }
-        let Settler { look, mut dead, behind_texts, .. } = self;
+        let Settler { look, mut dead, behind_texts, mut holders, .. } = self;
         // Any bytes may lie in a text.
         dead.retain(|(start, _)| look.block_with(*start).is_some_and(|(id, _)| !look.is_of(id, Family::String)));
         dead.extend(behind_texts);
         dead.sort_unstable();
-        dead
+        holders.sort_unstable();
+        Settled { left_over: dead, holders }
     }
 
     fn is_settled(&self, id: u32) -> bool {
@@ -91,6 +101,7 @@ impl Settler<'_, '_> {
         let capacity = rows.iter().map(|row| row.capacity).max()?;
         let (most, end) = (rows.iter().map(used).max()?, found.end);
         self.look.fill(id, &found, capacity, most, Order::FromStart);
+        self.holders.extend(rows.iter().map(|row| row.holder));
         let mut found = vec![(lives, end)];
         if family == Family::String {
             // The zero that ends a text makes no address of the rest of its word.

@@ -6,7 +6,7 @@ use super::kinds::{Family, KindRow, Kinds, UNKNOWN};
 use super::look::{Libraries, Look, Place};
 use super::proving::Prover;
 use super::rust::whole::prove_rust;
-use super::settling::{settle_pointees, Settler};
+use super::settling::{settle_pointees, Settled, Settler};
 use super::vtables::Vtables;
 use crate::allocators::heaps::{Heaps, SharedHeaps};
 use crate::allocators::tally::Tally;
@@ -40,6 +40,7 @@ pub struct Structures {
     rooms: Rooms,
     held_inside: HashSet<u32>,
     left_over: Vec<(u64, u64)>,
+    holders: Vec<u64>,
     rows: Vec<KindRow>,
     all: Tally,
 }
@@ -81,7 +82,7 @@ pub fn find_structures(
             look.set_kind(id, look.number(Family::Named, name));
         }
     }
-    let left_over = match libraries.any() {
+    let Settled { left_over, holders } = match libraries.any() {
         true => {
             let found = Mutex::new(Some(pass::<true>(watcher, &look, statics, stacks)?));
             let prove = |control: &Control<'_>| prove(&look, take(&found).unwrap_or_default(), control);
@@ -89,7 +90,7 @@ pub fn find_structures(
         }
         false => {
             pass::<false>(watcher, &look, &[], &[])?;
-            Vec::new()
+            Settled::default()
         }
     };
     let rooms = look.rooms.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +99,7 @@ pub fn find_structures(
     let (rows, all) = tally(heaps, &ids, &kinds, &known);
     let numbered = (1u32..).zip(&known.rows);
     let held_inside = numbered.filter(|(_, (family, _))| family.is_held_inside()).map(|(number, _)| number).collect();
-    Ok(Structures { shared, ids, kinds, rooms, held_inside, left_over, rows, all })
+    Ok(Structures { shared, ids, kinds, rooms, held_inside, left_over, holders, rows, all })
 }
 
 fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
@@ -130,12 +131,12 @@ fn pass<const SHAPES: bool>(
     Ok(found)
 }
 
-/// Proves what was found, the surest first. Returns the parts of blocks whose words are left over, ascending.
+/// Proves what was found, the surest first.
 fn prove(
     look: &Look<'_>,
     mut found: Vec<Candidates>,
     control: &Control<'_>,
-) -> std::result::Result<Vec<(u64, u64)>, Cancelled> {
+) -> std::result::Result<Settled, Cancelled> {
     let mut prover = Prover::new(look);
     let each = |part: &Candidates| settle_pointees(look, &mut prover, &part.controls);
     found.iter().for_each(each);
@@ -158,6 +159,7 @@ fn prove(
         inside_from_dead: ByAddress::default(),
         dead,
         behind_texts: Vec::new(),
+        holders: Vec::new(),
     };
     Ok(settler.settle(held))
 }
@@ -239,6 +241,11 @@ impl Structures {
     /// Parts of containers' blocks that hold no items, ascending: their words are left over.
     pub fn left_over(&self) -> &[(u64, u64)] {
         &self.left_over
+    }
+
+    /// Where the words are that lead to proven buffers of strings and vectors, ascending.
+    pub fn holders(&self) -> &[u64] {
+        &self.holders
     }
 
     /// The kind of the block that holds an address: zero where none is known, and where there is no used block.
