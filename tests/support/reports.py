@@ -534,7 +534,7 @@ REPORTS: tuple[Report, ...] = (
         "memory of a polars frame",
         "the filtered frame has about 23 MiB",
         r"MiB [\d.]+ chosen DataFrame of 7\d\d,\d\d\d x 3",
-        r"drop what is no longer used from all that hold it",
+        r"drop what is no longer used",
         ("polars",),
     ),
 )
