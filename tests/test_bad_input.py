@@ -251,7 +251,7 @@ def test_several_not_permitted(nobody: list[str], victim: programs.Running) -> N
         assert (shown.returncode, found.returncode) == (NOT_PERMITTED, NOT_PERMITTED), shown
         (row,) = json.loads(found.stdout)["processes"]
         assert (row["rss"], row["pss"], row["uss"]) == (1024 * programs.status(victim.pid, "VmRSS"), None, None)
-        assert " 0 B" not in shown.stdout and "not to be read" in shown.stdout
+        assert " 0 B" not in shown.stdout and "cannot be read" in shown.stdout
 
 
 def test_programs_not_permitted(nobody: list[str], victim: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_programs_not_permitted(nobody: list[str], victim: programs.Running, mon
     assert "run it as root (sudo)" in run_as(nobody, "ps").stdout
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     shown = render_programs(Table([], ProgramSums(0, 0, 0, 0), 3), 0, False, Style())
-    assert "3 processes are not to be read" in shown and "sudo" not in shown and "CAP_SYS_PTRACE" in shown
+    assert "3 processes cannot be read" in shown and "sudo" not in shown and "CAP_SYS_PTRACE" in shown
 
 
 def test_not_dumpable(nobody: list[str], tmp_path: Path) -> None:

@@ -137,7 +137,10 @@ def test_to_ask_stops_nothing(quiet: int) -> None:
             for _ in range(20):
                 assert values_at(url) == before
             missed = other.event("missed")
-            assert missed["pid"] == quiet and str(os.getpid()) in missed["errors"][0]
+            while str(os.getpid()) not in missed["errors"][0]:
+                # The other one looked at that moment.
+                missed = other.event("missed")
+            assert missed["pid"] == quiet
             assert values_at(other_url)["gdbheap_look_errors_total"][()] >= 1
             for name in ("gdbheap_resident_bytes", "gdbheap_in_use_bytes", "gdbheap_trimmable_bytes"):
                 assert values_at(other_url)[name] == before[name]

@@ -60,7 +60,7 @@ class Kept:
             pass
         if process.is_copied and not process.space.left_out:
             return process
-        why = "its memory is not to be read" if process.refusal else "there is no room for a copy of its memory"
+        why = "its memory cannot be read" if process.refusal else "there is no room for a copy of its memory"
         tell(f"process {folder} cannot be kept ({why}): each command looks at it anew", anyway=True)
         return None
 

@@ -192,7 +192,7 @@ def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None
     told = version_text(exported) if exported is not None else published
     if told is None and named is None:
         raise Unsupported(
-            "which Python this is cannot be told: Py_Version is not to be read, and no file is named pythonX.Y"
+            "which Python this is cannot be told: Py_Version cannot be read, and no file is named pythonX.Y"
         )
     if told is None:
         return named or "", "the file's name", None

@@ -45,7 +45,7 @@ LONGEST_STOP = 1.0
 MIN_PERCENT = 1
 
 # Said of a process whose memory is another user's, or closed.
-NOT_READ = "its memory is not to be read: 'gdbheap doctor PID' says why"
+NOT_READ = "its memory cannot be read: 'gdbheap doctor PID' says why"
 
 Progress = Callable[[str, int, int], object]
 Verdict = Callable[[Ledger], str]

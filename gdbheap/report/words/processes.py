@@ -97,7 +97,7 @@ def shared_sentence(answer: Family, style: Style) -> str:
     """What the processes have together, alone, and share."""
     total = answer.total
     if not total.processes:
-        return "What these processes have alone, and what they share, is not to be read."
+        return "What these processes have alone, and what they share, cannot be read."
     whose = f"{counted(total.processes, 'process has', 'processes have')} {style.bytes(total.pss)} together (PSS)"
     alone = f"{style.bytes(total.uss)} one or another has alone, {style.bytes(total.shared)} is shared"
     return f"{whose}: {alone}. By RSS, which counts a shared page for each, it would be {style.bytes(total.rss)}."

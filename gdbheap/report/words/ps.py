@@ -35,8 +35,8 @@ def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style)
     blank = [""] * (len(OF_HEAP) if with_heap else 0)
     rows = [_row(row, with_heap, style) for row in answer.programs]
     notes = [f"{counted(left_out, 'more program')} (--top=all lists all)"] * bool(left_out)
-    refused = counted(answer.refused, "process is", "processes are")
-    notes += [f"{refused} not to be read, and left out: {_remedy(os.geteuid())}."] * bool(answer.refused)
+    refused = counted(answer.refused, "process cannot be read and is", "processes cannot be read and are")
+    notes += [f"{refused} left out: {_remedy(os.geteuid())}."] * bool(answer.refused)
     notes += [f"Left out: {reason}" for reason in answer.left_out]
     return join(table(columns, rows, style, [*sums, *blank, "", "total"]), "\n".join(notes))
 
