@@ -52,6 +52,7 @@ def test_as_in_a_program_of_its_own(release: str, built: tuple[Path, Path], rng:
         found, truth = counts(target.pid), planted(target.stderr)
         page, owners = ask("", pid), ask("owners", pid, "--top=all")
         shown = gdbheap("chunks", pid, "--type=*Job", "--top=3").stdout
+        refused = gdbheap("at", pid, "names of libkept.so")
     # The interpreter loads other libraries of C++, which may have a few blocks.
     assert {kind: abs(found[kind] - own[kind]) <= 0.001 * own[kind] + 1 for kind in KINDS} == dict.fromkeys(KINDS, True)
     rows = {row["path"]: row for row in owners["rows"]}
@@ -63,6 +64,7 @@ def test_as_in_a_program_of_its_own(release: str, built: tuple[Path, Path], rng:
     first = {row["path"] for row in page["holders"][:2]}
     assert first == {"names of libkept.so", "table of libkept.so"}
     assert "C++ object of class Job" in shown
+    assert refused.returncode == 2 and "is not one object" in refused.stderr
     (holder,) = [row for row in page["findings"] if row["id"] == "holder"]
     assert holder["commands"] == [f"gdbheap chunks {pid} --by=type"]
 

@@ -34,7 +34,10 @@ def source_path(name: str) -> str:
 def address_named(heap: Heap, name: str) -> int:
     """Return the address of the object of a holder, by its name as ``owners`` or the first page prints it. Raises
     UsageError, or Unsupported."""
-    for row in owners(heap, None, None).groups:
-        if row.root is not None and row.address is not None and name in (row.root, source_path(row.root)):
+    rows = [row for row in owners(heap, None, None).groups if row.root and name in (row.root, source_path(row.root))]
+    for row in rows:
+        if row.address is not None:
             return row.address
+    if rows:
+        raise UsageError(f"{name!r} is not one object, which has an address: 'heap owners' says what it holds")
     raise UsageError(f"{name!r} is neither an address (0x7f00…) nor a holder's name, as 'heap owners' prints it")
