@@ -151,10 +151,7 @@ class Heap:
     @property
     def walked(self) -> WalkedBlocks:
         """The blocks of all allocators, for the native half."""
-        blocks = WalkedBlocks()
-        for allocator in self.allocators:
-            allocator.give(blocks)
-        return blocks
+        return _walked(self.allocators)
 
     def block_at(self, address: int) -> Block | None:
         """The innermost allocator's block that holds ``address``, used or free."""
@@ -312,10 +309,7 @@ class Heap:
     @property
     def _blocks_of_c(self) -> WalkedBlocks:
         """The blocks of allocators that are not Python's own, in which C code asks for memory."""
-        blocks = WalkedBlocks()
-        for allocator in self._of_c:
-            allocator.give(blocks)
-        return blocks
+        return _walked(self._of_c)
 
     @property
     def _of_c(self) -> list[Allocator]:
@@ -708,6 +702,13 @@ class Heap:
         if any(isinstance(part, Nodes) and part.graph.is_cut for part in self._parts.values()):
             return True
         return any(not damage.transient for damage in self._met)
+
+
+def _walked(allocators: Sequence[Allocator]) -> WalkedBlocks:
+    blocks = WalkedBlocks()
+    for allocator in allocators:
+        allocator.give(blocks)
+    return blocks
 
 
 def _is_place(target: Target, number: int) -> bool:

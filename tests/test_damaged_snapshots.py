@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.programs import KINDS, gdbheap, python_program, running
+from support.programs import whole_snapshot
 
 from gdbheap.commands.shell import commands
 from gdbheap.errors import GdbheapError
@@ -48,11 +48,7 @@ VALUES: list[Any] = [
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A snapshot of a Python, with all that one may have."""
-    folder = tmp_path_factory.mktemp("damaged")
-    path = folder / "good.heap"
-    with running(python_program(KINDS[0], "secrets", "text", 50), folder) as target:
-        assert gdbheap("snapshot", str(target.pid), str(path), "--blocks", "--owners").returncode == 0
-    return path
+    return whole_snapshot(tmp_path_factory.mktemp("damaged"))
 
 
 def _evil_values(document: Any, rng: random.Random) -> None:

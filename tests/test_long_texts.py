@@ -14,7 +14,7 @@ from subprocess import run
 from typing import Any
 
 import pytest
-from support.programs import KINDS, PATIENCE, gdbheap, python_program, running
+from support.programs import PATIENCE, gdbheap, whole_snapshot
 
 from gdbheap.documents import MAX_TEXT
 from gdbheap.errors import UsageError
@@ -68,11 +68,7 @@ def test_patterns() -> None:
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A snapshot of a Python, with all that one may have."""
-    folder = tmp_path_factory.mktemp("long")
-    path = folder / "good.heap"
-    with running(python_program(KINDS[0], "secrets", "text", 50), folder) as target:
-        assert gdbheap("snapshot", str(target.pid), str(path), "--blocks", "--owners").returncode == 0
-    return path
+    return whole_snapshot(tmp_path_factory.mktemp("long"))
 
 
 def document_of(path: Path) -> Any:

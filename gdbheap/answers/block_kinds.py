@@ -1,4 +1,4 @@
-"""What the used blocks of C code are, counted by kind."""
+"""Used blocks of C code, counted by kind."""
 
 from __future__ import annotations
 

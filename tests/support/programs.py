@@ -384,6 +384,14 @@ def gdbheap(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment, **options)
 
 
+def whole_snapshot(folder: Path) -> Path:
+    """Return a snapshot of a Python, with all that one may have."""
+    path = folder / "good.heap"
+    with running(python_program(KINDS[0], "secrets", "text", 50), folder) as target:
+        assert gdbheap("snapshot", str(target.pid), str(path), "--blocks", "--owners").returncode == 0
+    return path
+
+
 def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any]:
     """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``; the exit status must be ``status``."""
     program = program_of(target)

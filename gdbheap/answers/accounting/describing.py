@@ -66,11 +66,12 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
             found[address] = Described(BlockKind(OBJECT if one.alive else SPARE, one.type))
         others = [address for address, _ in unknown if address not in held or may_be_buffer(heap, held[address])]
         owners = heap.owners_of(others, draws)
-        of_c = dict(zip(others, _kinds(heap, others)))
-        for address, owner in owners.items():
-            # That a library leads to it says less than what it is.
-            if owner is not None and not (owner.type is None and of_c[address] is not None):
-                found[address] = _owned(owner)
+        reached = [address for address, owner in owners.items() if owner is not None and owner.type is None]
+        # The kind of a block says more than which library leads to it.
+        named = {address for address, kind in zip(reached, _kinds(heap, reached)) if kind is not None}
+        found.update(
+            (address, _owned(owner)) for address, owner in owners.items() if owner is not None and address not in named
+        )
     rest = [block for block in unknown if block[0] not in found]
     for (address, _size), look in zip(rest, looks(heap, rest)):
         found[address] = Described(BlockKind(UNKNOWN, look=look))
@@ -84,8 +85,8 @@ def may_be_buffer(heap: Heap, found: Found) -> bool:
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
-    """What each block (user address, size) is by its own bytes: one of PLAIN_LOOKS, a C++ object of a class, or what
-    ``heap.known_structures`` knows it to be."""
+    """The words for each block (user address, size) by its own bytes: one of PLAIN_LOOKS, a C++ object of a class, or
+    the kind that ``heap.known_structures`` knows."""
     found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
     addresses = [address for address, _size in blocks]
     return [look if kind is None else kind.text for look, kind in zip(found, _kinds(heap, addresses))]

@@ -1,4 +1,4 @@
-"""What tracemalloc keeps of the blocks that it traces."""
+"""The memory that tracemalloc takes for the blocks that it traces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gdbheap.contents.python.running.tracemalloc_tables import Traces, TraceTabl
 from gdbheap.findings.finding import Evidence, Figures, Finding
 from gdbheap.heap import Heap
 
-# What malloc makes of an entry, of any release: at least so much of a table's bytes are such blocks.
+# Sizes of malloc's blocks for an entry, in any release; at least MIN_PERCENT_IN_ENTRIES of a table's bytes are in them.
 ENTRIES = range(48, 81)
 MIN_PERCENT_IN_ENTRIES = 40
 

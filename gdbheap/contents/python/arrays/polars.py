@@ -78,7 +78,7 @@ _TYPE = re.compile(r"\b(\w+?)(?:Type|Chunked)\b(?!<)")
 
 
 class _Types:
-    """Of which type of column each vtable of polars is."""
+    """The type of column of each vtable of polars."""
 
     def __init__(self, fields: Fields, target: Target) -> None:
         self._fields = fields

@@ -25,12 +25,12 @@ from gdbheap.targets.elf import LoadedObject
 FEWEST_BUCKETS, MOST_BUCKETS = 16, 1 << 40
 # Blocks' addresses are hashed by turning them by four bits (_Py_HashPointerRaw).
 TURNED = 4
-# Of a table's entries so many are proven.
+# How many entries prove a table.
 PROVEN = 16
 MAX_CHAIN = 1 << 10
 MAX_DOMAINS = 1 << 10
-# Of what is shaped like a table, and of entries in all of these: few are in an interpreter's data. So many bytes of
-# empty buckets count as one entry.
+# How many places that have the shape of a table are tried, and how many entries in all of these: an interpreter's data
+# has few. STEP bytes of empty buckets count as one entry.
 MAX_TABLES, LOOKED_AT, STEP = 1 << 16, 1 << 22, 4 << 10
 REMEMBERED = 1 << 16
 # Up to 3.8 a table says how large its keys are (a block's address, and behind it the domain once there is another) and
@@ -124,7 +124,7 @@ class Traces:
     def _entries(self, table: TraceTable) -> Iterator[tuple[int, int]]:
         """(bucket, entry) of a table, by bucket. Raises Fault."""
         word, top = self._memory.machine.word, self._memory.machine.address_end - 1
-        at, end = table.buckets, table.buckets + self._memory.machine.word * table.count
+        at, end = table.buckets, table.buckets + word * table.count
         while self._left > 0 and at < end:
             # Addresses that are near one another fill buckets near one another: most of a large table may be empty.
             last = min(end, at + self._left * STEP)

@@ -805,11 +805,8 @@ impl Drawer<'_> {
 
     /// A word outside of the heaps, which may be a number where it is a low one.
     fn outer_word(&mut self, address: u64, pointer: u64, strength: u32) {
-        if pointer >= LOW || pointer < self.bounds.0 || pointer >= self.bounds.1 {
-            self.word(pointer, strength);
-            return;
-        }
-        if self.source.holders.binary_search(&address).is_ok() {
+        let is_certain = || self.source.holders.binary_search(&address).is_ok();
+        if pointer >= LOW || pointer < self.bounds.0 || pointer >= self.bounds.1 || is_certain() {
             self.word(pointer, strength);
             return;
         }
