@@ -34,10 +34,12 @@ pub(super) type Key = (u32, u64);
 
 impl Graph {
     pub(super) fn key(&self, id: u32, size: u64) -> Key {
-        match (self.kinds[id as usize], self.named(id)) {
-            (0, 0) => (0, size),
-            (0, named) => (NAMED | named, 0),
-            (kind, _) => (kind, 0),
+        match self.kinds[id as usize] {
+            0 => match self.named(id) {
+                0 => (0, size),
+                named => (NAMED | named, 0),
+            },
+            kind => (kind, 0),
         }
     }
 
