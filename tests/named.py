@@ -190,15 +190,15 @@ def working(command: list[str], directory: Path) -> Iterator[int]:
         process.wait(PATIENCE)
 
 
-def measured(workload: Workload, stops: int, rng: random.Random, directory: Path) -> list[Shares]:
-    """Return the shares at so many random moments of one run; at MOST_COMPARED of them at most, all answers must give
-    each block to the same owner, which takes twenty times as long."""
+def measured(workload: Workload, stops: int, rng: random.Random, directory: Path, gap: float = GAP) -> list[Shares]:
+    """Return the shares at so many random moments of one run, at most ``gap`` seconds apart; at MOST_COMPARED of them
+    at most, all answers must give each block to the same owner, which takes twenty times as long."""
     found = []
     with working(workload.command(rng), directory) as pid:
         time.sleep(rng.uniform(EARLIEST, LATEST))
         compared = set(rng.sample(range(stops), min(stops, MOST_COMPARED)))
         for number in range(stops):
-            time.sleep(rng.uniform(0, GAP))
+            time.sleep(rng.uniform(0, gap))
             with heap_of(str(pid)) as heap:
                 found.append(shares(heap))
                 wrong = differences(heap, rng, COMPARED) if number in compared else []

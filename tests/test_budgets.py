@@ -180,7 +180,7 @@ def test_times_without_a_date(seconds: float, whole_document: dict[str, object],
 def whole_document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
     """Return the document of a process's snapshot, which has a table of blocks."""
     folder = tmp_path_factory.mktemp("budgets")
-    with running(python_program(KINDS[0], "secrets", "x", 50), folder) as target:
+    with running(python_program(KINDS[0], "secret_texts", "x", 50), folder) as target:
         assert gdbheap("snapshot", str(target.pid), str(folder / "look.heap"), "--blocks").returncode == 0
     with zipfile.ZipFile(folder / "look.heap") as archive:
         yield json.loads(archive.read(ENTRY))

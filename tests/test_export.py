@@ -63,7 +63,7 @@ def rows_of(form: str, folder: Path, name: str) -> list[Row]:
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A Python with a secret in its memory, and a few threads."""
     folder = tmp_path_factory.mktemp("secrets")
-    with running(python_program(KINDS[0], "secrets", SECRET, 300), folder) as found:
+    with running(python_program(KINDS[0], "secret_texts", SECRET, 300), folder) as found:
         yield found
 
 

@@ -98,7 +98,7 @@ Graph = dict[str, Any]
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A program, with Python or without, and the file of its graph."""
     folder = tmp_path_factory.mktemp("graph")
-    command = python_program(KINDS[0], "secrets", SECRET, 100)
+    command = python_program(KINDS[0], "secret_texts", SECRET, 100)
     if request.param == "c++":
         compiler = shutil.which("g++") or pytest.skip("no g++")
         command = [str(folder / "classes")]
@@ -336,7 +336,7 @@ def test_a_name_that_nobody_opens(name: str, tmp_path: Path) -> None:
 
 def test_not_written(tmp_path: Path) -> None:
     """A snapshot has no graph: one line, and no file."""
-    with running(python_program(KINDS[0], "secrets", SECRET, 5), tmp_path) as target:
+    with running(python_program(KINDS[0], "secret_texts", SECRET, 5), tmp_path) as target:
         assert gdbheap("snapshot", str(target.pid), str(tmp_path / "look.heap")).returncode == 0
     out = tmp_path / "out.heapsnapshot"
     done = gdbheap("export", str(tmp_path / "look.heap"), "-o", str(out), "--format=heapsnapshot")

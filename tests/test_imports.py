@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,13 @@ def test_the_rooms_are_on_the_page() -> None:
     """docs/architecture.md has them as the code does (scripts/rooms.py --write)."""
     text = rooms.PAGE.read_text(encoding="utf-8")
     assert rooms.BEGIN in text and rooms.page(text) == text
+
+
+def test_no_program_takes_the_place_of_a_standard_module() -> None:
+    """What a program beside it imports would be another: a web framework that imports ``secrets`` ran one of ours."""
+    names = {path.stem for path in (ROOT / "tests" / "programs").glob("*.py")}
+    standard = {path.stem for path in Path(sysconfig.get_path("stdlib")).iterdir()}
+    assert "secrets" in standard and names & standard == set()
 
 
 def test_one_folder_imports_gdb() -> None:

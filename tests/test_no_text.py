@@ -110,7 +110,7 @@ def token(rng: random.Random) -> str:
 
 def started(token: str, folder: Path, *more: str) -> AbstractContextManager[Running]:
     """Start the program; its environment has the token too."""
-    command = [interpreters()[0].executable, "-s", *python_program(interpreters()[0].kind, "secrets")[2:]]
+    command = [interpreters()[0].executable, "-s", *python_program(interpreters()[0].kind, "secret_texts")[2:]]
     return running([*command, token, str(PAIRS if not more else 10), *more], folder, {"TOKEN": token})
 
 

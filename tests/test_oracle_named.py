@@ -35,6 +35,8 @@ pytestmark = pytest.mark.cases(5)
 MIN_NAMED = 0.97
 MAX_UNCLASSIFIED = 0.005
 STOPS, MANY_STOPS = 2, 20
+# Seconds: tables are resized all the time.
+SHORT_GAP = 0.2
 # What of a library's structures a type's objects may share with others or leave to a cache.
 MIN_TRUE = 0.9
 FULL = 1_000_000
@@ -54,7 +56,7 @@ def test_tables_in_the_middle_of_resizing(kind: str, rng: random.Random, tmp_pat
     """A table to which only a register leads has a name too."""
     command = [interpreter_of(kind), str(SOURCES / "resizing.py"), str(rng.getrandbits(32))]
     workload = Workload("resizing", lambda rng: command)
-    for stop in measured(workload, MANY_STOPS, rng, tmp_path):
+    for stop in measured(workload, MANY_STOPS, rng, tmp_path, SHORT_GAP):
         assert stop.named >= MIN_NAMED, stop
 
 

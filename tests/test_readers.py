@@ -75,7 +75,7 @@ class Written:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     """A program of Python and the files of its trees."""
     folder = tmp_path_factory.mktemp("trees")
-    with running(python_program("stripped", "secrets", "nobody-reads-this", 2000), folder) as target:
+    with running(python_program("stripped", "secret_texts", "nobody-reads-this", 2000), folder) as target:
         yield Written(target.pid, folder)
 
 

@@ -29,7 +29,7 @@ SECRET = "a-secret-that-must-not-be-kept"
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A Python with a secret in its memory."""
     folder = tmp_path_factory.mktemp("snapshots")
-    with running(python_program(KINDS[0], "secrets", SECRET, 50), folder) as found:
+    with running(python_program(KINDS[0], "secret_texts", SECRET, 50), folder) as found:
         yield found
 
 

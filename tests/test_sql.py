@@ -42,7 +42,7 @@ Rows = list[dict[str, Any]]
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A Python with objects of many kinds, and threads."""
     folder = tmp_path_factory.mktemp("asked")
-    with running(python_program(KINDS[0], "secrets", "not-to-be-shown", 300), folder) as found:
+    with running(python_program(KINDS[0], "secret_texts", "not-to-be-shown", 300), folder) as found:
         yield found
 
 

@@ -27,7 +27,7 @@ FORMS = ("folded", "svg", "speedscope", "pprof")
 def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A program with Python, and one without."""
     folder = tmp_path_factory.mktemp("trees")
-    command = python_program(KINDS[0], "secrets", "not-shown", 100)
+    command = python_program(KINDS[0], "secret_texts", "not-shown", 100)
     if request.param == "c":
         command = c_program("holes", 7, 20, 30_000, 1, 0, folder / "table")
     with running(command, folder) as found:

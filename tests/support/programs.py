@@ -387,7 +387,7 @@ def gdbheap(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
 def whole_snapshot(folder: Path) -> Path:
     """Return a snapshot of a Python, with all that one may have."""
     path = folder / "good.heap"
-    with running(python_program(KINDS[0], "secrets", "text", 50), folder) as target:
+    with running(python_program(KINDS[0], "secret_texts", "text", 50), folder) as target:
         assert gdbheap("snapshot", str(target.pid), str(path), "--blocks", "--owners").returncode == 0
     return path
 
