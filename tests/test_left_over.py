@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.programs import SOURCES, ask, running
+from support.programs import SOURCES, ask, release_program, running, since
 
 BYTES = 40_000
 
@@ -42,6 +42,15 @@ def test_items_that_are_there(rng: random.Random, tmp_path: Path) -> None:
     assert "held by pending of" in str([row["text"] for row in page["findings"]])
 
 
+def test_tables_of_the_dynamic_linker(rng: random.Random, tmp_path: Path) -> None:
+    """It holds none of what lies in the part of a table that it does not fill, and holds the table."""
+    count = rng.randrange(100, 200)
+    _page, answer = asked("linked", count, tmp_path)
+    lost = [row for row in answer["rows"] if row["group"] == "lost_blocks"]
+    assert sum(row["bytes"] for row in lost) >= 0.9 * count * BYTES
+    assert sum(row["count"] for row in answer["rows"]) <= count
+
+
 @pytest.mark.parametrize("kind", ["weak", "owned"])
 def test_objects_that_are_destroyed(rng: random.Random, tmp_path: Path, kind: str) -> None:
     """Of objects without an owner only the memory is there, and the remedy is another than a limit."""
@@ -52,3 +61,12 @@ def test_objects_that_are_destroyed(rng: random.Random, tmp_path: Path, kind: st
     assert (f"{count} x memory of destroyed C++ objects of class Job" in row["text"]) == is_weak, row["text"]
     assert (f"{count} x C++ object of class Job" in row["text"]) != is_weak
     assert ("std::weak_ptr" in row["advice"]) == is_weak
+
+
+@pytest.mark.parametrize("release", since("3.6"))
+def test_keys_that_were_freed(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """What the interpreter keeps for the next dicts leads to nothing that the last ones had."""
+    count = rng.randrange(1000, 3000)
+    with running(release_program(release, "freed_keys", count), tmp_path) as target:
+        rows = ask("unreachable", str(target.pid))["rows"]
+    assert sum(row["bytes"] for row in rows) >= count * 1000, rows

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from gdbheap import _native
+from gdbheap.graph.linker_tables import mapping_tables
 from gdbheap.graph.nodes import LIKELY, Node, Nodes, Root
 from gdbheap.graph.roots import BY_PADDING, BY_STATIC, tables
 from gdbheap.targets.target import Target
@@ -47,7 +48,8 @@ class BlockReferences(Nodes):
         self.target, self.roots, self.structures = target, roots, structures
         kinds = structures.native if structures is not None else None
         heaps = _native.Heaps(target.space, stores)
-        self.graph = _native.draw_blocks(heaps, tables(target), roots, kinds, progress, is_partial, hidden)
+        linked = mapping_tables(target)
+        self.graph = _native.draw_blocks(heaps, tables(target), roots, linked, kinds, progress, is_partial, hidden)
 
     @property
     def space(self) -> _native.Space:

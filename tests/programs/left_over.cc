@@ -1,8 +1,10 @@
 // What containers and counts say is no longer there: left_over KIND COUNT, of `vector` (objects that were taken from one and
 // never deleted: their addresses are left behind its last item), `kept` (the same, still in the vector), and `weak`
-// (objects of std::make_shared of which only a std::weak_ptr is left) and `owned` (the same with a std::shared_ptr).
+// (objects of std::make_shared of which only a std::weak_ptr is left) and `owned` (the same with a std::shared_ptr), and
+// `linked` (at most 200, lost: their addresses are left in the memory of the dynamic linker's first table of mappings).
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,8 +19,26 @@ struct Job {
 std::vector<Job *> pending;
 std::map<int, std::weak_ptr<Job>> cache;
 std::vector<std::shared_ptr<Job>> owners;
+std::vector<void *> kept;
+
+static void link(int count) {
+    void **addresses = static_cast<void **>(calloc(count, sizeof(void *)));
+    for (int left = 0; left < count; left++) addresses[left] = new Job;
+    // Some of what is free is taken for other things meanwhile.
+    void **tables[16];
+    for (void **&table : tables) {
+        table = static_cast<void **>(malloc(2300));
+        for (int left = 0; left < count; left++) table[60 + left] = addresses[left];
+        kept.push_back(malloc(24));
+    }
+    memset(addresses, 0, count * sizeof(void *));
+    free(addresses);
+    for (void **table : tables) free(table);
+    dlopen("libresolv.so.2", RTLD_NOW);
+}
 
 static void use(const std::string &kind, int count) {
+    if (kind == "linked") link(count);
     for (int left = 0; left < count; left++) {
         if (kind == "vector" || kind == "kept") pending.push_back(new Job);
         if (kind == "weak" || kind == "owned") {

@@ -229,12 +229,12 @@ pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Given<TypeLayout>) ->
     watched(py, None, |watcher| graph::static_types(watcher, heaps.0.lend(), &layout.0))
 }
 
-/// Reads all edges. `statics`: static types, ascending; `structures`: what blocks of C code are (a group of these has the
+/// Reads all edges. `statics`: static types, ascending; `linked`: tables of the dynamic linker; `structures`: what blocks of C code are (a group of these has the
 /// kind `structure`); `is_partial`: memory that may lead to blocks is not there. Raises MemoryError,
 /// OverflowError where there are more than 2^30 blocks or 2^32 edges, KeyboardInterrupt and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (heaps, layout, graph, statics, roots, structures=None, progress=None, is_partial=false))]
+#[pyo3(signature = (heaps, layout, graph, statics, roots, linked, structures=None, progress=None, is_partial=false))]
 #[allow(clippy::too_many_arguments)]
 pub fn draw_graph(
     py: Python<'_>,
@@ -243,6 +243,7 @@ pub fn draw_graph(
     graph: Given<GraphLayout>,
     statics: Vec<u64>,
     roots: Given<Vec<Root>>,
+    linked: HashSet<u64>,
     structures: Option<&Structures>,
     progress: Option<Report>,
     is_partial: bool,
@@ -252,8 +253,9 @@ pub fn draw_graph(
         let left_over = structures.map_or(&[][..], |structures| structures.0.left_over());
         let holders = structures.map_or(&[][..], |structures| structures.0.holders());
         let (layout, graph) = (layout.0, &graph.0);
-        let drawn =
-            graph::draw_graph(watcher, heaps, layout, graph, statics, &roots.0, left_over, holders, is_partial)?;
+        let drawn = graph::draw_graph(
+            watcher, heaps, layout, graph, statics, &roots.0, &linked, left_over, holders, is_partial,
+        )?;
         if let Some(structures) = structures {
             drawn.name_blocks(|address| structures.0.kind_at(address));
         }
@@ -305,15 +307,16 @@ impl From<graph::KeptNode> for KeptNode {
 /// The graph of a target without objects: every word of a block that leads into another one is an edge, exact where
 /// something begins there, likely in the last word of a block, doubtful elsewhere. Of `roots` the phase is 0 for static data
 /// and what belongs to threads, 1 for stacks and registers. A block's type is the number of its kind among those of
-/// `structures`. Raises as `draw_graph`.
+/// `structures`. `linked` and what it raises: as `draw_graph`.
 #[pyfunction]
-#[pyo3(signature = (heaps, tables, roots, structures=None, progress=None, is_partial=false, hidden=Vec::new()))]
+#[pyo3(signature = (heaps, tables, roots, linked, structures=None, progress=None, is_partial=false, hidden=Vec::new()))]
 #[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
     py: Python<'_>,
     heaps: &Heaps,
     tables: Given<Tables>,
     roots: Given<Vec<Root>>,
+    linked: HashSet<u64>,
     structures: Option<&Structures>,
     progress: Option<Report>,
     is_partial: bool,
@@ -324,7 +327,18 @@ pub fn draw_blocks(
     let held_inside = structures.map_or_else(Default::default, |structures| structures.0.held_inside().clone());
     let left_over = structures.map_or_else(Vec::new, |structures| structures.0.left_over().to_vec());
     let draw = |watcher: &dyn gdbheap_core::Watcher| {
-        graph::draw_blocks(watcher, heaps, &tables.0, &roots.0, kinds, &held_inside, &left_over, is_partial, &hidden)
+        graph::draw_blocks(
+            watcher,
+            heaps,
+            &tables.0,
+            &roots.0,
+            kinds,
+            &held_inside,
+            &linked,
+            &left_over,
+            is_partial,
+            &hidden,
+        )
     };
     watched(py, progress, draw).map(Graph)
 }

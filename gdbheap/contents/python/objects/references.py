@@ -14,6 +14,7 @@ from gdbheap.contents.python.running.handled_exceptions import handled_exception
 from gdbheap.contents.python.running.registered import registered_by_thread, registered_with
 from gdbheap.contents.python.running.threads import Frame, Threads
 from gdbheap.graph.blocks import Kinds
+from gdbheap.graph.linker_tables import mapping_tables
 from gdbheap.graph.nodes import Node, Nodes, Root
 from gdbheap.targets.ranges import Ranges
 
@@ -84,7 +85,10 @@ class References(PythonNodes):
         heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release, threads.interpreters)
         self.structures = structures
         of_c = None if structures is None else structures.native
-        self.graph = _native.draw_graph(heaps, objects.layout, layout, statics, self.roots, of_c, progress, is_partial)
+        linked = mapping_tables(objects.target)
+        self.graph = _native.draw_graph(
+            heaps, objects.layout, layout, statics, self.roots, linked, of_c, progress, is_partial
+        )
 
     def is_certain(self, number: int) -> bool:
         """Whether a chain of references that layouts tell of leads to the node."""

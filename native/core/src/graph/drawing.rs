@@ -61,8 +61,8 @@ pub fn static_types(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: &TypeLayout
     Ok(found)
 }
 
-/// Reads all edges. `statics`: static types, ascending; `left_over`: parts of blocks of C code that hold nothing,
-/// and `holders`: where words are references for certain, both ascending.
+/// Reads all edges. `statics`: static types, ascending; `linked`: tables of the dynamic linker; `left_over`: parts of
+/// blocks of C code that hold nothing, and `holders`: where words are references for certain, both ascending.
 /// `is_partial`: memory that may lead to blocks is not there.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_graph(
@@ -72,6 +72,7 @@ pub fn draw_graph(
     graph: &GraphLayout,
     statics: Vec<u64>,
     roots: &[Root],
+    linked: &HashSet<u64>,
     left_over: &[(u64, u64)],
     holders: &[u64],
     is_partial: bool,
@@ -90,8 +91,17 @@ pub fn draw_graph(
     let marks = marks::settle(&blocks, &layout, &claimed);
     let registry = Mutex::new(Registry::default());
     let space = heaps.space;
-    let source =
-        Source { space, blocks, types: &layout, layout: graph, marks: &marks, registry: &registry, left_over, holders };
+    let source = Source {
+        space,
+        blocks,
+        types: &layout,
+        layout: graph,
+        marks: &marks,
+        registry: &registry,
+        linked,
+        left_over,
+        holders,
+    };
     let Drawn { mut written, fields, syntax } = passes.draw(source)?;
     written.push(space.task(watcher, None).alone(|control| outside(control, source, roots))?);
     let Joined { mut edges, kinds, counts, unread } = Written::join(written, ids.count())?;

@@ -14,7 +14,7 @@ use crate::bytes::{u64_at, word_at};
 use crate::memory::space::Space;
 use crate::python::claims::{claimed_pointer, PlacedClaim};
 use crate::python::counts::references;
-use crate::python::dict_keys::index_width;
+use crate::python::dict_keys::{index_width, usable, MIN_SLOTS};
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::strays::{self, Sign, LOW};
 use crate::python::types::Types;
@@ -70,6 +70,9 @@ impl Registry {
     }
 }
 
+/// A table of the dynamic linker begins at most so far behind the beginning of its block.
+const LINE_WORDS: usize = 16;
+
 /// What all workers read.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
@@ -79,6 +82,8 @@ pub(crate) struct Source<'a> {
     pub(crate) layout: &'a GraphLayout,
     pub(crate) marks: &'a [u32],
     pub(crate) registry: &'a Mutex<Registry>,
+    /// Tables of the dynamic linker, which lead to the one before alone.
+    pub(crate) linked: &'a HashSet<u64>,
     /// Parts of blocks of C code that hold nothing, as their containers say, ascending.
     pub(crate) left_over: &'a [(u64, u64)],
     /// Where words are references for certain, ascending.
@@ -323,6 +328,12 @@ impl<'a, S: Sink> Drawer<'a, S> {
             let start = self.types.layout.outer_hook(bytes.head) as u64;
             return self.reference_at(bytes, start + NEXT_OF_ARENA, LIKELY);
         }
+        if self.source.linked.contains(&bytes.address) {
+            return previous(bytes.head, bytes.address).into_iter().for_each(|word| _ = self.word(word, LIKELY));
+        }
+        if self.is_of_freed_keys(bytes).unwrap_or(false) {
+            return;
+        }
         let last = bytes.size().saturating_sub(WORD);
         let left = left_in(self.source.left_over, bytes.address, bytes.end);
         match self.source.layout.interpreters.iter().any(|state| (bytes.address..bytes.end).contains(state)) {
@@ -428,11 +439,16 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some(Spare { size: block.size, is_keys: false, is_container, is_alive, is_head })
     }
 
-    fn buffer(&mut self, mark: u32, bytes: Bytes<'_>) {
+    /// The block without what debug hooks put before its contents, and how many bytes that is.
+    fn unhooked<'b>(&self, bytes: Bytes<'b>) -> (Bytes<'b>, u64) {
         let layout = self.types.layout;
         let hook = layout.hook + layout.outer_hook(bytes.head) as u64;
-        let bytes =
-            Bytes { address: bytes.address + hook, head: bytes.head.get(hook as usize..).unwrap_or(&[]), ..bytes };
+        let head = bytes.head.get(hook as usize..).unwrap_or(&[]);
+        (Bytes { address: bytes.address + hook, head, ..bytes }, hook)
+    }
+
+    fn buffer(&mut self, mark: u32, bytes: Bytes<'_>) {
+        let (bytes, hook) = self.unhooked(bytes);
         let number = u64::from(mark) & shapes::MOST;
         match mark >> 28 {
             shapes::LEAF => (),
@@ -465,6 +481,22 @@ impl<'a, S: Sink> Drawer<'a, S> {
         if let Some((from, count, step, first, words)) = self.entries(bytes) {
             self.table(bytes, from, count, step, first, words);
         }
+    }
+
+    /// Whether a block is keys of a small dict that the interpreter freed and keeps for the next one (dictobject.c,
+    /// keys_free_list): nobody refers to them, and their words are those of the last dict. None where its head is cut off.
+    fn is_of_freed_keys(&self, bytes: Bytes<'_>) -> Option<bool> {
+        let KeysLayout { kind, log2_index_bytes, size, entries, .. } = *self.source.layout.keys.as_ref()?;
+        let (bytes, _) = self.unhooked(bytes);
+        if self.field(bytes, 0)? != 0 {
+            return Some(false);
+        }
+        let slots = match kind >= 0 {
+            true => 1u64.checked_shl(self.byte(bytes, log2_index_bytes - 1)?.into())?,
+            false => self.field(bytes, size as u64)?,
+        };
+        let (free, used) = (self.field(bytes, entries - WORD)?, self.field(bytes, entries)?);
+        Some(slots == MIN_SLOTS && free.checked_add(used)? == usable(MIN_SLOTS))
     }
 
     /// Where the keys and values of a dict lie, as `table` takes them; None where the head of the table is cut off.
@@ -874,6 +906,13 @@ impl Visitor for Drawer<'_> {
         }
         self.rows.end_row(if mark != 0 { BUFFER } else { 0 });
     }
+}
+
+/// The table before this one of the dynamic linker: the word ahead of the block's own address (struct
+/// dlfo_mappings_segment: previous, to_free).
+pub(super) fn previous(head: &[u8], block: u64) -> Option<u64> {
+    let words: Vec<u64> = head.chunks_exact(8).take(LINE_WORDS + 2).map(|word| u64_at(word, 0)).collect();
+    words.windows(2).find(|pair| pair[1] == block).map(|pair| pair[0])
 }
 
 /// The parts that begin in the block [start, end).

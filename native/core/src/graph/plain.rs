@@ -10,7 +10,7 @@
 
 use super::csr::{Joined, Written};
 use super::drawing::{in_pieces, root_phases, walked_bits, Root};
-use super::edges::{left_in, unread_of, DOUBTFUL, EXACT, LIKELY, STRAY};
+use super::edges::{left_in, previous, unread_of, DOUBTFUL, EXACT, LIKELY, STRAY};
 use super::ids::{Blocks, Found, Ids};
 use super::padding::{self, Padding};
 use super::proof::Proof;
@@ -68,8 +68,8 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
 
 /// Reads all edges. Of `roots` the phase is 0 for static data and what belongs to threads, 1 for stacks and registers.
 /// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is; `held_inside`: kinds of
-/// blocks that are proven to be held by a pointer into their middle; `left_over`: parts of blocks that hold nothing, as
-/// their containers say, ascending. `is_partial`: memory that may lead to blocks is not
+/// blocks that are proven to be held by a pointer into their middle; `linked`: tables of the dynamic linker; `left_over`: parts
+/// of blocks that hold nothing, as their containers say, ascending. `is_partial`: memory that may lead to blocks is not
 /// there; `hidden`: words beside those in whole places, with where they stand, ascending.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
@@ -79,6 +79,7 @@ pub fn draw_blocks(
     roots: &[Root],
     mut kinds: Vec<u32>,
     held_inside: &HashSet<u32>,
+    linked: &HashSet<u64>,
     left_over: &[(u64, u64)],
     is_partial: bool,
     hidden: &[(u64, u64)],
@@ -94,7 +95,7 @@ pub fn draw_blocks(
     let ids = Ids::new(heaps, &used, Vec::new(), roots.len()).ok_or(Error::Overflow("more than 2^30 blocks"))?;
     let blocks = Blocks { heaps, ids: &ids };
     let jobs = heaps.jobs();
-    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds, left_over, hidden));
+    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds, (linked, left_over), hidden));
     let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &_, control: &Control| {
         drawer.begin(job);
         walk.run(job, control, drawer)
@@ -106,7 +107,8 @@ pub fn draw_blocks(
         ends.absorb(drawer.ends);
         written.push(drawer.rows);
     }
-    let draw = |control: &Control| outside(control, Drawer::new(blocks, tables, &kinds, left_over, hidden), roots);
+    let draw =
+        |control: &Control| outside(control, Drawer::new(blocks, tables, &kinds, (linked, left_over), hidden), roots);
     written.push(heaps.space.task(watcher, None).alone(draw)?);
     let Joined { mut edges, kinds: groups, unread, .. } = Written::join(written, ids.count())?;
     let (fields, holders) = (padding.fields(), ends.holders(ids.count()));
@@ -202,6 +204,8 @@ struct Drawer<'a> {
     /// The kind of each block by its number; empty where none is known.
     kinds: &'a [u32],
     hidden: &'a [(u64, u64)],
+    /// Tables of the dynamic linker, which lead to the one before alone.
+    linked: &'a HashSet<u64>,
     /// Parts of blocks that hold nothing: of all, and of the block that is read.
     left_over: &'a [(u64, u64)],
     left_here: &'a [(u64, u64)],
@@ -216,7 +220,7 @@ impl<'a> Drawer<'a> {
         blocks: Blocks<'a>,
         tables: &'a Tables,
         kinds: &'a [u32],
-        left_over: &'a [(u64, u64)],
+        (linked, left_over): (&'a HashSet<u64>, &'a [(u64, u64)]),
         hidden: &'a [(u64, u64)],
     ) -> Drawer<'a> {
         let (reader, bounds, spans) = (Reader::new(blocks.heaps.space), blocks.bounds(), blocks.heaps.spans());
@@ -232,6 +236,7 @@ impl<'a> Drawer<'a> {
             rows,
             kinds,
             hidden,
+            linked,
             left_over,
             left_here,
             padding,
@@ -413,6 +418,12 @@ impl Visitor for Drawer<'_> {
         let Some(id) = self.blocks.ids.id_of(block.place) else { return false };
         self.rows.go_to(id);
         let Block { address, size, end, .. } = block;
+        if self.linked.contains(&address) {
+            previous(head, address).into_iter().for_each(|word| _ = self.word(|| address, word, EXACT, id));
+            self.rows.end_row(0);
+            self.ends.end(id);
+            return true;
+        }
         self.block = (address, size);
         self.left_here = self.left_in(id, (address, end));
         self.rows.unread += unread_of(self.blocks.heaps.space, (address, end), Self::HEAD, head);

@@ -3,6 +3,8 @@
 use crate::bytes::word_at;
 
 pub(crate) const MAX_SLOTS: u64 = 1 << 40;
+/// Of the smallest table (dictobject.c: PyDict_MINSIZE).
+pub(crate) const MIN_SLOTS: u64 = 8;
 
 /// What a table says of itself: where (or -1) its slots are, or their logarithm; where indices of entries begin, and (or -1)
 /// its kind, which is 0 where entries hold a hash.
@@ -51,7 +53,7 @@ fn is_possible(slots: &u64) -> bool {
 }
 
 /// dictobject.c: USABLE_FRACTION.
-fn usable(slots: u64) -> u64 {
+pub(crate) fn usable(slots: u64) -> u64 {
     slots * 2 / 3
 }
 
