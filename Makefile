@@ -59,14 +59,14 @@ matrix: build
 
 PACKAGED := $(SOURCES) pyproject.toml MANIFEST.in LICENSE scripts/wheels.sh scripts/deb.sh $(shell find packaging -type f)
 
-sdist:
+sdist: build
 	@scripts/wheels.sh sdist
 
 wheel: build/packaging/manylinux
 musl-wheel: build/packaging/musllinux
 deb: build/packaging/debian
 
-build/packaging/manylinux build/packaging/musllinux: $(PACKAGED)
+build/packaging/manylinux build/packaging/musllinux: $(PACKAGED) | build
 	@scripts/wheels.sh $(notdir $@)
 	@touch $@
 

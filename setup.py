@@ -10,6 +10,8 @@ from setuptools import find_packages, setup
 from setuptools_rust import Binding, RustExtension
 
 HERE = Path(__file__).resolve().parent
+# What is installed writes it (scripts/manual.py), so that a first build from a checkout has none.
+MANUAL = "packaging/man/gdbheap.1"
 
 
 def version():
@@ -47,7 +49,7 @@ setup(
     },
     # In a user's own prefix man(1) and the shells look here too.
     data_files=[
-        ("share/man/man1", ["packaging/man/gdbheap.1"]),
+        ("share/man/man1", [MANUAL] if (HERE / MANUAL).exists() else []),
         ("share/bash-completion/completions", ["packaging/completion/gdbheap.bash"]),
         ("share/zsh/site-functions", ["packaging/completion/_gdbheap"]),
         ("share/fish/vendor_completions.d", ["packaging/completion/gdbheap.fish"]),

@@ -42,6 +42,10 @@ install_gdbheap() {
     # setuptools copies into build/lib and never removes what a source no longer has.
     rm -rf build/lib* build/bdist*
     pip_install --no-deps --no-build-isolation --force-reinstall .
+    # What is installed writes it; packages that are built later carry it.
+    "$VENV/bin/python" scripts/manual.py packaging/man/gdbheap.1
+    mkdir -p "$VENV/share/man/man1"
+    cp packaging/man/gdbheap.1 "$VENV/share/man/man1/"
 }
 
 # One build at a time: pip and setuptools share build/ and the environment. A source that changes while it runs is newer

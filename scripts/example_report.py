@@ -1,4 +1,4 @@
-"""Write docs/example-report.html, the page of the process of examples/bloated.py, or with a path that file.
+"""Write the page of the process of examples/bloated.py: example_report.py FILE. ``make site`` has one.
 
 Run it with the Python that gdbheap is installed in. The page has nothing of this machine but what is installed: the
 program runs in an empty folder, with the system's Python, and what its control group has is left out. Its process id
@@ -24,7 +24,6 @@ from gdbheap.snapshots.overview import overview
 from gdbheap.targets.process import stopped
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "example-report.html"
 PROGRAM = "bloated.py"
 FOLDER = "/srv/app"
 ROWS = 60
@@ -42,7 +41,10 @@ def written(pid: int) -> bytes:
 
 def main() -> None:
     """Start the program, wait until it is ready, and look at it."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: example_report.py FILE")
+    path = Path(sys.argv[1])
+    path.parent.mkdir(parents=True, exist_ok=True)
     python = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(ROOT / "examples" / PROGRAM, folder)

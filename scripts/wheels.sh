@@ -34,6 +34,7 @@ pybuild() {
 }
 
 sdist() {
+    [ -e packaging/man/gdbheap.1 ] || { say "no packaging/man/gdbheap.1 here: make build writes it"; exit 2; }
     say "the source distribution"
     rm -rf ./*.egg-info dist/*.tar.gz
     pybuild --sdist --outdir dist .

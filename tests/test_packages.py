@@ -34,8 +34,8 @@ def in_git() -> set[str]:
 
 
 def test_source_distribution(tmp_path: Path) -> None:
-    """It has every file of git and no other, although a build, a core and a cache lie about."""
-    expected = in_git()
+    """It has every file of git, the manual page and no other, although a build, a core and a cache lie about."""
+    expected = {*in_git(), "packaging/man/gdbheap.1"}
     checkout = tmp_path / "checkout"
     for name in expected:
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def test_what_is_installed() -> None:
     files = {str(path) for path in importlib.metadata.files("gdbheap") or []}
     for name in ("_native.abi3.so", "_replayer", "py.typed", "loader/gdbheap", "commands/shell/main.py"):
         assert f"gdbheap/{name}" in files
-    for name in ("man/man1/gdbheap.1", "bash-completion/completions/gdbheap.bash", "zsh/site-functions/_gdbheap"):
+    for name in ("bash-completion/completions/gdbheap.bash", "zsh/site-functions/_gdbheap"):
         assert [path for path in files if path.endswith(f"share/{name}")], name
     assert [path for path in files if path.endswith("share/fish/vendor_completions.d/gdbheap.fish")]
     # Their folder depends on the release of setuptools.

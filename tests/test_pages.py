@@ -379,20 +379,15 @@ def test_an_older_file_stays(made: Made, tmp_path: Path) -> None:
 
 
 def test_an_example(tmp_path: Path) -> None:
-    """The page in docs/ is as one that is made now: its sections, and the columns of its tables."""
+    """It has its sections and tables, and nothing of this machine's folders."""
     path = tmp_path / "example.html"
     script = [sys.executable, str(ROOT / "scripts" / "example_report.py"), str(path)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=120, env=plain_environment())
     assert done.returncode == 0, done.stderr
-    example = ROOT / "docs" / "example-report.html"
-    now, kept = (Page(each.read_text(encoding="utf-8")) for each in (path, example))
-    assert now.sections == kept.sections and now.styles == kept.styles and now.scripts[-1] == kept.scripts[-1]
-    for name in now.tables.keys() & kept.tables.keys():
-        assert now.tables[name].keys == kept.tables[name].keys
-    assert {"ledger-lines", "holes-table", "types-table", "owners-table"} <= now.tables.keys() & kept.tables.keys()
-    assert path.stat().st_size < 200 << 10
-    for text in (each.read_text(encoding="utf-8") for each in (path, example)):
-        assert not re.search(r"/proc/\d+/root|/tmp/|/home/", text)
+    text = path.read_text(encoding="utf-8")
+    assert {"ledger-lines", "holes-table", "types-table", "owners-table"} <= Page(text).tables.keys()
+    assert len(text) < 200 << 10
+    assert not re.search(r"/proc/\d+/root|/tmp/|/home/", text)
 
 
 def browser() -> str:

@@ -77,15 +77,15 @@ def test_a_command(tmp_path: Path) -> None:
     assert FIRST_OF_LIST in text
     registry.write_text(text.replace(FIRST_OF_LIST, f"{FIRST_OF_LIST}    {files[-1][1]}"), encoding="utf-8")
     copy.build()
-    for script in ("command_docs.py", "shell_pages.py"):
+    for script in ("command_docs.py", "gdb_help.py"):
         copy.run(f"scripts/{script}", "--write")
-    for page in ("README.md", "docs/commands.md", "gdbheap/loader/help.txt", "packaging/man/gdbheap.1"):
+    for page in ("README.md", "docs/commands.md", "gdbheap/loader/help.txt"):
         assert "oldest" in (copy.checkout / page).read_text(encoding="utf-8"), page
     with running(c_program("ended", 1, 3, 5, tmp_path / "table"), tmp_path) as target:
         script = "packaging/script/gdbheap"
         answer = json.loads(copy.run(script, "oldest", str(target.pid), "--json"))
         shown = copy.run(script, "oldest", str(target.pid), "--threads")
     assert answer["arenas"][0]["index"] == 0 and "in use" in shown
-    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_shell_pages.py", "tests/test_commands.py")
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_completion.py", "tests/test_commands.py")
     for tool in (["ruff", "check", "-q"], ["ruff", "format", "--check", "-q"]):
         copy.run("-m", *tool, *(name for name, _ in files))

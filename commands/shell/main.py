@@ -163,7 +163,7 @@ def _answered(words: list[str]) -> int:
     from gdbheap.errors import GdbheapError
 
     try:
-        output, status = _of_quick(words) or _of_any(words)
+        output, status = _of_quick(words) or _of_completion(words) or _of_any(words)
     except Exception as error:
         return complain(*fault(error, words))
     try:
@@ -182,6 +182,15 @@ def _of_quick(words: list[str]) -> tuple[str, int] | None:
     from gdbheap.commands.shell.quick import LINES
 
     return LINES[words[0]](), 0
+
+
+def _of_completion(words: list[str]) -> tuple[str, int] | None:
+    """What a shell asks while a line is typed; None for lines that were typed."""
+    if words[:1] != ["--complete"]:
+        return None
+    from gdbheap.commands.shell.completing import complete
+
+    return complete(words[1:]), 0
 
 
 def _of_any(words: list[str]) -> tuple[str, int]:

@@ -1,0 +1,74 @@
+"""``gdbheap --complete WORD…``: what the last word of a line in a shell may become.
+
+The completions of bash, zsh and fish (packaging/completion) ask this."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gdbheap.commands.shell.commands import VERBS
+from gdbheap.commands.shell.line import extra_options
+from gdbheap.commands.surface.declaration import GDB
+from gdbheap.commands.surface.options import Option
+from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
+from gdbheap.text import printable
+
+__all__ = ["complete"]
+
+# What stands alone on a line.
+OWN = ("--version", "--gdb-script")
+# Characters of an option's help that a list has room for.
+WIDTH = 90
+
+
+def complete(words: Sequence[str]) -> str:
+    """Return a line for each word that the last of ``words`` may become: the word, and behind a space what it is where
+    that is known. Nothing where it is the name of a file, which shells complete by themselves."""
+    *before, last = words or [""]
+    found = _options(before, last) if last.startswith("-") else iter([*_nouns(before), *_processes(last)])
+    return "\n".join(f"{word} {what}" if what else word for word, what in found if word.startswith(last))
+
+
+def _nouns(before: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if not before:
+        yield from ((noun, "") for noun in dict.fromkeys([GDB, *map(_typed, filter(None, COMMANDS)), *VERBS]))
+
+
+def _typed(noun: str) -> str:
+    """The word that is typed for a noun: two commands may share one."""
+    return next((word for word, meant in ABOUT_LOGS.items() if meant == noun), noun)
+
+
+def _options(before: Sequence[str], last: str) -> Iterator[tuple[str, str]]:
+    name, given, value = last.partition("=")
+    meant = [COMMANDS[noun] for noun in COMMANDS if noun and _typed(noun) in before[:1]] or [COMMANDS[HEAP_NOUN]]
+    # Commands that share a word may each have values of their own.
+    found = [option for command in meant for option in (*command.all_options, *extra_options(command))]
+    if given:
+        for option in (option for option in found if option.name == name):
+            start = value[: value.rfind(",") + 1] if option.takes_several else ""
+            yield from ((f"{name}={start}{each}", "") for each in option.values)
+        return
+    yield from ((word, "") for word in ("--help", *(() if before else OWN)))
+    for option in {option.name: option for option in found}.values():
+        yield f"{option.name}=" if option.takes_next else option.name, _told(option)
+
+
+def _told(option: Option) -> str:
+    """The beginning of an option's help; where it begins with its values, they are offered beside it."""
+    first = re.split(r"; |\. | \(|: ", option.help)[0]
+    if first in option.values:
+        return option.metavar.lower()
+    return first if len(first) <= WIDTH else f"{first[: first.rindex(' ', 0, WIDTH)]}…"
+
+
+def _processes(last: str) -> Iterator[tuple[str, str]]:
+    """Those whose number begins so, with their names."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal() and folder.name.startswith(last):
+            try:
+                yield folder.name, printable((folder / "comm").read_text(errors="replace").strip())
+            except OSError:
+                continue

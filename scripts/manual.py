@@ -1,0 +1,86 @@
+"""Write the manual page, from the declarations that the parsers use: manual.py FILE.
+
+``make build`` writes packaging/man/gdbheap.1, which is no part of the repository; packages carry it. Run it with the
+Python that gdbheap is installed in.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from gdbheap import __version__
+from gdbheap.commands.shell.line import Extra
+from gdbheap.commands.surface.options import options_of
+from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
+
+DESCRIPTION = """gdbheap says from outside, and without running anything in it, where the memory of a process went, or
+of one that is gone and left a core: what its allocators hold and why they do not give it back, which types have it,
+and who holds those. TARGET is a process id or the path of a core. Each command has a help of its own: gdbheap NOUN
+--help. The same words are commands of gdb, with heap in place of gdbheap and without TARGET, after gdbheap install."""
+STATUSES = (
+    ("0", "It was answered."),
+    ("1", "Something is damaged or missing, and the answer is as far as it goes."),
+    ("2", "The command line is wrong."),
+    ("3", "The system does not permit it."),
+    ("4", "There is no such process, or the file is no core."),
+    ("5", "What was asked is not supported of this target."),
+)
+ESCAPED = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"})
+
+
+def escaped(text: str) -> str:
+    """Return a text as roff has it, in one line that begins with no request."""
+    line = " ".join(text.split()).translate(ESCAPED)
+    line = "".join(char if char.isascii() else f"\\[u{ord(char):04X}]" for char in line)
+    return f"\\&{line}" if line.startswith((".", "\\(aq")) else line
+
+
+def paragraph(text: str) -> Iterator[str]:
+    """Yield a text with its paragraphs."""
+    for part in text.strip().split("\n\n"):
+        yield f".PP\n{escaped(part)}\n"
+
+
+def entry(title: str, text: str) -> str:
+    """Return a tagged paragraph."""
+    return f".TP\n.B {escaped(title)}\n{escaped(text)}\n"
+
+
+def manual() -> Iterator[str]:
+    """Yield the page."""
+    yield f'.TH GDBHEAP 1 "" "gdbheap {__version__}" "User Commands"\n.SH NAME\n'
+    yield "gdbheap \\- where the memory of a process went, down to the last page\n.SH SYNOPSIS\n"
+    yield ".B gdbheap\n.RI [ NOUN ]\n.RI [ TARGET ]\n.RI [ OPTION ...]\n.SH DESCRIPTION\n"
+    yield from paragraph(DESCRIPTION)
+    yield ".SH COMMANDS\n"
+    for command in COMMANDS.values():
+        needs = command.needs
+        after = command.argument.metavar if command.argument else ""
+        line = " ".join(part for part in (command.shell_name, needs.words, after) if part)
+        yield f".SS {escaped(line)}\n{escaped(command.question)}\n"
+        yield from paragraph(command.text)
+        for option in (*command.own_options, *command.listing_options):
+            yield entry(option.spelling, f"{option.help}.")
+    yield ".SH OPTIONS OF EVERY COMMAND\n"
+    listing = {option.name for command in COMMANDS.values() for option in command.listing_options}
+    for option in (*COMMANDS[HEAP_NOUN].all_options, *options_of(Extra)):
+        if option.name not in listing:
+            yield entry(option.spelling, f"{option.help}.")
+    yield ".SH EXIT STATUS\n"
+    yield from (entry(status, meaning) for status, meaning in STATUSES)
+    yield ".SH SEE ALSO\n.BR gdb (1),\n.BR ps (1),\n.BR proc (5),\n.BR malloc_stats (3)\n"
+
+
+def main() -> None:
+    """Write the file, and its folder if there is none."""
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: manual.py FILE")
+    path = Path(sys.argv[1])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(manual()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
