@@ -16,7 +16,6 @@ from gdbheap.commands.shell.completing import complete
 from gdbheap.commands.shell.line import extra_options
 from gdbheap.commands.surface.declaration import AnyCommand
 from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS
-from gdbheap.loader import SCRIPT
 
 FOLDER = ROOT / "packaging" / "completion"
 MANUAL = script("manual")
@@ -62,7 +61,7 @@ def offered(*line: str) -> set[str]:
 
 def test_gdbs_help() -> None:
     """It was written after the last change of a declaration."""
-    text = (SCRIPT.parent / "help.txt").read_text(encoding="utf-8")
+    text = (ROOT / "gdbheap" / "loader" / "help.txt").read_text(encoding="utf-8")
     assert text == script("gdb_help").help_file(), "run scripts/gdb_help.py --write"
 
 
