@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from support.programs import (
     GDBHEAP,
     PATIENCE,
     RELEASES,
+    RESTING,
     Running,
     c_program,
     gdbheap,
@@ -31,7 +33,10 @@ from support.programs import (
 )
 
 from gdbheap.errors import UsageError
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.host.usage import usage_of
 from gdbheap.sampling.sample import Event, Sample, Series
+from gdbheap.sampling.sampled_process import Moment, Watched
 from gdbheap.sampling.sampler import Sampler
 from gdbheap.sampling.series import read
 from gdbheap.targets.chosen_processes import Programs
@@ -214,14 +219,45 @@ def test_exec_is_an_event(tmp_path: Path) -> None:
         recorder.wait(lambda found: found and found[-1].malloc)
         go_on(target, "step")
         text = go_on(target, "exec")
-        samples = recorder.wait(lambda found: found and (found[-1].malloc is not None and found[-1].threads == 1))
+        samples = recorder.during_rest(lambda found: found[-1].malloc is not None and found[-1].threads == 1)
         check_malloc(samples[-1], text, True)
         target.process.stdin.close()  # type: ignore[union-attr]
         target.process.wait(PATIENCE)
         recorder.process.wait(PATIENCE)
-        kinds = [event.kind for event in recorder.series().events]
+        # A look at a program that begins may come before its malloc is used.
+        kinds = [event.kind for event in recorder.series().events if event.kind != "found"]
         assert kinds == ["start", "exec", "end", "close"] and recorder.process.returncode == 0
         assert recorder.series().events[-1].reason == "ended"
+
+
+# Runs itself anew, so many times.
+ANEW = '[ "$1" -gt 0 ] && exec sh -c "$0" "$0" $(($1 - 1)); read -r line'
+
+
+def test_no_program_is_known_in_the_middle_of_an_exec() -> None:
+    """Where the kernel does not yet say where the new program lies nothing is known of it, nor of the old one."""
+    process = subprocess.Popen(["sh", "-c", ANEW, ANEW, "300"], stdin=subprocess.PIPE)
+    try:
+        folder, images, deadline = ProcessFolder(process.pid), set(), time.monotonic() + PATIENCE
+        while not Path(f"/proc/{process.pid}/syscall").read_text().startswith(RESTING):
+            images.add(usage_of(folder).image)
+            assert time.monotonic() < deadline
+        assert len(images) > 10 and all(image is None or all(image) for image in images)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_between_two_programs(tmp_path: Path) -> None:
+    """A sample in the middle of an exec has the kernel's figures alone, and the next look tells of the exec."""
+    with running(c_program("steps", 5, 0), tmp_path) as target:
+        watched = Watched(target.pid)
+        usage = watched.usage()
+        assert watched.look(usage) == "start" and watched.sample(Moment(0.0, 0.0), usage).malloc is not None
+        between = replace(usage, image=None)
+        assert watched.look(between) is None and watched.sample(Moment(0.0, 0.0), between).malloc is None
+        later = replace(usage, image=("another", 1, 1))
+        assert watched.look(later) == "exec" and watched.sample(Moment(0.0, 0.0), later).malloc is not None
 
 
 def test_command(tmp_path: Path) -> None:

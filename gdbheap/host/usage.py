@@ -22,7 +22,8 @@ RUNNING = "R"
 @dataclass(frozen=True)
 class Usage:
     """Bytes of one process, None where nobody says: resident, and of that anonymous, of files and of shared memory;
-    swapped; the break's. ``image`` is another after each exec, as far as that shows; ``runs``: it is not asleep."""
+    swapped; the break's. ``image`` is another after each exec, as far as that shows, None in the middle of one;
+    ``runs``: it is not asleep."""
 
     rss: int | None
     anonymous: int | None
@@ -33,7 +34,7 @@ class Usage:
     minor_faults: int
     major_faults: int
     threads: int
-    image: tuple[str, int, int]
+    image: tuple[str, int, int] | None
     runs: bool
 
 
@@ -59,7 +60,9 @@ def usage_of(folder: ProcessFolder) -> Usage:
     program = ""
     with suppress(OSError):
         program = folder.link(f"{place}exe")
-    image = (program, int(fields[procfs.START_CODE]), int(fields[START_STACK]))
+    code, stack = int(fields[procfs.START_CODE]), int(fields[START_STACK])
+    # The kernel says where a program lies once all of it is there.
+    image = (program, code, stack) if code else None
     faults = int(fields[procfs.MINOR_FAULTS]), int(fields[procfs.MAJOR_FAULTS])
     threads = status.get("Threads", "")
     count = int(threads) if threads.isdigit() else 1

@@ -133,7 +133,9 @@ class Watched:
     def look(self, usage: Usage) -> str | None:
         """Find where its books are, if they are not all known: "start" at the first look, "exec" when it runs another
         program than then, "found" where there is news, None where there is none. Raises NoTarget."""
-        is_other = self._image not in (None, usage.image)
+        if usage.image is None:
+            return None
+        is_other = self._image is not None
         if usage.image != self._image:
             self._image, self.found, self.refused, self._looks = usage.image, None, None, Paced(LOOK_SHARE)
         if self.refused is not None or not self._may_know_more() or not self._looks.is_due:
@@ -222,6 +224,9 @@ class Watched:
     def sample(self, moment: Moment, usage: Usage, stop: bool = False) -> Sample:
         """How it is now; with ``stop`` the arenas are read while it stands. Raises NoTarget when it has ended, and what
         a stop raises."""
+        if usage.image != self._image:
+            # The books that were found are another program's.
+            self.found = None
         self._renew_memory()
         exact: Exact | None = self._rollup.do(lambda: exact_of(self.folder)) if self._rollup.is_due else None
         malloc, stopped = self._standing() if stop else (self._malloc(usage), None)
