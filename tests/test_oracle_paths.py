@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from support.graphs import BUILDS, THOROUGH, check_chains, explained, started, truth_of
-from support.programs import Running
+from support.library import heap_of
+from support.programs import KINDS, Running, python_program, running
+
+from gdbheap.answers.retained import OBJECT, retained
+from gdbheap.contents.python.names.edges import Edge, EdgeNames
 
 pytestmark = pytest.mark.cases(3)
 
@@ -37,3 +42,18 @@ def test_deepest(build: str, rng: random.Random, tmp_path: Path) -> None:
     with started(build, tmp_path, "references", rng.getrandbits(32), DEEPEST, 100, tmp_path / "truth") as target:
         truth = truth_of(tmp_path)
         check(target, {name: truth[name] for name in DEEP}, tmp_path)
+
+
+def test_an_edge_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many paths lead through it: those of one answer have their beginnings in common."""
+    read, counts = EdgeNames.edge, Counter[tuple[int, int, bool]]()
+
+    def counted(edges: EdgeNames, holder: int, target: int, names: bool = False) -> Edge:
+        counts[holder, target, names] += 1
+        return read(edges, holder, target, names)
+
+    monkeypatch.setattr(EdgeNames, "edge", counted)
+    with running(python_program(KINDS[0], "secret_texts", "text", 50), tmp_path, {"TOKEN": "text"}) as target:
+        with heap_of(str(target.pid)) as heap:
+            assert len(retained(heap, OBJECT, 50).rows) == 50
+    assert counts and max(counts.values()) == 1, counts.most_common(3)

@@ -15,6 +15,8 @@ from gdbheap.layout.cpython import FLAG_TYPE
 
 PORTION = 512
 MAX_RUN = 30
+# Edges whose names are kept: many chains lead through the same ones.
+KEPT_EDGES = 1 << 14
 FRAME, MEMORY = "frame", "memory"
 OWN_DICT = ".__dict__"
 # A class shows its dict through a proxy.
@@ -31,6 +33,7 @@ class ObjectPaths:
         self.names = references.objects.names
         self.edges = EdgeNames(references.objects.repr, references.threads)
         self._kept: dict[int, _Prefix] = {}
+        self._edges: dict[tuple[int, int, bool], Edge] = {}
 
     def type_name(self, node: Node) -> str:
         """The type's name of an object, else a word for what it is."""
@@ -54,10 +57,19 @@ class ObjectPaths:
     def edge(self, holder: Node, target: Node, above: str = "") -> Edge:
         """What ``holder`` (an object, a root, or an unknown block) calls its reference to ``target``. ``above``: the
         text of an edge to the holder, which says what its keys are if it is a dict."""
+        key = holder.id, target.id, is_namespace(above)
+        found = self._edges.get(key)
+        if found is None:
+            if len(self._edges) >= KEPT_EDGES:
+                self._edges.clear()
+            found = self._edges[key] = self._edge(holder, target, key[-1])
+        return found
+
+    def _edge(self, holder: Node, target: Node, names: bool) -> Edge:
         if holder.root is not None:
             return self._root_edge(holder, target)
         if holder.type:
-            return self.edges.edge(holder.address, target.address, is_namespace(above))
+            return self.edges.edge(holder.address, target.address, names)
         inside = "" if holder.kind != "unknown" else f" of {holder.size:,} bytes"
         return Edge(f" holds it (a block{inside})")
 
