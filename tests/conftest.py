@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 # `python -m pytest` puts the current folder first; there gdbheap lies without its native module and its commands.
@@ -47,6 +48,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cases(count): a run of all tests takes at most so many of each test's cases")
     config.addinivalue_line("markers", f"sweep: where {SWEEP} is set, a run of all tests takes all of its cases")
     config.pluginmanager.register(Failures(config))
+    # No test is timed: another process may have the processor for longer than an example takes by itself.
+    settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("untimed")
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = SEED
 
 
 class Failures:
