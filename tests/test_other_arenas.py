@@ -10,12 +10,14 @@ import os
 import random
 import shutil
 import subprocess
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import programs
 from support.programs import Running, ask, gdbheap, running
+from support.sessions import Session, session
 from support.tables import held, program
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -36,21 +38,24 @@ def told(target: Running, folder: Path) -> list[list[str]]:
     return [line.split() for line in (folder / "table.stats").read_text().splitlines()]
 
 
-def in_arena(target: Running, choice: str, state: str) -> dict[str, Any]:
+def looked_at(target: Running) -> AbstractContextManager[Session]:
+    """Yield a session about the program as it rests now."""
+    return session(target.pid, "--max-stop=60")
+
+
+def in_arena(opened: Session, choice: str, state: str) -> dict[str, Any]:
     """Return the whole list of an arena's blocks in that state."""
-    answer = ask(
-        "chunks", str(target.pid), f"--arena={choice}", f"--state={state}", "--sort=address", "--top=0", "--max-stop=60"
-    )
+    answer = opened.ask(f"chunks --arena={choice} --state={state} --sort=address --top=0")
     assert answer["count"] == len(answer["chunks"]) and answer["bytes"] == sum(row["size"] for row in answer["chunks"])
     return answer
 
 
-def check_whose(target: Running, pointers: list[int], rows: list[dict[str, Any]]) -> None:
+def check_whose(opened: Session, pointers: list[int], rows: list[dict[str, Any]]) -> None:
     """Each pointer is in the list of one arena, with that arena's number, as in the list of all of them."""
     places: dict[int, int] = {}
     ends: dict[int, int] = {}
     for row in rows:
-        for block in in_arena(target, row["choice"], "used")["chunks"]:
+        for block in in_arena(opened, row["choice"], "used")["chunks"]:
             assert block["arena"] == row["index"] and block["address"] not in places
             places[block["address"]] = row["index"]
             ends[block["address"]] = block["address"] + block["size"]
@@ -58,24 +63,23 @@ def check_whose(target: Running, pointers: list[int], rows: list[dict[str, Any]]
     for pointer in pointers:
         start = starts[bisect.bisect_right(starts, pointer) - 1]
         assert start <= pointer < ends[start]
-    listed = ask("chunks", str(target.pid), "--state=used", "--sort=arena", "--top=0")["chunks"]
+    listed = opened.ask("chunks --state=used --sort=arena --top=0")["chunks"]
     assert {block["address"]: block["arena"] for block in listed} == places
     assert [block["arena"] for block in listed] == sorted(block["arena"] for block in listed)
 
 
-def check_holes(target: Running, rows: list[dict[str, Any]]) -> None:
+def check_holes(opened: Session, rows: list[dict[str, Any]]) -> None:
     """A hole is said to be an arena's where all of its free blocks are."""
-    owners = {row["index"]: set() for row in rows}
+    owners = {}
     for row in rows:
-        for state in ("free", "tcache"):
-            owners[row["index"]].update(block["address"] for block in in_arena(target, row["choice"], state)["chunks"])
-    holes = ask("holes", str(target.pid), "--min=64", "--top=0")["holes"]
-    assert {hole["arena"] for hole in holes} - {None} == {row["index"] for row in rows if owners[row["index"]]}
+        lists = (in_arena(opened, row["choice"], state)["chunks"] for state in ("free", "tcache"))
+        owners[row["index"]] = sorted(block["address"] for blocks in lists for block in blocks)
+    holes = opened.ask("holes --min=64 --top=0")["holes"]
+    assert {hole["arena"] for hole in holes} - {None} == {index for index, places in owners.items() if places}
     for hole in holes:
+        ends = hole["address"], hole["address"] + hole["size"]
         inside = {
-            index
-            for index, addresses in owners.items()
-            if any(hole["address"] <= address < hole["address"] + hole["size"] for address in addresses)
+            index for index, places in owners.items() if len({bisect.bisect_left(places, end) for end in ends}) == 2
         }
         assert inside <= {hole["arena"]} or (hole["arena"] is None and len(inside) != 1)
 
@@ -91,19 +95,20 @@ def test_jemalloc(rng: random.Random, tmp_path: Path) -> None:
                 allocated[arena] = allocated.get(arena, 0) + size * int(value)
             if name == "internal":
                 internal[int(place[0])] = int(value) // PAGE * PAGE
-        rows = ask("arenas", str(target.pid))["others"]
-        assert len(rows) > 1 and [row["choice"] for row in rows] == [str(row["index"]) for row in rows]
-        for row in rows:
-            used, cached = (in_arena(target, row["choice"], state) for state in ("used", "tcache"))
-            assert (row["used"], row["cached"]) == (used["bytes"], cached["bytes"])
-            own = internal.get(row["index"], 0)
-            assert used["bytes"] + cached["bytes"] + own == allocated.get(row["index"], 0), row
-        check_whose(target, [pointer for pointer, *_ in held(tmp_path)[1]], rows)
-        check_holes(target, rows)
+        with looked_at(target) as opened:
+            rows = opened.ask("arenas")["others"]
+            assert len(rows) > 1 and [row["choice"] for row in rows] == [str(row["index"]) for row in rows]
+            for row in rows:
+                used, cached = (in_arena(opened, row["choice"], state) for state in ("used", "tcache"))
+                assert (row["used"], row["cached"]) == (used["bytes"], cached["bytes"])
+                own = internal.get(row["index"], 0)
+                assert used["bytes"] + cached["bytes"] + own == allocated.get(row["index"], 0), row
+            check_whose(opened, [pointer for pointer, *_ in held(tmp_path)[1]], rows)
+            check_holes(opened, rows)
+            named = opened.ask(f"chunks --arena=jemalloc:{rows[-1]['index']} --top=0")
+            assert named["count"] == opened.ask(f"chunks --arena={rows[-1]['choice']} --top=0")["count"]
         shown = gdbheap("arenas", str(target.pid)).stdout
         assert f"{rows[-1]['choice']} " in shown
-        named = ask("chunks", str(target.pid), f"--arena=jemalloc:{rows[-1]['index']}", "--top=0")
-        assert named["count"] == ask("chunks", str(target.pid), f"--arena={rows[-1]['choice']}", "--top=0")["count"]
         check_refused(target, "999", f"lists {rows[0]['choice']} to {rows[-1]['choice']}")
         check_refused(target, "tcmalloc:0", f"lists {rows[0]['choice']} to {rows[-1]['choice']}")
 
@@ -119,18 +124,20 @@ def test_mimalloc(rng: random.Random, tmp_path: Path) -> None:
     environment = {"LD_PRELOAD": library("mimalloc")}
     with running(program(1, 20_000, rng, tmp_path), tmp_path, environment) as target:
         visited, _rows = held(tmp_path)
-        rows = ask("arenas", str(target.pid))["others"]
-        counts = [in_arena(target, row["choice"], "used")["count"] for row in rows]
+        with looked_at(target) as opened:
+            rows = opened.ask("arenas")["others"]
+            counts = [in_arena(opened, row["choice"], "used")["count"] for row in rows]
         assert visited in counts and rows[counts.index(visited)]["address"]
         assert not any(count for count in counts if count != visited)
     with running(program(THREADS, 20_000, rng, tmp_path), tmp_path, environment) as target:
-        rows = ask("arenas", str(target.pid))["others"]
-        # Every second thread has ended, and left its blocks.
-        assert len(rows) > THREADS // 2 and [row["index"] for row in rows] == list(range(len(rows)))
-        for row in rows:
-            assert row["used"] == in_arena(target, row["choice"], "used")["bytes"]
-        check_whose(target, [pointer for pointer, *_ in held(tmp_path)[1]], rows)
-        check_holes(target, rows)
+        with looked_at(target) as opened:
+            rows = opened.ask("arenas")["others"]
+            # Every second thread has ended, and left its blocks.
+            assert len(rows) > THREADS // 2 and [row["index"] for row in rows] == list(range(len(rows)))
+            for row in rows:
+                assert row["used"] == in_arena(opened, row["choice"], "used")["bytes"]
+            check_whose(opened, [pointer for pointer, *_ in held(tmp_path)[1]], rows)
+            check_holes(opened, rows)
         check_refused(target, str(len(rows)), f"lists {rows[0]['choice']} to {rows[-1]['choice']}")
 
 

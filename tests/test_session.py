@@ -21,13 +21,13 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import busy
 from support.gdb_side import runs
 from support.nouns import ADDRESSED, FOLLOWING, GRAPHS, LIVE_ONLY, PLAIN, SHELL_ONLY
 from support.programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
+from support.sessions import Session, session
 from support.users import NOBODY
 
 from gdbheap.commands.shell import words
@@ -36,48 +36,6 @@ from gdbheap.commands.surface.registry import COMMANDS
 MIB = 1 << 20
 NOUNS = (*PLAIN, *GRAPHS)
 PROMPT = "gdbheap> "
-
-
-class Session:
-    """A session on pipes."""
-
-    def __init__(self, target: object, *options: str, **more: Any) -> None:
-        command = [str(GDBHEAP), "shell", str(target), *options]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        environment = {**os.environ, "GDBHEAP_DEBUG": "1"}
-        self.process = subprocess.Popen(command, text=True, env=environment, **pipes, **more)
-
-    def type(self, line: str) -> None:
-        """Send a line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-
-    def ask(self, line: str) -> dict[str, Any]:
-        """Send a line with --json and return the document that answers it."""
-        assert self.process.stdout is not None
-        self.type(f"{line} --json")
-        assert select.select([self.process.stdout], [], [], PATIENCE)[0], "no answer"
-        answer = json.loads(self.process.stdout.readline())
-        assert isinstance(answer, dict)
-        return answer
-
-    def end(self) -> tuple[str, str, int]:
-        """Close its input; return what is left of its output, its errors and its status."""
-        output, errors = self.process.communicate(timeout=PATIENCE)
-        assert "Traceback" not in errors, errors
-        return output, errors, self.process.returncode
-
-
-@contextlib.contextmanager
-def session(target: object, *options: str, **more: Any) -> Iterator[Session]:
-    """Yield a session, which is ended whatever happens."""
-    found = Session(target, *options, **more)
-    try:
-        yield found
-    finally:
-        found.process.kill()
-        found.process.communicate()
 
 
 def piped(target: object, text: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -25,8 +25,12 @@ def differences(heap: Heap, rng: random.Random, most: int) -> list[str]:
     owners_by_number = enumerate(graph.owners_of(range(graph.blocks_end)))
     numbers = [number for number, owner in owners_by_number if owner not in (NOBODY, number)]
     found = list(_sums(heap)) if heap.is_python else []
-    for number in rng.sample(numbers, min(most, len(numbers))):
-        found += _of_block(heap, heap.references.node(number))
+    blocks = heap.references.nodes(rng.sample(numbers, min(most, len(numbers))))
+    if heap.is_python:
+        # What is known of one block is kept: all of them take one census, each by itself one of its own.
+        heap.owners_of([block.block for block in blocks])
+    for block in blocks:
+        found += _of_block(heap, block)
     return found
 
 
