@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from support import programs
 from support.nouns import GRAPHS, LIVE_ONLY, PLAIN
-from support.programs import gdbheap
+from support.programs import gdbheap, said
 from support.users import NOBODY, own_process, run_as, unprivileged
 
 from gdbheap.processes.accounts import ProgramSums, Table
@@ -46,7 +46,7 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *words: str) ->
 
 def ask(noun: str, target: object, *options: str) -> subprocess.CompletedProcess[str]:
     """Run ``gdbheap [NOUN] TARGET``."""
-    return gdbheap(*filter(None, [noun]), str(target), *options)
+    return said(*filter(None, [noun]), str(target), *options)
 
 
 def ended_pid() -> int:

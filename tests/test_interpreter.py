@@ -24,6 +24,7 @@ from support.programs import (
     interpreter_of_release,
     release_program,
     running,
+    said,
     since,
 )
 from test_oracle_lost_names import copied
@@ -298,7 +299,7 @@ def test_published_at_random(release: str, rng: random.Random, tmp_path: Path) -
             near = before ^ 8 << rng.randrange(8)
             write(target.pid, at, rng.choice([near, near, rng.getrandbits(64), 0]).to_bytes(8, "little"))
             for noun in ("info", "threads", "pyobjects"):
-                done = gdbheap(noun, str(target.pid), "--json")
+                done = said(noun, str(target.pid), "--json")
                 assert done.returncode in (0, 1, 5) and "Traceback" not in done.stderr, (at - base, done.stderr)
             if rng.random() < 0.7:
                 write(target.pid, at, before.to_bytes(8, "little"))

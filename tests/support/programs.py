@@ -27,6 +27,8 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from support import forked
+
 SOURCES = Path(__file__).resolve().parent.parent / "programs"
 GDBHEAP = Path(sys.executable).with_name("gdbheap")
 PROCESS, GCORE, KERNEL_CORE = FORMS = ("process", "gcore", "kernel core")
@@ -102,6 +104,13 @@ class Running:
             if time.monotonic() > deadline:
                 raise AssertionError(f"the target did not come to rest: {self.stderr[-2000:]}")
             time.sleep(0.01)
+
+    def rest_wholly(self) -> None:
+        """Return when its other threads sleep as well: they may have something left to do when the first one rests."""
+        deadline = time.monotonic() + PATIENCE
+        while any("\nState:\tS" not in task.read_text() for task in Path(f"/proc/{self.pid}/task").glob("*/status")):
+            assert time.monotonic() < deadline, "a thread does not come to rest"
+            time.sleep(0.001)
 
     def _rests(self) -> bool:
         return Path(f"/proc/{self.pid}/syscall").read_text().startswith(RESTING)
@@ -384,6 +393,11 @@ def gdbheap(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment, **options)
 
 
+def said(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return what the command says, as a fork of a process that has imported it (``forked``): the same, sooner."""
+    return forked.run(str(GDBHEAP), list(arguments), {**os.environ, "GDBHEAP_DEBUG": "1"})
+
+
 def whole_snapshot(folder: Path) -> Path:
     """Return a snapshot of a Python, with all that one may have."""
     path = folder / "good.heap"
@@ -395,7 +409,7 @@ def whole_snapshot(folder: Path) -> Path:
 def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any]:
     """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``; the exit status must be ``status``."""
     program = program_of(target)
-    done = gdbheap(*filter(None, [noun]), target, *options, *(["--exe", program] if program else []), "--json")
+    done = said(*filter(None, [noun]), target, *options, *(["--exe", program] if program else []), "--json")
     assert done.returncode == status, f"exit status {done.returncode}\n{done.stderr}\n{done.stdout[-2000:]}"
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
