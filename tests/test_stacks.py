@@ -122,11 +122,12 @@ def test_goroutines(form: str, go_program: Path, rng: random.Random, tmp_path: P
     command = [str(go_program), str(rng.getrandbits(30))]
     with running(command, tmp_path, {"GOTRACEBACK": "crash"}) as target:
         words = target.stderr.split()
-        stacks, heap = int(words[3]), int(words[5])
+        stacks, written = int(words[3]), int(words[5])
         first = main_stack(target.pid)
         answer = ask("", target.as_form(form))
     assert line_of(answer, "stacks")["virtual"] - (first.end - first.start) <= stacks < 8 << 20
-    assert line_of(answer, "other")["resident"] >= heap * 0.9
+    # What the runtime calls its heap has pages that nothing was written to.
+    assert line_of(answer, "other")["resident"] >= written > 40 << 20
 
 
 class Counted(Thread):

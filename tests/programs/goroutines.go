@@ -1,7 +1,8 @@
 // goroutines SEED
 //
-// A Go program with some 40 MiB in its own heap, and goroutines that sleep. Prints what the runtime says of its memory;
-// it rests when its main goroutine, locked to the first thread, reads standard input.
+// A Go program with some 40 MiB in its own heap, and goroutines that sleep. Prints what the runtime says of its memory,
+// and how many bytes of blocks it has written to; it rests when its main goroutine, locked to the first thread, reads
+// standard input.
 package main
 
 import (
@@ -28,7 +29,8 @@ func main() {
 	runtime.LockOSThread()
 	seed, _ := strconv.ParseInt(os.Args[1], 10, 64)
 	random := rand.New(rand.NewSource(seed))
-	for total := 0; total < 40<<20; {
+	total := 0
+	for total < 40<<20 {
 		block := make([]byte, 1000+random.Intn(100000))
 		for i := range block {
 			block[i] = 1
@@ -45,7 +47,7 @@ func main() {
 	wait.Wait()
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	fmt.Fprintf(os.Stderr, "sys %d stacks %d heap %d\n", stats.Sys, stats.StackSys, stats.HeapInuse)
+	fmt.Fprintf(os.Stderr, "sys %d stacks %d written %d\n", stats.Sys, stats.StackSys, total)
 	line := make([]byte, 1)
 	syscall.Read(0, line)
 	runtime.KeepAlive(kept)

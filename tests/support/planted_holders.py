@@ -82,6 +82,7 @@ def planted(
         with heap_of(str(target.pid)) as heap:
             before = take(heap)
         target.go_on()
+        target.rest_wholly()
         found = json.loads(truth.read_text())
         if not found:
             pytest.skip("this release lacks the shape")
