@@ -80,7 +80,8 @@ COMMAND = Command(
     makes it by a constant number; what came past that is a line of its own, by the mappings before and after. The
     jumps are taken out when this ends; after kill -9 they may stay, and cost a few system calls (docs/growth.md). Of a
     command that is started (after --) each call is seen, whoever makes it, with all processes that it starts, by a
-    filter of the kernel's; these are followed to their end, and end with this command if that is killed.
+    filter of the kernel's. The command runs on if it has not ended a second after Ctrl-C; a process that stays behind
+    (gdbheap guard) then lets its calls pass.
 
     With --perf the kernel tells of each call, by a tracepoint: nothing of the process stands, nothing in it is changed,
     and no call is missed, whoever makes it; stacks are C's alone, as far as 8 KiB of them go. What came faster than it

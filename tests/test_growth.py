@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import re
 import shutil
@@ -10,13 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from support.following import Follower, becomes_whole, code, following, patched
-from support.programs import PATIENCE, Running, c_program, gdbheap, running
+from support.programs import GDBHEAP, PATIENCE, Running, c_program, gdbheap, running
 
 PAGE = 4096
 CALLS = ("brk", "mmap", "munmap", "mremap")
@@ -190,6 +192,78 @@ def test_ends_with_its_program(tmp_path: Path) -> None:
     assert "of its own" in done.stdout and "ended with status 3" in done.stdout and done.returncode == 0
     done = gdbheap("growth", "--", str(tmp_path / "nothing"))
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+DEAF = """import mmap, signal, sys, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for number in range(600):
+    mmap.mmap(-1, 1 << 20)
+    with open(sys.argv[1], "a") as file:
+        file.write(".")
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "words"),
+    [
+        ([signal.SIGINT], 0, "runs on"),
+        ([signal.SIGTERM], 0, "runs on"),
+        ([signal.SIGHUP], 0, "runs on"),
+        ([signal.SIGINT, signal.SIGINT], 1, "interrupted"),
+        ([signal.SIGKILL], -9, ""),
+    ],
+)
+def test_its_program_hears_no_signal(sent: list[signal.Signals], status: int, words: str, tmp_path: Path) -> None:
+    """The first one ends the measuring, a second one the command; the program maps memory as before, whoever ends."""
+    marks, output, before = tmp_path / "marks", tmp_path / "output", guards()
+    marks.touch()
+    command = [str(GDBHEAP), "growth", "--", sys.executable, "-c", DEAF, str(marks)]
+    with open(output, "wb") as stream, in_session(command, stream) as process:
+        wait_for_size(marks, 3)
+        for number in sent:
+            process.send_signal(number)
+            time.sleep(0.1)
+        assert process.wait(PATIENCE) == status
+        assert words in output.read_text()
+        # A call that nobody lets pass would fail.
+        wait_for_size(marks, marks.stat().st_size + 3)
+        assert "Error" not in output.read_text()
+    deadline = time.monotonic() + PATIENCE
+    while guards() - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert guards() <= before
+
+
+@contextlib.contextmanager
+def in_session(command: list[str], stream: BinaryIO) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a command in a group of processes of its own, and end all of that afterwards."""
+    process = subprocess.Popen(command, stdout=stream, stderr=stream, start_new_session=True)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_for_size(file: Path, size: int) -> None:
+    """Return when a file has so many bytes."""
+    deadline = time.monotonic() + PATIENCE
+    while file.stat().st_size < size:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def guards() -> set[str]:
+    """Return the processes of ours that stay behind."""
+    found = set()
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            if comm.read_text() == "gdbheap guard\n":
+                found.add(comm.parent.name)
+    return found
 
 
 def kill_after(seconds: float, target: Running, *arguments: str) -> None:

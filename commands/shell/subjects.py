@@ -291,7 +291,9 @@ def _about_live(line: Line) -> Result:
 
     if line.started:
         _refuse_words(line, line.words)
-        return ask_of(line.command, Program(line.started), [], line.options)
+        program = Program(line.started)
+        answered = ask_of(line.command, program, [], line.options)
+        return with_warnings(answered, [*program.warnings, *program.unread])
     if not line.words:
         raise line.error(f"which process? ({line.help} tells more)")
     word, *rest = line.words

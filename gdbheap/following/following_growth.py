@@ -56,13 +56,20 @@ def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
     with _seen(live, course) as following:
         sums = _Sums(live, course.stacks, following, course.tracepoints)
         begun(len(following.what))
+        is_told = course.is_told
         # A second one, while what was patched is put back, is the caller's.
-        with suppress(KeyboardInterrupt):
+        try:
             _run(following, course, sums)
+        except KeyboardInterrupt:
+            is_told = _always
         seconds = time.monotonic() - sums.began
-        following.follower.end()
+        following.end(is_told)
         sums.add_rest(following)
     return sums.growth(following, seconds, course.tracepoints)
+
+
+def _always() -> bool:
+    return True
 
 
 def _seen(live: Live, course: Course) -> AbstractContextManager[Following]:
@@ -191,6 +198,8 @@ class _Sums:
             found[0] += size
             found[1] += calls
         named = [GrowthStack(size, calls, list(frames)) for frames, (size, calls) in sums.items()]
+        unread = (line for stacks in {stacks for stacks, _ in self._stacks} for line in stacks.unread)
+        self._live.unread += dict.fromkeys(unread)
         return sorted(named, key=lambda stack: (-stack.bytes, -stack.calls))
 
     def _unseen(self, following: Following) -> Unseen | None:

@@ -24,11 +24,14 @@ NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 
 
 class Live(Protocol):
-    """A process that runs on, or a program that is started."""
+    """A process that runs on, or a program that is started. ``warnings``: what is to be said of it once it is no longer
+    followed; ``unread``: and what of its files was not read, so that names are missing."""
 
     machine: Machine
     pid: int | None
     folder: ProcessFolder | None
+    warnings: list[str]
+    unread: list[str]
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
         """See each of these system calls in this block. ``waits``: a thread stands until the next is asked for.
@@ -40,11 +43,11 @@ class Live(Protocol):
 
 
 class LocalProcess:
-    """A process on this machine that nobody traces. ``warnings``: what is to be said of it once it is no longer
-    followed. Raises NoTarget, NotPermitted."""
+    """A process on this machine that nobody traces. Raises NoTarget, NotPermitted."""
 
     def __init__(self, process: Named) -> None:
         self.warnings: list[str] = []
+        self.unread: list[str] = []
         self.folder = refusal.open_folder(process)
         self.pid = self.folder.pid
         self.machine = refusal.check(self.folder)
@@ -159,15 +162,22 @@ class Program:
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = list(words)
+        self.warnings: list[str] = []
+        self.unread: list[str] = []
 
     @contextmanager
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> Iterator[Following]:
-        """Start it, and see its calls in this block, which ends when it has ended with all that it started."""
+        """Start it, and see its calls in this block. Where it has not ended by then it runs on."""
         follower = self._start(numbers, waits)
         try:
-            yield Following(follower, list(numbers), [])
+            yield Following(follower, list(numbers), [], wait=follower.wait)
         finally:
             follower.end()
+            if follower.finish != "gone":
+                self.warnings.append(
+                    f"process {follower.started} runs on, and what it started: a process that stays behind (gdbheap"
+                    " guard) lets their calls pass"
+                )
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
         """Raises UsageError."""

@@ -12,6 +12,8 @@ __all__ = ["MAX_STAND", "Follower", "Following", "Hit"]
 
 # For how long a thread stands where it was seen at most, whatever becomes of us meanwhile.
 MAX_STAND = 5.0
+# A terminal's Ctrl-C goes to a program that was started too, which then takes a moment to end.
+PARTING_SECONDS = 1.0
 
 
 class Hit(Protocol):
@@ -50,7 +52,7 @@ class Follower(Protocol):
         or none will come (``finish`` says why). Raises KeyboardInterrupt."""
 
     def end(self) -> None:
-        """Put the code back and let the process go; of a program that was started, wait for its end."""
+        """Put the code back and let the process go; a program that was started runs on."""
 
     @property
     def finish(self) -> str:
@@ -89,13 +91,15 @@ class Following(NamedTuple):
     """Threads that are seen. ``what`` names the places: the number of a system call, or a function; ``refused`` are the
     places where they cannot be seen, with the reasons. ``stay``, where the process is to stand afterwards, leaves the
     thread that was seen last there, as if it had been stopped at that place. ``longest_wait``: for how many seconds to
-    wait for one thread at most, so that what comes from elsewhere is noticed."""
+    wait for one thread at most, so that what comes from elsewhere is noticed. ``wait``, where a program was started:
+    wait for its end and that of all that it started, for so many seconds at most, and tell whether that came."""
 
     follower: Follower
     what: Sequence[int | str]
     refused: Sequence[tuple[Place, str]]
     stay: Callable[[], None] | None = None
     longest_wait: float = 0.2
+    wait: Callable[[float], bool] | None = None
 
     def seen(self, duration: float | None, is_over: Callable[[], bool]) -> Iterator[Hit]:
         """The threads as they come, for so many seconds (None: until nothing more comes), until ``is_over`` says so."""
@@ -109,6 +113,16 @@ class Following(NamedTuple):
                 yield hit
             elif self.follower.finish:
                 return
+
+    def end(self, is_told: Callable[[], bool]) -> None:
+        """Let the process go. A program that was started is waited for, until ``is_told`` says that it is not: then for
+        a moment more. Raises KeyboardInterrupt."""
+        was_told = False
+        while self.wait is not None and not was_told:
+            was_told = is_told()
+            if self.wait(PARTING_SECONDS if was_told else self.longest_wait):
+                break
+        self.follower.end()
 
     def place(self, hit: Hit) -> int | str | None:
         """What a thread did; None: it runs another program from now on."""

@@ -189,7 +189,7 @@ impl Follower {
     }
 
     /// Starts the command of these `words`, and follows it and all that it starts: each of their system calls `numbers`,
-    /// which are the places. Raises OSError (its errno tells why it cannot be started), ValueError, KeyboardInterrupt.
+    /// which are the places. They run on when this ends. Raises OSError (its errno tells why it cannot be started), ValueError, KeyboardInterrupt.
     #[staticmethod]
     fn of_program(
         py: Python<'_>,
@@ -234,8 +234,14 @@ impl Follower {
         Ok(watched(py, None, |watcher| self.0.next(watcher, wait))?.map(PlaceHit::from))
     }
 
-    /// Takes the patches out and lets the process go; waits for the end of a program that was started, and of all that it
-    /// started. A second call does nothing.
+    /// Tells of nothing more, and waits for the end of a program that was started, and of all that it started; whether that
+    /// came within so many seconds. Raises KeyboardInterrupt.
+    fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
+        let wait = Duration::try_from_secs_f64(seconds.clamp(0.0, 1e6)).unwrap_or_default();
+        watched(py, None, |watcher| self.0.wait(watcher, wait))
+    }
+
+    /// Takes the patches out and lets the process go; a program that was started runs on. A second call does nothing.
     fn end(&self, py: Python<'_>) {
         py.detach(|| self.0.end());
     }
@@ -294,6 +300,12 @@ impl Follower {
     fn maps(&self) -> (Vec<u8>, Vec<u8>) {
         let [before, after] = self.0.maps();
         (before, after)
+    }
+
+    /// The process that was started; None before.
+    #[getter]
+    fn started(&self) -> Option<i32> {
+        self.0.started()
     }
 
     /// How the program that was started ended, as os.wait gives it; None before.

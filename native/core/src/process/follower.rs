@@ -37,7 +37,7 @@ impl Follower {
         Follower::new(watcher, Chase::new(course, limit), waits, limit)
     }
 
-    /// Starts a program, and follows it and all processes that it starts, to their end.
+    /// Starts a program, and follows it and all processes that it starts; they run on when this ends.
     pub fn of_program(watcher: &dyn Watcher, start: Start, waits: bool, limit: Duration) -> Result<Follower> {
         Follower::new(watcher, Launch::new(start), waits, limit)
     }
@@ -131,12 +131,36 @@ impl Follower {
         }
     }
 
-    /// Takes the patches out and lets the process go; of a program that was started waits for the end of it and of all that
-    /// it started. A second call does nothing.
-    pub fn end(&self) {
+    /// Sees no thread any more, and waits for the end of a program that was started, and of all that it started; whether
+    /// that came within such a time.
+    pub fn wait(&self, watcher: &dyn Watcher, wait: Duration) -> Result<bool> {
+        self.stop_telling();
+        let deadline = Instant::now() + wait;
+        loop {
+            let thread = self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if thread.as_ref().is_none_or(JoinHandle::is_finished) {
+                return Ok(true);
+            }
+            drop(thread);
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            wake(self.shared.tracer.load(Ordering::SeqCst));
+            std::thread::sleep(WAKE.min(wait));
+            watcher.check()?;
+        }
+    }
+
+    fn stop_telling(&self) {
         self.shared.ending.store(true, Ordering::SeqCst);
         self.go_on();
         drop(self.answers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
+    }
+
+    /// Takes the patches out and lets the process go; a program that was started runs on. A second call does nothing.
+    pub fn end(&self) {
+        self.stop_telling();
+        self.shared.is_left.store(true, Ordering::SeqCst);
         let Some(thread) = crate::work::take(&self.thread) else { return };
         while !thread.is_finished() {
             wake(self.shared.tracer.load(Ordering::SeqCst));
@@ -182,6 +206,11 @@ impl Follower {
     /// The text of `/proc/PID/maps` when the patches were put in, and when they were taken out; empty before.
     pub fn maps(&self) -> [Vec<u8>; 2] {
         self.shared.maps.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// The process that was started; None before.
+    pub fn started(&self) -> Option<i32> {
+        Some(self.shared.started.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
     }
 
     /// How the program that was started ended, as wait(2) gives it; None before.

@@ -63,10 +63,7 @@ impl Guard {
     /// It is to take the patches out, however long that takes: it is not waited for, except by a thread that does nothing
     /// else.
     pub(crate) fn take_over(mut self) {
-        let guard = std::mem::take(&mut self.pid);
-        let _held = SignalsHeld::new();
-        let _ =
-            std::thread::Builder::new().name("gdbheap guard".into()).stack_size(64 << 10).spawn(move || wait(guard));
+        wait_aside(std::mem::take(&mut self.pid));
     }
 }
 
@@ -79,9 +76,16 @@ impl Drop for Guard {
     }
 }
 
-fn wait(child: i32) {
+/// Waits for the end of a child of ours.
+pub(crate) fn wait(child: i32) {
     // SAFETY: takes numbers, and a null pointer for what is not wanted.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) };
+}
+
+/// Has a thread that does nothing else wait for it.
+pub(crate) fn wait_aside(child: i32) {
+    let _held = SignalsHeld::new();
+    let _ = std::thread::Builder::new().name("gdbheap guard".into()).stack_size(64 << 10).spawn(move || wait(child));
 }
 
 /// Waits at the pipe.

@@ -1,21 +1,26 @@
 //! Starts a program, and sees each of its system calls of some kinds, and of all processes that it starts.
 //!
 //! A filter (seccomp(2), SECCOMP_RET_TRACE) stops threads at exactly these calls; everything else runs untouched. The filter
-//! stays for as long as a process lives, and without a tracer the calls would fail: so whoever was started is followed to
-//! the end, and is killed if we are.
+//! stays for as long as a process lives, and without a tracer the calls would fail. So another process of ours traces, a
+//! keeper in a session of its own. It tells this one of the calls, and lets them pass once nobody hears: the program runs
+//! on when we end, however that is. It is forked by a thread of ours, and glibc keeps malloc usable in a child.
 
 use crate::error::Result;
+use crate::process::descriptor::close_others;
+use crate::process::guard::{wait, wait_aside};
 use crate::process::pipe::pipe;
 use crate::process::ptrace::{self, Waited};
 use crate::process::registers;
-use crate::process::telling::{Finish, Teller, Trace};
+use crate::process::telling::{Finish, Shared, Teller, Trace};
 use crate::process::tracer::Failure;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::io::{Error, ErrorKind, Read};
-use std::os::fd::{AsRawFd, RawFd};
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const OPTIONS: i32 = libc::PTRACE_O_TRACESECCOMP
@@ -41,26 +46,173 @@ pub struct Start {
 
 pub(crate) struct Launch {
     start: Start,
-    child: i32,
-    /// The process of each thread.
-    threads: HashMap<i32, i32>,
+}
+
+/// What the keeper says. Each message has as many bytes, fewer than a pipe takes at once.
+enum Said {
+    /// The program of this process runs.
+    Begun(i32),
+    /// It cannot be started: the number of the error.
+    Failed(i32),
+    /// How it ended, as wait(2) gives it.
+    Status(i32),
+    Seen {
+        pid: i32,
+        tid: i32,
+        place: Option<usize>,
+        registers: Vec<u64>,
+    },
+}
+
+const WORDS: usize = 4 + registers::COUNT;
+const WORD: usize = size_of::<u64>();
+
+impl Said {
+    fn bytes(&self) -> [u8; WORDS * WORD] {
+        let mut words = [0u64; WORDS];
+        match self {
+            Said::Begun(pid) => words[..2].copy_from_slice(&[0, *pid as u64]),
+            Said::Failed(number) => words[..2].copy_from_slice(&[1, *number as u64]),
+            Said::Status(status) => words[..2].copy_from_slice(&[2, *status as u64]),
+            Said::Seen { pid, tid, place, registers } => {
+                let place = place.map_or(0, |place| place as u64 + 1);
+                words[..4].copy_from_slice(&[3 + u64::from(!registers.is_empty()), *pid as u64, *tid as u64, place]);
+                words[4..].iter_mut().zip(registers).for_each(|(word, register)| *word = *register);
+            }
+        }
+        let mut bytes = [0; WORDS * WORD];
+        bytes.chunks_exact_mut(WORD).zip(words).for_each(|(part, word)| part.copy_from_slice(&word.to_ne_bytes()));
+        bytes
+    }
+
+    /// The next message; None where the keeper has ended.
+    fn read(pipe: &mut File) -> Option<Said> {
+        let mut bytes = [0; WORDS * WORD];
+        pipe.read_exact(&mut bytes).ok()?;
+        let mut words = bytes.chunks_exact(WORD).map(|part| u64::from_ne_bytes(part.try_into().unwrap_or_default()));
+        let mut next = || words.next().unwrap_or_default();
+        let (kind, first, second, third) = (next(), next() as i32, next() as i32, next());
+        Some(match kind {
+            0 => Said::Begun(first),
+            1 => Said::Failed(first),
+            2 => Said::Status(first),
+            _ => {
+                let registers = if kind == 3 { Vec::new() } else { words.collect() };
+                Said::Seen { pid: first, tid: second, place: (third as usize).checked_sub(1), registers }
+            }
+        })
+    }
 }
 
 impl Launch {
     pub(crate) fn new(start: Start) -> Launch {
-        Launch { start, child: 0, threads: HashMap::new() }
+        Launch { start }
+    }
+
+    /// Starts the keeper, which starts the program: its number, what it says, and the pipe that takes the answers.
+    fn start(self, waits: bool, limit: Duration) -> Result<(i32, File, File), Error> {
+        let ((told, telling), (answers, answering)) = (pipe()?, pipe()?);
+        // SAFETY: the child only makes system calls, allocates by glibc's malloc, and ends by _exit.
+        let child = unsafe { libc::fork() };
+        match child {
+            ..0 => Err(Error::last_os_error()),
+            0 => {
+                drop((told, answering));
+                let waits = waits.then_some(limit);
+                let (told, threads) = (File::from(telling), HashMap::new());
+                let keeper =
+                    Keeper { start: self.start, child: 0, threads, told, answers, waits, owed: 0, heard: true };
+                keeper.keep();
+                // SAFETY: ends this process and runs nothing of the other's.
+                unsafe { libc::_exit(0) }
+            }
+            keeper => Ok((keeper, File::from(told), File::from(answering))),
+        }
     }
 }
 
 impl Trace for Launch {
-    fn trace(mut self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish {
-        let mut failed = match self.spawn() {
-            Ok(failed) => failed,
+    fn trace(self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish {
+        let (keeper, mut told, answering) = match self.start(teller.waits, teller.limit) {
+            Ok(found) => found,
             Err(error) => {
                 let _ = ready.send(Err(error.into()));
                 return Finish::Asked;
             }
         };
+        let mut answering = Some(answering);
+        let shared: &Shared = &teller.shared;
+        while !shared.is_left.load(Ordering::SeqCst) {
+            if shared.is_ending() {
+                // The keeper stops no thread any more.
+                drop(answering.take());
+            }
+            if !is_ready(told.as_raw_fd(), None) {
+                continue;
+            }
+            match Said::read(&mut told) {
+                Some(Said::Begun(pid)) => {
+                    shared.started.store(pid, Ordering::SeqCst);
+                    let _ = ready.send(Ok(()));
+                }
+                Some(Said::Failed(number)) => {
+                    let _ = ready.send(Err(Error::from_raw_os_error(number).into()));
+                }
+                Some(Said::Status(status)) => shared.status.store(status, Ordering::SeqCst),
+                Some(Said::Seen { pid, tid, place, registers }) => {
+                    if let Some(pipe) = &mut answering {
+                        teller.tell(pid, tid, place, registers);
+                        if teller.waits {
+                            let _ = pipe.write_all(&[0]);
+                        }
+                    }
+                }
+                None => {
+                    wait(keeper);
+                    return Finish::Gone;
+                }
+            }
+        }
+        wait_aside(keeper);
+        Finish::Asked
+    }
+}
+
+/// Whether there is something to read, or the other end is closed; False after a signal, and once `limit` is over.
+fn is_ready(descriptor: RawFd, limit: Option<Duration>) -> bool {
+    let mut about = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    let limit = limit.map_or(-1, |limit| limit.as_millis() as libc::c_int);
+    // SAFETY: one record of this function.
+    unsafe { libc::poll(&mut about, 1, limit) > 0 }
+}
+
+/// The process that traces. `waits`: for how long a thread stands at most; `owed`: how many answers have not come;
+/// `heard`: whether anybody listens.
+struct Keeper {
+    start: Start,
+    child: i32,
+    /// The process of each thread.
+    threads: HashMap<i32, i32>,
+    told: File,
+    answers: OwnedFd,
+    waits: Option<Duration>,
+    owed: usize,
+    heard: bool,
+}
+
+impl Keeper {
+    fn keep(mut self) {
+        let mut failed = match self.spawn() {
+            Ok(failed) => failed,
+            Err(error) => return self.say(&Said::Failed(error.raw_os_error().unwrap_or(libc::EPERM))),
+        };
+        // SAFETY: a number and a text.
+        unsafe {
+            libc::setsid();
+            libc::prctl(libc::PR_SET_NAME, c"gdbheap guard".as_ptr());
+        }
+        // Whoever waits for the end of what the program writes waits for the program alone.
+        close_others(vec![self.told.as_raw_fd(), self.answers.as_raw_fd(), failed.as_raw_fd()]);
         let mut begun = false;
         loop {
             match ptrace::peek_any(0) {
@@ -68,33 +220,55 @@ impl Trace for Launch {
                     let is_exec = matches!(waited, Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. });
                     if is_exec && !begun {
                         begun = true;
-                        let _ = ready.send(Ok(()));
+                        self.say(&Said::Begun(self.child));
                     }
-                    self.attend(tid, waited, &teller);
+                    self.attend(tid, waited);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => break,
             }
         }
         if !begun {
-            let _ = ready.send(Err(reason(&mut failed).into()));
+            self.say(&Said::Failed(reason(&mut failed)));
         }
-        Finish::Gone
     }
-}
 
-/// Why the program could not be started, from the pipe of the process that tried.
-fn reason(pipe: &mut std::fs::File) -> Error {
-    let mut number = [0u8; 4];
-    match pipe.read_exact(&mut number) {
-        Ok(()) => Error::from_raw_os_error(i32::from_ne_bytes(number)),
-        Err(_) => Error::from_raw_os_error(libc::ECHILD),
+    fn say(&mut self, said: &Said) {
+        self.heard = self.heard && self.told.write_all(&said.bytes()).is_ok();
     }
-}
 
-impl Launch {
+    /// Says that a thread was seen, which stands until the answer comes, where that is wanted.
+    fn tell(&mut self, said: &Said) {
+        let met = Instant::now();
+        self.say(said);
+        let Some(limit) = self.waits.filter(|_| self.heard) else { return };
+        self.owed += 1;
+        while self.heard && self.owed > 0 && met.elapsed() < limit {
+            if is_ready(self.answers.as_raw_fd(), Some(limit.saturating_sub(met.elapsed()))) {
+                self.hear();
+            }
+        }
+    }
+
+    /// Reads answers that are there, without waiting for others.
+    fn hear(&mut self) {
+        let mut bytes = [0u8; 64];
+        // SAFETY: writes to an array of this function.
+        let got = unsafe { libc::read(self.answers.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+        self.heard = got > 0;
+        self.owed = self.owed.saturating_sub(usize::try_from(got).unwrap_or(0));
+    }
+
+    /// Whether anybody listens still.
+    fn is_heard(&mut self) -> bool {
+        if self.heard && is_ready(self.answers.as_raw_fd(), Some(Duration::ZERO)) {
+            self.hear();
+        }
+        self.heard
+    }
+
     /// Starts the program's process, traced, before it runs the program. The pipe has the number of an error if it cannot.
-    fn spawn(&mut self) -> Result<std::fs::File, Error> {
+    fn spawn(&mut self) -> Result<File, Error> {
         let (gate, opened) = pipe()?;
         let (failed, failure) = pipe()?;
         let filter = filter(&self.start.numbers);
@@ -122,26 +296,26 @@ impl Launch {
         seized?;
         self.threads.insert(child, child);
         drop(opened);
-        Ok(std::fs::File::from(failed))
+        Ok(File::from(failed))
     }
 
-    fn attend(&mut self, tid: i32, waited: Waited, teller: &Teller) {
+    fn attend(&mut self, tid: i32, waited: Waited) {
         let _ = match waited {
             Waited::Running => Ok(()),
             Waited::Gone => {
-                self.forget(tid, teller);
+                self.forget(tid);
                 Ok(())
             }
-            Waited::Stopped { event: libc::PTRACE_EVENT_SECCOMP, .. } if !teller.shared.is_ending() => {
+            Waited::Stopped { event: libc::PTRACE_EVENT_SECCOMP, .. } if self.is_heard() => {
                 ptrace::go_on_to_syscall(tid, 0)
             }
             Waited::Stopped { signal: SYSCALL_STOP, event: 0 } => {
-                self.tell(tid, teller);
+                self.tell_call(tid);
                 ptrace::go_on(tid, 0)
             }
             Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. } => {
                 self.threads.insert(tid, tid);
-                teller.tell(tid, tid, None, Vec::new());
+                self.tell(&Said::Seen { pid: tid, tid, place: None, registers: Vec::new() });
                 ptrace::go_on(tid, 0)
             }
             Waited::Stopped { signal: libc::SIGTRAP, event: ptrace::EVENT_STOP } => ptrace::go_on(tid, 0),
@@ -154,23 +328,29 @@ impl Launch {
         };
     }
 
-    fn tell(&mut self, tid: i32, teller: &Teller) {
+    fn tell_call(&mut self, tid: i32) {
         let Ok(found) = registers::read(tid) else { return };
         let number = found[registers::ORIG_RAX];
         let place = self.start.numbers.iter().position(|known| u64::from(*known) == number);
         if place.is_some() {
             let pid = *self.threads.entry(tid).or_insert_with(|| process_of(tid));
-            teller.tell(pid, tid, place, found);
+            self.tell(&Said::Seen { pid, tid, place, registers: found });
         }
     }
 
     /// The end of our own child is its status; others' parents are told once we have seen it.
-    fn forget(&mut self, tid: i32, teller: &Teller) {
+    fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         if let Some(status) = ptrace::wait_status(tid).filter(|_| tid == self.child) {
-            teller.shared.status.store(status, Ordering::SeqCst);
+            self.say(&Said::Status(status));
         }
     }
+}
+
+/// Why the program could not be started, from the pipe of the process that tried.
+fn reason(pipe: &mut File) -> i32 {
+    let mut number = [0u8; 4];
+    pipe.read_exact(&mut number).map_or(libc::ECHILD, |()| i32::from_ne_bytes(number))
 }
 
 fn process_of(tid: i32) -> i32 {

@@ -20,7 +20,7 @@ pub(crate) const EFLAGS: usize = 18;
 pub(crate) const RSP: usize = 19;
 pub(crate) const SS: usize = 20;
 pub(crate) const FS_BASE: usize = 21;
-const COUNT: usize = 27;
+pub(crate) const COUNT: usize = 27;
 /// The registers that perf_event_open(2) is asked for, as its numbers (asm/perf_regs.h), and where each is here: ax, bx, cx,
 /// dx, si, di, bp, sp, ip, flags, cs, ss, r8 to r15. It has no bases of segments.
 pub(crate) const PERF_MASK: u64 = 0x00ff_0fff;

@@ -49,6 +49,10 @@ impl Finish {
 pub(crate) struct Shared {
     pub(crate) cancelled: AtomicBool,
     pub(crate) ending: AtomicBool,
+    /// A program that was started is not waited for any longer.
+    pub(crate) is_left: AtomicBool,
+    /// Its process; 0 before.
+    pub(crate) started: AtomicI32,
     pub(crate) finish: AtomicU8,
     /// The thread of ours that traces; 0 when it has ended.
     pub(crate) tracer: AtomicI32,
