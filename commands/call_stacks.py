@@ -108,7 +108,7 @@ COMMAND = Command(
     {frames, bytes, blocks, allocated_bytes, allocated_blocks}, frames outermost first as {name, file, line, kind};
     allocated_* is all that the stack had allocated by then. sites is the same by one frame of each stack. path, pid,
     began (nanoseconds since 1970), exe, words, processes are of the log, whole says whether nothing of it is
-    missing.""",
+    missing, unread is a list of lines about symbols of files that were not read.""",
     example="gdbheap stacks --svg=peak.svg",
     needs=FILES,
     options=Options,

@@ -110,6 +110,11 @@ class Stacks:
         places, cut = self._places(registers, stack)
         return Captured(places, cut, None)
 
+    @property
+    def unread(self) -> list[str]:
+        """Return a line each for what of the process's files was not read so far: names may be missing."""
+        return self._running.unread
+
     def keep_files(self) -> None:
         """Open the files of all that is loaded now: the process may have ended when a stack of it is told."""
         for loaded in self._running.objects:

@@ -55,6 +55,19 @@ asm(".text\\n.globl around\\n.type around,@function\\naround: nop\\n"
     ".globl inside\\n.type inside,@function\\ninside: ret\\n"
     ".size inside,1\\n.size around,2\\nnowhere = 0x1234\\n");
 """
+GROWS = """
+import time
+kept = []
+while True:
+    kept.append(bytes(1 << 20))
+    time.sleep(0.05)
+"""
+NO_ROOM = """
+from gdbheap.commands.shell.main import main
+from gdbheap.targets import elf
+elf.room_for_copy = lambda: 0
+raise SystemExit(main())
+"""
 PEAK = """
 import resource, subprocess, sys
 done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
@@ -211,6 +224,22 @@ def test_a_table_for_which_there_is_no_room(tmp_path: Path) -> None:
         for noun in ("info", "trim", "owners"):
             done = programs.gdbheap(noun, str(target.pid), preexec_fn=lambda: limit(400 * MEGA))
             assert done.returncode == 0 and done.stdout.count("too little room") == 1, (done.stdout, done.stderr)
+
+
+def test_stacks_say_what_was_not_read(tmp_path: Path) -> None:
+    """Names of functions that are missing in stacks, for want of memory, are told of: of a process and of a log."""
+    log, allocates = tmp_path / "calls.log", [sys.executable, "-c", "kept = bytes(1 << 20)"]
+    assert programs.gdbheap("trace", "-o", str(log), "--stacks=1", "--", *allocates).returncode == 0
+    grows = subprocess.Popen([sys.executable, "-c", GROWS])
+    try:
+        for words in ["growth", str(grows.pid), "--count=1"], ["growth", "--", *allocates], ["stacks", str(log)]:
+            command = [sys.executable, "-c", NO_ROOM, *words]
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=programs.PATIENCE)
+            assert done.returncode == 0, done.stderr
+            assert " ".join(done.stdout.split()).count("too little room") == 1, done.stdout
+    finally:
+        grows.kill()
+        grows.wait()
 
 
 def test_roots_take_what_memory_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ def ask_about_process(command: AnyCommand, process: LocalProcess, options: Commo
     """Answer about a process that runs on."""
     described = process.describe()
     answered = ask_of(command, process, [], options)
-    info = TargetInfo(described, process.warnings, [], bool(process.warnings), None)
+    info = TargetInfo(described, [*process.warnings, *process.unread], [], bool(process.warnings), None)
     return dataclasses.replace(answered, info=info)
 
 

@@ -111,6 +111,7 @@ def catch(process: LocalProcess, wanted: Wanted, begun: Callable[[], None]) -> C
             following.stay()
         follower.end()
         cost = Cost(follower.hits, follower.stood, follower.held)
+        process.unread += stacks.unread
     return Catch(process.pid, seconds, catcher.calls, follower.finish or "asked", cost)
 
 

@@ -53,6 +53,7 @@ class Running(Target):
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(machine, self.folder.read("auxv"))
         self.age = 0
+        self._said: list[str] = []
         self._tables = self.space
         self._unwinder = Unwinder([])
         self._code: list[bytes] = []
@@ -74,6 +75,7 @@ class Running(Target):
         if not text or (not self._memory.renew(text) and code == self._code):
             return False
         self.space = self._memory.space
+        self._said += self._systems.warnings
         self._systems = self._files.systems = FileSystems(self.folder)
         self._code, self.age = code, self.age + 1
         self.mappings = parse_maps(text)
@@ -88,6 +90,11 @@ class Running(Target):
     def symbol_room(self) -> SymbolRoom:
         """The room for the symbols of all its files."""
         return self._files.room
+
+    @property
+    def unread(self) -> list[str]:
+        """Return a line each for what of its files was not read so far."""
+        return list(dict.fromkeys([*self._said, *self._systems.warnings, *self._files.room.warnings()]))
 
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self.folder, self._systems, self.exe, mapping)

@@ -58,7 +58,7 @@ class CallStacks:
     ``bytes``, ``blocks``: what the stacks add up to, estimates unless ``mean`` is 1, from ``sampled_blocks`` in use;
     ``in_use``: bytes that were in use, as asked for, None where that was not counted. ``python``: releases of Python
     whose frames are in the stacks; ``without``: calls that allocated and have no stack. ``whole``: nothing of the log
-    is missing."""
+    is missing; ``unread``: a line each for what of the files was not read, so that names are missing."""
 
     path: str
     pid: int
@@ -80,6 +80,7 @@ class CallStacks:
     whole: bool
     sites: list[Site] = field(default_factory=list)
     stacks: list[AllocatingStack] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     ok: bool = True
 
 
@@ -109,7 +110,7 @@ def call_stacks(path: str, pid: int | None, at: Moment, since: Moment | None = N
         path, process.who.pid, process.who.began, process.who.exe, process.who.words, len(log.processes), found.calls,
         point.call, None if before is None else before.call, process.who.stacks, sum(stack.bytes for stack in stacks),
         sum(stack.blocks for stack in stacks), point.in_use if before is None else None, sampled, found.without,
-        process.lost, namer.releases, whole, _sites(stacks), stacks, whole,
+        process.lost, namer.releases, whole, _sites(stacks), stacks, namer.unread, whole,
     )  # fmt: skip
 
 
@@ -185,6 +186,11 @@ class Namer:
     def releases(self) -> list[str]:
         """The releases of Python whose code was met, as "3.11"."""
         return [_release_text(number) for number in sorted({code.release for code in self._codes})]
+
+    @property
+    def unread(self) -> list[str]:
+        """Return a line each for what of the files was not read so far."""
+        return [*self._files.systems.warnings, *self._files.room.warnings()]
 
     def frames(self, number: int) -> tuple[StackFrame, ...]:
         """The frames of a stack, outermost first."""

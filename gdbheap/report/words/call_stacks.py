@@ -29,7 +29,8 @@ def render(answer: CallStacks, left_out: int, style: Style) -> str:
     parts += [f"{counted(rest, 'more site')} not listed."] if rest else []
     parts += [_stack(stack, answer, style) for stack in answer.stacks]
     parts += [f"{counted(left_out, 'more stack')} not listed."] if left_out else []
-    return join(*parts, *(style.filled(note) for note in _notes(answer, style)))
+    notes = [*_notes(answer, style), *(f"{style.heading('Warning:')} {style.named(line)}" for line in answer.unread)]
+    return join(*parts, *map(style.filled, notes))
 
 
 def _about(answer: CallStacks, style: Style) -> str:
