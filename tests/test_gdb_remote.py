@@ -16,8 +16,9 @@ from support.programs import Running, ask, c_program, python_program, running
 
 from gdbheap._native import PRESENT, SWAPPED, ZERO, Pages
 from gdbheap.commands.gdb.remote_files import RemoteFiles
-from gdbheap.commands.gdb.remote_target import _filled
+from gdbheap.commands.gdb.remote_target import _file_part, _filled
 from gdbheap.machines.machine import X86_64
+from gdbheap.targets.elf import ElfFile
 
 pytestmark = pytest.mark.cases(1)
 
@@ -211,6 +212,16 @@ def test_remote_files(escapes: bool, rng: random.Random, tmp_path: Path) -> None
     with pytest.raises(FileNotFoundError):
         files.read(str(tmp_path / "none"), 10)
     assert server.opened == set()
+
+
+def test_a_file_that_became_another(tmp_path: Path) -> None:
+    """The server's process names it, and its owner may put a pipe there, which would wait for a writer."""
+    path = shutil.copy("/bin/true", tmp_path / "program")
+    elf = ElfFile(str(path))
+    assert _file_part(elf, 0, 4) == b"\x7fELF"
+    os.unlink(path)
+    os.mkfifo(path)
+    assert _file_part(elf, 0, 4) == b""
 
 
 @pytest.mark.parametrize("answer", [b"", b"E01", b"F", b"Fzz", b"F-1", b"F-1,zz", b"OK"])

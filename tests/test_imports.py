@@ -354,6 +354,42 @@ OWN_PATHS = {
 }
 
 
+# The same of all other rooms, where files come from users: who gives one to be read goes through gdbheap.files.
+OTHER_PATHS = {
+    "commands.gdb.attachment": "our own root folder; namespaces in /proc",
+    "commands.gdb.follower": "/dev/null",
+    "commands.gdb.inferior": "a copy in a private folder",
+    "commands.gdb.remote_target": "a copy in a private folder; files of /proc",
+    "commands.plot": "the file that was written",
+    "commands.report": "the file that was written",
+    "commands.shell.acting": "our own pipe",
+    "commands.shell.installation": "gdbheap's own files; gdbinit, with its owner's rights",
+    "commands.shell.lines": "our history's folder",
+    "commands.shell.main": "/dev/null; standard error",
+    "commands.shell.streams": "/dev/null",
+    "commands.shell.subjects": "processes and cores, through their own doors",
+    "commands.shell.words": "folders that the user completes names in",
+    "commands.snapshot": "the file that was written",
+    "environment": "a file of /proc",
+    "export.exported": "files of an export, through gdbheap.files",
+    "export.looks": "files that were written",
+    "export.stored": "a copy in a private folder",
+    "export.table_files": "files that are written, in a private folder",
+    "files.folders": "the door itself",
+    "files.new_file": "the door itself",
+    "files.new_folder": "the door itself",
+    "files.opening": "the door itself",
+    "files.special": "the door itself",
+    "files.trust": "a file of /proc; our own root folder",
+    "loader.start": "gdbheap's own files",
+    "report.formats.film": "files that are written, in a private folder",
+    "watching.actions": "the user's folder; the core that gdb wrote into ours",
+    "watching.core_contents": "the core that gdb wrote into our folder",
+    "watching.memory_readings": "control groups",
+    "watching.wake_descriptors": "control groups, files of /proc",
+}
+
+
 def looks_up(text: str) -> bool:
     """Tell whether a source looks up a path that it does not say itself, other than below a folder that is held."""
     for node in ast.walk(ast.parse(text)):
@@ -369,4 +405,6 @@ def test_paths_of_targets_have_one_door() -> None:
     nobody answers."""
     sources = {name: path for name, path in modules().items() if name.partition(".")[0] in NAMING}
     assert {name for name, path in sources.items() if looks_up(path.read_text(encoding="utf-8"))} == set(OWN_PATHS)
+    others = {name: path for name, path in modules().items() if name not in sources}
+    assert {name for name, path in others.items() if looks_up(path.read_text(encoding="utf-8"))} == set(OTHER_PATHS)
     assert looks_up("import os\nos.stat(path)") and not looks_up("import os\nos.stat('/')\nos.stat(name, dir_fd=held)")

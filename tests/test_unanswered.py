@@ -117,6 +117,72 @@ def test_nobody_waits_for_the_lock_of_its_memory_map() -> None:
             own.wait()
 
 
+READS = """
+import signal, sys
+from gdbheap._native import end_where_deaf
+end_where_deaf(b"it is deaf\\n")
+end_where_deaf(b"a second time\\n")
+signal.signal(int(sys.argv[2]), signal.default_int_handler)
+with open(f"/proc/{sys.argv[1]}/mem", "rb", buffering=0) as memory:
+    memory.seek(1 << 20)
+    print(flush=True)
+    memory.read(1)
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_what_waits_in_the_kernel(sent: signal.Signals, tmp_path: Path) -> None:
+    """Python runs no handler while its first thread waits for such a lock, or for a server that is gone."""
+    with place(0o755) as folder, mapped("locked", folder) as pid:
+        wait_for(lambda: waits(pid), "no thread waits in mmap()")
+        command, pipe = [sys.executable, "-c", READS, str(pid), str(int(sent))], subprocess.PIPE
+        reader = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path)
+        try:
+            assert reader.stdout is not None and reader.stdout.readline()
+            wait_for(lambda: waits(reader.pid), "it does not wait for the lock")
+            reader.send_signal(sent)
+            assert reader.communicate(timeout=PATIENCE)[1] == "it is deaf\n" and reader.returncode == 1
+        finally:
+            reader.kill()
+            reader.wait()
+
+
+# The first thread, and the one that listens.
+LISTENING = 2
+SWEEPS = """
+import os, signal, sys
+from gdbheap._native import Space, end_where_deaf, read_once
+from gdbheap.machines.machine import X86_64
+from gdbheap.targets.core import SegmentRow
+end_where_deaf(b"it is deaf\\n")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.setgroups([])
+os.setresgid(*3 * [int(sys.argv[2])])
+os.setresuid(*3 * [int(sys.argv[2])])
+start, end = 1 << 20, 2 << 20
+space = Space.for_core(X86_64, [SegmentRow(start, end, 0, 0)], [sys.argv[1]])
+print(flush=True)
+read_once(space, [(start, end)])
+"""
+
+
+@needs_root
+def test_a_signal_ends_workers_that_wait_for_a_file(tmp_path: Path) -> None:
+    """They hold all signals back, and whoever waits for them has heard the signal."""
+    with place(0o755) as folder, mapped("private", folder) as pid:
+        file, pipe = f"/proc/{pid}/root{folder}/mounted/file", subprocess.PIPE
+        command = [sys.executable, "-c", SWEEPS, file, str(USER)]
+        reader = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path)
+        assert reader.stdout is not None and reader.stderr is not None
+        assert reader.stdout.readline(), reader.stderr.read()
+        wait_for(lambda: len(os.listdir(f"/proc/{reader.pid}/task")) > LISTENING, "no worker has begun")
+        reader.send_signal(signal.SIGINT)
+        assert reader.stderr.readline() == "it is deaf\n"
+    # Who has asked for a page waits until the server has ended.
+    assert reader.wait(PATIENCE) == 1
+
+
 # Its program's file is gone, and the name of a file that it has mapped leads elsewhere by now.
 NAMES = """
 import mmap, os, sys
@@ -192,6 +258,15 @@ def test_lookups_that_nobody_answers_are_given_up() -> None:
     with place(0o755) as folder, mapped("linked", folder) as pid:
         with pytest.raises(TimeoutError, match="nobody answers"):
             open_to_read(f"/proc/{pid}/root{folder}/mounted/file")
+
+
+@needs_root
+def test_nobody_waits_for_an_exported_folder() -> None:
+    """Its files are looked up there, and nobody answers."""
+    pytest.importorskip("duckdb", reason="the extra gdbheap[sql] is not installed")
+    with place(0o755) as folder, mapped("linked", folder) as pid:
+        done = run_in(folder, ["sql", f"/proc/{pid}/root{folder}/mounted", "select * from types"])
+        assert done.returncode and "nobody answers" in done.stderr and len(done.stderr.splitlines()) == 1, done
 
 
 def test_links_are_followed_inside_of_a_root_folder() -> None:

@@ -17,7 +17,7 @@ from gdbheap.host import procfs
 from gdbheap.host.identity import BOOT_ID, identify
 from gdbheap.host.procfs import Rss
 from gdbheap.machines.machine import X86_64, Machine
-from gdbheap.targets.elf import ElfFiles, find_objects
+from gdbheap.targets.elf import ElfFile, ElfFiles, find_objects
 from gdbheap.targets.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
 from gdbheap.targets.process import Registers, is_readable, thread_of
 from gdbheap.targets.target import AT_ENTRY, AT_PAGESZ, Target
@@ -174,10 +174,10 @@ class RemoteProcess(Target):
         if mapping.anonymous:
             return lambda start, size: bytes(size)
         loaded = self.object_of(mapping.start)
-        if loaded is None or loaded.file is None:
+        elf = None if loaded is None or loaded.file is None else loaded.elf
+        if elf is None:
             return None
-        path = loaded.file
-        return lambda start, size: _file_part(path, mapping.offset + start - mapping.start, size)
+        return lambda start, size: _file_part(elf, mapping.offset + start - mapping.start, size)
 
 
 def unrestorable(version: int, cpuinfo: bytes | None, forced: bool = False) -> str:
@@ -196,11 +196,11 @@ def unrestorable(version: int, cpuinfo: bytes | None, forced: bool = False) -> s
     return ""
 
 
-def _file_part(path: str, offset: int, size: int) -> bytes:
-    """Bytes of a file, filled up with zeros as the kernel fills the last page of a mapping."""
-    with open(path, "rb") as stream:
-        stream.seek(offset)
-        return stream.read(size).ljust(size, b"\0")
+def _file_part(elf: ElfFile, offset: int, size: int) -> bytes:
+    """Bytes of a file, filled up with zeros as the kernel fills the last page of a mapping; none where its name leads
+    to something else by now."""
+    data = elf.read(offset, size)
+    return data.ljust(size, b"\0") if data else b""
 
 
 def _is_here(files: RemoteFiles, pid: int) -> bool:

@@ -24,6 +24,7 @@ READS_ALL = ["ps"]
 QUICK = ("ps", "--version", "--gdb-script")
 # Seconds until a dropped signal is told again, somewhere else.
 SOON = 0.01
+DEAF = "interrupted while the kernel waits for a file or a process; a process that was stopped runs on"
 NO_MEMORY = "there is not enough memory; a process that was stopped runs on"
 
 
@@ -194,8 +195,10 @@ def _of_completion(words: list[str]) -> tuple[str, int] | None:
 
 
 def _of_any(words: list[str]) -> tuple[str, int]:
+    from gdbheap._native import end_where_deaf
     from gdbheap.commands.shell.commands import run
 
+    end_where_deaf(f"gdbheap: {DEAF}\n".encode())
     return run(words)
 
 

@@ -10,12 +10,11 @@ from typing import BinaryIO
 
 from gdbheap.errors import UsageError, one_line
 from gdbheap.export.table_files import PARQUET
-from gdbheap.files import open_inside, temporary_folder
+from gdbheap.files import find_file, open_folder, open_inside, temporary_folder
 from gdbheap.host import open_files
 
 __all__ = ["ExportedFiles"]
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Folders of partitions that are inside of one another, at most.
 DEPTH = 32
 
@@ -29,7 +28,7 @@ class ExportedFiles:
         self._held = ExitStack()
         self._links: str | None = None
         try:
-            self._number = os.open(folder, FOLDER)
+            self._number = open_folder(folder)
         except OSError as error:
             raise UsageError(f"{one_line(folder)}: {one_line(error.strerror or error)}") from None
         self._held.callback(os.close, self._number)
@@ -42,10 +41,7 @@ class ExportedFiles:
 
     def has(self, name: str) -> bool:
         """Return whether something in the folder has this name."""
-        with suppress(OSError):
-            os.stat(name, dir_fd=self._number, follow_symlinks=False)
-            return True
-        return False
+        return find_file(f"/proc/self/fd/{self._number}/{name}", False) is not None
 
     def open(self, name: str) -> BinaryIO:
         """Open a file. Raises UsageError for a link, and for what is no regular file, OSError."""
@@ -65,7 +61,7 @@ class ExportedFiles:
 
     def _parts(self, above: int, name: str, place: str, depth: int) -> Iterator[str]:
         with ExitStack() as opened, suppress(NotADirectoryError, FileNotFoundError, PermissionError):
-            folder = os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=above)
+            folder = open_folder(name, above)
             opened.callback(os.close, folder)
             entries = sorted(opened.enter_context(os.scandir(folder)), key=lambda entry: entry.name)
             for entry in entries:

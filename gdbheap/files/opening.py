@@ -21,6 +21,7 @@ __all__ = [
     "find_file",
     "hold_file",
     "is_folder",
+    "open_folder",
     "open_inside",
     "open_regular",
     "open_to_append",
@@ -42,20 +43,21 @@ Hold = Callable[[str], HeldFile]
 """Holds the file with a path by O_PATH. Raises OSError, ValueError."""
 
 
-def hold_file(path: str) -> HeldFile:
+def hold_file(path: str, follows: bool = True) -> HeldFile:
     """Hold by O_PATH a file that somebody names who may name any, or that the kernel leads to; the descriptor is the
-    caller's to close. Raises OSError (TimeoutError where nobody answers for it), ValueError."""
+    caller's to close. Without ``follows`` a link at the end is held itself. Raises OSError (TimeoutError where nobody
+    answers for it), ValueError."""
     try:
-        return _native.hold_file(path)
+        return _native.hold_file(path, follows)
     except OSError as error:
         raise _said(error, path) from None
 
 
-def find_file(path: str) -> HeldFile | None:
+def find_file(path: str, follows: bool = True) -> HeldFile | None:
     """Return what is at a path that somebody names who may name any; None where there is nothing, or nobody answers.
-    Its descriptor is closed."""
+    Its descriptor is closed. Without ``follows`` a link at the end is returned itself."""
     try:
-        held = hold_file(path)
+        held = hold_file(path, follows)
     except (OSError, ValueError):
         return None
     os.close(held.descriptor)
@@ -111,7 +113,21 @@ def open_to_read(path: str) -> BinaryIO:
 def open_inside(folder: int, name: str, path: str) -> BinaryIO:
     """Open a regular file of an open folder, which is ``path`` in messages; no link is followed. Raises UsageError,
     OSError, ValueError."""
-    return _checked(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), path)
+    return _checked(hold_file(_place(folder, name), False).descriptor, path)
+
+
+def open_folder(path: str, above: int | None = None) -> int:
+    """Return a descriptor that lists a folder; ``path``: its name in the open folder ``above``, where it is no link, if
+    that is given. Raises OSError (TimeoutError where nobody answers for it), ValueError."""
+    held = hold_file(path) if above is None else hold_file(_place(above, path), False)
+    if not stat.S_ISDIR(held.mode):
+        os.close(held.descriptor)
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    return _reopened(held.descriptor, path)
+
+
+def _place(folder: int, name: str) -> str:
+    return f"/proc/self/fd/{folder}/{name}"
 
 
 def _checked(held: int, path: str) -> BinaryIO:

@@ -24,7 +24,7 @@ import time
 USER = 65534
 SIZE = 1 << 20
 CLONE_NEWNS, MS_REC_PRIVATE, PR_SET_DUMPABLE, PR_SET_PDEATHSIG = 0x20000, 0x44000, 4, 1
-INIT, LOOKUP, GETATTR, OPEN, READ, WRITE, OPENDIR = 26, 1, 3, 14, 15, 16, 27
+INIT, LOOKUP, GETATTR, OPEN, READ, WRITE, STATFS, OPENDIR = 26, 1, 3, 14, 15, 16, 17, 27
 FORGET, INTERRUPT = 2, 36
 # FOPEN_DIRECT_IO and FOPEN_KEEP_CACHE: what is in memory goes when it is mapped, not when it is opened.
 DIRECT = 1 | 2
@@ -59,6 +59,8 @@ def serve(device: int) -> None:
             body = struct.pack("<QQQQII", 2, 0, 3600, 3600, 0, 0) + attributes(2)
         elif operation == GETATTR:
             body = struct.pack("<QII", 3600, 0, 0) + attributes(node)
+        elif operation == STATFS:
+            body = bytes(80)
         elif operation == READ:
             body = bytes(struct.unpack_from("<I", request, 56)[0])
         elif operation in (OPEN, OPENDIR):

@@ -323,6 +323,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         process::read_patiently,
         process::read_at_patiently,
         process::read_link_patiently,
+        process::end_where_deaf,
         process::open_patiently,
         process::hold_file,
         process::walk_to_file,

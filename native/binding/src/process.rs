@@ -385,6 +385,13 @@ impl From<process::Account> for ProcessAccount {
     }
 }
 
+/// Ends this process by `line` and status 1 from now on where a signal that asks for its end (SIGINT, SIGTERM, SIGHUP) waits
+/// for 2 s while the first thread waits in the kernel, deaf to it. A second call does nothing.
+#[pyfunction]
+pub fn end_where_deaf(line: Vec<u8>) {
+    gdbheap_core::signals::end_where_deaf(line);
+}
+
 /// The first `limit` bytes of a file in the folder of a process in /proc. Raises TimeoutError where the kernel waits in vain
 /// for the lock of its memory map, or for its execve().
 #[pyfunction]
@@ -422,11 +429,12 @@ impl From<Held> for HeldFile {
     }
 }
 
-/// Holds a file by O_PATH, whatever links lead to it. For paths of our own and of who may name any file. Raises
-/// OSError, TimeoutError where nobody answers for it.
+/// Holds a file by O_PATH, whatever links lead to it; without `follows` a link at the end is held itself. For paths of our own
+/// and of who may name any file. Raises OSError, TimeoutError where nobody answers for it.
 #[pyfunction]
-pub fn hold_file(py: Python<'_>, path: OsString) -> PyResult<HeldFile> {
-    py.detach(|| named::hold(path.as_ref())).map(HeldFile::from).map_err(os_error)
+#[pyo3(signature = (path, follows=true))]
+pub fn hold_file(py: Python<'_>, path: OsString, follows: bool) -> PyResult<HeldFile> {
+    py.detach(|| named::hold(path.as_ref(), follows)).map(HeldFile::from).map_err(os_error)
 }
 
 /// Holds a file that a target names below its `root` folder, where absolute links begin, too. Raises OSError (EXDEV

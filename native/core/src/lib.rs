@@ -30,7 +30,7 @@ pub mod patient;
 pub mod process;
 pub mod python;
 #[allow(unsafe_code)]
-pub(crate) mod signals;
+pub mod signals;
 pub(crate) mod stat;
 pub mod structures;
 pub mod symbols;

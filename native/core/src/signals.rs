@@ -1,7 +1,97 @@
 //! Threads of ours must not run the signal handlers of the program that we run in, and wait for nobody for ever.
 
+use crate::stat::{fields, said, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
 use std::io::Error;
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// A thread waits for ever if it waits in the kernel at so many looks, without a moment of work.
+const LOOKS: u32 = 4;
+const LOOK: Duration = Duration::from_millis(500);
+/// Those by which a user or a system asks a program to end.
+const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+const FAILED: libc::c_int = 1;
+
+/// What is said where we end deaf; not set where this process is not ours.
+static LINE: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// Ends this process from now on where it cannot hear that it is to: a thread waits in the kernel, for a server that is gone
+/// (NFS) or for the lock of another process's memory map, and what asks for the end waits for that thread. `line` is
+/// written to standard error then. The kernel lets go what we hold, as it does at any other end. A second call does nothing.
+pub fn end_where_deaf(line: Vec<u8>) {
+    if LINE.set(line).is_ok() {
+        let _held = SignalsHeld::new();
+        let thread = std::thread::Builder::new().name("gdbheap listens".into()).stack_size(64 << 10);
+        let _ = thread.spawn(listen);
+    }
+}
+
+/// Looks whether a signal waits for the first thread, which waits in the kernel.
+fn listen() {
+    let (first, mut stuck) = (std::process::id() as i32, Stuck::default());
+    loop {
+        std::thread::sleep(LOOK);
+        if is_told() {
+            stuck.look(&[first], &[UNINTERRUPTIBLE]);
+        } else {
+            stuck = Stuck::default();
+        }
+    }
+}
+
+/// Whether such a signal waits. This thread holds all of them back.
+fn is_told() -> bool {
+    // SAFETY: the set is plain data that the call fills in.
+    unsafe {
+        let mut waiting = std::mem::zeroed();
+        libc::sigpending(&mut waiting);
+        ENDING.iter().any(|signal| libc::sigismember(&waiting, *signal) == 1)
+    }
+}
+
+/// Threads of ours that work no more, of a process that is to end.
+#[derive(Default)]
+pub(crate) struct Stuck {
+    last: Vec<[String; 3]>,
+    same: u32,
+    looked: Option<Instant>,
+}
+
+impl Stuck {
+    /// Ends this process, where it is ours, if these threads were in one of these states at several looks, and did nothing
+    /// between them. Does nothing where the last look was a moment ago.
+    pub(crate) fn look(&mut self, threads: &[i32], states: &[&str]) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK * 9 / 10) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let found: Option<Vec<_>> = threads.iter().map(|thread| waited(*thread, states)).collect();
+        let now = found.unwrap_or_default();
+        self.same = if now == self.last && !now.is_empty() { self.same + 1 } else { 0 };
+        self.last = now;
+        if let Some(line) = LINE.get().filter(|_| self.same >= LOOKS) {
+            // SAFETY: reads bytes that stay, and ends the process.
+            unsafe {
+                libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
+                libc::_exit(FAILED)
+            }
+        }
+    }
+}
+
+/// How much a thread of ours had worked, and how often it had gone to sleep; None where it is in none of these states.
+fn waited(thread: i32, states: &[&str]) -> Option<[String; 3]> {
+    let folder = format!("/proc/self/task/{thread}");
+    let [state, user, system] = fields(&format!("{folder}/stat"), [STATE, USER_TIME, SYSTEM_TIME])?;
+    let slept = said(&format!("{folder}/status"), "voluntary_ctxt_switches")?;
+    states.contains(&state.as_str()).then_some([user, system, slept])
+}
+
+/// The number of this thread.
+pub(crate) fn thread_id() -> i32 {
+    // SAFETY: takes nothing.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}
 
 /// Holds back all signals on this thread, so that the threads it starts never run a handler of gdb's or Python's.
 pub(crate) struct SignalsHeld(libc::sigset_t);

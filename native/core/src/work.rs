@@ -5,9 +5,10 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Cancelled, Error, Result};
-use crate::signals::SignalsHeld;
+use crate::signals::{thread_id, SignalsHeld, Stuck};
+use crate::stat::{SLEEPING, UNINTERRUPTIBLE};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const WAKE: Duration = Duration::from_millis(50);
@@ -203,31 +204,50 @@ fn in_threads<W: Send>(
     control: &Control<'_>,
     worker: impl Fn() -> W + Sync,
 ) -> std::thread::Result<Vec<W>> {
-    let running = Mutex::new(count);
+    let running = Mutex::new(Running { count, threads: Vec::new() });
     let ended = Condvar::new();
+    let begun = || held(&running).threads.push(thread_id());
     let finished = || {
-        *running.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) -= 1;
+        let mut running = held(&running);
+        running.count -= 1;
+        running.threads.retain(|thread| *thread != thread_id());
         ended.notify_one();
     };
     std::thread::scope(|scope| {
-        let held = SignalsHeld::new();
+        let signals = SignalsHeld::new();
         let body = || {
+            begun();
             let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&worker));
             finished();
             answer
         };
         let workers: Vec<_> = (0..count).map(|_| scope.spawn(body)).collect();
-        drop(held);
+        drop(signals);
+        let mut stuck = Stuck::default();
         while !wait(&running, &ended) {
             control.attend();
+            if control.cancelled.load(Ordering::Relaxed) {
+                // One that reads a file of a server that is gone hears nothing of it. All signals are held back there.
+                let threads = held(&running).threads.clone();
+                stuck.look(&threads, &[SLEEPING, UNINTERRUPTIBLE]);
+            }
         }
         workers.into_iter().map(|worker| worker.join().and_then(|answer| answer)).collect()
     })
 }
 
+/// The workers that have not ended: how many, and the numbers of those that have begun.
+struct Running {
+    count: usize,
+    threads: Vec<i32>,
+}
+
+fn held(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
+    running.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Waits for a short while; true once all workers have ended.
-fn wait(running: &Mutex<usize>, ended: &Condvar) -> bool {
-    let guard = running.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let answer = ended.wait_timeout_while(guard, WAKE, |count| *count > 0);
-    *answer.unwrap_or_else(|poisoned| poisoned.into_inner()).0 == 0
+fn wait(running: &Mutex<Running>, ended: &Condvar) -> bool {
+    let answer = ended.wait_timeout_while(held(running), WAKE, |running| running.count > 0);
+    answer.unwrap_or_else(PoisonError::into_inner).0.count == 0
 }

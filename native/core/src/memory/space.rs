@@ -74,6 +74,8 @@ pub trait Source: Send + Sync {
 
 /// The most bytes that a walk over pointers reads at a time.
 const SMALL_READ: usize = 512;
+/// The most bytes that are read of a process by way of its file.
+const SMALL_OF_FILE: usize = 4 << 10;
 /// Bytes whose places are shown at a time.
 const PLACES: usize = 1 << 20;
 /// Steps of the search of a range that lead to nothing: so many, and as many for each page that has bytes. From each page
@@ -207,7 +209,9 @@ impl Space {
             Origin::Running(memory) => return memory.read(address, buffer),
             _ => return 0,
         };
-        if let (Some(file), true) = (mem, shared) {
+        // What is small is read as fast from the file, and who waits there for the lock of the memory map can be killed.
+        let is_small = buffer.len() <= SMALL_OF_FILE;
+        if let Some(file) = mem.as_ref().filter(|_| *shared || is_small) {
             return read_file(file, address, buffer);
         }
         let got = read_process(process.pid(), address, buffer);

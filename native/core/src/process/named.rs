@@ -37,10 +37,11 @@ impl Held {
     }
 }
 
-/// Holds a file that somebody names who may name any, by O_PATH. Links are followed. ETIMEDOUT if the kernel blocks.
-pub fn hold(path: &Path) -> Result<Held> {
-    let name = path.to_owned();
-    at_name(path.into(), move || Held::new(held(&name, 0)?, name))
+/// Holds a file that somebody names who may name any, by O_PATH. `follows`: a link at its end is followed, else held.
+/// ETIMEDOUT if the kernel blocks.
+pub fn hold(path: &Path, follows: bool) -> Result<Held> {
+    let (name, flags) = (path.to_owned(), if follows { 0 } else { libc::O_NOFOLLOW });
+    at_name(path.into(), move || Held::new(held(&name, flags)?, name))
 }
 
 /// Holds a file that a target names, by its path below the folder `root`, where absolute links begin, too. EXDEV where
@@ -178,6 +179,7 @@ mod tests {
     fn files_of_processes_are_not_walked_to() {
         let found = walk(Path::new("/"), Path::new("/proc/self/root/etc"), mounts(), false);
         assert_eq!(found.err().and_then(|error| error.raw_os_error()), Some(libc::EXDEV));
-        assert!(hold(Path::new("/proc/self/exe")).expect("our program").found.is_file());
+        assert!(hold(Path::new("/proc/self/exe"), true).expect("our program").found.is_file());
+        assert!(hold(Path::new("/proc/self/exe"), false).expect("a link").found.is_symlink());
     }
 }
