@@ -115,6 +115,11 @@ class Stacks:
         """Return a line each for what of the process's files was not read so far: names may be missing."""
         return self._running.unread
 
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the process has ended."""
+        return not self._running.folder.is_there()
+
     def keep_files(self) -> None:
         """Open the files of all that is loaded now: the process may have ended when a stack of it is told."""
         for loaded in self._running.objects:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +20,12 @@ from typing import Any, BinaryIO
 import pytest
 from support.following import Follower, becomes_whole, code, following, patched
 from support.programs import GDBHEAP, PATIENCE, Running, c_program, gdbheap, running
+
+from gdbheap.following import following_growth
+from gdbheap.host.procfs import Named
+from gdbheap.machines.machine import Machine
+from gdbheap.stacks import Stacks
+from gdbheap.targets.following import Program
 
 PAGE = 4096
 CALLS = ("brk", "mmap", "munmap", "mremap")
@@ -192,6 +199,36 @@ def test_ends_with_its_program(tmp_path: Path) -> None:
     assert "of its own" in done.stdout and "ended with status 3" in done.stdout and done.returncode == 0
     done = gdbheap("growth", "--", str(tmp_path / "nothing"))
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+FORKS = """
+import os
+for _ in range(30):
+    if os.fork() == 0:
+        kept = bytes(1 << 20)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_readers_of_very_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program starts processes one after the other: those that have ended hold no descriptors and no memory."""
+    alive: weakref.WeakSet[Stacks] = weakref.WeakSet()
+    most = 0
+
+    class Counted(Stacks):
+        def __init__(self, process: Named, machine: Machine) -> None:
+            nonlocal most
+            super().__init__(process, machine)
+            alive.add(self)
+            most = max(most, len(alive))
+
+    monkeypatch.setattr(following_growth, "Stacks", Counted)
+    monkeypatch.setattr(following_growth, "MAX_READERS", 4)
+    program = Program([sys.executable, "-I", "-c", FORKS])
+    answer = following_growth.follow(program, following_growth.Course(), lambda _places: None)
+    assert sum(stack.calls for stack in answer.stacks if stack.bytes >= 1 << 20) >= 30
+    assert most <= 6
 
 
 DEAF = """import mmap, signal, sys, time

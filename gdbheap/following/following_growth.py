@@ -34,6 +34,8 @@ __all__ = ["Course", "follow"]
 
 # Each takes some KB, and naming it some milliseconds: a program may call from another stack each time.
 MAX_STACKS = 10_000
+# Readers of stacks at once: each has some descriptors and some hundred KB, and a program may start very many processes.
+MAX_READERS = 64
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,13 @@ def _run(following: Following, course: Course, sums: _Sums) -> None:
 
 @dataclass
 class _Process:
-    """A process that is followed: its memory, the reader of its stacks, and the mappings that its calls made."""
+    """A process that is followed: its memory, the mappings that its calls made, and the reader of its stacks (None: it
+    has none yet, or, if ``is_refused``, cannot have one)."""
 
     memory: Memory
-    stacks: Stacks | None
     expected: Expected
+    stacks: Stacks | None = None
+    is_refused: bool = False
 
 
 class _Sums:
@@ -109,10 +113,13 @@ class _Sums:
         self._sizes = {"brk": SizeSums(), "mmap": SizeSums()}
         self._counts: dict[str, list[int]] = {}
         self._stacks: dict[tuple[Stacks, Captured], list[int]] = {}
+        self._names: dict[tuple[StackFrame, ...], list[int]] = {}
+        self._unread: dict[str, None] = {}
         self._others = [0, 0]
+        self._readers = 0
         if tracepoints and live.pid is not None:
             # It may have ended when the first call is told.
-            stacks = self._process(live.pid).stacks
+            stacks = self._reader(live.pid, self._process(live.pid))
             if stacks is not None:
                 stacks.keep_files()
 
@@ -138,8 +145,27 @@ class _Sums:
         if pid not in self._processes:
             before = self._before if pid == self._live.pid else Mappings()
             expected = Expected(before.ranges())
-            self._processes[pid] = _Process(Memory(self._machine, before), self._stacks_of(pid), expected)
+            self._processes[pid] = _Process(Memory(self._machine, before), expected)
         return self._processes[pid]
+
+    def _reader(self, pid: int, process: _Process) -> Stacks | None:
+        """Return the reader of a process's stacks, made when it is first needed."""
+        if process.stacks is None and not process.is_refused:
+            if self._readers >= MAX_READERS:
+                self._close_readers()
+            process.stacks = self._stacks_of(pid)
+            process.is_refused = process.stacks is None
+            self._readers += process.stacks is not None
+        return process.stacks
+
+    def _close_readers(self) -> None:
+        """Name what was taken, and keep no reader; forget the processes that have ended."""
+        self._name_all()
+        self._readers = 0
+        for pid, process in list(self._processes.items()):
+            if process.is_refused or (process.stacks is not None and process.stacks.has_ended):
+                del self._processes[pid]
+            process.stacks = None
 
     def _stacks_of(self, pid: int) -> Stacks | None:
         if self._with_stacks:
@@ -161,10 +187,11 @@ class _Sums:
             self._sizes["brk" if call.id == "brk" else "mmap"].add(call.bytes)
 
     def _note_stack(self, process: _Process, hit: Hit, call: MemoryCall) -> None:
-        if process.stacks is None:
+        stacks = self._reader(hit.pid, process)
+        if stacks is None:
             return
-        key = process.stacks, process.stacks.capture_registers(hit.registers, hit.stack)
-        is_kept = key in self._stacks or len(self._stacks) < MAX_STACKS
+        key = stacks, stacks.capture_registers(hit.registers, hit.stack)
+        is_kept = key in self._stacks or len(self._stacks) + len(self._names) < MAX_STACKS
         sums = self._stacks.setdefault(key, [0, 0]) if is_kept else self._others
         sums[0] += call.bytes
         sums[1] += 1
@@ -191,16 +218,19 @@ class _Sums:
         )
 
     def _named(self) -> list[GrowthStack]:
-        """Stacks that have the same names are one."""
-        sums: dict[tuple[StackFrame, ...], list[int]] = {}
+        self._name_all()
+        self._live.unread += self._unread
+        named = [GrowthStack(size, calls, list(frames)) for frames, (size, calls) in self._names.items()]
+        return sorted(named, key=lambda stack: (-stack.bytes, -stack.calls))
+
+    def _name_all(self) -> None:
+        """Name the stacks that were taken so far. Those that have the same names are one."""
         for (stacks, captured), (size, calls) in self._stacks.items():
-            found = sums.setdefault(stacks.name(captured), [0, 0])
+            found = self._names.setdefault(stacks.name(captured), [0, 0])
             found[0] += size
             found[1] += calls
-        named = [GrowthStack(size, calls, list(frames)) for frames, (size, calls) in sums.items()]
-        unread = (line for stacks in {stacks for stacks, _ in self._stacks} for line in stacks.unread)
-        self._live.unread += dict.fromkeys(unread)
-        return sorted(named, key=lambda stack: (-stack.bytes, -stack.calls))
+        self._unread.update(dict.fromkeys(line for stacks, _ in self._stacks for line in stacks.unread))
+        self._stacks.clear()
 
     def _unseen(self, following: Following) -> Unseen | None:
         after = parse_maps(following.follower.maps[1])
