@@ -304,7 +304,7 @@ class Heap:
             for start, _end in context.blocks
         ]
         is_v8 = any(runtime.kind.id == "v8" for runtime in self.runtimes)
-        return Structures(self.target, blocks, stacks, progress, libraries, named, is_v8)
+        return Structures(self.target, blocks, stacks, progress, libraries, named, is_v8, self._books())
 
     @property
     def _blocks_of_c(self) -> WalkedBlocks:

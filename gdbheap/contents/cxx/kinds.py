@@ -16,7 +16,7 @@ from gdbheap.allocators.allocator import WalkedBlocks
 from gdbheap.contents.openssl.connections import find_named
 from gdbheap.contents.rust import types as rust
 from gdbheap.machines.image import PF_X, PT_LOAD
-from gdbheap.targets.ranges import Ranges, joined
+from gdbheap.targets.ranges import Ranges, joined, subtract
 from gdbheap.targets.target import Target
 from gdbheap.targets.text_search import mentions
 
@@ -110,12 +110,15 @@ class Structures:
         libraries: Libraries | None = None,
         named: Sequence[tuple[int, str]] = (),
         is_v8: bool = False,
+        books: Ranges | None = None,
     ) -> None:
         """``stacks``: what may be in use of them; ``named``: addresses of blocks with what they are known to be;
         ``libraries``: whose containers are looked for, where that is not to
-        be found out. ``is_v8``: V8 is there, whose BackingStore begins as a std::string does."""
+        be found out. ``is_v8``: V8 is there, whose BackingStore begins as a std::string does. ``books``: static data
+        of allocators, whose lists of free blocks may lead to the last word of a used one."""
         heaps = _native.Heaps(target.space, blocks.stores)
-        statics = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
+        data = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
+        statics = subtract(data, joined(sorted(books or [])))
         self.libraries = libraries or find_libraries(target)
         known = [*named, *find_named(target, heaps, progress)]
         self.native = _native.find_structures(
