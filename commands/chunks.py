@@ -137,9 +137,9 @@ COMMAND = Command(
     Rust's likewise, with the objects of Box<dyn Trait> (a type needs symbols), OpenSSL's SSL_CTX and SSL, and blocks of
     PostgreSQL's memory contexts. --by=type has a row for each of these (in JSON: types, a list of {type, count, bytes,
     capacity, used}; unclassified and total {count, bytes}; kinds: how many there are), the most bytes first, or with
-    --sort=count the most blocks. capacity is what vectors, strings and hash tables have room for, and used what they
-    hold; of other kinds both are null. In a program with Python the blocks of its own allocator are not among them, and
-    other blocks of Python's objects are of no kind.
+    --sort=count the most blocks. capacity is what vectors, strings and hash tables have room for, and used
+    (the column filled) what they hold; of other kinds both are null. In a program with Python the blocks of its own
+    allocator are not among them, and other blocks of Python's objects are of no kind.
 
     --by=stack is for a jemalloc that samples allocations (MALLOC_CONF=prof:true): the stacks that sampled blocks in use
     came from, the most bytes first. In JSON, stacks is a list of {addresses, frames, own, count, bytes, likely_count,

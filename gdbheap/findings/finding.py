@@ -120,12 +120,13 @@ class Claim:
 
 class Evidence:
     """What the rules look at: the target, and each owner's pages (see ``partition``). ``detail``: whether it may take
-    longer."""
+    longer; ``follows``: whether references are followed after the rules, which takes what blocks of C code are too."""
 
-    def __init__(self, heap: Heap, sums: Sums, detail: bool = False) -> None:
+    def __init__(self, heap: Heap, sums: Sums, detail: bool = False, follows: bool = False) -> None:
         self.heap = heap
         self.sums = sums
         self.detail = detail
+        self.follows = follows
 
     def resident(self, owner: str) -> int:
         """The resident bytes of an owner and all below it."""

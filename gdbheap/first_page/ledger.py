@@ -28,7 +28,7 @@ from gdbheap.answers.container import MOST_FILES, Container, container
 from gdbheap.answers.holder_change import Since
 from gdbheap.findings import Evidence, Finding, findings, placed
 from gdbheap.findings.holder.rule import LEFT, MainHolder
-from gdbheap.first_page.main_holders import MainHolders, main_holders
+from gdbheap.first_page.main_holders import BLOCKS_A_SECOND, MainHolders, main_holders
 from gdbheap.first_page.next_lines import next_lines
 from gdbheap.first_page.outside import IN_USE, outside_holders
 from gdbheap.first_page.summary import Summary, summary
@@ -168,7 +168,8 @@ def ledger_and_holders(
     that take longer; unless it is said, they go with the details. ``budget``: seconds of CPU time for who has most of
     what is in use; 0: nobody looks. Beside it are all holders that were found."""
     (sums,) = partition(heap)
-    evidence = Evidence(heap, _settle(heap, sums), detail if patient is None else patient)
+    follows = budget > 0 and heap.target.refusal is None and heap.used_blocks <= budget * BLOCKS_A_SECOND
+    evidence = Evidence(heap, _settle(heap, sums), detail if patient is None else patient, follows)
     told = summary(heap, evidence) if heap.target.refusal is None else None
     sums = _renamed(heap, evidence.sums, detail)
     states = line_states(heap.allocators)

@@ -74,11 +74,11 @@ def _rooms(evidence: Evidence) -> list[Room]:
     heap = evidence.heap
     if heap.target.refusal is not None or (heap.target.remote and not evidence.detail):
         return []
-    if heap.used_blocks > MAX_GRAPH_BLOCKS and not evidence.detail:
+    if heap.used_blocks > MAX_GRAPH_BLOCKS and not evidence.detail and not evidence.follows:
         return []
     try:
         is_python = heap.is_python
-        found = heap.known_structures if is_python else heap.structures
+        found = heap.structures if evidence.detail and not is_python else heap.known_structures
     except GdbheapError:
         return []
     rooms = [] if found is None else found.rooms

@@ -19,23 +19,28 @@ def _text(figures: ContainerRoom) -> str:
     is_one = sum(kind.count for kind in figures.kinds) == 1
     most = "" if is_one else f"the most, {size_text(figures.most)}, "
     where = f"; {most}in the block at {figures.address:#x}" if figures.address else ""
-    return f"containers {'' if proven else 'may '}hold little of what they have room for: {parts}{where}"
+    return f"containers {'' if proven else 'may '}have room that they do not fill: {parts}{where}"
 
 
 def _part(kind: RoomOfKind) -> str:
-    return f"{count_text(kind.count)} x {kind.kind}, {size_text(kind.used)} of {size_text(kind.capacity)} in use"
+    return f"{count_text(kind.count)} x {kind.kind}, {size_text(kind.used)} of {size_text(kind.capacity)} filled"
 
 
 def _advice(figures: ContainerRoom) -> str:
     families = [kind.family for kind in figures.kinds]
     told = [] if any(kind.proven for kind in figures.kinds) else ["look in the source at what holds them"]
     if any(family.startswith(RUST) for family in families):
-        told.append("call shrink_to_fit() of a Vec, String or HashMap that was emptied, or replace it by a new one")
+        told.append("call shrink_to_fit() of a Vec, String or HashMap that does not grow again, or use a new one")
     if TABLES in families:
         told.append("call rehash(0) of a std::unordered_map that was emptied: clear() keeps its buckets")
     if any(family != TABLES and not family.startswith(RUST) for family in families):
-        told.append("call shrink_to_fit() of a std::vector or std::string that was emptied: clear() keeps its buffer")
-    return "; ".join([*told, "'heap owners --by=block' says who holds the largest"])
+        told.append(
+            "call shrink_to_fit() of a std::vector or std::string that does not grow again: clear() and reserve() "
+            "leave it room"
+        )
+    if figures.pages:
+        told.append("'heap owners --by=block' says who holds the largest")
+    return "; ".join(told)
 
 
 WORDS = Words(ContainerRoom, _text, _advice)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-COLUMNS = (Column("bytes"), Column("blocks"), Column("in use"), Column("what", True))
+COLUMNS = (Column("bytes"), Column("blocks"), Column("filled"), Column("what", True))
 LONGEST = 200
 
 
@@ -36,12 +36,12 @@ def render(answer: BlockKinds, style: Style) -> str:
 
 
 def _used(row: KindRow, style: Style) -> str:
-    """Say how much of their blocks containers use."""
+    """Say how much of their blocks containers fill."""
     return "" if row.used is None else style.size(row.used)
 
 
 def _sentence(answer: BlockKinds) -> str:
     known = answer.total.count - answer.unclassified.count
-    blocks = counted(known, "used block is", "used blocks are")
     python = " Objects of Python are in 'heap pyobjects'." if answer.beside_python else ""
-    return f"{blocks} named of {answer.total.count:,}: 'heap chunks --type=GLOB' lists those of some.{python}"
+    blocks = f"{known:,} of {counted(answer.total.count, 'block')} in use"
+    return f"{blocks} {'is' if known == 1 else 'are'} named: 'heap chunks --type=GLOB' lists those of some.{python}"
