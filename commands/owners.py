@@ -71,9 +71,11 @@ COMMAND = Command(
     text="""Each block in use is in one row. In a program with Python the rows are packages (their modules, classes and
     functions, and what only leads from there), variables that have much with all that they lead to, each by its path,
     frames that run, data of libraries (a static variable that has much has a row of its own, where a symbol names it),
-    the interpreter itself, and what nothing leads to; of two holders that lead to a
+    the interpreter itself, the tables of tracemalloc, and what nothing leads to; of two holders that lead to a
     block the one with the shorter chain has it. A file that was loaded as several modules is one row. What has less
-    than a fiftieth of what is in use is part of its package, and small packages are one row.
+    than a fiftieth of what is in use is part of its package, and small packages are one row. count is how many objects,
+    with their buffers, and blocks of C code. The share of RSS is that of resident bytes, which have a column where they
+    are less than all bytes of a row.
 
     Memory that objects mapped counts for what holds them: mmap.mmap, numpy.memmap, SharedMemory, and all that keeps the
     address of a mapping beside its size, such as Arrow's and torch's mapped files. shared, of all rows in JSON, is what
@@ -96,7 +98,8 @@ COMMAND = Command(
     words, expression the same where it is Python, else null; array is {what, shape, dtype, bytes, columns} of a
     variable that is a DataFrame, a table or an array, else null. In rows of every kind, absent is how many
     bytes of large blocks are not resident, because the program never wrote to them or the kernel swapped them out;
-    resident is bytes without these, and share is resident as a part of RSS.
+    resident is bytes without these, and share is resident as a part of RSS. least is the smallest size of a row of
+    --by=block, else null.
 
     --by=array is a row for each DataFrame, Series and Index of pandas and polars, pyarrow Table, RecordBatch,
     ChunkedArray and Array, numpy array, and torch tensor, with the columns below it: bytes as memory_usage(),

@@ -48,14 +48,15 @@ COMMAND = Command(
     without it. An object has no row of its own if the object that keeps it alive has one and both are of one type, as
     in a linked list, or both retain the same to a hundredth, or the inner one retains nothing but itself. Modules and
     their dicts have no rows, so what they hold has; --by=module lists them. A file that was loaded as several
-    modules has a row, and so have the data of a library. "At most" (in JSON: at_most) counts blocks of C code that the
+    modules has a row, and so have static variables of libraries, by their symbols, other data of a library, and the
+    tables of tracemalloc. "At most" (in JSON: at_most) counts blocks of C code that the
     object owns and that others may hold as well, which holders names; retained is what goes for certain. Where objects
     of a row retain the same, the row has the path of the outermost one that source code can write: a Python expression
     if there is one, else words; in JSON these are path, which may be null, and chain. same is a list of {address, type,
     path, chain}: the objects below it that retain the same, outermost first.
 
-    Shares of RSS leave out what is not resident of large blocks (in JSON: absent); a share is unknown where more than
-    RSS is left.
+    Shares of RSS leave out what is not resident of large blocks (in JSON: absent): where that changes them, resident is
+    a column. A share is unknown where more than RSS is left.
 
     Memory that objects mapped (mmap.mmap, numpy.memmap, SharedMemory, Arrow's and torch's mapped files) counts for
     them. Memory that other processes map too is unmapped without its object, not freed (in JSON: shared).

@@ -23,7 +23,8 @@ def _render(shown: Shown[unreachable.Unreachable, Common]) -> str:
 COMMAND = Command(
     noun="unreachable",
     question="What is leaked: uncollected cycles, lost references and lost blocks?",
-    text="""A row for each type and size of block, in four groups. Cycles are objects all of whose references come
+    text="""A row for each type and size of block, in four groups: its bytes are those of count blocks of the size each
+    and of the buffers that they own. Cycles are objects all of whose references come
     from one another, as the garbage collector counts them, and what hangs on them; the references that close them
     have names. gc.collect() frees them, but for those whose row says why not: objects that gc.freeze() put aside,
     objects of a type whose references the collector does not see, __del__ in Python 2. Lost references are objects

@@ -139,7 +139,7 @@ def test_globals_that_share_a_list(rng: random.Random, tmp_path: Path) -> None:
     count = rng.randrange(80_000, 120_000)
     with running(c_program("linked", count, count // 900, 0), tmp_path) as target:
         holder, found = first_holder(target.pid)
-    names = [holder["path"].partition(" of ")[0], *(name.partition(" of ")[0] for name in holder["also"])]
+    names = [name.partition(" in ")[0].strip("'") for name in (holder["path"], *holder["also"])]
     assert sorted(names[:2]) == ["head", "places"] and 10 * holder["retained"] < holder["bytes"]
     assert holder["together"] >= count * 80 and "alone frees" in found["text"]
 

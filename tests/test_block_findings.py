@@ -40,7 +40,7 @@ def test_blocks_that_hang_on_a_global(rng: random.Random, tmp_path: Path) -> Non
         answer, rows = ask("", str(target.pid)), ask("owners", str(target.pid), "--by=global", "--min=1")["rows"]
         target.go_on()
         after = in_use(str(target.pid))
-    assert (rows[0]["path"], rows[0]["what"]) == ("sessions of hangs", "block of 80 bytes")
+    assert (rows[0]["path"], rows[0]["what"]) == ("'sessions' in hangs", "block of 80 bytes")
     assert rows[0]["bytes"] == 80 * rows[0]["blocks"] == hung == before - after
     assert all(other["id"] != "lost-blocks" for other in answer["findings"])
 
@@ -50,4 +50,4 @@ def test_intrusive_list(rng: random.Random, tmp_path: Path) -> None:
     count = rng.randrange(4000, 8000)
     with running([str(build("intrusive")), str(count)], tmp_path) as target:
         first = ask("", str(target.pid))["holders"][0]
-    assert first["path"] == "nodes of intrusive" and first["bytes"] >= (count - 3) * 4024
+    assert first["path"] == "'nodes' in intrusive" and first["bytes"] >= (count - 3) * 4024

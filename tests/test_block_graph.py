@@ -20,7 +20,8 @@ from gdbheap.answers.why import why
 FORMS = (PROCESS, "kernel core", "gcore")
 # What leads to each block: how the first step of its chain is told, with and without symbols.
 FIRST = {
-    "whole": ("whole of roots", ".bss+"), "table": ("table+0x28 of roots", ".bss+"), "hidden": ("hidden", ".bss+"),
+    "whole": ("'whole' in roots", ".bss+"), "table": ("'table'+0x28 in roots", ".bss+"),
+    "hidden": ("'hidden'", ".bss+"),
     "own": ("thread-local own of thread ", "thread-local data of thread "), "local": ("stack of thread ",) * 2,
     "mapped": ("[anonymous] at ",) * 2,
 }  # fmt: skip

@@ -15,7 +15,7 @@ from support.programs import Running, ask, build, c_program, gdbheap, running
 
 MIB = 1 << 20
 NAMES = {
-    "static": r"table, a static variable of outside",
+    "static": r"static variable 'table' in outside",
     "file": r"written pages of .*/mapped \(private mapping\)",
     "deep": r"stack of thread PID \(.*\), the main thread",
     "break": r"memory that brk\(\) gave and malloc does not have",
@@ -120,7 +120,7 @@ def test_owners_say_what_they_leave_out(rng: random.Random, tmp_path: Path) -> N
     with running(started("static", mebibytes, tmp_path), tmp_path) as target:
         answer, text = ask("owners", str(target.pid)), gdbheap("owners", str(target.pid)).stdout
     assert answer["outside"] == pytest.approx(mebibytes * MIB, rel=0.02)
-    assert answer["outside_most"].startswith("table, a static variable")
+    assert answer["outside_most"].startswith("static variable 'table'")
     assert f"Not in this list: {mebibytes}." in text
 
 

@@ -315,13 +315,13 @@ def test_sizes_add_up(shown: int, rng: random.Random) -> None:
     for part in text.split("\n\n")[1:3]:
         for title in ("used chunks", "used bytes", "free chunks", "free bytes"):
             adds_up(part, title)
-    assert ("34 more" in text) == (shown == 6) and "3 of them with a mapping of their own" in text
+    assert ("34 more" in text) == (shown == 6) and "3 of them have a mapping of their own" in text
 
 
 def test_no_sizes_at_all() -> None:
     """malloc was never called."""
     whole = Sizes([], SizeTotal(0, 0, 0, 0), 0, 0, 0)
-    assert whole.ranges == [] and "0 chunks are used" in sizes.render(whole, whole, Style())
+    assert whole.ranges == [] and "0 chunks are in use" in sizes.render(whole, whole, Style())
 
 
 @pytest.mark.parametrize("shown", [9, 2, 0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gdbheap import _native
 from gdbheap.allocators.allocator import MMAPPED, Block
 from gdbheap.allocators.library_memory import held_at
-from gdbheap.answers.accounting.describing import describe_blocks, may_be_buffer
+from gdbheap.answers.accounting.describing import describe_blocks, may_be_buffer, variable_of
 from gdbheap.answers.accounting.partition import main_runtime
 from gdbheap.answers.accounting.paths import ways
 from gdbheap.answers.arrays import InArray, array_at
@@ -84,7 +84,9 @@ class At:
     """The answer of ``heap at``; ``path``: from a root to the address, as Python or in words, if asked for; ``made``:
     the recorded call that gave the block, if that was looked for and has a stack. ``refers``: what a used block refers
     to, the largest first, at most MAX_REFERRED of ``refers_to`` blocks. ``allocated``: None where the program does not
-    trace that block. ``array``: of what DataFrame, table or array the address is in a value, None where of none."""
+    trace that block. ``variable``: the static variable of a library in a program with Python at which the chain to the
+    block begins, as ``owners`` has it; None where it begins elsewhere, or no symbol says it. ``array``: of what
+    DataFrame, table or array the address is in a value, None where of none."""
 
     mapping: AtMapping
     block: Block | None
@@ -96,6 +98,7 @@ class At:
     refers_to: int = 0
     allocated: Allocated | None = None
     array: InArray | None = None
+    variable: str | None = None
 
 
 def at(heap: Heap, address: int, path: bool = False) -> At:
@@ -108,7 +111,9 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
         return _in_mapped(heap, mapping, mapped, ways(heap, [address]).get(address) if path else None)
     block = _in_mappings(heap, find_block(heap, address))
     found = _object(heap, block, address) if block is not None and block.state == "used" else None
-    owner = _owner(heap, block) if block is not None and block.state == "used" and found is None else None
+    is_other = block is not None and block.state == "used" and found is None
+    owner = _owner(heap, block) if block is not None and is_other else None
+    variable = _variable(heap, block) if block is not None and is_other else None
     whose = AtMapping(mapping.start, mapping.end, mapping.perms, mapping.name, _whose(heap, address, block))
     way = ways(heap, [address]).get(address) if path else None
     refers, count = _refers(heap, block, found) if block is not None and block.state == "used" else ([], 0)
@@ -117,7 +122,7 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     if found is None and _may_be_values(block, owner):
         inside = array_at(heap, address, _around(heap, mapping, block))
         owner = _of_array(owner, inside)
-    return At(whose, block, found, owner, way, None, refers, count, traced, inside)
+    return At(whose, block, found, owner, way, None, refers, count, traced, inside, variable)
 
 
 def _in_mapped(heap: Heap, mapping: Mapping, mapped: Mapped, path: str | None) -> At:
@@ -220,6 +225,11 @@ def _owner(heap: Heap, block: Block) -> Owner | None:
     if owner is not None and owner.type is not None:
         return Owner(owner.address, owner.type, owner.role)
     return Owner(None, None, str(describe_blocks(heap, [(block.address, block.size)])[block.address]))
+
+
+def _variable(heap: Heap, block: Block) -> str | None:
+    owner = heap.owners_of([block.address])[block.address] if heap.objects_or_none else None
+    return variable_of(heap, owner)
 
 
 def _of_array(owner: Owner | None, inside: InArray | None) -> Owner | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from gdbheap.answers.accounting.absent_types import absent_kinds
 from gdbheap.contents.python.objects.owned import REACHED, ROLES
 from gdbheap.heap import Heap
 
@@ -15,7 +16,8 @@ class Buffer:
     """The blocks that the objects of a type own by one kind of field: the type, what they are to it (``keys``,
     ``items``), how many there are and their bytes with all headers.
 
-    ``reached``: no known field owns them, but pointers in the objects point to them.
+    ``reached``: no known field owns them, but pointers in the objects point to them. ``absent``: of the bytes, those of
+    large blocks that are not resident.
     """
 
     type: str
@@ -23,18 +25,20 @@ class Buffer:
     count: int
     bytes: int
     reached: bool
+    absent: int = 0
 
 
 @dataclass(frozen=True)
 class Buffers:
     """The answer of ``heap pyobjects --buffers``; the sums are over all that match, also when the list is cut.
-    ``reached``: bytes that no known field names."""
+    ``reached``: bytes that no known field names; ``absent``: those of large blocks that are not resident."""
 
     buffers: list[Buffer]
     rows: int
     count: int
     bytes: int
     reached: int
+    absent: int = 0
 
 
 ORDERS: dict[str, Callable[[Buffer], tuple[object, ...]]] = {
@@ -54,8 +58,12 @@ def buffers(heap: Heap, pattern: str | None = None, order: str = "bytes", top: i
         for owned in of_type.owned:
             row = sums.setdefault((heap.objects.names.name(of_type.address), owned.role), [0, 0])
             row[0], row[1] = row[0] + owned.count, row[1] + owned.bytes
-    rows = [Buffer(name, ROLES[role], count, size, role == REACHED) for (name, role), (count, size) in sums.items()]
+    absent = absent_kinds(heap)
+    rows = [
+        Buffer(name, ROLES[role], count, size, role == REACHED, absent[ROLES[role], name])
+        for (name, role), (count, size) in sums.items()
+    ]
     rows = sorted((row for row in rows if pattern is None or fnmatchcase(row.type, pattern)), key=ORDERS[order])
     reached = sum(row.bytes for row in rows if row.reached)
     count, size = (sum(getattr(row, key) for row in rows) for key in ("count", "bytes"))
-    return Buffers(rows[:top], len(rows), count, size, reached)
+    return Buffers(rows[:top], len(rows), count, size, reached, sum(row.absent for row in rows))

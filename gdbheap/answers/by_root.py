@@ -9,6 +9,7 @@ from gdbheap._native import Branch, Grouped
 from gdbheap.allocators.runtimes import MMAPPED, Runtime
 from gdbheap.answers.accounting.absent import absent_by
 from gdbheap.answers.accounting.partition import main_runtime
+from gdbheap.answers.accounting.rows import least_of_row
 from gdbheap.answers.shared_out import NAMES, NOBODY
 from gdbheap.contents.java.heap_place import java_heap
 from gdbheap.contents.postgresql.contexts import Context
@@ -27,8 +28,6 @@ OF_RUNTIMES = {
     "v8": "objects in the V8 (JavaScript) heap (Buffer, ArrayBuffer and the like)",
     "perl": "variables of Perl, whose names are not read",
 }
-# A branch below a thread or a mapping has its own row from this share of the bytes in use and this size on.
-OWN_ROW_SHARE, OWN_ROW_BYTES = 50, 64 << 10
 MAX_BRANCHES = 1000
 CONTAINERS = ("std::", "HashMap or ", "BTreeMap or ")
 
@@ -85,7 +84,7 @@ class _Holders:
                 self.seeds[number] = self._label(*_row_of(root, java, heap, runtime))
         self._of_contexts(heap.contexts_or_none or [])
         graph = self._references.graph
-        least = max(OWN_ROW_BYTES, graph.largest(0, 0).bytes // OWN_ROW_SHARE)
+        least = least_of_row(graph.largest(0, 0).bytes)
         for branch in graph.branches(graph.hanging(set(self.seeds), set(), set()), least)[:MAX_BRANCHES]:
             self._add(branch)
 

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from gdbheap import _native
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
+from gdbheap.answers.accounting.absent_types import absent_of
 from gdbheap.contents.python.names.paths import ObjectPaths
 from gdbheap.contents.python.objects.comparable import KINDS, SINGLES, Values, values_of
 from gdbheap.contents.python.text.repr import Limits
@@ -62,13 +63,15 @@ class TypeSum:
 @dataclass(frozen=True)
 class Duplicates:
     """The answer of ``heap duplicates``, what saves most first. ``types``: sums by type; ``count``: values that several
-    objects have, the ``copies`` of those, and what one each would save, over all, also when the list is cut."""
+    objects have, the ``copies`` of those, and what one each would save, over all, also when the list is cut.
+    ``absent``: bytes of large objects of these types that are not resident."""
 
     duplicates: list[Duplicate]
     types: list[TypeSum]
     count: int
     copies: int
     saved: int
+    absent: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,14 @@ class ValueRow:
 @dataclass(frozen=True)
 class ByValue:
     """The answer of ``heap pyobjects --by=value``, the most bytes first; ``count`` and ``bytes`` are over all objects,
-    ``values`` is how many distinct ones there are."""
+    ``values`` is how many distinct ones there are. ``absent``: of the bytes, those of large blocks that are not
+    resident."""
 
     rows: list[ValueRow]
     values: int
     count: int
     bytes: int
+    absent: int = 0
 
 
 class _Looking:
@@ -175,7 +180,8 @@ def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: b
         for one in found.sums
     ]
     sums.sort(key=lambda one: (-one.saved, one.type))
-    return Duplicates(rows, sums, found.count, sum(one.copies for one in sums), sum(one.saved for one in sums))
+    copies, saved = sum(one.copies for one in sums), sum(one.saved for one in sums)
+    return Duplicates(rows, sums, found.count, copies, saved, min(saved, _absent(heap, pattern)))
 
 
 def by_value(heap: Heap, pattern: str | None, top: int | None) -> ByValue:
@@ -186,7 +192,13 @@ def by_value(heap: Heap, pattern: str | None, top: int | None) -> ByValue:
         ValueRow(looking.names[row.kind], looking.text(row.address), row.count, row.bytes, row.address)
         for row in found.rows
     ]
-    return ByValue(rows, found.count, sum(one.objects for one in found.sums), sum(one.bytes for one in found.sums))
+    count, size = sum(one.objects for one in found.sums), sum(one.bytes for one in found.sums)
+    return ByValue(rows, found.count, count, size, _absent(heap, pattern))
+
+
+def _absent(heap: Heap, pattern: str | None) -> int:
+    """Return how many bytes of the objects that are compared are not resident."""
+    return sum(absent_of(heap, name) for name in KINDS if pattern is None or fnmatchcase(name, pattern))
 
 
 def _held_by(heap: Heap, groups: dict[int, list[int]]) -> dict[int, list[Holding]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
+from gdbheap.answers.accounting.absent_types import absent_of
 from gdbheap.contents.python.objects.bounded_reads import Pages
 from gdbheap.contents.python.objects.comparable import KINDS, values_of
 from gdbheap.contents.python.objects.reading import FIRST_ENTRIES, Allowance
@@ -51,7 +52,8 @@ class Unread:
 @dataclass(frozen=True)
 class Groups:
     """The answer of ``heap pyobjects --type=GLOB --group=ATTRIBUTE``, the most numerous first; the sums are over
-    all, with those whose value could not be read."""
+    all, with those whose value could not be read. ``absent``: of all bytes, those of large blocks that are not
+    resident."""
 
     attribute: str
     groups: list[Group]
@@ -59,6 +61,7 @@ class Groups:
     count: int
     bytes: int
     buffers: int
+    absent: int = 0
 
 
 def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count", top: int | None = None) -> Groups:
@@ -73,8 +76,9 @@ def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count"
     _value, *unread = sums.pop(UNREAD, (UNREAD, 0, 0, 0))
     heap.target.partial |= bool(unread[COUNT])
     found = sorted(sums.values(), key=lambda one: (-one[1 + ORDERS[order]], -one[1 + BYTES], one[0]))
-    whole = [sum(row[place] for row in [(0, *unread), *found]) for place in (1, 2, 3)]
-    return Groups(attribute, [reading.group(*one) for one in found[:top]], Unread(*unread), *whole)
+    count, size, buffers = (sum(row[place] for row in [(0, *unread), *found]) for place in (1, 2, 3))
+    named, absent = [reading.group(*one) for one in found[:top]], absent_of(heap, pattern, True)
+    return Groups(attribute, named, Unread(*unread), count, size, buffers, absent)
 
 
 def _instances(heap: Heap, pattern: str) -> list[_native.Instance]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.answers.accounting.absent import absent_blocks
+from gdbheap.contents.python.running.tracemalloc_tables import Traces
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 
@@ -17,22 +19,25 @@ NOT_TRACING = (
 
 @dataclass(frozen=True)
 class LineRow:
-    """A line ("FILE:LINE"): the blocks that it has allocated and that are in use, and the bytes that were asked for."""
+    """A line ("FILE:LINE"): the blocks that it has allocated and that are in use, and the bytes that were asked for, of
+    which ``absent`` bytes of large blocks are not resident."""
 
     line: str
     count: int
     bytes: int
+    absent: int = 0
 
 
 @dataclass(frozen=True)
 class Lines:
     """The answer of ``heap pyobjects --by=line``; the sums are over all lines. ``unreadable``: entries of the tables
-    that lead nowhere."""
+    that lead nowhere. ``absent``: of the bytes, those of large blocks that are not resident."""
 
     lines: list[LineRow]
     count: int
     bytes: int
     unreadable: int
+    absent: int = 0
 
 
 def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
@@ -54,6 +59,21 @@ def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
         total = sums[place]
         total[0] += row.count
         total[1] += row.bytes
-    rows = [LineRow(f"{file}:{line}", count, size) for (file, line), (count, size) in sums.items()]
+    absent = _absent(heap, traces)
+    rows = [LineRow(f"{file}:{line}", count, size, absent[file, line]) for (file, line), (count, size) in sums.items()]
     rows.sort(key=lambda row: (-(row.count if by_count else row.bytes), row.line))
-    return Lines(rows[:top], sum(row.count for row in rows), sum(row.bytes for row in rows), lost)
+    count, size, missing = (sum(getattr(row, name) for row in rows) for name in ("count", "bytes", "absent"))
+    return Lines(rows[:top], count, size, lost, missing)
+
+
+def _absent(heap: Heap, traces: Traces) -> Counter[tuple[str, int]]:
+    """Return how many bytes of the blocks that each line allocated are not resident."""
+    found = Counter[tuple[str, int]]()
+    hook = heap.objects.layout.hook
+    for block in absent_blocks(heap):
+        places = (block.address, block.address + hook, block.address + 2 * hook)
+        trace = next((one for place in places if (one := traces.of(place)) is not None), None)
+        line = None if trace is None else traces.line_of(trace.traceback)
+        if line is not None:
+            found[line] += block.bytes
+    return found

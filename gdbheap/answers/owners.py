@@ -7,12 +7,14 @@ from typing import ClassVar
 
 from gdbheap.answers.accounting.absent import absent_by, absent_memory, share_of_rss, shared_memory
 from gdbheap.answers.accounting.paths import in_words
+from gdbheap.answers.accounting.traced import name_tables, trace_tables
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
 from gdbheap.answers.by_root import RootShare, by_root
 from gdbheap.answers.shared_out import MAX_PARTS, NOBODY, Part, Shape, share_out
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
+from gdbheap.graph.paths import BLOCK as BLOCK_OF_C
 from gdbheap.graph.paths import BlockPaths, Paths, group_name
 from gdbheap.graph.roots import GLOBAL, MEMORY, THREAD, BlockRoot
 from gdbheap.heap import Heap
@@ -20,9 +22,9 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Held:
-    """A used block: its first byte, its size with its header, what it is (an object's type, ``buffer`` or ``block``),
-    the object that owns it or None, and how that is reached: ``path`` as Python or None, ``chain`` in words;
-    ``absent``: of its bytes, those that are not resident."""
+    """A used block: its first byte, its size with its header, what it is (an object's type, ``buffer``, the kind of a
+    block of C code, or ``block``), the object that owns it or None, and how that is reached: ``path`` as Python or
+    None, ``chain`` in words; ``absent``: of its bytes, those that are not resident."""
 
     address: int
     size: int
@@ -85,7 +87,8 @@ class Owners:
     arrays, those that are not resident; ``shared``: those of shared mappings. ``not_examined``: bytes in use beside
     those, which nothing is proven to hold because not all references could be read; ``next``: the command lines that
     would examine them. ``outside``: resident bytes that no allocator handed out and that are in no row, where that is a
-    tenth of RSS or more; ``outside_most``: what has most of them."""
+    tenth of RSS or more; ``outside_most``: what has most of them. ``least``: of blocks that are listed one by one, the
+    smallest size that is listed; None for other lists."""
 
     keys: ClassVar[dict[str, str]] = {"groups": "rows"}
     owners: list[Held]
@@ -99,6 +102,7 @@ class Owners:
     next: list[str] = field(default_factory=list)
     outside: int = 0
     outside_most: str = ""
+    least: int | None = None
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
@@ -119,10 +123,20 @@ def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -
     references = heap.references
     found = references.graph.largest(minimum, top)
     paths = heap.paths
+    name_tables(heap)
     nodes = references.nodes([row.id for row in found.rows])
     absent = absent_by(heap, lambda number: number)
     rows = [replace(held(paths, node), absent=absent[node.id]) for node in nodes]
-    return Owners(rows, found.count, found.bytes)
+    return Owners(rows, found.count, found.bytes, absent=_absent_of(heap, minimum), least=minimum)
+
+
+def _absent_of(heap: Heap, minimum: int) -> int:
+    """Return how many bytes of the blocks of at least ``minimum`` bytes are not resident."""
+    graph = heap.references.graph
+    blocks = ((block, graph.find(block.address)) for block in absent_memory(heap))
+    return sum(
+        block.bytes for block, number in blocks if number is not None and heap.references.node(number).size >= minimum
+    )
 
 
 def held(paths: Paths, node: Node) -> Held:
@@ -132,13 +146,15 @@ def held(paths: Paths, node: Node) -> Held:
     owner = references.owner_of(node.id)
     owner = None if owner is None or owner.root is not None else owner
     path = paths.path(numbers)
-    what = paths.type_name(node) if node.kind == "object" else "buffer" if node.kind == "buffer" else "block"
+    name = paths.type_name(node)
+    what = "buffer" if node.kind == "buffer" else BLOCK_OF_C if name.startswith(BLOCK_OF_C) else name
     address, kind = (None, None) if owner is None else (owner.address, paths.type_name(owner))
     return Held(node.block, node.size, what, address, kind, path.expression, in_words(path))
 
 
 def _shared_out(heap: Heap, top: int | None) -> Owners:
-    rows = share_out(heap.object_paths, frames_of(heap), absent_memory(heap), shared_memory(heap))
+    tables = trace_tables(heap)
+    rows = share_out(heap.object_paths, frames_of(heap), absent_memory(heap), shared_memory(heap), tables)
     is_cut = heap.object_references.graph.is_cut
     groups = [
         HeldTogether(

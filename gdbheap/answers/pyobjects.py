@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Optional
 
 from gdbheap import _native
-from gdbheap.answers.accounting.absent import absent_blocks
+from gdbheap.answers.accounting.absent_types import absent_kinds
 from gdbheap.answers.accounting.describing import describe_blocks, looks
 from gdbheap.contents.python.objects.owned import REACHED
 from gdbheap.heap import MAX_UNIDENTIFIED, Heap
@@ -99,8 +99,6 @@ class PyObjects:
 OF_PYTHON = ("pools", "pages", "claimed")
 CLAIMED = "claimed"
 TOTALS = ("count", "bytes", "buffers", "reached", "absent", "mapped")
-# Less than this that is not resident is not shared out to types: that costs a second pass over the heap.
-MIN_ABSENT_BYTES = 1 << 20
 
 
 def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFIED) -> PyObjects:
@@ -117,7 +115,9 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
         for place, value in enumerate((live.count, live.bytes, sum(buffers.bytes for buffers in owned), reached)):
             row[place] += value
         idle = [idle[0] + freed.count, idle[1] + freed.bytes]
-    absent, mapped = _absent(heap), _mapped(heap)
+    absent, mapped = Counter[Optional[str]](), _mapped(heap)
+    for (_role, name), size in absent_kinds(heap).items():
+        absent[name] += size
     types = [
         replace(TypeRow(name, *row), absent=absent[name], mapped=mapped[name])
         for name, row in sums.items()
@@ -146,16 +146,6 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
         unknown,
         elsewhere,
     )
-
-
-def _absent(heap: Heap) -> Counter[str | None]:
-    """Return how many bytes of the blocks of each type are not resident."""
-    blocks, found = list(absent_blocks(heap)), Counter[Optional[str]]()
-    if sum(block.bytes for block in blocks) >= MIN_ABSENT_BYTES:
-        what = describe_blocks(heap, [(block.address, block.bytes) for block in blocks], heap.draws_for_owners)
-        for block in blocks:
-            found[what[block.address].kind.type] += block.bytes
-    return found
 
 
 def _mapped(heap: Heap) -> Counter[str | None]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gdbheap._native import NodeBytes
 from gdbheap.answers.accounting.absent import absent_by, absent_under, shared_under
 from gdbheap.answers.accounting.paths import MAX_PATHS, alike, in_a_line, in_words
+from gdbheap.answers.accounting.traced import TRACEMALLOC, trace_tables
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.arrays import frames_of
 from gdbheap.answers.views import kept_by_views
 from gdbheap.answers.why import find_node
+from gdbheap.contents.python.names.library_variables import LibraryVariable, blocks_led_to, variable_above
 from gdbheap.contents.python.names.packages import modules, modules_of_files, namespaces
 from gdbheap.contents.python.names.paths import MEMORY, ObjectPaths, is_own_dict
-from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes
+from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes, PythonRoot
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BLOCK, BlockPaths, Path, Paths, group_name
@@ -37,7 +39,7 @@ MAX_OF_CHAIN = 8
 LOCAL = "local variable "
 UNDER = absent_under, shared_under
 # Rows without an address whose ``chain`` is a name.
-NAMED_BY_WORDS = (MEMORY, MODULE)
+NAMED_BY_WORDS = (GLOBAL, MEMORY, MODULE)
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,11 @@ class Kept:
     their own blocks; ``retained``: what would be free without all of them. Without Python a block stands for an
     object. Among objects, a row without an address is objects of one type that several others hold, which none of
     these retains: ``holders`` are the paths of those that hold several of the examples, ``path`` is of an example and
-    of at least half of them, ``chain`` of that example alone; or the data of a library, or the modules of one file, as
-    ``chain`` says. ``same``: below the object, a chain of which each retains what the one above it does, the outermost
-    first; those above it have no name that source code can write. ``at_most``: what may be free without it, with blocks
-    of C code that ``holders`` may hold as well, None where ``retained`` is all. ``absent``: of ``retained``, bytes of
+    of at least half of them, ``chain`` of that example alone; or a static variable of a library (GLOBAL), its data
+    (MEMORY), or the modules of one file, as ``chain`` says. ``same``: below the object, a chain of which each retains
+    what the one above it does, the outermost first; those above it have no name that source code can write.
+    ``at_most``: what may be free without it, with blocks of C code that ``holders`` may hold as well, None where
+    ``retained`` is all. ``absent``: of ``retained``, bytes of
     large blocks that are not resident: they were never written to, or were swapped out; ``shared``: bytes of shared
     mappings, whose pages stay where others map them too. ``at_least``: not all references could be read, and it retains
     what is proven, or more."""
@@ -134,7 +137,7 @@ def retained(heap: Heap, by: str, top: int | None) -> Retained:
         raise UsageError(f"heap retained: --by={by} is not for {which}: {', '.join(known)} are")
     if heap.references.graph.is_cut:
         return _unfinished(heap, by, known[OBJECT](top) if by == OBJECT and heap.is_python else [], top)
-    more = _small_views(heap) if by == OBJECT and heap.is_python else []
+    more = [*_small_views(heap), *_traces(heap)] if by == OBJECT and heap.is_python else []
     return Retained(_with_absent(heap, _sorted([*known[by](top), *more], top), by))
 
 
@@ -161,6 +164,20 @@ def _small_views(heap: Heap) -> list[Kept]:
     return rows
 
 
+def _tables(heap: Heap) -> list[int]:
+    """Return the nodes of the tables of tracemalloc, where they may have a row."""
+    graph = heap.references.graph
+    found = (graph.find(address) for address in trace_tables(heap))
+    return [number for number in found if number is not None]
+
+
+def _traces(heap: Heap) -> list[Kept]:
+    """Return a row for what tracemalloc knows of the blocks that it traces."""
+    graph, tables = heap.references.graph, _tables(heap)
+    (size,) = graph.retained_together([tables]) if tables else [0]
+    return [Kept(None, MEMORY, 1, 0, size, None, TRACEMALLOC)] if size >= MIN_BYTES_TOGETHER else []
+
+
 def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
     """Return the rows with what is not resident of what they retain."""
     references, paths = heap.references, heap.paths
@@ -170,12 +187,35 @@ def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
     if by in (GLOBAL, THREAD):
         of_roots = absent_under(heap, lambda number: _root_name(references.node(number), by))
         return [replace(row, absent=of_roots[row.type]) for row in rows]
-    numbers = {references.graph.find(row.address): row.address for row in rows if row.address is not None}
-    absent, shared = (under(heap, numbers.get) for under in UNDER)
-    return [
-        row if row.address is None else replace(row, absent=absent[row.address], shared=shared[row.address])
-        for row in rows
-    ]
+    known = dict(_numbers(heap, rows, by)) if heap.is_python else _numbers_of_objects(heap, rows)
+    absent, shared = (under(heap, known.get) for under in UNDER)
+    keys = [row.chain if row.address is None else row.address for row in rows]
+    return [replace(row, absent=row.absent or absent[key], shared=shared[key]) for row, key in zip(rows, keys)]
+
+
+def _numbers_of_objects(heap: Heap, rows: list[Kept]) -> dict[int, int | str]:
+    """Return the addresses of rows by their nodes."""
+    graph = heap.references.graph
+    found = {graph.find(row.address): row.address for row in rows if row.address is not None}
+    return {number: address for number, address in found.items() if number is not None}
+
+
+def _numbers(heap: Heap, rows: list[Kept], by: str) -> Iterator[tuple[int, int | str]]:
+    """Yield the nodes that rows stand for, each with the row's address or its words."""
+    yield from _numbers_of_objects(heap, rows).items()
+    paths, words = heap.object_paths, {row.chain for row in rows if row.address is None and row.type in NAMED_BY_WORDS}
+    if by == MODULE:
+        yield from ((names.id, module.address) for module, names, _name in modules(paths.references))
+    if not words:
+        return
+    kinds = {row.type for row in rows if row.chain in words}
+    for name, numbers in _files(paths) if MODULE in kinds else ():
+        yield from ((number, name) for number in numbers)
+    yield from ((number, TRACEMALLOC) for number in (_tables(heap) if TRACEMALLOC in words else ()))
+    for number, root in _libraries_of(paths).items():
+        yield number, data_of(root.name)
+    for _root, variable, members in _variables(paths) if GLOBAL in kinds else ():
+        yield from ((number, variable.name) for number in members)
 
 
 def _root_name(node: Node, kind: str) -> str | None:
@@ -256,7 +296,7 @@ def _objects(paths: ObjectPaths, top: int | None) -> list[Kept]:
     ]
     if paths.references.graph.is_cut:
         return single
-    libraries = _libraries(paths, single)
+    libraries = list(_libraries(paths, single))
     return _shared(paths, single, without, top) + libraries + _several(paths, without, top) + _same_file(paths)
 
 
@@ -314,36 +354,73 @@ def _is_written(path: Path) -> bool:
     return bool(path.steps) and LOCAL in path.steps[-1].edge
 
 
-def _libraries(paths: ObjectPaths, rows: list[Kept]) -> list[Kept]:
-    """Return a row for each library whose data keep blocks that no object in ``rows`` retains."""
-    references, graph = paths.references, paths.references.graph
+def _libraries(paths: ObjectPaths, rows: list[Kept]) -> Iterator[Kept]:
+    """Yield a row for each static variable of a library that retains much, and one for each library whose data keep
+    blocks that none of these and no object in ``rows`` retains."""
+    graph = paths.references.graph
     below: dict[int, int] = defaultdict(int)
     for row in rows:
         number = None if row.address is None else graph.find(row.address)
         above = [] if number is None else graph.dominator_chain(number, 1)
         if above:
             below[above[0]] += row.retained
-    roots = {
+    roots = _libraries_of(paths)
+    sizes = dict(zip(roots, graph.retained(list(roots))))
+    variables = list(_variables(paths))
+    retained = graph.retained_together([list(members) for _number, _variable, members in variables])
+    for (number, variable, _members), size in zip(variables, retained):
+        if size >= MIN_BYTES_TOGETHER:
+            yield Kept(None, GLOBAL, 1, 0, size, None, variable.name)
+            below[number] += size
+    for number, root in roots.items():
+        if sizes[number] - below[number] >= max(MIN_BYTES_TOGETHER, sizes[number] // 2):
+            yield Kept(None, MEMORY, 1, 0, sizes[number], None, data_of(root.name))
+
+
+def _libraries_of(paths: ObjectPaths) -> dict[int, PythonRoot]:
+    """Return the data of libraries by their nodes."""
+    references = paths.references
+    return {
         number: root for number, root in enumerate(references.roots, references.first_root) if root.phase == BY_OTHERS
     }
-    sizes = dict(zip(roots, graph.retained(list(roots))))
-    return [
-        Kept(None, MEMORY, 1, 0, sizes[number], None, f"data of {root.name}")
-        for number, root in roots.items()
-        if sizes[number] - below[number] >= max(MIN_BYTES_TOGETHER, sizes[number] // 2)
-    ]
+
+
+def data_of(library: str) -> str:
+    """Name the data of a library."""
+    return f"data of {library}"
+
+
+def _variables(paths: ObjectPaths) -> Iterator[tuple[int, LibraryVariable, tuple[int, ...]]]:
+    """Yield the static variables of libraries that lead to MIN_BYTES_TOGETHER of blocks of C code or more: the node of
+    the library's data, the variable, and the nodes that it leads to."""
+    references, graph = paths.references, paths.references.graph
+    roots, met = set(_libraries_of(paths)), set[int]()
+    for branch in graph.branches(graph.hanging(roots, set(), set()), MIN_BYTES_TOGETHER)[:MAX_TOGETHER]:
+        chain = graph.chain(branch.id)
+        variable = variable_above(references, branch.id) if branch.id not in met and chain[0] in roots else None
+        # The blocks of objects of Python have rows of these.
+        if variable is None or any(node.kind == OBJECT for node in references.nodes(chain)):
+            continue
+        members = tuple(sorted({branch.id, *blocks_led_to(references, variable)}))
+        met.update(members)
+        yield chain[0], variable, members
 
 
 def _same_file(paths: ObjectPaths) -> list[Kept]:
     """Return a row for each file that was loaded as several modules."""
-    found = modules_of_files(paths.references, modules(paths.references))
-    sets = [[node.id for module, names, _name in rows for node in (module, names)] for rows in found.values()]
-    sizes = paths.references.graph.retained_together(sets)
+    found = dict(_files(paths))
+    sizes = paths.references.graph.retained_together(list(found.values()))
     return [
-        Kept(None, MODULE, len(rows), sum(row[0].size for row in rows), size, None, f"modules of {file}")
-        for (file, rows), size in zip(found.items(), sizes)
-        if size >= MIN_BYTES_TOGETHER
+        Kept(None, MODULE, len(numbers) // 2, sum(node.size for node in nodes[::2]), size, None, name)
+        for (name, numbers), size in zip(found.items(), sizes)
+        if size >= MIN_BYTES_TOGETHER and (nodes := paths.references.nodes(numbers))
     ]
+
+
+def _files(paths: ObjectPaths) -> Iterator[tuple[str, list[int]]]:
+    """Yield the name of each file that was loaded as several modules, with the nodes of these and of their dicts."""
+    for file, rows in modules_of_files(paths.references, modules(paths.references)).items():
+        yield f"modules of {file}", [node.id for module, names, _name in rows for node in (module, names)]
 
 
 def _several(paths: ObjectPaths, without: set[int], top: int | None) -> list[Kept]:

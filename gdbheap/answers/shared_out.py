@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from gdbheap import _native
 from gdbheap._native import Branch
 from gdbheap.answers.accounting.absent import BlockBytes
 from gdbheap.answers.accounting.paths import alike, in_words, through_blocks
+from gdbheap.answers.accounting.rows import least_of_row
+from gdbheap.answers.accounting.traced import TRACEMALLOC
 from gdbheap.answers.behind_objects import credited
 from gdbheap.contents.python.arrays.columns import COLUMN, Column
 from gdbheap.contents.python.arrays.kinds import Frames
+from gdbheap.contents.python.names.library_variables import blocks_led_to, variable_above
 from gdbheap.contents.python.names.packages import (
     FRAME,
     INTERPRETER_ITSELF,
@@ -27,14 +29,13 @@ from gdbheap.contents.python.names.packages import (
 from gdbheap.contents.python.names.paths import OWN_DICT, ObjectPaths
 from gdbheap.contents.python.objects.references import PythonRoot
 from gdbheap.graph.paths import Group, Paths, group_name
-from gdbheap.graph.roots import GLOBAL, variable_at
+from gdbheap.graph.roots import GLOBAL
 
 __all__ = ["NOBODY", "VARIABLE", "Part", "Shape", "SharedOut", "Wide", "share_out"]
 
 VARIABLE, NOBODY = "variable", "nobody"
-# What has a row of its own: so much of what is in use, and so many bytes, at least. A part of a variable has one with
-# so much.
-OWN_ROW_SHARE, OWN_ROW_BYTES, PART_SHARE = 50, 64 << 10, 20
+# A part of a variable has a row of its own with so much of what is in use.
+PART_SHARE = 20
 MAX_DEPTH = 5
 MAX_VARIABLES = 1000
 LOOKED_AT, MIN_STEPS = 200, 2
@@ -42,8 +43,6 @@ LOOKED_AT, MIN_STEPS = 200, 2
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
 MIN_OF_LIST = 8
-# Of a static variable; and the length of a chain of references from a root to what it leads to at once.
-MAX_OF_VARIABLE, WORD, FIRST = 64 << 10, 8, 2
 BUFFER, IDLE, OBJECT, HOLDS = "buffer", "idle", "object", " holds it"
 NAMES = {
     PACKAGE: "package {}",
@@ -53,6 +52,7 @@ NAMES = {
     LIBRARY: "data of {}",
     THREAD: "words on stacks, in registers and of threads",
     INTERPRETER_ITSELF: "Python itself",
+    TRACEMALLOC: TRACEMALLOC,
     NOBODY: "(nothing leads to them)",
 }
 
@@ -93,7 +93,7 @@ class Shape:
 @dataclass(frozen=True)
 class SharedOut:
     """What one holder has. ``kind``: package, modules (of one file), standard library, interpreter, variable, frame,
-    library, global (a static variable of a library), thread, or nobody.
+    library, global (a static variable of a library), thread, tracemalloc (its tables), or nobody.
 
     ``name``: of a variable its path as Python, or in words; ``path``: as Python or None.
     ``parts``: the largest first, at most MAX_PARTS; of a row that stands for several, each of those. ``array``: what
@@ -125,20 +125,24 @@ def share_out(
     frames: Frames | None = None,
     absent: Iterable[BlockBytes] = (),
     shared: Iterable[BlockBytes] = (),
+    tables: Iterable[int] = (),
 ) -> list[SharedOut]:
     """All used blocks of a program with Python, those who hold most first; the rows add up to what is in use.
 
     A module, a class and a function count for the package that they were written in, and so does what only leads from
     there; a variable that has much with all that it leads to has a row of its own. Of two that lead to a block the one
     with the shorter chain has it. ``frames``: tells DataFrames, tables and arrays, which are not divided further;
-    ``absent``: blocks that are not all resident; ``shared``: shared mappings. Raises Unsupported."""
+    ``absent``: blocks that are not all resident; ``shared``: shared mappings; ``tables``: of tracemalloc. Raises
+    Unsupported."""
     graph = paths.references.graph
     homes = Homes(paths.references)
+    numbers = (graph.find(address) for address in tables)
+    homes.seeds |= {number: Home(TRACEMALLOC, "") for number in numbers if number is not None}
     labels: dict[Home, int] = {}
     seeds = {node: labels.setdefault(home, len(labels)) for node, home in homes.seeds.items()}
     used = graph.largest(0, 0).bytes
     ways: dict[Home, str | None] = {}
-    minimum = max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)
+    minimum = least_of_row(used)
     variables = list(_variables(paths, homes, minimum, used // PART_SHARE, frames))
     alone = Counter(alike(words) for _number, words, _path, end in variables if end is not None)
     found: dict[Home, Shape] = {}
@@ -261,12 +265,13 @@ def _variables(
                 continue
             holder = next(number for number in reversed(chain[:-1]) if number in above)
             home = homes.seeds.get(holder)
-            if home is not None and home.kind in (THREAD, INTERPRETER_ITSELF):
+            if home is not None and home.kind in (THREAD, INTERPRETER_ITSELF, TRACEMALLOC):
                 continue
             if home is not None and home.kind == LIBRARY and _in_memory(paths, chain) is None:
-                found_there = list(_global(paths, branch.id))
-                whole |= {branch.id, *(number for number, _name in found_there)}
-                yield from ((number, name, None, None) for number, name in found_there)
+                variable = variable_above(paths.references, branch.id)
+                led_to = [] if variable is None else sorted({branch.id, *blocks_led_to(paths.references, variable)})
+                whole |= {branch.id, *led_to}
+                yield from ((number, variable.name, None, None) for number in led_to if variable is not None)
                 continue
             found = _first_frame(paths, frames, branch) or _first_of_list(paths, branch)
             end, words, path = _deepest(paths, branch) if found is None else _named(paths, found)
@@ -281,21 +286,6 @@ def _variables(
             return
         graph.divide(hanging, ends)
         above, minimum = above | ends, max(minimum, part)
-
-
-def _global(paths: ObjectPaths, number: int) -> Iterator[tuple[int, str]]:
-    """Yield the blocks of C code to which the static variable of a library leads that leads to the one with this
-    number, with the variable's name; nothing where no symbol says it."""
-    references = paths.references
-    word = references.word_of_root(references.node(number).block)
-    found = None if word is None else variable_at(references.objects.target, word)
-    if found is None:
-        return
-    name, start, size = found
-    words = _native.words_at(references.space, range(start, start + min(size, MAX_OF_VARIABLE), WORD))
-    led_to = [references.graph.find(address) for address in words if address]
-    numbers = {number, *(one for one in led_to if one is not None)}
-    yield from ((one, name) for one in sorted(numbers) if len(references.graph.chain(one)) == FIRST)
 
 
 def _first_frame(paths: ObjectPaths, frames: Frames | None, branch: Branch) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
+from gdbheap.answers.accounting.absent_types import absent_of
 from gdbheap.contents.python.objects.comparable import length_at
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
@@ -27,12 +28,14 @@ class TallyRow:
 
 @dataclass(frozen=True)
 class Tallies:
-    """The answer of ``heap pyobjects --by=size``, ``length`` or ``module`` (``by``); the sums are over all rows."""
+    """The answer of ``heap pyobjects --by=size``, ``length`` or ``module`` (``by``); the sums are over all rows.
+    ``absent``: of the bytes, those of large blocks that are not resident."""
 
     by: str
     rows: list[TallyRow]
     count: int
     bytes: int
+    absent: int = 0
 
 
 def tallies(heap: Heap, by: str, pattern: str | None, by_count: bool = False, top: int | None = None) -> Tallies:
@@ -41,7 +44,8 @@ def tallies(heap: Heap, by: str, pattern: str | None, by_count: bool = False, to
     Unsupported, or UsageError where no type that matches has a length."""
     rows = _by_module(heap, pattern) if by == MODULE else _by_number(heap, by, pattern)
     rows.sort(key=lambda row: (-(row.count if by_count else row.bytes), str(row.key)))
-    return Tallies(by, rows[:top], sum(row.count for row in rows), sum(row.bytes for row in rows))
+    count, size = sum(row.count for row in rows), sum(row.bytes for row in rows)
+    return Tallies(by, rows[:top], count, size, absent_of(heap, pattern))
 
 
 def _by_module(heap: Heap, pattern: str | None) -> list[TallyRow]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gdbheap import _native
+from gdbheap.answers.accounting.absent import absent_memory
 from gdbheap.answers.accounting.describing import looks
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.causes import COLLECTABLE, CauseTexts, collector_facts
@@ -29,7 +30,8 @@ class Lost:
 
     ``group``: CYCLES, LOST_REFERENCES, LOST_BLOCKS or DOUBTFUL; ``why``: what keeps them from being freed. ``bytes``:
     of the blocks and of the ``buffers`` that they own. ``addresses``: of the objects or blocks, the first 1,000.
-    ``content``: what most blocks without a type look like, None where they differ, or there is a type."""
+    ``content``: what most blocks without a type look like, None where they differ, or there is a type. ``absent``: of
+    ``bytes``, those of large blocks that are not resident."""
 
     group: str
     type: str | None
@@ -40,13 +42,15 @@ class Lost:
     why: str
     addresses: list[int]
     content: str | None = None
+    absent: int = 0
 
 
 @dataclass(frozen=True)
 class Head:
     """A lost block to which no other lost block leads; ``in_circle``: one of a circle to which nothing else does;
     ``content``: what it looks like, where its type is not known.
-    ``count`` blocks, itself included, would be free with it, ``retained`` bytes."""
+    ``count`` blocks, itself included, would be free with it, ``retained`` bytes, of which ``absent`` are known to be
+    not resident."""
 
     address: int
     size: int
@@ -55,6 +59,7 @@ class Head:
     retained: int
     in_circle: bool
     content: str | None = None
+    absent: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,8 @@ class Unreachable:
     ``heads``: of lost structures those that retain most, at most 1,000 of ``head_count``; none where there is Python
     (``is_python``). ``lacking``: bytes of the program's memory that a core which is cut short lacks, and which may lead
     to what is listed. ``not_examined``: bytes in use that may be lost, and nobody knows because not all references
-    could be read; ``next``: the command lines that would examine them."""
+    could be read; ``next``: the command lines that would examine them. ``absent``: of all rows, bytes of large blocks
+    that are not resident."""
 
     rows: list[Lost]
     cycles: CycleSum
@@ -121,6 +127,7 @@ class Unreachable:
     lacking: int
     not_examined: int = 0
     next: list[str] = field(default_factory=list)
+    absent: int = 0
 
 
 def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
@@ -132,16 +139,35 @@ def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     causes, lost = raw.causes, raw.rows
     found = None if is_python else references.graph.lost_heads(listed)
     contents, texts = _Contents(heap, lost, found.rows if found is not None else []), CauseTexts(heap)
+    absent = _absent(heap, lost)
     rows = [
-        _row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), contents.of_row(row))
-        for row in lost
+        _row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), contents.of_row(row), absent[at])
+        for at, row in enumerate(lost)
     ]
     rows.sort(key=lambda row: (GROUPS.index(row.group), *_rank(row)))
     blocks = _blocks(rows, LOST_BLOCKS), _blocks(rows, DOUBTFUL)
     sums = _cycle_sum(causes, lost), _objects(rows, LOST_REFERENCES), *blocks
-    heads = [_head(heap, row, contents.of_head(row)) for row in found.rows] if found is not None else []
+    own = {block.address: block.bytes for block in absent_memory(heap)} if found is not None and found.rows else {}
+    tops = found.rows if found is not None else []
+    heads = [_head(heap, row, contents.of_head(row), own.get(row.address, 0)) for row in tops]
     count = found.count if found is not None else 0
-    return Unreachable(rows, *sums, _closings(causes, lost, texts), heads, count, is_python, heap.target.lacking)
+    closings, size = _closings(causes, lost, texts), sum(absent.values())
+    return Unreachable(rows, *sums, closings, heads, count, is_python, heap.target.lacking, absent=size)
+
+
+def _absent(heap: Heap, rows: Sequence[_native.Lost]) -> Counter[int]:
+    """Return how many bytes of each row are not resident, by the row's place; of rows with more blocks than are listed
+    only those of the listed ones."""
+    places = {address: place for place, row in enumerate(rows) for address in row.addresses}
+    graph, found = heap.references.graph, Counter[int]()
+    for block in absent_memory(heap) if places else []:
+        number = graph.find(block.address)
+        owner = None if number is None else heap.references.owner_of(number)
+        addresses = [block.address, *([] if owner is None else [owner.block])]
+        place = next((places[address] for address in addresses if address in places), None)
+        if place is not None:
+            found[place] += block.bytes
+    return found
 
 
 def _rank(row: Lost) -> tuple[int, str, int, str, list[int]]:
@@ -157,7 +183,11 @@ def _unfinished(heap: Heap, listed: int) -> Unreachable:
     causes = raw.causes
     is_proven = [cause.group == CYCLES and cause.kind not in BY_WORDS for cause in causes]
     proven = [row for row in raw.rows if heap.is_python and is_proven[row.cause]]
-    rows = [_row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), None) for row in proven]
+    absent = _absent(heap, proven)
+    rows = [
+        _row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), None, absent[at])
+        for at, row in enumerate(proven)
+    ]
     rows.sort(key=_rank)
     cycles, more = _cycle_sum(causes, proven), finishing(heap, references, "unreachable")
     sums = cycles, ObjectSum(0, 0), BlockSum(0, 0), BlockSum(0, 0)
@@ -166,14 +196,17 @@ def _unfinished(heap: Heap, listed: int) -> Unreachable:
     return Unreachable(rows, *sums, closings, [], 0, heap.is_python, lacking, rest, more)
 
 
-def _row(heap: Heap, causes: Sequence[_native.Cause], row: _native.Lost, why: str, content: str | None) -> Lost:
+def _row(
+    heap: Heap, causes: Sequence[_native.Cause], row: _native.Lost, why: str, content: str | None, absent: int
+) -> Lost:
     group, kind = causes[row.cause].group, _type(heap, row.type_address)
     size, addresses = row.bytes + row.buffers, _addresses(heap.references, row.addresses)
-    return Lost(group, kind, row.size, row.count, size, row.buffers, why, addresses, content)
+    return Lost(group, kind, row.size, row.count, size, row.buffers, why, addresses, content, absent)
 
 
-def _head(heap: Heap, row: _native.Head, content: str | None) -> Head:
-    return Head(row.address, row.size, _type(heap, row.type_address), row.count, row.retained, row.in_circle, content)
+def _head(heap: Heap, row: _native.Head, content: str | None, absent: int) -> Head:
+    kind = _type(heap, row.type_address)
+    return Head(row.address, row.size, kind, row.count, row.retained, row.in_circle, content, absent)
 
 
 def _cycle_sum(causes: Sequence[_native.Cause], found: Sequence[_native.Lost]) -> CycleSum:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.accounting.absent import absent_under
+from gdbheap.answers.accounting.traced import name_tables
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
@@ -68,6 +69,7 @@ def why(heap: Heap, address: int) -> Why:
     references = heap.references
     node = find_node(heap, address, "why")
     paths = heap.paths
+    name_tables(heap)
     numbers = references.graph.chain(node.id)
     path = paths.path(numbers)
     certain = bool(numbers) and references.is_certain(node.id)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from gdbheap._native import KeptNode
 from gdbheap.answers.accounting.absent import share_of_rss
 from gdbheap.answers.accounting.paths import in_words
+from gdbheap.answers.accounting.rows import least_of_row
 from gdbheap.answers.accounting.source_paths import source_path
-from gdbheap.answers.shared_out import MAX_PARTS, OWN_ROW_BYTES, OWN_ROW_SHARE, VARIABLE, Part
+from gdbheap.answers.shared_out import MAX_PARTS, VARIABLE, Part
 from gdbheap.contents.python.names.paths import ObjectPaths
 from gdbheap.contents.python.names.struct_fields import LRU_CACHE
 from gdbheap.contents.python.objects.comparable import CacheLimit, cache_limit, length_of
@@ -36,7 +37,7 @@ class FirstHolders:
 def first_holders(heap: Heap, seconds: float) -> FirstHolders:
     """Return the holders that ``seconds`` of CPU time, or a little more, find. Raises NotAPython, or Unsupported."""
     used = sum(size * count for allocator in heap.allocators for size, count in allocator.used_sizes())
-    minimum = max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)
+    minimum = least_of_row(used)
     looking = heap.labelled("looking for holders")
     most, longest = int(seconds * LOOKED_AT_A_SECOND), SLOWER * seconds + MARGIN
     kept = KeptObjects(heap.objects, heap.interpreter.threads, most, longest, minimum, looking)

@@ -170,7 +170,7 @@ class _Places:
                 named += parts
                 # gcc numbers the variables of functions.
                 symbol = NUMBERED.sub("", symbol)
-                yield _Place(f"{readable(symbol)}, a static variable of {name}", STATIC, parts)
+                yield _Place(f"static variable '{readable(symbol)}' in {name}", STATIC, parts)
         yield _Place(f"static data of {name}", STATIC, subtract(ranges, joined(sorted(named))))
 
     def _of_file(self, name: str, ranges: Ranges) -> Iterator[_Place]:

@@ -50,7 +50,7 @@ class Nodes:
 
     def __init__(self) -> None:
         self._known: dict[int, Node] = {}
-        self._words: dict[int, int | None] = {}
+        self._words: dict[tuple[int, int], int | None] = {}
 
     def find(self, address: int) -> Node | None:
         """The node that holds ``address``: a block, or the static type there."""
@@ -85,15 +85,17 @@ class Nodes:
         """Return the address of the word in the memory of a root from which a chain leads to a block; None for none."""
         number = self.graph.find(block)
         chain = [] if number is None else self.graph.chain(number)[:2]
-        if len(chain) < 2:
-            return None
-        if chain[1] not in self._words:
-            root, first = self.nodes(chain)
+        return self.word_to(*self.nodes(chain)) if len(chain) == 2 else None
+
+    def word_to(self, root: Node, first: Node) -> int | None:
+        """Return the address of the first word in the memory of a root that leads to a node; None for none."""
+        key = root.id, first.id
+        if key not in self._words:
             low, high = first.block, first.block + max(first.size, 1)
             ranges = root.root.ranges if root.root is not None else []
             found = (_native.find_pointer(self.space, start, end, low, high) for start, end in ranges)
-            self._words[chain[1]] = next((place for place in found if place is not None), None)
-        return self._words[chain[1]]
+            self._words[key] = next((place for place in found if place is not None), None)
+        return self._words[key]
 
     @property
     def space(self) -> _native.Space:

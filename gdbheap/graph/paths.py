@@ -124,7 +124,7 @@ class BlockPaths:
             return root.name
         if root.kind == GLOBAL:
             start = root.ranges[0][0]
-            return f"{root.part}{_offset(place - start)} of {root.owner.rsplit('/', 1)[-1]}"
+            return f"{root.part}{_offset(place - start)} in {root.owner.rsplit('/', 1)[-1]}"
         if root.thread is not None and root.part == DATA:
             return self._of_thread(root, place - root.thread.thread_pointer)
         frames = [frame for frame in self._frames_of(root) if place < frame.end]

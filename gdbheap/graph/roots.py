@@ -68,8 +68,8 @@ PIECE = 4 << 20
 @dataclass(frozen=True)
 class BlockRoot(Root):
     """A root of a graph of blocks. ``kind``: GLOBAL, THREAD or MEMORY. Of a global ``owner`` is the path of the object
-    whose data it is, of a thread its number and name. ``part``: of a global its symbol or its section, of a thread
-    STACK, REGISTERS or DATA; of a mapping its name. ``thread``: whose it is."""
+    whose data it is, of a thread its number and name. ``part``: of a global its symbol in quotes or its section, of a
+    thread STACK, REGISTERS or DATA; of a mapping its name. ``thread``: whose it is."""
 
     kind: str = MEMORY
     owner: str = ""
@@ -241,7 +241,7 @@ def _globals(
         parts = aligned(target, intersect([(start, end)], within(ranges, start, end)))
         if parts:
             named.append((start, end))
-            yield _global(loaded.path, readable(name), parts)
+            yield _global(loaded.path, _quoted(name), parts)
     rest, taken, end = subtract(ranges, named), [], low
     for name, start, last in sorted(loaded.sections(), key=lambda section: section[1:]):
         first, end = max(start, end), max(last, end)
@@ -262,7 +262,12 @@ def variable_at(target: Target, address: int) -> tuple[str, int, int] | None:
         return None
     rows = loaded.symbols_around(address)
     start, size, name = min(rows, key=lambda row: _plainness(row[2]), default=(0, 0, ""))
-    return (f"{readable(name)} of {loaded.path.rsplit('/', 1)[-1]}", start, size) if size else None
+    return (f"{_quoted(name)} in {loaded.path.rsplit('/', 1)[-1]}", start, size) if size else None
+
+
+def _quoted(symbol: str) -> str:
+    """Return a symbol as sentences have it: ``names`` and ``last`` are words of theirs as well."""
+    return f"'{readable(symbol)}'"
 
 
 def _unseen(target: Target, bounds: tuple[int, int], budget: _Budget) -> Iterator[BlockRoot]:
@@ -285,13 +290,13 @@ def _unnamed(
 
 
 def _global(path: str, part: str, parts: Ranges) -> BlockRoot:
-    name = f"{part} of {path.rsplit('/', 1)[-1]}"
+    name = f"{part} in {path.rsplit('/', 1)[-1]}"
     return BlockRoot(name, BY_STATIC, [], parts, GLOBAL, path, part)
 
 
 def _renamed(root: BlockRoot, title: str) -> BlockRoot:
     """Return a global of the program under the name that the program was started by, as redis-server is a link."""
-    return replace(root, name=f"{root.part} of {title}", owner=f"{root.owner.rpartition('/')[0]}/{title}")
+    return replace(root, name=f"{root.part} in {title}", owner=f"{root.owner.rpartition('/')[0]}/{title}")
 
 
 def _plainness(name: str) -> tuple[int, int, str]:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gdbheap.answers.accounting.paths import ANY_SUBSCRIPT, alike
+from gdbheap.answers.accounting.rows import least_of_row
 from gdbheap.answers.by_root import CONTEXT
 from gdbheap.answers.holder_change import HolderChange
-from gdbheap.answers.shared_out import MANY, OWN_ROW_BYTES, OWN_ROW_SHARE, VARIABLE
+from gdbheap.answers.shared_out import MANY, VARIABLE
 from gdbheap.contents.python.names.packages import LIBRARY, PACKAGE
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.graph.roots import GLOBAL, MEMORY, THREAD
@@ -106,7 +107,7 @@ def _bound(look: Snapshot) -> int:
     """Return what any variable has at most that has no row."""
     rows = look.holders or []
     least = min((row.bytes for row in rows), default=0) if len(rows) >= MAX_HOLDERS else 0
-    return max(least, OWN_ROW_BYTES, sum(row.bytes for row in rows) // OWN_ROW_SHARE)
+    return max(least, least_of_row(sum(row.bytes for row in rows)))
 
 
 def _change(

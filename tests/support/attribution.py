@@ -11,6 +11,7 @@ from gdbheap.answers.at import at
 from gdbheap.answers.owners import held
 from gdbheap.answers.pyobjects import pyobjects
 from gdbheap.answers.why import why
+from gdbheap.contents.python.names.library_variables import variable_above
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 
@@ -69,9 +70,41 @@ def _of_python(heap: Heap, block: Node, address: int | None, here: str) -> Itera
     own = at(heap, block.block).owner
     if own is None or address is not None and own.address != address:
         yield f"{here}: at says {own}"
+    yield from _of_library(heap, block, here)
     described = describe_blocks(heap, [(block.block, block.size)])[block.block]
     if address is not None and described.owner != address:
         yield f"{here}: is described as {described}"
+
+
+def _of_library(heap: Heap, block: Node, here: str) -> Iterator[str]:
+    """Yield the answers that name another static variable of a library than the first step of the chain, or none."""
+    variable = variable_above(heap.object_references, block.id)
+    row, way = held(heap.paths, block), why(heap, block.block).chain
+    if variable is not None and not (row.path or row.chain).startswith(variable.name):
+        yield f"{here}: owners says {row.chain}, not {variable.name}"
+    if variable is not None and (not way or way[0].edge != variable.name):
+        yield f"{here}: why says {way[:1]}, not {variable.name}"
+    owner = heap.owners_of([block.block])[block.block]
+    said = at(heap, block.block)
+    if variable is not None and owner is not None and owner.type is None and said.variable != variable.name:
+        yield f"{here}: at says {said.variable}, not {variable.name}"
+
+
+def rows_of_variables(heap: Heap) -> Counter[str]:
+    """Return the bytes of the blocks whose chains begin at each static variable of a library."""
+    references = heap.object_references
+    found: Counter[str] = Counter()
+    names: dict[int, str | None] = {}
+    for number in range(references.graph.blocks_end):
+        chain = references.graph.chain(number)[:2]
+        if len(chain) == 2:
+            if chain[1] not in names:
+                variable = variable_above(references, number)
+                names[chain[1]] = None if variable is None else variable.name
+            name = names[chain[1]]
+            if name is not None:
+                found[name] += references.graph.node(number).size
+    return found
 
 
 def _is_of_syntax_tree(heap: Heap, block: Node) -> bool:

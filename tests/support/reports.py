@@ -353,7 +353,7 @@ REPORTS: tuple[Report, ...] = (
         "redis",
         "redis/redis#1688",
         "40,000 scripts of EVAL have 31 MiB in the Lua state",
-        r"redis-server \(pid.*3\d\.\d MiB [\d.]+ lctx of redis-server",
+        r"redis-server \(pid.*3\d\.\d MiB [\d.]+ 'lctx' in redis-server",
         r"SCRIPT FLUSH",
     ),
     Report(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.contents.cxx.kinds import Kind, class_names
 from gdbheap.contents.python.objects.census import Found, Owner
+from gdbheap.contents.python.objects.roots import INTERPRETER, THREADS
+from gdbheap.graph.roots import variable_at
 from gdbheap.heap import Heap
 
 PLAIN_LOOKS = ("zeros", "text", "pointers", "data", "absent bytes")
@@ -46,13 +48,15 @@ class BlockKind:
 
 @dataclass(frozen=True)
 class Described:
-    """What a block is, and the address of its owner: an object, or a word of a library's data that points to it."""
+    """What a block is, and the address of its owner: an object, or a word of a library's data that points to it; of
+    such a word the static ``variable`` that it is in, None where no symbol says it."""
 
     kind: BlockKind
     owner: int | None = None
+    variable: str | None = None
 
     def __str__(self) -> str:
-        return self.kind.text(self.owner)
+        return self.kind.text(self.owner) if self.variable is None else f"{self.kind.role} from {self.variable}"
 
 
 def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool = True) -> dict[int, Described]:
@@ -70,7 +74,9 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
         # The kind of a block says more than which library leads to it.
         named = {address for address, kind in zip(reached, _kinds(heap, reached)) if kind is not None}
         found.update(
-            (address, _owned(owner)) for address, owner in owners.items() if owner is not None and address not in named
+            (address, _owned(heap, owner))
+            for address, owner in owners.items()
+            if owner is not None and address not in named
         )
     rest = [block for block in unknown if block[0] not in found]
     for (address, _size), look in zip(rest, looks(heap, rest)):
@@ -100,10 +106,19 @@ def _kinds(heap: Heap, addresses: list[int]) -> list[Kind | None]:
     return [None if name is None else Kind("object", name) for name in names]
 
 
-def _owned(owner: Owner) -> Described:
+def _owned(heap: Heap, owner: Owner) -> Described:
     if owner.type is None:
-        return Described(BlockKind(REACHED, library=owner.role), owner.address)
+        return Described(BlockKind(REACHED, library=owner.role), owner.address, variable_of(heap, owner))
     return Described(BlockKind(owner.role, owner.type), owner.address)
+
+
+def variable_of(heap: Heap, owner: Owner | None) -> str | None:
+    """Return the static variable of a library whose word leads to a block, with the library's name; None for other
+    owners, and where no symbol says it."""
+    if owner is None or owner.type is not None or owner.role in (INTERPRETER, THREADS):
+        return None
+    found = variable_at(heap.target, owner.address)
+    return None if found is None else found[0]
 
 
 def _structures(heap: Heap) -> dict[int, Described]:

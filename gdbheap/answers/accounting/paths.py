@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import groupby
 
+from gdbheap.answers.accounting.traced import name_tables
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.paths import Path
 from gdbheap.heap import Heap
@@ -27,6 +28,7 @@ def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
     wanted = list(dict.fromkeys(addresses))
     try:
         graph, paths = heap.references.graph, heap.paths
+        name_tables(heap)
     except GdbheapError as error:
         heap.note(f"no paths are shown: {error}")
         return {}

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.answers.accounting.traced import most_of_tables
 from gdbheap.contents.python.running.tracemalloc_tables import Traces, TraceTable
 from gdbheap.findings.finding import Evidence, Figures, Finding
 from gdbheap.heap import Heap
-
-# Sizes of malloc's blocks for an entry, in any release; at least MIN_PERCENT_IN_ENTRIES of a table's bytes are in them.
-ENTRIES = range(48, 81)
-MIN_PERCENT_IN_ENTRIES = 40
 
 
 @dataclass(frozen=True)
@@ -23,18 +20,13 @@ class TraceTables(Figures):
 
 def find(evidence: Evidence) -> list[Finding]:
     """Return the tables of traces with their entries, looked for where malloc has so many blocks of such sizes."""
-    if evidence.objects is None or not evidence.worth(100 * _in_entries(evidence.heap) // MIN_PERCENT_IN_ENTRIES):
+    if evidence.objects is None or not evidence.worth(most_of_tables(evidence.heap)):
         return []
     traces = evidence.heap.traces
     size = sum(_bytes(evidence.heap, traces, table) for table in traces.tables)
     if not evidence.worth(size):
         return []
     return [Finding("tracemalloc", size, TraceTables(sum(table.entries for table in traces.tables)))]
-
-
-def _in_entries(heap: Heap) -> int:
-    """Return the bytes of malloc's blocks in use that are as large as entries."""
-    return sum(size * count for size, count in heap.malloc.used_sizes() if size in ENTRIES)
 
 
 def _bytes(heap: Heap, traces: Traces, table: TraceTable) -> int:

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["holders_section"]
 
 ID, TITLE = "holders", "Who holds the memory"
-COLUMNS = (
-    Column("path", "held by"), Column("bytes", "in use", SIZE), Column("share", "% of RSS", SHARE),
-    Column("what", "what it is"),
-)  # fmt: skip
+COLUMNS = Column("share", "% of RSS", SHARE), Column("what", "what it is")
 
 
 def holders_section(found: Overview, most: int) -> Section:
@@ -31,11 +28,15 @@ def holders_section(found: Overview, most: int) -> Section:
     if not stacks:
         return refused(ID, TITLE, "nothing is known of this memory")
     rss = ledger.rss.bytes or 0
+    # The share is that of the same bytes.
+    is_resident = all(row.resident is not None for row in ledger.holders)
     rows = [
-        (row.path, row.bytes, None if row.resident is None else (row.resident, rss), whole_text(row))
+        (row.path, row.resident if is_resident else row.bytes, None if row.resident is None else (row.resident, rss),
+         whole_text(row))
         for row in ledger.holders
-    ]
-    body = table("holders-table", "The largest holders of what is in use", COLUMNS, rows, most)
+    ]  # fmt: skip
+    columns = Column("path", "held by"), Column("bytes", "resident" if is_resident else "in use", SIZE), *COLUMNS
+    body = table("holders-table", "The largest holders of what is in use", columns, rows, most)
     what = "Resident memory" if ledger.rss.bytes is not None else "The address space"
     picture = flame_part(stacks, f"{what} by who holds it", MEMORY)
     told = f"{what} by who holds it: a cell is as wide as its bytes, and is a part of the one above it."

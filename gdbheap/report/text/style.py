@@ -11,6 +11,7 @@ from gdbheap.text import IN_GDB, as_typed, printable_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TextIO
 
 __all__ = [
@@ -77,13 +78,29 @@ class Style:
         unknown where more is left than is resident."""
         return self.share_of_resident(size - absent if self._is_share(size, absent) and size is not None else None)
 
+    def shares_within(self, size: int, absent: int) -> Callable[[int | None], str]:
+        """Return what tells the shares of parts of ``size`` bytes, of which nobody knows which of them have the
+        ``absent`` bytes that are not resident: then these are unknown."""
+        return (lambda _size: "?") if self.differs(size, absent) else self.share
+
     def share_of_resident(self, size: int | None) -> str:
         """Return resident bytes in percent of RSS, for a cell."""
         return share_text(size, self.rss)
 
     def of_rss(self, size: int | None, absent: int = 0) -> str:
-        """Return " (12.3 % of RSS)" of a size of blocks, for a sentence; nothing where ``share`` is unknown."""
-        return self.resident_of_rss(size - absent) if self._is_share(size, absent) and size is not None else ""
+        """Return " (12.3 % of RSS)" of a size of blocks, for a sentence; nothing where ``share`` is unknown. Where the
+        share is another one than that of the size, what is resident stands before it."""
+        if size is None or not self._is_share(size, absent):
+            return ""
+        share = self.resident_of_rss(size - absent)
+        return f" ({self.bytes(size - absent)} resident, {share[2:]}" if self.differs(size, absent) else share
+
+    def differs(self, size: int | None, absent: int) -> bool:
+        """Return whether the share of RSS is another one than that of all ``size`` bytes of blocks, of which ``absent``
+        are not resident: then what is resident stands beside it."""
+        if size is None or not self.rss or absent <= 0:
+            return False
+        return self.share_of_resident(size) != self.share_of_resident(size - absent)
 
     def resident_of_rss(self, size: int | None) -> str:
         """Return " (12.3 % of RSS)" of resident bytes, for a sentence; nothing when either is not known."""

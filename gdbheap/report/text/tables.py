@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Row = Sequence[str]
 
-__all__ = ["SHARE", "Column", "join", "left_over", "table"]
+__all__ = ["SHARE", "Column", "Shares", "join", "left_over", "table"]
 
 CELL_LIMIT = 300
 CUT = ">"
@@ -40,6 +40,35 @@ class Column:
 SHARE = Column("%RSS")
 """The share of RSS: left out of every table of a target whose RSS is not known. A core knows private memory only."""
 PRIVATE_SHARE = Column("%private")
+RESIDENT = Column("resident")
+
+
+class Shares:
+    """The share of RSS of blocks in each row: of what is resident, which has a column where it is less than the rows'
+    bytes. ``sizes``: of each row, also of the total, all bytes and those that are not resident."""
+
+    __slots__ = ("_has_resident", "_style")
+
+    def __init__(self, style: Style, sizes: Iterable[tuple[int | None, int]]) -> None:
+        self._style = style
+        self._has_resident = any(style.differs(size, absent) for size, absent in sizes)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that take the place of SHARE."""
+        return (RESIDENT, SHARE) if self._has_resident else (SHARE,)
+
+    def cells(self, size: int | None, absent: int = 0) -> list[str]:
+        """Return the cells of these columns for a row."""
+        share = self._style.share(size, absent)
+        if not self._has_resident:
+            return [share]
+        return ["?" if size is None or share == "?" else self._style.size(size - absent), share]
+
+    @property
+    def blank(self) -> list[str]:
+        """The cells of a row without a share."""
+        return [""] * len(self.columns)
 
 
 def table(

@@ -20,7 +20,7 @@ def unfinished(size: int, commands: Sequence[str], style: Style) -> str:
     """Return the line of what was not examined, and the commands that would examine it; nothing where all was."""
     if not size:
         return ""
-    told = f"not examined: {style.bytes(size)}{style.of_rss(size)}, because not all references could be read"
+    told = f"not examined: {style.bytes(size)}, because not all references could be read"
     lines = [style.filled(told)]
     if commands:
         lines += ["To examine all of it:", *(INDENT + command for command in commands)]

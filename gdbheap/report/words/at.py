@@ -71,7 +71,8 @@ def _sentence(answer: At, address: int) -> str:
     if answer.owner is not None and answer.owner.type is not None:
         return f"{name} is in a block that an object of type {one_line(answer.owner.type, 200)} owns."
     if answer.block is not None:
-        holds = f"; it holds: {one_line(answer.owner.what, 200)}" if answer.owner else ""
+        is_told = answer.variable is not None and answer.owner is not None and answer.variable in answer.owner.what
+        holds = f"; it holds: {one_line(answer.owner.what, 200)}" if answer.owner and not is_told else ""
         return (
             f"{name} is in a block of {answer.block.allocator} that is {_state(answer.block)}{holds}.{_further(answer)}"
         )
@@ -83,7 +84,9 @@ def _sentence(answer: At, address: int) -> str:
 
 
 def _further(answer: At) -> str:
-    """Name what tells who holds a block in use, where nobody is named."""
+    """Name who holds a block in use, or what tells it."""
+    if answer.variable is not None:
+        return f" {one_line(answer.variable, 200)} holds it."
     is_told = answer.block is None or answer.block.state != "used" or answer.path is not None
     return "" if is_told else " 'heap why' says who holds it."
 

@@ -6,41 +6,44 @@ from typing import TYPE_CHECKING
 
 from gdbheap.report.text.numbers import count_text, counted
 from gdbheap.report.text.style import Style
-from gdbheap.report.text.tables import SHARE, Column, join, table
+from gdbheap.report.text.tables import Column, Shares, join, left_over, table
 
 if TYPE_CHECKING:
     from gdbheap.answers.buffers import Buffer, Buffers
 
 __all__ = ["render"]
 
-COLUMNS = (Column("count"), Column("size"), SHARE, Column("buffer", True), Column("of type", True))
+COLUMNS = Column("buffer", True), Column("of type", True)
 
 
 def render(answer: Buffers, style: Style) -> str:
     """A row a kind of buffer, what is not listed as one row, the total; then a sentence."""
     if not answer.rows:
         return style.filled("No object of a type whose name matches owns a buffer; 'heap pyobjects' lists the types.")
-    rows = [_row(buffer, style) for buffer in answer.buffers]
+    sizes = [(buffer.bytes, buffer.absent) for buffer in answer.buffers]
+    shares = Shares(style, [(answer.bytes, answer.absent), *sizes])
+    rows = [_row(buffer, style, shares) for buffer in answer.buffers]
     left = answer.rows - len(answer.buffers)
     if left:
-        count = answer.count - sum(buffer.count for buffer in answer.buffers)
-        size = answer.bytes - sum(buffer.bytes for buffer in answer.buffers)
-        rows.append(_cells(count, size, f"({left:,} more kinds)", "", style))
-    total = _cells(answer.count, answer.bytes, "total", "", style)
-    return join(table(COLUMNS, rows, style, total), style.filled(_sentence(answer, style)))
+        count, size, absent = left_over(answer, answer.buffers, ("count", "bytes", "absent"))
+        rest = [count_text(count), style.size(size), *shares.cells(size, absent)]
+        rows.append([*rest, f"({left:,} more kinds)", ""])
+    whole = [count_text(answer.count), style.size(answer.bytes), *shares.cells(answer.bytes, answer.absent)]
+    total = [*whole, "total", ""]
+    return join(
+        table((Column("count"), Column("size"), *shares.columns, *COLUMNS), rows, style, total),
+        style.filled(_sentence(answer, style)),
+    )
 
 
-def _row(buffer: Buffer, style: Style) -> list[str]:
-    return _cells(buffer.count, buffer.bytes, buffer.role, buffer.type, style)
-
-
-def _cells(count: int, size: int, role: str, name: str, style: Style) -> list[str]:
-    return [count_text(count), style.size(size), style.share(size), role, name]
+def _row(buffer: Buffer, style: Style, shares: Shares) -> list[str]:
+    cells = [count_text(buffer.count), style.size(buffer.bytes), *shares.cells(buffer.bytes, buffer.absent)]
+    return [*cells, buffer.role, buffer.type]
 
 
 def _sentence(answer: Buffers, style: Style) -> str:
     held = counted(answer.count, "buffer of Python objects holds", "buffers of Python objects hold")
-    start = f"{held} {style.bytes(answer.bytes)}{style.of_rss(answer.bytes)}."
+    start = f"{held} {style.bytes(answer.bytes)}{style.of_rss(answer.bytes, answer.absent)}."
     if not answer.reached:
         return start
     return (

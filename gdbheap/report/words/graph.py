@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.accounting.source_paths import source_path
+from gdbheap.answers.retained import NAMED_BY_WORDS
 from gdbheap.report.text.numbers import address_text, count_text, counted
 from gdbheap.report.text.style import Style
-from gdbheap.report.text.tables import SHARE, Column, join, left_over, table
+from gdbheap.report.text.tables import Column, Shares, join, left_over, table
 from gdbheap.report.text.unfinished import at_least, unfinished
 from gdbheap.report.words.arrays import column_text, render_arrays, shape_text
 
@@ -22,13 +23,9 @@ __all__ = [
     "held_at", "render_owners", "render_retained", "render_threads", "render_unreachable", "thread_name",
 ]  # fmt: skip
 
-RETAINED = (Column("retained"), SHARE, Column("own"), Column("address"), Column("type", True), Column("path", True))
-RETAINED_SET = (Column("count"), Column("bytes"), SHARE, Column("type", True))
-GROUPED = (Column("retained"), SHARE, Column("own"), Column("count"), Column("name", True))
-LOST = (
-    Column("count"), Column("each"), Column("bytes"), SHARE, Column("group", True), Column("type", True),
-    Column("why", True),
-)  # fmt: skip
+RETAINED = Column("own"), Column("address"), Column("type", True), Column("path", True)
+GROUPED = Column("own"), Column("count"), Column("name", True)
+LOST = Column("group", True), Column("type", True), Column("why", True)
 CLOSINGS = (Column("cycles"), Column("bytes"), Column("closed by", True))
 GROUP_NAMES = {
     "cycles": "cycle", "lost_references": "lost reference", "lost_blocks": "lost block", "doubtful": "doubtful",
@@ -37,21 +34,16 @@ WEAKLY = {
     True: "Only words on stacks, into the middle of a block or with a tag",
     False: "Only words into the middle, with a tag, or behind the last item of a container",
 }
-HEADS = (
-    Column("heads"), Column("each"), Column("retained"), SHARE, Column("blocks"), Column("first at"),
-    Column("type", True), Column("", True),
-)  # fmt: skip
+HEADS = Column("blocks"), Column("first at"), Column("type", True), Column("", True)
 PROVEN = "examined"
 NO_HOLDER = "No holder is proven."
 SHOWN_HEADS = 20
 SHOWN_CLOSINGS = 5
 SHOWN_PARTS = 2
 SHOWN_THREADS = 5
-SHARED_OUT = (
-    Column("bytes"), SHARE, Column("blocks"), Column("held by", True), Column("most of it", True),
-)  # fmt: skip
-TOGETHER = (Column("blocks"), Column("bytes"), SHARE, Column("what", True), Column("held by", True))
-HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("type", True), Column("path", True))
+SHARED_OUT = Column("count"), Column("held by", True), Column("most of it", True)
+TOGETHER = Column("what", True), Column("held by", True)
+HELD = Column("what", True), Column("type", True), Column("path", True)
 VARIABLES = (Column("retained"), Column("size"), Column("variable", True), Column("type", True), Column("address"))
 SHARED = (
     "A shared mapping is unmapped with its object; its pages are freed only where no other process maps them and no "
@@ -69,12 +61,17 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
         return style.filled("Nothing retains more than its own block.")
     if by == "object":
         return _rows_of_objects(answer, style)
+    shares = _shares(answer.rows, style)
     grouped = [
-        [style.size(row.retained), style.share(row.retained, row.absent), style.size(row.bytes),
+        [style.size(row.retained), *shares.cells(row.retained, row.absent), style.size(row.bytes),
          count_text(row.count), row.type]
         for row in answer.rows
     ]  # fmt: skip
-    return table(GROUPED, grouped, style)
+    return table((Column("retained"), *shares.columns, *GROUPED), grouped, style)
+
+
+def _shares(rows: Sequence[Kept], style: Style) -> Shares:
+    return Shares(style, ((row.retained, row.absent) for row in rows))
 
 
 def _retained(row: Kept, style: Style) -> str:
@@ -84,24 +81,32 @@ def _retained(row: Kept, style: Style) -> str:
 
 
 def _rows_of_objects(answer: Retained, style: Style) -> str:
+    shares = _shares(answer.rows, style)
     rows = [
-        [_retained(row, style), style.share(row.retained, row.absent), style.size(row.bytes),
-         "" if row.address is None else address_text(row.address),
-         row.type if row.address is not None else f"{row.count:,} x {row.type}",
+        [_retained(row, style), *shares.cells(row.retained, row.absent), style.size(row.bytes),
+         "" if row.address is None else address_text(row.address), _type(row),
          held_at(row) + (f" ({style.bytes(row.shared)} of it shared)" if row.shared else "")]
         for row in answer.rows
     ]  # fmt: skip
     told = style.filled(SHARED) if any(row.shared for row in answer.rows) else ""
-    return join(style.filled(_retains_most(answer, style)), table(RETAINED, rows, style), told)
+    shown = table((Column("retained"), *shares.columns, *RETAINED), rows, style)
+    return join(style.filled(_retains_most(answer, style)), shown, told)
+
+
+def _type(row: Kept) -> str:
+    """Return the type of an object, or of how many; what a row is that stands for no object."""
+    is_one = row.address is not None or row.type in NAMED_BY_WORDS
+    return row.type if is_one and row.count == 1 else f"{row.count:,} x {row.type}"
 
 
 def _retains_most(answer: Retained, style: Style) -> str:
     """Name the object that retains the most."""
     first = max(answer.rows, key=lambda row: row.retained)
-    what = source_path(held_at(first)) if first.address is not None else f"{first.count:,} x {first.type}"
+    is_one = first.address is not None or first.type in NAMED_BY_WORDS
+    what = source_path(held_at(first)) if is_one else f"{first.count:,} x {first.type}"
     of_type = f" ({first.type})" if first.address is not None else ""
     size = f"{_retained(first, style)}{style.of_rss(first.retained, first.absent)}"
-    return f"{what or 'an object'}{of_type} {'retains' if first.address is not None else 'retain'} the most: {size}."
+    return f"{what or 'an object'}{of_type} {'retains' if is_one and first.count == 1 else 'retain'} the most: {size}."
 
 
 def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
@@ -129,14 +134,16 @@ def _rest(row: Kept, inner: Kept) -> str:
 
 
 def _retained_set(answer: Retained, address: int, style: Style) -> str:
+    count, size, absent = (sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes", "absent"))
+    shares = Shares(style, [(size, absent), *((row.bytes, row.absent) for row in answer.rows)])
     rows = [
-        [count_text(row.count), style.size(row.bytes), style.share(row.bytes, row.absent), row.type]
+        [count_text(row.count), style.size(row.bytes), *shares.cells(row.bytes, row.absent), row.type]
         for row in answer.rows
     ]
-    count, size, absent = (sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes", "absent"))
     told = f"Without the block at {address_text(address)} these would be free:"
-    total = [count_text(count), style.size(size), style.share(size, absent), "total"]
-    return join(style.filled(told), table(RETAINED_SET, rows, style, total))
+    total = [count_text(count), style.size(size), *shares.cells(size, absent), "total"]
+    columns = Column("count"), Column("bytes"), *shares.columns, Column("type", True)
+    return join(style.filled(told), table(columns, rows, style, total))
 
 
 def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
@@ -145,21 +152,27 @@ def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
         return join(_cycles(answer, style), _rest_of(answer, style))
     if not answer.rows:
         return style.filled("Everything that is in use is reached from a root.")
-    rows = _lost_rows(answer, style)
-    if left_out:
-        rows.append(["", "", "", "", "", f"({left_out:,} more rows)", ""])
-    size = sum(part.bytes for part in (answer.cycles, answer.lost_references, answer.lost_blocks, answer.doubtful))
-    total = ["", "", style.size(size), style.share(size), "total", "", ""]
     shown = _heads(answer, style) if answer.heads else ""
-    return join(*_told_of_groups(answer, style), shown, table(LOST, rows, style, total))
+    return join(*_told_of_groups(answer, style), shown, _lost_table(answer, style, left_out, True))
 
 
-def _lost_rows(answer: Unreachable, style: Style) -> list[list[str]]:
-    return [
-        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.share(row.bytes),
-         GROUP_NAMES.get(row.group, row.group), _what(row), row.why]
-        for row in answer.rows
+def _lost_table(answer: Unreachable, style: Style, left_out: int, has_total: bool) -> str:
+    """Return a row for each reason, type and size: the bytes are those of so many blocks and of their buffers."""
+    size = sum(part.bytes for part in (answer.cycles, answer.lost_references, answer.lost_blocks, answer.doubtful))
+    shares = Shares(style, [(size, answer.absent), *((row.bytes, row.absent) for row in answer.rows)])
+    has_buffers = any(row.buffers for row in answer.rows)
+    buffers = [[style.size(row.buffers)] if has_buffers else [] for row in answer.rows]
+    rows = [
+        [count_text(row.count), style.size(row.size), *cells, style.size(row.bytes),
+         *shares.cells(row.bytes, row.absent), GROUP_NAMES.get(row.group, row.group), _what(row), row.why]
+        for row, cells in zip(answer.rows, buffers)
     ]  # fmt: skip
+    blank = ["", "", *([""] if has_buffers else [])]
+    if left_out:
+        rows.append([*blank, "", *shares.blank, "", f"({left_out:,} more rows)", ""])
+    total = [*blank, style.size(size), *shares.cells(size, answer.absent), "total", "", ""]
+    before = Column("count"), Column("each"), *([Column("buffers")] if has_buffers else []), Column("bytes")
+    return table((*before, *shares.columns, *LOST), rows, style, total if has_total else None)
 
 
 def _cycles(answer: Unreachable, style: Style) -> str:
@@ -168,21 +181,23 @@ def _cycles(answer: Unreachable, style: Style) -> str:
     if not answer.rows:
         return "No object and no block is proven to be unreachable."
     told = f"At least {counted(found.objects, 'object')} with {style.bytes(found.bytes)}"
-    rows = _lost_rows(answer, style)
-    return join(table(LOST, rows, style), style.filled(f"{told} are kept by nothing but one another."))
+    return join(_lost_table(answer, style, 0, False), style.filled(f"{told} are kept by nothing but one another."))
 
 
 def _heads(answer: Unreachable, style: Style) -> str:
     groups = _alike(answer.heads)
+    sizes = [(sum(row.retained for row in group), sum(row.absent for row in group)) for group in groups[:SHOWN_HEADS]]
+    shares = Shares(style, sizes)
     heads = [
-        [count_text(len(group)), style.size(group[0].size), *_together(group, style), address_text(group[0].address),
-         _what(group[0]), "one of a circle" if group[0].in_circle else ""]
-        for group in groups[:SHOWN_HEADS]
+        [count_text(len(group)), style.size(group[0].size), style.size(size), *shares.cells(size, absent),
+         count_text(sum(row.count for row in group)), address_text(group[0].address), _what(group[0]),
+         "one of a circle" if group[0].in_circle else ""]
+        for group, (size, absent) in zip(groups, sizes)
     ]  # fmt: skip
     more = answer.head_count - sum(map(len, groups[:SHOWN_HEADS]))
     if more > 0:
-        heads.append([count_text(more), "", "", "", "", "", "(more)", ""])
-    return table(HEADS, heads, style)
+        heads.append([count_text(more), "", "", *shares.blank, "", "", "(more)", ""])
+    return table((Column("heads"), Column("each"), Column("retained"), *shares.columns, *HEADS), heads, style)
 
 
 def _told_of_groups(answer: Unreachable, style: Style) -> Iterator[str]:
@@ -255,12 +270,6 @@ def _alike(heads: Sequence[Head]) -> list[list[Head]]:
     return sorted(groups.values(), key=lambda group: -sum(row.retained for row in group))
 
 
-def _together(group: Sequence[Head], style: Style) -> list[str]:
-    """What they retain, its share, and how many blocks that is."""
-    size = sum(row.retained for row in group)
-    return [style.size(size), style.share(size), count_text(sum(row.count for row in group))]
-
-
 def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
     """A row a block, a row a group, or a row an array; then what the list leaves out."""
     return join(_owners(answer, style, by_array), _left_outside(answer, style))
@@ -285,42 +294,50 @@ def _owners(answer: Owners, style: Style, by_array: bool) -> str:
         )
     if answer.groups:
         return _held_together(answer, style)
+    shares = Shares(style, ((row.size, row.absent) for row in answer.owners))
     rows = [
-        [address_text(row.address), style.size(row.size), style.share(row.size, row.absent), row.what, row.type or "",
+        [address_text(row.address), style.size(row.size), *shares.cells(row.size, row.absent), row.what, row.type or "",
          row.path or row.chain]
         for row in answer.owners
     ]  # fmt: skip
-    large = counted(answer.count, "block is", "blocks are")
-    told = f"{large} that large, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
-    return join(style.filled(told), table(HELD, rows, style))
+    large = counted(answer.count, "block in use has", "blocks in use have")
+    least = "" if answer.least is None else f" at least {style.bytes(answer.least)} each and"
+    whole = f"{style.bytes(answer.bytes)} together{style.of_rss(answer.bytes, answer.absent)}"
+    columns = Column("address"), Column("size"), *shares.columns, *HELD
+    return join(style.filled(f"{large}{least} {whole}."), table(columns, rows, style))
 
 
 def _held_together(answer: Owners, style: Style) -> str:
     if any(row.parts for row in answer.groups):
         return _shared_out(answer, style)
+    shares = Shares(style, ((row.bytes, row.absent) for row in answer.groups))
     rows = [
-        [count_text(row.count), style.size(row.bytes), style.share(row.bytes, row.absent), row.what or "",
+        [count_text(row.count), style.size(row.bytes), *shares.cells(row.bytes, row.absent), row.what or "",
          row.root or ""]
         for row in answer.groups
     ]  # fmt: skip
-    blocks = counted(answer.count, "block is", "blocks are")
-    told = f"{blocks} held so, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes, answer.absent)}."
-    return join(style.filled(told), table(TOGETHER, rows, style))
+    columns = Column("blocks"), Column("bytes"), *shares.columns, *TOGETHER
+    whole = f"{style.bytes(answer.bytes)} together{style.of_rss(answer.bytes, answer.absent)}"
+    told = f"The rows have {counted(answer.count, 'block')} in use, {whole}."
+    return join(style.filled(told), table(columns, rows, style))
 
 
 def _shared_out(answer: Owners, style: Style) -> str:
+    sizes = [(row.bytes, row.absent) for row in answer.groups]
+    shares = Shares(style, [(answer.bytes, answer.absent), *sizes])
     rows = [
-        [at_least(style.size(row.bytes), row.at_least), style.share(row.bytes, row.absent), count_text(row.count),
+        [at_least(style.size(row.bytes), row.at_least), *shares.cells(row.bytes, row.absent), count_text(row.count),
          _holder(row), _most(row, style)]
         for row in answer.groups
     ]  # fmt: skip
     count, size, absent = left_over(answer, answer.groups, ("count", "bytes", "absent"))
     if size:
-        rows.append([style.size(size), style.share(size, absent), count_text(count), "(more)", ""])
-    share, is_cut = style.share(answer.bytes, answer.absent), answer.not_examined > 0
-    total = [style.size(answer.bytes), share, count_text(answer.count), PROVEN if is_cut else "in use", ""]
+        rows.append([style.size(size), *shares.cells(size, absent), count_text(count), "(more)", ""])
+    share, is_cut = shares.cells(answer.bytes, answer.absent), answer.not_examined > 0
+    total = [style.size(answer.bytes), *share, count_text(answer.count), PROVEN if is_cut else "in use", ""]
     told = style.filled(shared_text(answer.shared, style)) if answer.shared else ""
-    return join(style.filled(_holds_most(answer, style)), table(SHARED_OUT, rows, style, total), told)
+    shown = table((Column("bytes"), *shares.columns, *SHARED_OUT), rows, style, total)
+    return join(style.filled(_holds_most(answer, style)), shown, told)
 
 
 def _holds_most(answer: Owners, style: Style) -> str:

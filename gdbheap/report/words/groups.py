@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gdbheap.report.text.numbers import count_text, counted
@@ -21,15 +22,18 @@ def render(answer: Groups, style: Style) -> str:
     if not answer.count:
         return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
     columns = (Column("count"), Column("objects"), Column("buffers"), SHARE, Column(answer.attribute, True))
-    rows = [_row(row.count, row.bytes, row.buffers, row.value or NOT_SET, style) for row in answer.groups]
+    share = style.shares_within(answer.bytes + answer.buffers, answer.absent)
+    rows = [_row(row.count, row.bytes, row.buffers, row.value or NOT_SET, style, share) for row in answer.groups]
     names = ("count", "bytes", "buffers")
     unread = answer.unread
     count, size, buffers = left_over(answer, [*answer.groups, unread], names)
     if count:
-        rows.append(_row(count, size, buffers, "(other values)", style))
+        rows.append(_row(count, size, buffers, "(other values)", style, share))
     if unread.count:
-        rows.append(_row(unread.count, unread.bytes, unread.buffers, NOT_READ, style))
-    total = _row(answer.count, answer.bytes, answer.buffers, "total", style)
+        rows.append(_row(unread.count, unread.bytes, unread.buffers, NOT_READ, style, share))
+    total = _row(
+        answer.count, answer.bytes, answer.buffers, "total", style, lambda size: style.share(size, answer.absent)
+    )
     objects = counted(answer.count, "object holds", "objects hold")
     text = f"{objects} {style.bytes(answer.bytes)} themselves and own {style.bytes(answer.buffers)} of buffers."
     return join(table(columns, rows, style, total), style.filled(text), _unread(answer, style))
@@ -43,5 +47,5 @@ def _unread(answer: Groups, style: Style) -> str:
     return style.filled(f"The value of {of} could not be read: the rows above may lack some.")
 
 
-def _row(count: int, size: int, buffers: int, value: str, style: Style) -> list[str]:
-    return [count_text(count), style.size(size), style.size(buffers), style.share(size + buffers), value]
+def _row(count: int, size: int, buffers: int, value: str, style: Style, share: Callable[[int], str]) -> list[str]:
+    return [count_text(count), style.size(size), style.size(buffers), share(size + buffers), value]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gdbheap.answers.pyobjects import TOTALS, Count, Tally
 from gdbheap.report.text.numbers import address_text, count_text, counted
 from gdbheap.report.text.style import Style
-from gdbheap.report.text.tables import SHARE, Column, join, left_over, table
+from gdbheap.report.text.tables import Column, Shares, join, left_over, table
 
 if TYPE_CHECKING:
     from gdbheap.answers.pyobjects import PyObjects, TypeRow
@@ -18,11 +18,7 @@ __all__ = ["render", "sentences"]
 FOLDED = 0.01
 MAX_NAMES = 3
 UNKNOWN = (Column("not known"), Column("size"), Column("looks like", True))
-COLUMNS = (
-    Column("count"), Column("objects"), Column("buffers"), Column("together"), SHARE, Column("type", True),
-)  # fmt: skip
-# The place of the column of mapped memory, if there is any.
-MAPPED_AT = 3
+COLUMNS = Column("count"), Column("objects"), Column("buffers")
 
 
 def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) -> str:
@@ -31,13 +27,16 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
     if some and not answer.types:
         return style.filled("No type's name matches; 'heap pyobjects' lists them.")
     has_mapped = answer.total.mapped > 0
-    rows = [_cells(row, row.type, style, has_mapped) for row in answer.types]
+    every: list[TypeRow | Count] = [answer.total, *answer.types]
+    shares = Shares(style, ((_whole(row), row.absent) for row in every))
+    rows = [_cells(row, row.type, style, has_mapped, shares) for row in answer.types]
     if cut:
         rest = Count(*left_over(answer.total, answer.types, TOTALS))
-        rows.append(_cells(rest, f"({cut:,} more types)", style, has_mapped))
-    total = _cells(answer.total, "total", style, has_mapped)
+        rows.append(_cells(rest, f"({cut:,} more types)", style, has_mapped, shares))
+    total = _cells(answer.total, "total", style, has_mapped, shares)
     told = [_sentence(answer, style)] if some else sentences(answer, style)[1:]
-    columns = (*COLUMNS[:MAPPED_AT], Column("mapped"), *COLUMNS[MAPPED_AT:]) if has_mapped else COLUMNS
+    sizes = [Column("mapped"), Column("together")] if has_mapped else [Column("together")]
+    columns = (*COLUMNS, *sizes, *shares.columns, Column("type", True))
     parts = [style.filled(_largest(answer, style)), table(columns, rows, style, total), *map(style.filled, told)]
     return join(*parts, "" if some else _unknown(answer, style))
 
@@ -53,10 +52,13 @@ def sentences(answer: PyObjects, style: Style) -> list[str]:
     ]
 
 
-def _cells(row: TypeRow | Count, name: str, style: Style, has_mapped: bool) -> list[str]:
-    both = row.bytes + row.buffers + row.mapped
-    sizes = [row.bytes, row.buffers, *([row.mapped] if has_mapped else []), both]
-    return [count_text(row.count), *map(style.size, sizes), style.share(both, row.absent), name]
+def _whole(row: TypeRow | Count) -> int:
+    return row.bytes + row.buffers + row.mapped
+
+
+def _cells(row: TypeRow | Count, name: str, style: Style, has_mapped: bool, shares: Shares) -> list[str]:
+    sizes = [row.bytes, row.buffers, *([row.mapped] if has_mapped else []), _whole(row)]
+    return [count_text(row.count), *map(style.size, sizes), *shares.cells(_whole(row), row.absent), name]
 
 
 def _sentence(answer: PyObjects, style: Style) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.text.numbers import count_text
+from gdbheap.report.text.numbers import count_text, counted
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
 
@@ -68,8 +68,8 @@ def _others(others: OtherSizes, style: Style) -> list[str]:
 def _other_sentence(others: OtherSizes, style: Style) -> str:
     total = others.total
     parts = [
-        f"{total.used:,} blocks of {others.title} are used: {style.bytes(total.used_bytes)}. There is room for "
-        f"{total.free:,} more of these sizes: {style.bytes(total.free_bytes)}."
+        f"{total.used:,} blocks of {others.title} are in use, {style.bytes(total.used_bytes)} together. There is room "
+        f"for {total.free:,} more of these sizes: {style.bytes(total.free_bytes)}."
     ]
     if others.asked is not None:
         slack = total.used_bytes - others.asked
@@ -97,9 +97,11 @@ def _rest(answer: Sizes) -> SizeTotal:
 
 def _sentence(whole: Sizes, style: Style) -> str:
     total = whole.total
-    mapped = f", {whole.mapped:,} of them with a mapping of their own" if whole.mapped else ""
+    has = "has a mapping of its" if whole.mapped == 1 else "have a mapping of their"
+    mapped = f" {whole.mapped:,} of them {has} own." if whole.mapped else ""
+    used, free = counted(total.used, "chunk is", "chunks are"), counted(total.free, "chunk is", "chunks are")
     return (
-        f"{total.used:,} chunks are used{mapped}: {style.bytes(total.used_bytes)}. {total.free:,} wait in bins, fast "
-        f"bins and thread caches: {style.bytes(total.free_bytes)}. With top chunks ({style.bytes(whole.top)}) and "
-        f"fenceposts, headers and the like ({style.bytes(whole.overhead)}) that is all that malloc has from the kernel."
+        f"{used} in use, {style.bytes(total.used_bytes)} together.{mapped} {free} free, "
+        f"{style.bytes(total.free_bytes)} together, in bins, fast bins and thread caches. malloc has no other memory "
+        f"from the kernel but top chunks ({style.bytes(whole.top)}) and overhead ({style.bytes(whole.overhead)})."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gdbheap.report.text.numbers import count_text, counted
@@ -17,13 +18,14 @@ __all__ = ["render"]
 def render(answer: Tallies, style: Style) -> str:
     """A row a key, the rest as one row, the total; then a sentence."""
     columns = (Column("count"), Column("objects"), SHARE, Column(answer.by, not _is_number(answer)))
-    rows = [_row(row.count, row.bytes, _key(row, answer, style), style) for row in answer.rows]
+    share = style.shares_within(answer.bytes, answer.absent)
+    rows = [_row(row.count, row.bytes, _key(row, answer, style), style, share) for row in answer.rows]
     count, size = (
         getattr(answer, name) - sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes")
     )
     if count:
-        rows.append(_row(count, size, "others", style))
-    total = _row(answer.count, answer.bytes, "total", style)
+        rows.append(_row(count, size, "others", style, share))
+    total = _row(answer.count, answer.bytes, "total", style, lambda size: style.share(size, answer.absent))
     objects = counted(answer.count, "object holds", "objects hold")
     text = f"{objects} {style.bytes(answer.bytes)} themselves, without the buffers that they own."
     return join(table(columns, rows, style, total), style.filled(text))
@@ -39,5 +41,5 @@ def _key(row: TallyRow, answer: Tallies, style: Style) -> str:
     return style.size(row.key) if answer.by == "size" else count_text(row.key)
 
 
-def _row(count: int, size: int, key: str, style: Style) -> list[str]:
-    return [count_text(count), style.size(size), style.share(size), key]
+def _row(count: int, size: int, key: str, style: Style, share: Callable[[int], str]) -> list[str]:
+    return [count_text(count), style.size(size), share(size), key]

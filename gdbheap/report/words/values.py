@@ -26,8 +26,9 @@ MAX_TYPES = 4
 
 def render(answer: ByValue, style: Style) -> str:
     """A row a value, the rest as one row, the total; then a sentence."""
+    share = style.shares_within(answer.bytes, answer.absent)
     rows = [
-        [count_text(row.count), style.size(row.bytes), style.share(row.bytes), address_text(row.address), row.type,
+        [count_text(row.count), style.size(row.bytes), share(row.bytes), address_text(row.address), row.type,
          row.text or "-"]
         for row in answer.rows
     ]  # fmt: skip
@@ -35,8 +36,15 @@ def render(answer: ByValue, style: Style) -> str:
         getattr(answer, name) - sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes")
     )
     if count:
-        rows.append([count_text(count), style.size(size), style.share(size), "", "", "(other values)"])
-    total = [count_text(answer.count), style.size(answer.bytes), style.share(answer.bytes), "", "", "total"]
+        rows.append([count_text(count), style.size(size), share(size), "", "", "(other values)"])
+    total = [
+        count_text(answer.count),
+        style.size(answer.bytes),
+        style.share(answer.bytes, answer.absent),
+        "",
+        "",
+        "total",
+    ]
     objects = counted(answer.count, "object has", "objects have")
     text = (
         f"{objects} {counted(answer.values, 'value', 'different values')}, and {style.bytes(answer.bytes)} themselves."
@@ -49,26 +57,28 @@ def render_duplicates(answer: Duplicates, style: Style, with_holders: bool) -> s
     if not answer.count:
         return style.filled("No str, bytes, number, or tuple of such is there twice.")
     more = (HELD_BY,) if with_holders else ()
-    rows = [_row(row, style, with_holders) for row in answer.duplicates]
+    share = style.shares_within(answer.saved, answer.absent)
+    rows = [_row(row, style, with_holders, share(row.saved)) for row in answer.duplicates]
     blank = [""] * (3 + len(more))
     left = answer.count - len(answer.duplicates)
     if left:
         copies = count_text(answer.copies - sum(row.count for row in answer.duplicates))
         saved = answer.saved - sum(row.saved for row in answer.duplicates)
-        rows.append([copies, "", style.size(saved), style.share(saved), *blank[:-1], f"({left:,} more values)"])
-    total = [count_text(answer.copies), "", style.size(answer.saved), style.share(answer.saved), *blank[:-1], "total"]
+        rows.append([copies, "", style.size(saved), share(saved), *blank[:-1], f"({left:,} more values)"])
+    whole = [style.size(answer.saved), style.share(answer.saved, answer.absent)]
+    total = [count_text(answer.copies), "", *whole, *blank[:-1], "total"]
     kinds = ", ".join(f"{style.bytes(one.saved)} of {one.type}" for one in answer.types[:MAX_TYPES] if one.saved)
     values = counted(answer.count, "repeated value")
     text = (
-        f"Keeping one copy of each of {values} would save {style.bytes(answer.saved)}{style.of_rss(answer.saved)}: "
-        f"{kinds}. {answer.copies:,} objects have them."
+        f"Keeping one copy of each of {values} would save {style.bytes(answer.saved)}"
+        f"{style.of_rss(answer.saved, answer.absent)}: {kinds}. {answer.copies:,} objects have them."
     )
     return join(style.filled(text), table((*DUPLICATES, *more), rows, style, total))
 
 
-def _row(row: Duplicate, style: Style, with_holders: bool) -> list[str]:
+def _row(row: Duplicate, style: Style, with_holders: bool, share: str) -> list[str]:
     held = ", ".join(f"{one.type} ({one.count:,})" for one in row.held_by) or "-"
     return [
-        count_text(row.count), style.size(row.bytes), style.size(row.saved), style.share(row.saved),
+        count_text(row.count), style.size(row.bytes), style.size(row.saved), share,
         address_text(row.address), row.type, row.text or "-", *([held] if with_holders else []),
     ]  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gdbheap.contents.python.names.edges import Edge, EdgeNames, is_namespace
+from gdbheap.contents.python.names.library_variables import variable_to
 from gdbheap.contents.python.objects.references import BY_STACKS, MODULES, STATIC_TYPES, PythonNodes, PythonRoot
 from gdbheap.errors import Fault
 from gdbheap.graph.nodes import Node
@@ -34,6 +35,8 @@ class ObjectPaths:
         self.edges = EdgeNames(references.objects.repr, references.threads)
         self._kept: dict[int, _Prefix] = {}
         self._edges: dict[tuple[int, int, bool], Edge] = {}
+        # What blocks are that roots lead to, by their first bytes, where that says more than the root.
+        self.named: dict[int, str] = {}
 
     def type_name(self, node: Node) -> str:
         """The type's name of an object, else a word for what it is."""
@@ -77,6 +80,8 @@ class ObjectPaths:
         root = holder.root
         if not isinstance(root, PythonRoot) or root.name == STATIC_TYPES:
             return Edge("static type")
+        if target.block in self.named:
+            return Edge(self.named[target.block])
         if root.name == MODULES:
             return Edge(f"{MODULES}{_where(root)}", MODULES)
         if root.phase == BY_STACKS:
@@ -84,7 +89,8 @@ class ObjectPaths:
         if root.is_exception or root.is_registered:
             return Edge(root.name)
         if root.frame is None:
-            return Edge(f"data of {root.name}")
+            variable = variable_to(self.references, holder, target)
+            return Edge(f"data of {root.name}" if variable is None else variable.name)
         for local in root.frame.locals:
             if local.value == target.address:
                 known = f"local variable {local.name}" if local.name is not None else "a value on the stack"

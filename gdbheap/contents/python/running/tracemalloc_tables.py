@@ -35,10 +35,12 @@ MAX_TABLES, LOOKED_AT, STEP = 1 << 16, 1 << 22, 4 << 10
 REMEMBERED = 1 << 16
 # Up to 3.8 a table says how large its keys are (a block's address, and behind it the domain once there is another) and
 # its data; later it has functions there.
-ADDRESS_SIZE, KEY_SIZES, TRACE_SIZE = 8, (8, 12), 16
+ADDRESS_SIZE, KEY_SIZES, TRACE_SIZE, NO_DATA = 8, (8, 12), 16, 0
 # traceback_t: hash, nframe (16 bits since 3.9, the count of all behind it), frames of a pointer and a number, packed.
 # The pointer is to a str, since 3.15 to its bytes.
 FRAMES_AT = 12
+# An entry's link and hash, before its key.
+HEAD = 16
 MAX_FRAMES = 1 << 16
 MAX_PATH = 4 << 10
 
@@ -64,7 +66,7 @@ class Trace:
 
 
 class Traces:
-    """The traces of one target; ``tables`` is empty where nothing is traced."""
+    """The traces of one target; ``tables`` is empty where nothing is traced. ``tracebacks``: the tables of these."""
 
     def __init__(self, space: _native.Space, release: Release, module: LoadedObject) -> None:
         self._space, self._memory = space, Pages(space)
@@ -72,6 +74,7 @@ class Traces:
         self._lines: dict[int, tuple[str, int] | None] = {}
         self._files: dict[int, str | None] = {}
         self._left = LOOKED_AT
+        self.tracebacks: list[TraceTable] = []
         self.tables = self._find(space, module)
 
     def _find(self, space: _native.Space, module: LoadedObject) -> list[TraceTable]:
@@ -80,6 +83,7 @@ class Traces:
         others: dict[int, TraceTable] = {}
         for table in islice(self._tables(space, module), MAX_TABLES):
             (own if self._is_traces(table) else others)[table.address] = table
+        self.tracebacks = [table for table in others.values() if self._is_tracebacks(table)] if own else []
         domains = [table for one in others.values() for table in self._domains(one)]
         return list({table.address: table for table in [*map(own.__getitem__, sorted(own)), *domains]}.values())
 
@@ -98,7 +102,7 @@ class Traces:
         except (Fault, OverflowError):
             return []
         first, second, buckets, key, data = words
-        inline = key in KEY_SIZES and data == TRACE_SIZE
+        inline = key in KEY_SIZES and data in (TRACE_SIZE, NO_DATA)
         count, entries = (first, second) if inline else (second, first)
         shaped = FEWEST_BUCKETS <= count <= MOST_BUCKETS and count & (count - 1) == 0 and 0 < entries <= count
         if not shaped or buckets <= LOWEST_ADDRESS or buckets % self._memory.machine.word:
@@ -120,6 +124,14 @@ class Traces:
         except (Fault, OverflowError):
             return False
         return found > 0
+
+    def _is_tracebacks(self, table: TraceTable) -> bool:
+        """Return whether the keys of its first entries are tracebacks."""
+        try:
+            keys = [self._memory.word(entry + HEAD) for _bucket, entry in islice(self._entries(table), PROVEN)]
+        except (Fault, OverflowError):
+            return False
+        return bool(keys) and all(self.line_of(key) is not None for key in keys)
 
     def _entries(self, table: TraceTable) -> Iterator[tuple[int, int]]:
         """(bucket, entry) of a table, by bucket. Raises Fault."""

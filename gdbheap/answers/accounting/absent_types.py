@@ -1,0 +1,37 @@
+"""Bytes of objects and their buffers that are not resident, by type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fnmatch import fnmatchcase
+
+from gdbheap.answers.accounting.absent import absent_blocks
+from gdbheap.answers.accounting.describing import OBJECT, describe_blocks
+from gdbheap.heap import Heap
+
+__all__ = ["absent_kinds", "absent_of"]
+
+# Less than this that is not resident is not shared out to types: that costs a second pass over the heap.
+MIN_ABSENT_BYTES = 1 << 20
+
+
+def absent_kinds(heap: Heap) -> Counter[tuple[str, str | None]]:
+    """Return how many bytes of the blocks of each role and type are not resident (``describing.BlockKind``)."""
+    blocks = list(absent_blocks(heap))
+    found: Counter[tuple[str, str | None]] = Counter()
+    if sum(block.bytes for block in blocks) >= MIN_ABSENT_BYTES:
+        what = describe_blocks(heap, [(block.address, block.bytes) for block in blocks], heap.draws_for_owners)
+        for block in blocks:
+            kind = what[block.address].kind
+            found[kind.role, kind.type] += block.bytes
+    return found
+
+
+def absent_of(heap: Heap, pattern: str | None, with_buffers: bool = False) -> int:
+    """Return how many bytes of the objects of types whose names match ``pattern`` are not resident, their own blocks
+    alone, or with those that they own."""
+    return sum(
+        size
+        for (role, name), size in absent_kinds(heap).items()
+        if name is not None and (with_buffers or role == OBJECT) and (pattern is None or fnmatchcase(name, pattern))
+    )

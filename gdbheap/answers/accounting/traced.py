@@ -1,0 +1,40 @@
+"""The tables in which tracemalloc keeps what it knows of each block that it traces."""
+
+from __future__ import annotations
+
+from gdbheap.answers.accounting.rows import least_of_row
+from gdbheap.errors import GdbheapError
+from gdbheap.heap import Heap
+
+__all__ = ["TRACEMALLOC", "most_of_tables", "name_tables", "trace_tables"]
+
+TRACEMALLOC = "tracemalloc"
+
+# Sizes of malloc's blocks for an entry, in any release; at least MIN_PERCENT_IN_ENTRIES of a table's bytes are in them.
+ENTRIES = range(48, 81)
+MIN_PERCENT_IN_ENTRIES = 40
+
+
+def most_of_tables(heap: Heap) -> int:
+    """Return how many bytes the tables have at most, by malloc's blocks in use that are as large as entries."""
+    in_entries = sum(size * count for size, count in heap.malloc.used_sizes() if size in ENTRIES)
+    return 100 * in_entries // MIN_PERCENT_IN_ENTRIES
+
+
+def trace_tables(heap: Heap) -> list[int]:
+    """Return the addresses of the tables of traces and of tracebacks, which are looked for where they may have a row of
+    their own among holders."""
+    if heap.objects_or_none is None or most_of_tables(heap) < least_of_row(heap.references.graph.largest(0, 0).bytes):
+        return []
+    try:
+        traces = heap.traces
+    except GdbheapError:
+        return []
+    return [table.address for table in [*traces.tables, *traces.tracebacks]] if traces.tables else []
+
+
+def name_tables(heap: Heap) -> None:
+    """Let paths of the graph of objects say which blocks are tables of tracemalloc."""
+    if heap.is_python:
+        found = (heap.object_references.find(address) for address in trace_tables(heap))
+        heap.object_paths.named.update({node.block: TRACEMALLOC for node in found if node is not None})

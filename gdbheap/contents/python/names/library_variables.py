@@ -1,0 +1,59 @@
+"""Static variables of libraries that lead to blocks of C code, by their symbols."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gdbheap import _native
+from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes
+from gdbheap.graph.nodes import Node
+from gdbheap.graph.roots import variable_at
+
+__all__ = ["LibraryVariable", "blocks_led_to", "variable_above", "variable_to"]
+
+# Of a static variable so much is looked at; the words before it are searched for what it leads to, so many bytes of
+# them for all of its words.
+MAX_OF_VARIABLE, MAX_SEARCHED, WORD = 64 << 10, 1 << 30, 8
+# The length of a chain of references from a root to what it leads to at once.
+FIRST = 2
+
+
+class LibraryVariable(NamedTuple):
+    """A static variable: its name with its library's, where it begins, and its bytes."""
+
+    name: str
+    start: int
+    size: int
+
+
+def variable_to(references: PythonNodes, root: Node, first: Node) -> LibraryVariable | None:
+    """Return the static variable of a library, which is a ``root``, whose word leads to a node; None for other roots,
+    and where no symbol says it."""
+    if root.root is None or root.root.phase != BY_OTHERS or not root.root.ranges:
+        return None
+    word = references.word_to(root, first)
+    found = None if word is None else variable_at(references.objects.target, word)
+    return None if found is None else LibraryVariable(*found)
+
+
+def variable_above(references: PythonNodes, number: int) -> LibraryVariable | None:
+    """Return the static variable at which the chain to a node begins; None where it begins elsewhere."""
+    chain = references.graph.chain(number)[:FIRST]
+    return variable_to(references, *references.nodes(chain)) if len(chain) == FIRST else None
+
+
+def blocks_led_to(references: PythonNodes, variable: LibraryVariable) -> list[int]:
+    """Return the nodes whose chains begin at a variable, ascending: where two variables lead to a node, the first
+    one's."""
+    graph = references.graph
+    end = variable.start + min(variable.size, MAX_OF_VARIABLE)
+    words = _native.words_at(references.space, range(variable.start, end, WORD))
+    numbers = {number for word in words if word and (number := graph.find(word)) is not None}
+    found, left = [], MAX_SEARCHED
+    chains = [chain for number in sorted(numbers) if len(chain := graph.chain(number)) == FIRST]
+    for root, first in map(references.nodes, chains):
+        left -= sum(max(0, min(high, variable.start) - low) for low, high in (root.root.ranges if root.root else []))
+        word = references.word_to(root, first) if left > 0 else None
+        if word is not None and variable.start <= word < end:
+            found.append(first.id)
+    return found

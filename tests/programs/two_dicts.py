@@ -1,0 +1,8 @@
+"""Two dicts of equal size, of as many texts as it is told."""
+
+import signal
+import sys
+
+first = {number: str(number) * 3 for number in range(int(sys.argv[1]))}
+second = {number: str(number) * 3 for number in range(int(sys.argv[1]))}
+signal.pause()

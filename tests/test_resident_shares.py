@@ -1,0 +1,124 @@
+"""Shares of RSS are of resident bytes in every command, and each large holder has a row and a finding of its own."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.kernel import rollup
+from support.programs import KINDS, SOURCES, ask, gdbheap, python_program, running
+
+MIB = 1 << 20
+COMMANDS = (
+    ["owners"], ["owners", "--by=block"], ["retained"], ["retained", "--by=type"], ["retained", "--by=module"],
+    ["pyobjects"],
+)  # fmt: skip
+PLAIN = re.compile(r"resident, ([\d.]+) % of RSS\)")
+
+
+def kinds_of(pid: str) -> dict[str, int]:
+    """Return how many blocks of C code there are of each kind."""
+    return {row["type"]: row["count"] for row in ask("chunks", pid, "--by=type", "--top=all")["types"]}
+
+
+def test_memory_that_was_never_touched(rng: random.Random, tmp_path: Path) -> None:
+    """What is resident stands beside the bytes where these are more, with its share."""
+    size = rng.randrange(60, 90)
+    with running(python_program(KINDS[0], "untouched", size), tmp_path) as target:
+        pid = str(target.pid)
+        blocks = ask("owners", pid, "--by=block")["owners"]
+        address = next(row["address"] for row in blocks if row["size"] >= size * MIB)
+        texts = {" ".join(words): gdbheap(words[0], pid, *words[1:]).stdout for words in COMMANDS}
+        texts["why"] = gdbheap("why", pid, hex(address)).stdout
+        texts["retained ADDRESS"] = gdbheap("retained", pid, hex(address)).stdout
+        rss = rollup(target.pid)[0]
+    # A share of all bytes would be above 100 %, or unknown.
+    assert rss < size * MIB
+    sizes = "|".join(str(number) for number in range(size, size + 4))
+    for name, text in texts.items():
+        lines = [line for line in text.splitlines() if re.search(rf"\b(?:{sizes})\.\d MiB", line)]
+        assert lines and "resident" in text, name
+        told = [share for line in lines for share in PLAIN.findall(line)]
+        cells = [share for line in lines for share in shares_of(text, line)]
+        assert told + cells and all(float(share) <= 100 for share in told + cells), (name, told, cells)
+
+
+def shares_of(text: str, line: str) -> list[str]:
+    """Return the share of RSS in a row of a table, by where its column ends."""
+    titles = [title for title in text.splitlines() if "%RSS" in title]
+    end = titles[0].index("%RSS") + len("%RSS") if titles else 0
+    return [line[:end].split()[-1]] if end and not line.endswith(".") and len(line) >= end else []
+
+
+def test_tables_of_tracemalloc(rng: random.Random, tmp_path: Path) -> None:
+    """They are one holder, and count once: for themselves, not for the interpreter."""
+    count = rng.randrange(100_000, 200_000)
+    with running(python_program(KINDS[0], "traces_blocks", count), tmp_path) as target:
+        pid = str(target.pid)
+        page, held, kept, several = ask("", pid), ask("owners", pid), ask("retained", pid), ask("processes", pid)
+        (table,) = [row for row in ask("owners", pid, "--by=block")["owners"] if row["chain"].startswith("tracemalloc")]
+        chain = ask("why", pid, hex(table["address"]))["chain"]
+    rows = {row["path"]: row for row in held["rows"]}
+    (finding,) = [row for row in page["findings"] if row["id"] == "tracemalloc"]
+    own = rows["tracemalloc"]
+    assert own["kind"] == "tracemalloc" and own["blocks"] >= 2 * count
+    assert abs(own["resident"] - finding["bytes"]) <= 0.05 * finding["bytes"]
+    assert sum(row["bytes"] for row in held["rows"]) <= held["bytes"]
+    assert rows["Python itself"]["bytes"] < 0.2 * own["bytes"]
+    assert page["holders"][0]["path"] == "tracemalloc"
+    assert all(row["figures"].get("path") != "tracemalloc" for row in page["findings"] if row["id"] == "holder")
+    (row,) = [row for row in kept["rows"] if row["chain"] == "tracemalloc"]
+    assert abs(row["retained"] - own["bytes"]) <= 0.05 * own["bytes"]
+    assert chain[0]["edge"] == "tracemalloc"
+    assert several["processes"][0]["holders"][0]["path"] == "tracemalloc"
+
+
+def test_two_holders_of_one_size(rng: random.Random, tmp_path: Path) -> None:
+    """Each has a finding; the list of processes names the largest finding, and the largest holder as on its page."""
+    count = rng.randrange(60_000, 90_000)
+    with running(python_program(KINDS[0], "two_dicts", count), tmp_path) as target:
+        pid = str(target.pid)
+        page, several, text = ask("", pid), ask("processes", pid), gdbheap("processes", pid).stdout
+    found = [row for row in page["findings"] if row["id"] == "holder"]
+    assert len(found) == 2
+    assert {name for name in ("first", "second") for row in found if f"held by {name} " in row["text"]} == {
+        "first", "second",
+    }  # fmt: skip
+    (member,) = several["processes"]
+    assert member["heap"]["finding"]["bytes"] >= 0.9 * max(row["bytes"] for row in page["findings"])
+    assert member["holders"][0]["resident"] == max(row["resident"] for row in member["holders"])
+    assert "Largest holder: " in text and not re.search(r" -$", text.splitlines()[-4])
+
+
+def test_strings_with_more_room_than_text(rng: random.Random, tmp_path: Path) -> None:
+    """Room that is spread over many small blocks is a finding too, in a large program as well; shrinking them frees
+    what it promises, and each of the buffers has a name."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    program, count = str(tmp_path / "small_room"), rng.randrange(260_000, 280_000)
+    subprocess.run(["g++", "-std=c++14", "-O1", str(SOURCES / "small_room.cc"), "-o", program], check=True)
+    with running([program, str(count), str(rng.randrange(110, 200))], tmp_path) as target:
+        pid = str(target.pid)
+        spare = int(re.findall(r"spare (\d+)", target.stderr)[0])
+        (found,) = [row for row in ask("", pid)["findings"] if row["id"] == "capacity"]
+        kinds, shown = kinds_of(pid), gdbheap("chunks", pid, "--by=type").stdout
+        before = rollup(target.pid)[0]
+        target.go_on()
+        freed = before - rollup(target.pid)[0]
+    assert kinds["std::string buffer"] == count
+    assert 0.8 * spare <= found["bytes"] <= spare and "shrink_to_fit()" in found["advice"]
+    assert 0.8 * found["bytes"] <= freed
+    assert "filled" in shown.splitlines()[0]
+
+
+def test_bytes_of_what_is_lost(rng: random.Random, tmp_path: Path) -> None:
+    """A row's bytes are those of so many blocks of its size, and of their buffers, which have a column."""
+    with running(python_program(KINDS[0], "garbage", rng.getrandbits(30), tmp_path / "truth"), tmp_path) as target:
+        found, text = ask("unreachable", str(target.pid)), gdbheap("unreachable", str(target.pid)).stdout
+    assert found["rows"]
+    assert all(row["count"] * row["size"] + row["buffers"] == row["bytes"] for row in found["rows"])
+    assert not any(row["buffers"] for row in found["rows"]) or re.search(r"^ *count +each +buffers +bytes", text, re.M)
