@@ -37,8 +37,8 @@ MOST_OF_CODE = 32 << 20
 
 @dataclass(frozen=True)
 class MainHolders:
-    """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the finding about the first one, if it
-    is worth one. ``not_looked``: blocks in use, where there are too many of them to follow all references; else None.
+    """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the findings about those that are worth
+    one. ``not_looked``: blocks in use, where there are too many of them to follow all references; else None.
     ``not_examined``: bytes in use that nothing is proven to hold because not all references were read; ``finishing``:
     the command lines that would examine them, where time was not what it took. ``every``: all holders of blocks, with
     those that no program could release; None where not all references were followed. ``imported``: the interpreter, its

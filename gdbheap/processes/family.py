@@ -278,8 +278,14 @@ def _used(member: Member, heap: Heap, verdict_of: Verdict | None) -> Member:
             return replace(member, heap=heap_use(heap))
         page = ledger(heap, budget=BUDGET)
         use = None if page.summary is None else use_of(page.summary, page.findings)
-        return replace(member, heap=use, verdict=verdict_of(page), holders=page.holders)
+        return replace(member, heap=use, verdict=verdict_of(page), holders=_holders(page))
     return member
+
+
+def _holders(page: Ledger) -> list[MainHolder]:
+    """Return the holders of a first page, the largest first, with the interpreter and packages, which it has last."""
+    imported = [] if page.imported is None else [page.imported]
+    return sorted([*imported, *page.holders], key=lambda row: -(row.bytes if row.resident is None else row.resident))
 
 
 def _compared(found: Member, heap: Heap, pid: int, other: Heap, looks: _Looks) -> Member:

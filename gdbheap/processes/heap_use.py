@@ -24,7 +24,8 @@ class Largest:
 @dataclass(frozen=True)
 class HeapUse:
     """Resident bytes of the heap: in use, and free; what malloc_trim(0) would give back of these (``trim``; None where
-    there is no such call), and what stays (``kept``). ``finding``: the largest that is not doubtful."""
+    there is no such call), and what stays (``kept``). ``finding``: the one that is worth the most of all that were
+    looked for; of two equal ones that which is not doubtful."""
 
     in_use: int
     free: int
@@ -43,8 +44,7 @@ def use_of(told: Summary, found: Sequence[Finding]) -> HeapUse | None:
     """Return the row of a heap from what is known of it already; None where it is not known what is resident."""
     if told.used_resident is None or told.free_resident is None:
         return None
-    known = [finding for finding in found if not finding.doubtful]
-    most = max(known, key=lambda finding: finding.bytes, default=None)
+    most = max(found, key=lambda finding: (finding.bytes, not finding.doubtful), default=None)
     largest = None if most is None else Largest(most.id, most.bytes)
     free, trim = told.free_resident, told.returnable
     return HeapUse(told.used_resident, free, trim, max(0, free - (trim or 0)), largest)

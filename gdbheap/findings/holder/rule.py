@@ -1,10 +1,11 @@
-"""One holder that has a quarter of RSS or more; the first page finds it (answers/main_holders)."""
+"""Holders that have a quarter of RSS or more each; the first page finds them (answers/main_holders)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gdbheap.answers.accounting.traced import TRACEMALLOC
 from gdbheap.answers.by_root import IN_MALLOC
 from gdbheap.answers.shared_out import Part
 from gdbheap.answers.unreachable import DOUBTFUL
@@ -38,6 +39,7 @@ COVERED = {
     MAPPED: ("mapped-memory", "runtime-", "other-", "sparse-huge-pages"),
     LIBRARY_MEMORY: ("other-held", "runtime-", "mapped-memory"),
     IN_MALLOC: ("runtime-",),
+    TRACEMALLOC: ("tracemalloc",),
 }
 OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED, LEFT)
 # Nothing frees them, or they say what a finding of their own says.
@@ -93,7 +95,7 @@ def holds_alone(freed: int, held: int) -> bool:
 
 @dataclass(frozen=True)
 class Holder(Figures):
-    """The ``holder`` that has the most, with ``count`` items where it has a length; ``same``: the id of a more specific
+    """A ``holder`` of much, with ``count`` items where it has a length; ``same``: the id of a more specific
     finding about most of its bytes, None where there is none; ``parent``: the process that this one was forked from, as
     far as it runs still. ``left_over``: only words that may be left over lead to most of it."""
 
@@ -106,20 +108,24 @@ class Holder(Figures):
 
 
 def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:
-    """Return the finding about the first of ``rows``, the largest ones, that has at least MIN_PERCENT of RSS and that
-    none of the ``others`` is about. It may be intended."""
+    """Return a finding about each of ``rows``, the largest ones first, that has at least MIN_PERCENT of RSS and that
+    none of the ``others`` is about. They may be intended."""
     rss = evidence.heap.target.rss.bytes
     if rss is None:
         return []
-    first = next((row for row in rows if _is_worth(row, rss) and not _is_covered(row, others)), None)
-    if first is None or first.resident is None:
-        return []
-    same = next((one for one in others if one.id in SPECIFIC and _is_most(one.bytes, first.resident)), None)
-    left_over = _is_left_over(evidence, first)
-    figures = Holder(first, first.count, None if same is None else same.id, evidence.parent, left_over)
-    # The more specific one stands first, as the certain one of two that are equal.
-    size = first.resident if same is None else min(first.resident, same.bytes)
-    return [Finding("holder", size, figures, _looking_into(evidence, first, left_over), doubtful=True)]
+    found: list[Finding] = []
+    for row in rows:
+        if row.resident is None or not _is_worth(row, rss) or _is_covered(row, others):
+            continue
+        specific = [one for one in others if one.id in SPECIFIC and _is_most(one.bytes, row.resident)]
+        # One holder is about the same memory.
+        same = specific[0] if specific and not found else None
+        left_over = _is_left_over(evidence, row)
+        figures = Holder(row, row.count, None if same is None else same.id, evidence.parent, left_over)
+        # The more specific one stands first, as the certain one of two that are equal.
+        size = row.resident if same is None else min(row.resident, same.bytes)
+        found.append(Finding("holder", size, figures, _looking_into(evidence, row, left_over), doubtful=True))
+    return found
 
 
 def _is_left_over(evidence: Evidence, holder: MainHolder) -> bool:

@@ -42,8 +42,8 @@ OF_NAMES = {
     "the exception that ": "wait and do long work after the except block: until it ends, the exception "
     "stays with its arguments, and its traceback with the variables of all functions that were running",
     "messages of a channel": "bound the channel, or add receivers: messages come faster than they are taken",
-    "lctx of ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with one text and pass what differs as KEYS and "
-    "ARGV",
+    "'lctx' in ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with one text and pass what differs as KEYS "
+    "and ARGV",
     "logging.Logger.manager.loggerDict": "use one logger with a LoggerAdapter for each job: the manager keeps all",
     "lxml.etree._ParserDictionaryContext": "give elements and attributes few names, with what varies in their values: "
     "libxml2 keeps every name until the process ends; parse foreign documents in processes that end soon",

@@ -55,7 +55,7 @@ FILES = (
     pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
     tracemalloc, uncollectable_cycles,
 )  # fmt: skip
-HOLDER, HELD = "holder", "the largest holder"
+HOLDER, HELD = "holder", "a holder"
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 
 

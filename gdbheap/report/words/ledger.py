@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.findings.holder.rule import CODE
 from gdbheap.findings.settings import lines_to_paste, shell_line
 from gdbheap.first_page.main_holders import most_is_imported, seconds_for
 from gdbheap.report.text.numbers import duration_text, size_text
@@ -20,6 +21,7 @@ from gdbheap.text import IN_GDB
 if TYPE_CHECKING:
     from gdbheap.answers.holder_change import Since
     from gdbheap.findings import Finding
+    from gdbheap.findings.holder.rule import MainHolder
     from gdbheap.first_page.ledger import Ledger, Line
 
 __all__ = ["FIRST", "advice_sentence", "commands_of", "decision", "no_findings", "render"]
@@ -93,17 +95,23 @@ def _next(answer: Ledger) -> str:
     return "\n".join(["Next", *(f"  {prompted(line)}" for line in answer.next)]) if answer.next else ""
 
 
+def _place(row: MainHolder) -> tuple[bool, int]:
+    """Return the place of a holder, the largest first; code, which the kernel drops when it must, comes last."""
+    return row.kind == CODE, -(row.bytes if row.resident is None else row.resident)
+
+
 def _holders(answer: Ledger, style: Style) -> str:
     imported = [answer.imported] if answer.imported is not None else []
-    held = main_holders.render([*answer.holders, *imported], style)
+    rows = sorted([*answer.holders, *imported], key=_place)
+    held = main_holders.render(rows, style)
     if answer.not_looked is None:
         return join(held, unfinished(answer.not_examined, [], style))
     all_of_them = f"to follow the references of {answer.not_looked:,} blocks takes about"
     seconds = f"{seconds_for(answer.not_looked)} s of CPU time, while the program runs on"
     if not answer.not_examined:
         return join(held, style.filled(f"Who holds it is not known yet: {all_of_them} {seconds}."))
-    size = f"{style.bytes(answer.not_examined)}{style.of_rss(answer.not_examined)}"
-    return join(held, style.filled(f"not examined: {size}; {all_of_them} {seconds}."))
+    rest = f"not examined: {style.bytes(answer.not_examined)}; {all_of_them} {seconds}."
+    return join(held, style.filled(rest))
 
 
 def _tree(lines: list[Line]) -> list[tuple[Line, int]]:

@@ -66,7 +66,7 @@ def verdict_line(member: Member, style: Style) -> str:
         return member.verdict
     first = member.holders[0]
     what = described(first)
-    size = at_least(style.bytes(first.bytes), first.at_least)
+    size = at_least(style.bytes(first.bytes if first.resident is None else first.resident), first.at_least)
     return f"{member.verdict} Largest holder: {first.path}, {size}{f' ({what})' if what else ''}."
 
 
