@@ -31,7 +31,7 @@ print(flush=True); sys.stdin.readline()
 # By noun: words of the first line.
 CONCLUSIONS = {
     "pins": "would free ", "holes --min=16K": " hold", "pools": "pymalloc holds ", "arenas": "malloc holds ",
-    "sizes": " are used", "chunks": " match", "pyobjects": "Largest type: str, ",
+    "sizes": " are in use", "chunks": " match", "pyobjects": "Largest type: str, ",
     "retained": "table (dict) retains the most",
     "owners": "table has the most", "duplicates": "would save ",
 }  # fmt: skip
