@@ -23,8 +23,8 @@ sys.stdin.readline()
 HOLDERS = {
     "shared": "held-here at",
     "private": "held-here at",
-    "packed": "table of hidden",
-    "static": "records of hidden",
+    "packed": "'table' in hidden",
+    "static": "'records' in hidden",
     "epoll": "the kernel (epoll)",
     "timer": "the kernel (timers)",
 }

@@ -39,7 +39,7 @@ def test_items_that_are_there(rng: random.Random, tmp_path: Path) -> None:
     """A vector holds its items, in a buffer of which a part is free."""
     page, answer = asked("kept", rng.randrange(300, 500), tmp_path)
     assert answer["lost_blocks"]["bytes"] + answer["doubtful"]["bytes"] < BYTES
-    assert "held by pending of" in str([row["text"] for row in page["findings"]])
+    assert "held by 'pending' in" in str([row["text"] for row in page["findings"]])
 
 
 def test_tables_of_the_dynamic_linker(rng: random.Random, tmp_path: Path) -> None:

@@ -133,4 +133,4 @@ def test_holes_that_are_listed(rng: random.Random, tmp_path: Path) -> None:
         pins = ask("pins", str(target.pid), "--allocator=glibc")
     assert "--min=16K" in line and f"{count:,} holes" in listed.replace(f"{count - 1:,}", f"{count:,}")
     kind = max(pins["kinds"], key=lambda row: row["blocks"])
-    assert kind["what"].startswith("unknown") and kind["holder"].startswith("head of ")
+    assert kind["what"].startswith("unknown") and kind["holder"].startswith("'head' in ")

@@ -427,7 +427,7 @@ REPORTS: tuple[Report, ...] = (
         "pinned_top.cpp",
         "nodejs/node#21332",
         "the last string pins 174 MiB of free memory",
-        r"174\.\d MiB in the main arena; the way to the block above the largest: last\b",
+        r"174\.\d MiB in the main arena; the way to the block above the largest: 'last\b",
         TRIM,
     ),
     Report(
