@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.library import heap_of
 from support.programs import SOURCES, ask, release_program, running, since
+
+from gdbheap.answers.at import at
 
 BYTES = 40_000
 
@@ -70,3 +73,16 @@ def test_keys_that_were_freed(release: str, rng: random.Random, tmp_path: Path) 
     with running(release_program(release, "freed_keys", count), tmp_path) as target:
         rows = ask("unreachable", str(target.pid))["rows"]
     assert sum(row["bytes"] for row in rows) >= count * 1000, rows
+
+
+def test_texts_where_objects_were(rng: random.Random, tmp_path: Path) -> None:
+    """All answers say whose a text is, although it ends like the object that was there."""
+    with running(release_program("3.12", "documented", rng.randrange(300, 600)), tmp_path) as target:
+        with heap_of(str(target.pid)) as heap:
+            graph = heap.references.graph
+            buffers = [row for row in graph.nodes_of(range(graph.blocks_end)) if row.kind == "buffer"]
+            looks = heap.objects.objects_in([(row.address, row.size) for row in buffers])
+            meant = [row for row, look in zip(buffers, looks) if look is not None and look.type == "__main__.Past"]
+            said = [at(heap, row.address) for row in rng.sample(meant, min(20, len(meant)))]
+    assert len(said) == 20
+    assert {(answer.object, answer.owner and answer.owner.type) for answer in said} == {(None, "type")}

@@ -214,7 +214,7 @@ def _object(heap: Heap, block: Block, address: int) -> Object | None:
     found = objects.object_at(block.address, block.size, address) if objects else None
     if objects is None or found is None:
         return None
-    if may_be_buffer(heap, found) and heap.owners_of([block.address])[block.address] is not None:
+    if may_be_buffer(heap, block.address, found) and heap.owners_of([block.address])[block.address] is not None:
         return None
     name = found.type if found.alive else f"{found.type} (on a free list)"
     return Object(found.address, name, block.size, objects.text(found))

@@ -12,6 +12,8 @@ from gdbheap.contents.python.objects.roots import INTERPRETER, THREADS
 from gdbheap.graph.roots import variable_at
 from gdbheap.heap import Heap
 
+# Bytes before an object that the collector knows, which begin with a link of its list (pycore_gc.h, PyGC_Head).
+GC_HEAD = 16
 PLAIN_LOOKS = ("zeros", "text", "pointers", "data", "absent bytes")
 OBJECT, SPARE, REACHED, STRUCTURE, UNKNOWN, CACHED = (
     "object", "object on a free list", "reached", "structure", "unknown", "cached",
@@ -68,7 +70,9 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
         held = {address: one for (address, _size), one in zip(unknown, objects.objects_in(unknown)) if one is not None}
         for address, one in held.items():
             found[address] = Described(BlockKind(OBJECT if one.alive else SPARE, one.type))
-        others = [address for address, _ in unknown if address not in held or may_be_buffer(heap, held[address])]
+        others = [
+            address for address, _ in unknown if address not in held or may_be_buffer(heap, address, held[address])
+        ]
         owners = heap.owners_of(others, draws)
         reached = [address for address, owner in owners.items() if owner is not None and owner.type is None]
         # The kind of a block says more than which library leads to it.
@@ -84,10 +88,17 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
     return {address: found[address] for address, _size in blocks}
 
 
-def may_be_buffer(heap: Heap, found: Found) -> bool:
-    """Return whether the owner of a buffer has to be asked for before a block is taken for the object that it looks
-    like: one on a free list if the first words are zero and a class, a living one if they are a pointer and a class."""
-    return not found.alive or heap.target.mappings.find(heap.target.space.word(found.address)) is not None
+def may_be_buffer(heap: Heap, start: int, found: Found) -> bool:
+    """Return whether the owner of a buffer has to be asked for before the block from ``start`` is taken for the object
+    that it looks like: one on a free list if the first words are zero and a class, a living one if they are a pointer
+    and a class, or if what is before the object leads nowhere, as the rest of a text does that lies where an object
+    was."""
+    word, find = heap.target.space.word, heap.target.mappings.find
+    if not found.alive or find(word(found.address)) is not None:
+        return True
+    # The collector marks its links in the lowest bits.
+    link = word(found.address - GC_HEAD) if found.address - GC_HEAD >= start else 0
+    return link != 0 and find(link & ~3) is None
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
