@@ -146,7 +146,8 @@ def measure(target: Target, answers: dict[str, Answer], rounds: int) -> Measured
     things: dict[str, Callable[[], object]] = {}
     owners: list[float] = []
     if WALKED in answers:
-        census = Heap(target).objects.census
+        heap = Heap(target)
+        census = heap.python.objects.census
 
         def walk() -> None:
             taken = census()
@@ -206,7 +207,7 @@ def growth(python: str, most: int) -> str:
     for blocks in (most // 16, most // 4, most):
         with subject([python, str(HERE / "target_python.py"), str(blocks)]) as target, stopped(target.pid) as process:
             heap = Heap(process)
-            _ = heap.objects
+            _ = heap.python.objects
             begin = time.perf_counter()
             graph = heap.references.graph
             graph.retained([0])
@@ -350,7 +351,7 @@ def main() -> None:
             found["its core (gcore)"] = on_core(target.pid, options.rounds)
         blocks = target.said["blocks"]
         say("references")
-        references = on_references(target.pid, "References", "6 s, 2 GiB", lambda heap: heap.objects)
+        references = on_references(target.pid, "References", "6 s, 2 GiB", lambda heap: heap.python.objects)
         about = [references, on_snapshots(blocks, found[PYTHON_PROCESS])]
     if not options.no_growth:
         about.append(growth(python, options.blocks))

@@ -9,8 +9,9 @@ from gdbheap.answers import buffers, duplicates, fill, groups, instances, lines,
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, one_of, switch, valued
+from gdbheap.contents.python.content import MAX_UNIDENTIFIED
 from gdbheap.errors import UsageError
-from gdbheap.heap import MAX_UNIDENTIFIED, Heap
+from gdbheap.heap import Heap
 from gdbheap.report.words.buffers import render as render_buffers
 from gdbheap.report.words.fill import render as render_fill
 from gdbheap.report.words.groups import render as render_groups

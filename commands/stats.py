@@ -30,7 +30,7 @@ def _answer(heap: Heap, options: Options) -> stats.Stats:
 
 
 def _call(heap: Heap, calls: Calls, options: Options) -> stats.Stats:
-    _known = heap.allocator(MALLOC)
+    heap.allocator(MALLOC)
     ours = arenas(heap)
     return stats.compare(ours, calls.stats_text(heap, options.seccomp))
 

@@ -7,6 +7,8 @@ command and ``gdb -batch`` end with. Nothing is printed here, and no exception i
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from typing import TypeVar
 
 from gdbheap._native import Fault
 from gdbheap.text import printable
@@ -24,6 +26,7 @@ __all__ = [
     "UsageError",
     "exhausted",
     "one_line",
+    "or_none",
     "reason_of",
 ]
 
@@ -38,6 +41,7 @@ EXHAUSTED = {
 """What the system ran out of, by the number of the error, and the next step."""
 
 LINE_LIMIT = 1000
+A = TypeVar("A")
 
 
 def one_line(text: object, limit: int = LINE_LIMIT) -> str:
@@ -93,6 +97,14 @@ class NotInUse(Unsupported):
 
 class CallEnded(GdbheapError):
     """A call into the process did not return; the message says what became of it, which nothing else may hide."""
+
+
+def or_none(answer: Callable[[], A], kind: type[GdbheapError] = GdbheapError) -> A | None:
+    """The answer; None where an error of that kind is raised for it."""
+    try:
+        return answer()
+    except kind:
+        return None
 
 
 def exhausted(error: BaseException) -> GdbheapError:

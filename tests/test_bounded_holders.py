@@ -100,9 +100,9 @@ def test_other_references_are_named(tmp_path: Path, rng: random.Random) -> None:
 def test_nothing_is_proven_that_the_whole_graph_refutes(tmp_path: Path, rng: random.Random) -> None:
     """No object is said to keep more than it retains in the whole graph, and most are said to keep all of that."""
     with planted("one", rng.randrange(2000, 3000), tmp_path) as (pid, _truth), heap_of(pid) as heap:
-        kept = KeptObjects(heap.objects, heap.interpreter.threads, 1 << 30, math.inf, 1)
+        kept = KeptObjects(heap.python.objects, heap.python.interpreter.threads, 1 << 30, math.inf, 1)
         rows = [row for row in kept.rows.values() if row.address]
-        graph = heap.object_references.graph
+        graph = heap.python.references.graph
         numbers = [graph.find(row.address) for row in rows]
         found = graph.retained([number for number in numbers if number is not None])
     assert kept.is_done and None not in numbers

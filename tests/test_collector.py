@@ -19,7 +19,7 @@ def test_state(release: str, form: str, rng: random.Random, tmp_path: Path) -> N
     """The switch, the thresholds, the older counts, and whether objects are frozen."""
     with running(release_program(release, "collector", rng.getrandbits(30), tmp_path / "truth"), tmp_path) as target:
         with heap_of(target.as_form(form)) as heap:
-            found = heap.collector
+            found = heap.python.collector
     truth = json.loads((tmp_path / "truth").read_text())
     assert found is not None
     assert found.enabled == truth["enabled"]
@@ -34,4 +34,4 @@ def test_unknown(release: str, tmp_path: Path) -> None:
     """Where the switch lies by itself nothing is said of it."""
     with running(release_program(release, "faults", 1, "healthy"), tmp_path) as target:
         with heap_of(str(target.pid)) as heap:
-            assert heap.collector is None
+            assert heap.python.collector is None

@@ -15,6 +15,7 @@ from support.library import heap_of
 from support.postgresql import VERSIONS, Server, cluster
 from support.programs import ask, build, c_program, gdbheap, running
 
+from gdbheap.contents.postgresql.contexts import PostgresqlContent
 from gdbheap.errors import Unsupported
 from gdbheap.findings.contexts.rule import OF_STATEMENTS
 
@@ -47,7 +48,9 @@ def server(folder: Path) -> Iterator[Server]:
 def rows_of(target: str) -> list[tuple[str, int, int, int]]:
     """Return what the log says, from gdbheap."""
     with heap_of(target) as heap:
-        return [(found.name, found.level, found.total, found.free) for found in heap.contexts]
+        return [
+            (found.name, found.level, found.total, found.free) for found in heap.content(PostgresqlContent).contexts
+        ]
 
 
 def without_ident(rows: list[tuple[str, int, int, int]]) -> list[tuple[str, int, int, int]]:
@@ -137,7 +140,7 @@ def test_each_context_is_what_the_view_says(server: Server) -> None:
 def test_blocks_are_said_to_be_a_contexts(server: Server) -> None:
     """``heap at`` names the context of a block."""
     with heap_of(str(server.pid)) as heap:
-        found = max(heap.contexts, key=lambda context: context.total)
+        found = max(heap.content(PostgresqlContent).contexts, key=lambda context: context.total)
         start = found.blocks[-1][0]
     assert f"block of memory context {found.name}" in ask("at", str(server.pid), hex(start))["owner"]["what"]
 
@@ -203,7 +206,7 @@ def test_other_programs_have_none(tmp_path: Path) -> None:
         done = gdbheap("contexts", str(target.pid))
         assert done.returncode == 5 and len(done.stderr.splitlines()) == 1 and "not postgres" in done.stderr
         with heap_of(str(target.pid)) as heap, pytest.raises(Unsupported):
-            _none = heap.contexts
+            _none = heap.content(PostgresqlContent).contexts
 
 
 def forged(kind: str, size: int, free: int, folder: Path) -> list[str]:
@@ -218,7 +221,7 @@ def test_made_up_contexts(kind: str, tmp_path: Path, rng: random.Random) -> None
     """What the forgery of the next test is made of is read where it fits."""
     size, free = (1, 0) if kind == "empty" else (rng.randrange(1000, 30000, 8), rng.randrange(900))
     with running(forged(kind, size, free, tmp_path), tmp_path) as target, heap_of(str(target.pid)) as heap:
-        (found,) = heap.contexts
+        (found,) = heap.content(PostgresqlContent).contexts
         wanted = {"slab": 176 + size, "set": size, "empty": 176 + 2 * 4096}[kind]
         assert (found.total, found.free) == (wanted, free)
 
@@ -244,7 +247,7 @@ def test_sizes_of_forged_contexts(tmp_path: Path, rng: random.Random) -> None:
     for kind, size, free in wanted:
         with running(forged(kind, size, free, tmp_path), tmp_path) as target:
             with heap_of(str(target.pid)) as heap, pytest.raises(Unsupported, match="memory context"):
-                _none = heap.contexts
+                _none = heap.content(PostgresqlContent).contexts
             if (kind, size, free) == asked:
                 done = gdbheap(str(target.pid))
                 assert done.returncode == 0 and "EiB" not in done.stdout, (kind, size, free, done.stderr)

@@ -63,17 +63,17 @@ def cut(pid: int, walks: int, part: float) -> Iterator[Heap]:
     with stopped(pid) as process:
         heap = Heap(process, letting_go)
         # Whatever is known before references are followed; a small step is not told of on a quiet machine.
-        _known = heap.objects, heap.interpreter.threads
+        _known = heap.python.objects, heap.python.interpreter.threads
         letting_go.heap = heap
-        is_early = heap.object_references.graph.is_cut
+        is_early = heap.python.references.graph.is_cut
         if is_early:
             yield heap
     if not is_early:
         with stopped(pid) as process:
             heap = Heap(process)
-            _known = heap.objects, heap.interpreter.threads
+            _known = heap.python.objects, heap.python.interpreter.threads
             process.tracer.release()  # type: ignore[union-attr]
-            assert heap.object_references.graph.is_cut
+            assert heap.python.references.graph.is_cut
             yield heap
 
 
@@ -93,7 +93,7 @@ def test_every_row_is_true(release: str, walks: int, rng: random.Random, tmp_pat
     with target(release, rng, tmp_path) as pid:
         with stopped(pid, copies=True) as process:
             whole = Heap(process)
-            graph = whole.object_references.graph
+            graph = whole.python.references.graph
             true = {row.root: row.bytes for row in owners(whole, None, None).groups}
             assert not graph.is_cut and not graph.unread
             with cut(pid, walks, rng.uniform(0.05, 0.6)) as heap:
@@ -112,7 +112,7 @@ def test_a_core_that_lacks_memory(release: str, rng: random.Random, tmp_path: Pa
     lacking = without_last_bytes(core, tmp_path / "lacking", rng.uniform(0.05, 0.2))
     with heap_of(str(core)) as whole, heap_of(str(lacking)) as heap:
         try:
-            assert not whole.object_references.graph.is_cut and heap.object_references.graph.is_cut
+            assert not whole.python.references.graph.is_cut and heap.python.references.graph.is_cut
         except Unsupported as error:
             pytest.skip(f"too little is left to tell objects by: {error}")
         check_owners(heap, whole, {row.root: row.bytes for row in owners(whole, None, None).groups})
@@ -129,7 +129,7 @@ def test_frames_of_a_deep_recursion(release: str, rng: random.Random, tmp_path: 
     """All are read, more than there were ever read of a thread; what they keep is not lost."""
     depth = rng.randrange(1 << 16, (1 << 16) + 2000)
     with running([*deep_program(release), str(depth)], tmp_path) as program, heap_of(str(program.pid)) as heap:
-        threads = heap.interpreter.threads
+        threads = heap.python.interpreter.threads
         (functions,) = ([frame.function for frame in state.frames] for state in threads.states)
     assert functions.count("call") == depth + 1 and not threads.is_cut
 
@@ -158,7 +158,7 @@ def check_owners(heap: Heap, whole: Heap, true: dict[str | None, int]) -> None:
     """Assert that owners has no row that is too large, and that all adds up."""
     found, kept = owners(heap, None, None), retained_by_path(whole)
     assert all(row.at_least for row in found.groups)
-    used = heap.object_references.graph.largest(0, 0).bytes
+    used = heap.python.references.graph.largest(0, 0).bytes
     assert found.bytes + found.not_examined == used and found.not_examined
     for row in found.groups:
         if row.path is None:
@@ -181,7 +181,7 @@ def retained_by_path(whole: Heap) -> dict[str | None, int]:
 
 def check_retained(heap: Heap, whole: Heap) -> None:
     """Assert that no object retains less in truth."""
-    found, graph = retained(heap, OBJECT, 500), whole.object_references.graph
+    found, graph = retained(heap, OBJECT, 500), whole.python.references.graph
     numbers = [graph.find(row.address or 0) for row in found.rows]
     assert None not in numbers and all(row.at_least for row in found.rows)
     sizes = graph.retained([number for number in numbers if number is not None])
@@ -201,9 +201,9 @@ def check_others(heap: Heap, whole: Heap) -> None:
     assert lost.not_examined and "not examined: " in render_unreachable(lost, Style(), 0)
     look = take(heap)
     assert look.snapshot.owners is None and not difference([look, take(whole)]).owners
-    number = whole.object_references.graph.largest(0, 1).rows[0].id
-    found = why(heap, whole.object_references.node(number).address)
-    (size,) = whole.object_references.graph.retained([number])
+    number = whole.python.references.graph.largest(0, 1).rows[0].id
+    found = why(heap, whole.python.references.node(number).address)
+    (size,) = whole.python.references.graph.retained([number])
     assert found.at_least and found.retained <= size
     assert "not examined: " in render(found, Style())
     assert any("at least" in warning for warning in heap.warnings) and heap.partial

@@ -271,13 +271,13 @@ def test_damaged_tables(fault: str, rng: random.Random, tmp_path: Path) -> None:
         words = [address + 8 * number for number in range(2, 6)] + [table + 8 * number for number in range(4)]
         promised = []
         with heap_of(str(pid)) as heap, open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
-            assert heap.objects_or_none is not None
+            assert heap.python.objects_or_none is not None
             for _ in range(200):
                 at = rng.choice(words)
                 before = kernel.read(pid, at, 8)
                 word = rng.choice([*evil, table + rng.randrange(1 << 16), rng.getrandbits(64), rng.getrandbits(20)])
                 os.pwrite(memory.fileno(), struct.pack("<Q", word), at)
-                rows = find_slack(heap.target, heap.objects_or_none, ["dict", "set"])
+                rows = find_slack(heap.target, heap.python.objects_or_none, ["dict", "set"])
                 os.pwrite(memory.fileno(), before, at)
                 promised.append(sum(row.pages for row in rows))
     assert max(promised) <= largest

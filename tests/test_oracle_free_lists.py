@@ -34,9 +34,9 @@ def counted(target: str) -> tuple[dict[str, int], dict[str, int]]:
     live: Counter[str] = Counter()
     idle: Counter[str] = Counter()
     with heap_of(target) as heap:
-        for row in heap.census().rows:
-            live[heap.objects.names.name(row.address)] += row.live.count
-            idle[heap.objects.names.name(row.address)] += row.idle.count
+        for row in heap.python.census.rows:
+            live[heap.python.objects.names.name(row.address)] += row.live.count
+            idle[heap.python.objects.names.name(row.address)] += row.idle.count
     return live, idle
 
 

@@ -67,7 +67,7 @@ def test_names_without_the_interpreter(release: str, rng: random.Random, tmp_pat
     if copy is not None:
         copy.unlink()
     heap = Heap(Core(core))
-    if ROOT_FOLDER and heap.interpreter.module.elf is not None:
+    if ROOT_FOLDER and heap.python.interpreter.module.elf is not None:
         pytest.skip("this system has the very same interpreter")
     assert owned(core) == before
     check_names(heap, reached, LEAST.get(release, 0.99), rng)
@@ -77,7 +77,7 @@ def check_names(heap: Heap, reached: dict[int, str], least: float, rng: random.R
     """Compare with what the program says of itself."""
     blocks = {address: block for address in reached if (block := find_block(heap, address)) is not None}
     # All of them take one census, each by itself one of its own.
-    heap.owners_of([block.address for block in blocks.values()])
+    heap.python.owners_of([block.address for block in blocks.values()])
     found = {address: _object(heap, block, address) for address, block in blocks.items()}
     for address in rng.sample(sorted(reached), min(len(reached), WHOLE)):
         assert at(heap, address).object == found.get(address)

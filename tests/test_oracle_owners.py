@@ -63,7 +63,7 @@ def test_owners_are_those_that_point_there(kind: str, rng: random.Random, tmp_pa
     command = program(kind, "owners", rng.getrandbits(32), 1500, tmp_path / "truth")
     with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
         truth = dict(json.loads((tmp_path / "truth").read_text())["owners"])
-        owners = heap.owners_of(list(truth))
+        owners = heap.python.owners_of(list(truth))
     wrong = [(hex(at), owner, owners[at]) for at, owner in truth.items() if address_of(owners[at]) != owner]
     assert not wrong, wrong[:10]
     assert len(truth) > 1000

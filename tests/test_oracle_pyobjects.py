@@ -81,8 +81,8 @@ def test_many_blocks_without_a_graph(
         target.go_on()
         with heap_of(str(target.pid)) as heap:
             whole = pyobjects(heap)
-        monkeypatch.setattr("gdbheap.heap.MANY_BLOCKS", 0)
-        monkeypatch.setattr("gdbheap.heap.LEAST_SHARE", 1)
+        monkeypatch.setattr("gdbheap.contents.python.content.MANY_BLOCKS", 0)
+        monkeypatch.setattr("gdbheap.contents.python.content.LEAST_SHARE", 1)
         monkeypatch.setattr("gdbheap._native.draw_graph", None)
         with heap_of(str(target.pid)) as heap:
             found = pyobjects(heap)

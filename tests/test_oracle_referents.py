@@ -31,7 +31,7 @@ def test_edges_are_what_the_collector_visits(build: str, rng: random.Random, tmp
         rows = {row[0]: {find(address) for address in row[1:]} - {None} for row in lines}
         numbers = {address: number for address in rows if (number := find(address)) is not None}
         nodes = dict(zip(numbers, heap.references.nodes(list(numbers.values()))))
-        types = {address: heap.objects.names.name(node.type) for address, node in nodes.items()}
+        types = {address: heap.python.objects.names.name(node.type) for address, node in nodes.items()}
         assert len(types) > MANY * 9 // 10
         for address, name in types.items():
             likely, certain = referred(heap, numbers[address])

@@ -39,7 +39,7 @@ def truth(directory: Path) -> list[tuple[int, str]]:
 def texts(target: str, addresses: list[int], limits: Limits) -> list[str | None]:
     """Return the text of the object at each address."""
     with heap_of(target) as heap:
-        return [heap.objects.repr.text(address, limits) for address in addresses]
+        return [heap.python.objects.repr.text(address, limits) for address in addresses]
 
 
 def wrong(pairs: list[tuple[int, str]], found: list[str | None]) -> list[tuple[str, str, str | None]]:
@@ -145,6 +145,6 @@ def test_damaged_objects(python: str, rng: random.Random, tmp_path: Path) -> Non
         damage(core, pooled(core, addresses), rng)
     with heap_of(str(core)) as heap:
         # The tables of types are learned from what is whole.
-        after = [heap.objects.repr.text(address) for address in addresses]
+        after = [heap.python.objects.repr.text(address) for address in addresses]
     assert before != after
     assert max(len(text) for text in after if text) < 4000

@@ -51,7 +51,7 @@ def own_bytes(heap: Heap, number: int) -> int:
     buffers = [node for node in targets if node.kind == "buffer"]
     # A small dict of Python 2 has its entries in itself.
     held = targets + targets_of(heap, [buffer.id for buffer in buffers])
-    keys = {node.id: node.size for node in held if heap.objects.names.name(node.type) == "complex"}
+    keys = {node.id: node.size for node in held if heap.python.objects.names.name(node.type) == "complex"}
     return references.node(number).size + sum(buffer.size for buffer in buffers) + sum(keys.values())
 
 

@@ -92,18 +92,18 @@ def test_rows_are_all_that_is_in_use(rng: random.Random, tmp_path: Path) -> None
         python_program("stripped", "owners", rng.getrandbits(30), 500, tmp_path / "truth"), tmp_path
     ) as target:
         with heap_of(str(target.pid)) as heap:
-            rows = shared_out.share_out(heap.object_paths)
+            rows = shared_out.share_out(heap.python.paths)
             used = pyobjects(heap).used.bytes
             assert sum(row.bytes for row in rows) == used
-            homes = Homes(heap.object_references)
-            graph = heap.object_references.graph
+            homes = Homes(heap.python.references)
+            graph = heap.python.references.graph
             labels = {home: number for number, home in enumerate(dict.fromkeys(homes.seeds.values()))}
             seeds = {node: labels[home] for node, home in homes.seeds.items()}
             sums: Counter[int | None] = Counter()
             for share in graph.shares(list(seeds.items()), 0):
                 sums[share.label if share.label < len(labels) else None] += share.group.bytes
             expected: Counter[int | None] = Counter()
-            for node in heap.object_references.nodes(range(heap.object_references.first_root)):
+            for node in heap.python.references.nodes(range(heap.python.references.first_root)):
                 chain = graph.chain(node.id)
                 label = next((seeds[number] for number in reversed(chain) if number in seeds), None)
                 expected[label] += node.size if node.place == "block" else 0

@@ -50,7 +50,7 @@ def test_retained_together(build: str, rng: random.Random, tmp_path: Path) -> No
 
 def dict_of(heap: Heap, module: int) -> int:
     """Return a module's dict: the word behind the object's head."""
-    return heap.target.space.word(module + heap.interpreter.release.at(16))
+    return heap.target.space.word(module + heap.python.interpreter.release.at(16))
 
 
 def _is_of(node: GraphNode, kind: int) -> bool:

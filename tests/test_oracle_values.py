@@ -100,7 +100,7 @@ def test_values_of_a_process(release: str, rng: random.Random, tmp_path: Path) -
             check_groups(heap, truth)
             check_fill(heap, truth)
             by_size, by_module = (tallies(heap, key, None) for key in ("size", "module"))
-            count = sum(row.live.count for row in heap.census().rows)
+            count = sum(row.live.count for row in heap.python.census.rows)
     assert (by_size.count, by_size.bytes) == (by_module.count, by_module.bytes)
     assert by_size.count == count
 

@@ -57,7 +57,7 @@ def check(python: str, shape: str, rng: random.Random, folder: Path) -> None:
 
 def hidden(heap: Heap) -> list[str]:
     """Return the objects without a row, and not folded into one that has a row; modules and their dicts aside."""
-    references, graph = heap.object_references, heap.object_references.graph
+    references, graph = heap.python.references, heap.python.references.graph
     kept = retained(heap, OBJECT, None).rows
     rows = {number for row in kept if row.address is not None and (number := graph.find(row.address)) is not None}
     apart = {node.id for pair in namespaces(references) for node in pair}

@@ -20,7 +20,9 @@ PAGE = ROOT / "CONTRIBUTING.md"
 STEP = re.compile(r"^\d\. \*\*.*?(?=^\d\. \*\*|\Z)", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"`([\w/]+\.py)`")
 BLOCK = re.compile(r"^   ```python\n(.*?)^   ```$", re.MULTILINE | re.DOTALL)
-LIST = "commands/surface/registry.py"
+LIST, CONTENTS = "commands/surface/registry.py", "gdbheap/contents/finding.py"
+FIRST_OF_CONTENTS = "(PythonContent, "
+LAST_IMPORT = "from gdbheap.contents.python.content import PythonContent\n"
 FIRST_OF_LIST = '    "arenas": "arenas",\n'
 
 
@@ -89,3 +91,25 @@ def test_a_command(tmp_path: Path) -> None:
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_completion.py", "tests/test_commands.py")
     for tool in (["ruff", "check", "-q"], ["ruff", "format", "--check", "-q"]):
         copy.run("-m", *tool, *(name for name, _ in files))
+
+
+def test_a_kind_of_contents(tmp_path: Path) -> None:
+    """The new kind names its blocks, and passes ruff."""
+    copy = Copy(tmp_path)
+    ((name, code),) = steps("How to add a kind of contents")
+    (copy.checkout / name).parent.mkdir()
+    (copy.checkout / name).with_name("__init__.py").write_text('"""C\'s own files."""\n', encoding="utf-8")
+    (copy.checkout / name).write_text(code, encoding="utf-8")
+    found = copy.checkout / CONTENTS
+    text = found.read_text(encoding="utf-8")
+    module = name.removesuffix(".py").replace("/", ".")
+    assert FIRST_OF_CONTENTS in text
+    text = text.replace(FIRST_OF_CONTENTS, f"{FIRST_OF_CONTENTS}StdioContent, ")
+    text = text.replace(LAST_IMPORT, f"{LAST_IMPORT}from {module} import StdioContent\n")
+    found.write_text(text, encoding="utf-8")
+    copy.build()
+    with running(c_program("opens_files", 37), tmp_path) as target:
+        answer = json.loads(copy.run("packaging/script/gdbheap", "chunks", str(target.pid), "--by=type", "--json"))
+    assert {row["type"]: row["count"] for row in answer["types"]}["stdio FILE"] == 37
+    for tool in (["ruff", "check", "-q"], ["ruff", "format", "--check", "-q"]):
+        copy.run("-m", *tool, name)

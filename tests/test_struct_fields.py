@@ -31,7 +31,7 @@ def test_a_view_has_its_array_as_base(tmp_path: Path) -> None:
 def named_as_told(heap: Heap, truth: Path, least: int) -> set[str]:
     """Compare the edges with what the program says of them; return their names."""
     rows = [line.split() for line in truth.read_text().splitlines()]
-    edges = heap.object_paths.edges
+    edges = heap.python.paths.edges
     found = {(name, edges.edge(int(holder), int(target)).text) for holder, target, name in rows}
     assert len(rows) >= least
     wrong = {(name, text) for name, text in found if not text.endswith(name)}

@@ -192,10 +192,8 @@ def _holder(heap: Heap, block: AbortBlock | None) -> str | None:
 
 
 def _globals_to(heap: Heap, block: AbortBlock) -> Iterator[str]:
-    """Yield the globals of a program without Python that point to a free block."""
-    if heap.is_python:
-        return
-    paths, space = heap.block_paths, heap.target.space
+    """Yield the globals that point to a free block, where these are roots of the graph."""
+    paths, space = heap.paths, heap.target.space
     target = Node(-1, "block", "unknown", block.address, block.address, block.size, 0)
     for number, root in enumerate(paths.references.roots, paths.references.first_root):
         if isinstance(root, BlockRoot) and root.kind == GLOBAL:

@@ -134,7 +134,7 @@ class InArray:
 
 def frames_of(heap: Heap) -> Frames:
     """A reader of frames. Raises NotAPython, or Unsupported."""
-    return Frames(heap.objects, partial(_fits, heap))
+    return Frames(heap.python.objects, partial(_fits, heap))
 
 
 def _fits(heap: Heap, start: int, size: int) -> bool:
@@ -250,13 +250,13 @@ class _Survey:
 
     def _instances(self, wanted: tuple[str, ...]) -> list[tuple[int, str]]:
         """The live objects that are such frames, in the order of their kinds, the largest objects of each first."""
-        census = self._heap.census()
+        census = self._heap.python.census
         known = {row.address: self.frames.what(row.address) for row in census.rows}
         kinds = {address: what for address, what in known.items() if what in wanted and what is not None}
         if not kinds:
             return []
-        found = self._heap.objects.instances(
-            dict.fromkeys(kinds, 0), set(census.contested), "together", MAX_OBJECTS, self._heap.classifying
+        found = self._heap.python.objects.instances(
+            dict.fromkeys(kinds, 0), set(census.contested), "together", MAX_OBJECTS, self._heap.python.classifying
         )
         if found.count > len(found.rows):
             self._heap.note(f"there are {found.count:,} arrays or tables: only the largest {MAX_OBJECTS:,} are listed")
@@ -327,7 +327,7 @@ def _absent(heap: Heap, spans: Iterable[tuple[int, int]]) -> int:
 def _note_unread(heap: Heap, survey: _Survey) -> None:
     """Says which frames could not be read, or never are: their values are in no row."""
     counts = dict(survey.unread)
-    for row in heap.census().rows:
+    for row in heap.python.census.rows:
         if survey.frames.what(row.address) is None:
             for kind in survey.frames.fields.kinds(row.address).intersection(UNREAD):
                 counts[kind] = counts.get(kind, 0) + row.live.count
@@ -409,7 +409,7 @@ def array_at(heap: Heap, address: int, within: tuple[int, int]) -> InArray | Non
     mapping that has the address, and so the array's values."""
     if not any(name in loaded.path for loaded in heap.target.objects for name in LIBRARIES):
         return None
-    if heap.objects_or_none is None:
+    if heap.python.objects_or_none is None:
         return None
     for frame in _Survey(heap).frames_within(*within):
         for column in frame.columns:

@@ -106,7 +106,7 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     mapping = heap.target.mappings.find(address)
     if mapping is None:
         raise UsageError(f"{address:#x} is in no mapping of this target: check the address")
-    mapped = heap.mapped_at(address)
+    mapped = heap.python.mapped_at(address)
     if mapped is not None:
         return _in_mapped(heap, mapping, mapped, ways(heap, [address]).get(address) if path else None)
     block = _in_mappings(heap, find_block(heap, address))
@@ -160,13 +160,13 @@ def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
 
 def _allocated(heap: Heap, block: Block) -> Allocated | None:
     """Where tracemalloc says that a block was allocated; what hooks put before it is not part of what it saw."""
-    objects = heap.objects_or_none
+    objects = heap.python.objects_or_none
     if objects is None:
         return None
     hook = objects.layout.hook
     for place in dict.fromkeys((block.address, block.address + hook, block.address + 2 * hook)):
-        trace = heap.traces.of(place)
-        line = None if trace is None else heap.traces.line_of(trace.traceback)
+        trace = heap.python.traces.of(place)
+        line = None if trace is None else heap.python.traces.line_of(trace.traceback)
         if trace is not None and line is not None:
             return Allocated(*line, trace.size)
     return None
@@ -191,7 +191,7 @@ def find_block(heap: Heap, address: int) -> Block | None:
 def _claimed_block(heap: Heap, address: int) -> Block | None:
     """What Python's objects say lies in memory of an allocator that is not walked."""
     other = heap.other_allocator
-    objects = heap.objects_or_none if other is not None else None
+    objects = heap.python.objects_or_none if other is not None else None
     found = objects.claimed.find(address) if objects is not None and objects.claimed else None
     if not found or other is None:
         return None
@@ -210,25 +210,26 @@ def _in_mappings(heap: Heap, block: Block | None) -> Block | None:
 
 
 def _object(heap: Heap, block: Block, address: int) -> Object | None:
-    objects = heap.objects_or_none
+    objects = heap.python.objects_or_none
     found = objects.object_at(block.address, block.size, address) if objects else None
     if objects is None or found is None:
         return None
-    if may_be_buffer(heap, block.address, found) and heap.owners_of([block.address])[block.address] is not None:
+    may_be = may_be_buffer(heap, block.address, found)
+    if may_be and heap.python.owners_of([block.address])[block.address] is not None:
         return None
     name = found.type if found.alive else f"{found.type} (on a free list)"
     return Object(found.address, name, block.size, objects.text(found))
 
 
 def _owner(heap: Heap, block: Block) -> Owner | None:
-    owner = heap.owners_of([block.address])[block.address] if heap.objects_or_none else None
+    owner = heap.python.owners_of([block.address])[block.address] if heap.python.objects_or_none else None
     if owner is not None and owner.type is not None:
         return Owner(owner.address, owner.type, owner.role)
     return Owner(None, None, str(describe_blocks(heap, [(block.address, block.size)])[block.address]))
 
 
 def _variable(heap: Heap, block: Block) -> str | None:
-    owner = heap.owners_of([block.address])[block.address] if heap.objects_or_none else None
+    owner = heap.python.owners_of([block.address])[block.address] if heap.python.objects_or_none else None
     return variable_of(heap, owner)
 
 

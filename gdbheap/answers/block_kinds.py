@@ -60,5 +60,5 @@ def block_kinds(heap: Heap, by_count: bool = False, top: int | None = None) -> B
     rows.sort(key=lambda row: (-row.count if by_count else -row.bytes, row.type))
     return BlockKinds(
         rows[:top], len(rows), Tally(every.count - count, every.bytes - size), Tally(every.count, every.bytes),
-        heap.objects_or_none is not None,
+        heap.python.objects_or_none is not None,
     )  # fmt: skip

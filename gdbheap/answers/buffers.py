@@ -54,9 +54,9 @@ def buffers(heap: Heap, pattern: str | None = None, order: str = "bytes", top: i
 
     Raises NotAPython or Unsupported."""
     sums: dict[tuple[str, int], list[int]] = {}
-    for of_type in heap.owned_census().rows:
+    for of_type in heap.python.owned_census.rows:
         for owned in of_type.owned:
-            row = sums.setdefault((heap.objects.names.name(of_type.address), owned.role), [0, 0])
+            row = sums.setdefault((heap.python.objects.names.name(of_type.address), owned.role), [0, 0])
             row[0], row[1] = row[0] + owned.count, row[1] + owned.bytes
     absent = absent_kinds(heap)
     rows = [

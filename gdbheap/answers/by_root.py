@@ -11,18 +11,16 @@ from gdbheap.answers.accounting.absent import absent_by
 from gdbheap.answers.accounting.partition import main_runtime
 from gdbheap.answers.accounting.rows import least_of_row
 from gdbheap.answers.shared_out import NAMES, NOBODY
-from gdbheap.contents.java.heap_place import java_heap
-from gdbheap.contents.postgresql.contexts import Context
+from gdbheap.contents.content import ContentHolder
 from gdbheap.graph.nodes import Node
-from gdbheap.graph.paths import BlockPaths, group_name
-from gdbheap.graph.roots import GLOBAL, MEMORY, BlockRoot
+from gdbheap.graph.paths import Paths, group_name
+from gdbheap.graph.roots import GLOBAL, MEMORY, THREAD, BlockRoot
 from gdbheap.heap import Heap
-from gdbheap.targets.ranges import Ranges
+from gdbheap.targets.ranges import holds
 
-__all__ = ["CONTEXT", "IN_MALLOC", "JAVA", "RootShare", "by_root"]
+__all__ = ["IN_MALLOC", "RootShare", "by_root"]
 
-CONTEXT, JAVA, RUNTIME_HEAP, IN_MALLOC = "context", "java heap", "runtime heap", "runtime in malloc"
-IN_JAVA = "objects in the Java heap (Deflater, Inflater, direct ByteBuffer and the like)"
+RUNTIME_HEAP, IN_MALLOC = "runtime heap", "runtime in malloc"
 # What objects of a runtime keep in malloc, by the runtime's id.
 OF_RUNTIMES = {
     "v8": "objects in the V8 (JavaScript) heap (Buffer, ArrayBuffer and the like)",
@@ -47,14 +45,14 @@ class RootShare:
         """The bytes of all groups, with headers."""
         return sum(size for _what, _count, size in self.groups)
 
-    def add(self, paths: BlockPaths, group: Grouped) -> None:
+    def add(self, paths: Paths, group: Grouped) -> None:
         """Add blocks of one kind."""
         self.groups.append((group_name(paths, group), group.count, group.bytes))
 
 
 def by_root(heap: Heap, minimum: int) -> list[RootShare]:
     """Sum the blocks of at least ``minimum`` bytes, a row for each holder. Unreachable blocks are a row too."""
-    paths = heap.block_paths
+    paths = heap.paths
     graph = paths.references.graph
     found = _Holders(heap, paths)
     nobody = RootShare(NAMES[NOBODY], NOBODY)
@@ -71,18 +69,21 @@ def by_root(heap: Heap, minimum: int) -> list[RootShare]:
 class _Holders:
     """Rows by their labels, and the nodes of the graph that they begin at."""
 
-    def __init__(self, heap: Heap, paths: BlockPaths) -> None:
+    def __init__(self, heap: Heap, paths: Paths) -> None:
         self.rows: list[RootShare] = []
         self.seeds: dict[int, int] = {}
+        # Labels of rows that are not divided.
+        self._whole: set[int] = set()
         self._paths, self._references = paths, paths.references
         self._labels: dict[tuple[str, str], int] = {}
         # The largest branch of each row that has a type: its bytes and the type.
         self._typed: dict[int, tuple[int, str]] = {}
-        java, runtime = java_heap(heap.target), main_runtime(heap) or _in_malloc(heap)
+        own = heap.content_holders()
+        runtime = main_runtime(heap) or _in_malloc(heap)
         for number, root in enumerate(self._references.roots, self._references.first_root):
             if isinstance(root, BlockRoot):
-                self.seeds[number] = self._label(*_row_of(root, java, heap, runtime))
-        self._of_contexts(heap.contexts_or_none or [])
+                self.seeds[number] = self._label(*_row_of(root, own, heap, runtime))
+        self._of_contents(own)
         graph = self._references.graph
         least = least_of_row(graph.largest(0, 0).bytes)
         for branch in graph.branches(graph.hanging(set(self.seeds), set(), set()), least)[:MAX_BRANCHES]:
@@ -94,15 +95,12 @@ class _Holders:
             self.rows.append(RootShare(name, kind))
         return label
 
-    def _of_contexts(self, contexts: Iterable[Context]) -> None:
-        """Begin a row at the blocks of memory contexts, one for all contexts of a name."""
-        contexts = list(contexts)
-        counts: dict[str, int] = {}
-        for context in contexts:
-            counts[context.name] = counts.get(context.name, 0) + 1
-        for context in contexts:
-            label = self._label(context_title(context.name, counts[context.name]), CONTEXT)
-            found = (self._references.graph.find(start) for start, _end in context.blocks)
+    def _of_contents(self, holders: Iterable[ContentHolder]) -> None:
+        """Begin a row at the blocks of each holder that only its contents know."""
+        for held in holders:
+            label = self._label(held.name, held.kind)
+            self._whole.add(label)
+            found = map(self._references.graph.find, held.blocks)
             self.seeds |= {number: label for number in found if number is not None}
 
     def _add(self, branch: Branch) -> None:
@@ -110,9 +108,9 @@ class _Holders:
         chain = graph.chain(branch.id)
         label = self.label_of(chain[:-1])
         what = _of_most([self._paths.type_name(node) for node in nodes if node.type])
-        if label < 0 or self.rows[label].kind == CONTEXT:
+        if label < 0 or label in self._whole:
             return
-        if self.rows[label].kind in (GLOBAL, JAVA, RUNTIME_HEAP, IN_MALLOC):
+        if self.rows[label].kind not in (THREAD, MEMORY):
             if what is not None:
                 self._typed[label] = max(self._typed.get(label, (0, "")), (branch.bytes, what))
             return
@@ -146,11 +144,12 @@ def _of_most(types: list[str]) -> str | None:
     return own[-1] if own else types[0] if types else None
 
 
-def _row_of(root: BlockRoot, java: Ranges, heap: Heap, runtime: Runtime | None) -> tuple[str, str]:
+def _row_of(root: BlockRoot, own: Iterable[ContentHolder], heap: Heap, runtime: Runtime | None) -> tuple[str, str]:
     """Return the name and the kind of the row of a root."""
     start = root.ranges[0][0] if root.ranges else 0
-    if root.kind == MEMORY and any(low <= start < high for low, high in java):
-        return IN_JAVA, JAVA
+    held = next((each for each in own if root.kind == MEMORY and holds(each.ranges, start)), None)
+    if held is not None:
+        return held.name, held.kind
     if runtime is not None and _is_of_runtime(root, start, heap, runtime):
         kind = IN_MALLOC if runtime.kind.memory == MMAPPED else RUNTIME_HEAP
         return OF_RUNTIMES.get(runtime.kind.id, f"objects of {runtime.kind.name}"), kind
@@ -169,8 +168,3 @@ def _is_of_runtime(root: BlockRoot, start: int, heap: Heap, runtime: Runtime) ->
         return mapping is not None and runtime.owns(mapping)
     loaded = heap.target.object_of(start) if runtime.kind.memory == MMAPPED else None
     return loaded is not None and runtime.kind.has_file(loaded.path)
-
-
-def context_title(name: str, count: int) -> str:
-    """Name the memory contexts of one name."""
-    return f"memory context {name}" if count == 1 else f"{count:,} memory contexts {name}"

@@ -52,7 +52,7 @@ def collector_facts(heap: Heap) -> CollectorFacts:
     """Return the facts of a program with Python; empty ones without it. Raises Unsupported."""
     if not heap.is_python:
         return CollectorFacts()
-    names, kinds = heap.object_paths.names, heap.references.graph.type_addresses()
+    names, kinds = heap.python.paths.names, heap.references.graph.type_addresses()
     named = {kind: names.name(kind) for kind in kinds}
     frames = [kind for kind, name in named.items() if name in ("frame", *GENERATORS)]
     code = next((kind for kind, name in named.items() if name == "code"), 0)
@@ -62,7 +62,7 @@ def collector_facts(heap: Heap) -> CollectorFacts:
 
 def _frozen(heap: Heap) -> list[int]:
     try:
-        collector = heap.collector
+        collector = heap.python.collector
     except GdbheapError:
         return []
     if collector is None or not collector.frozen:
@@ -72,7 +72,7 @@ def _frozen(heap: Heap) -> list[int]:
 
 def _has_own_finalizer(heap: Heap, kind: int) -> bool:
     """Whether ``tp_del`` is set: by ``__del__`` in Python 2, by some types written in C in Python 3."""
-    release = heap.objects.release
+    release = heap.python.objects.release
     try:
         return heap.target.space.word(kind + release.at(TP_FLAGS) + DEL_AFTER_FLAGS) != 0
     except Fault:
@@ -95,7 +95,7 @@ class CauseTexts:
             return closed if is_head else f"held by a cycle: {closed}"
         if cause.group == "lost_references":
             return self._reference(cause) if is_head else f"held by {self._lost_type(cause)}"
-        if cause.kind == "weak" and not self._heap.is_python:
+        if cause.kind == "weak" and not self._heap.references.counts_references:
             return MIDDLES
         return HEADS[cause.kind] if is_head else HANGING.get(cause.kind, HEADS[cause.kind])
 

@@ -31,14 +31,15 @@ class Check:
 
 def check(heap: Heap) -> Check:
     """Walk everything. Damage is added to ``heap.damage``. Raises Unsupported where malloc is not known."""
-    _known = heap.malloc
+    heap.require_malloc()
     counts: Counter[str] = Counter()
     unexplained = 0
     for allocator in heap.allocators:
         looked = allocator.check()
         counts.update(looked.counts)
         unexplained += looked.unexplained
-    _known_too = heap.contexts_or_none
+    for content in heap.asked_contents:
+        content.check()
     for kind, error in heap.unknown_allocators.items():
         heap.note(f"{error}: {kind.title} is not checked")
     pages, slabs, spans = (counts[name] for name in ("pages", "slabs", "spans"))

@@ -14,7 +14,7 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator, Wanted
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.accounting.describing import describe_blocks
 from gdbheap.answers.arenas import ArenaChoice, chosen, other_arenas
-from gdbheap.errors import NotAPython, UsageError
+from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 
 FREE, CACHED = "free", "tcache"
@@ -171,15 +171,14 @@ def _matching(heap: Heap, rows: list[OtherRow], pattern: str) -> list[OtherRow]:
     structures = heap.structures_of_c
     named = [0] * len(rows) if structures is None else structures.native.kinds_at([row.address for row in rows])
     of_c = [row for row, kind in zip(rows, named) if kind in kinds]
-    try:
-        objects = heap.objects
-    except NotAPython:
+    if not heap.is_python:
         return of_c
+    objects = heap.python.objects
     rows = [row for row, kind in zip(rows, named) if kind not in kinds]
-    types = {row.address for row in heap.census().rows if fnmatchcase(objects.names.name(row.address), pattern)}
+    types = {row.address for row in heap.python.census.rows if fnmatchcase(objects.names.name(row.address), pattern)}
     inside = objects.objects_in([(row.address, row.size) for row in rows])
     rows = [row for row, found in zip(rows, inside) if found and found.alive and found.type_address in types]
-    owners = heap.owners_of([row.address for row in rows])
+    owners = heap.python.owners_of([row.address for row in rows])
     return [*of_c, *(row for row in rows if owners[row.address] is None)]
 
 
@@ -239,9 +238,7 @@ def _mapped(glibc: GlibcAllocator) -> list[MappedRow]:
 
 def _of_type(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
     rows = _of_kind(heap, selection, pattern)
-    try:
-        _there = heap.objects
-    except NotAPython:
+    if not heap.is_python:
         return rows
     found = {row.address: row for row in [*rows, *_objects(heap, selection, pattern)]}
     return [found[address] for address in sorted(found)]
@@ -270,13 +267,13 @@ def _kinds_of(heap: Heap, pattern: str) -> set[int]:
 
 def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
     """The chunks that hold a live object of a type whose name matches; one that an object owns is a buffer."""
-    objects = heap.objects
-    kinds = {row.address for row in heap.census().rows if fnmatchcase(objects.names.name(row.address), pattern)}
-    rows: list[Row] = [*objects.chunks_of(kinds, selection.wanted, heap.classifying)]
+    objects = heap.python.objects
+    kinds = {row.address for row in heap.python.census.rows if fnmatchcase(objects.names.name(row.address), pattern)}
+    rows: list[Row] = [*objects.chunks_of(kinds, selection.wanted, heap.python.classifying)]
     mapped = [row for row in _mapped(heap.allocator(GlibcAllocator)) if selection.takes_mapped(row.size)]
     inside = objects.objects_in([(row.address + HEADER, row.size) for row in mapped])
     rows += [row for row, found in zip(mapped, inside) if found and found.alive and found.type_address in kinds]
-    owners = heap.owners_of([row.address + HEADER for row in rows])
+    owners = heap.python.owners_of([row.address + HEADER for row in rows])
     return [row for row in rows if owners[row.address + HEADER] is None]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gdbheap.contents.postgresql.contexts import Context
+from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent
 from gdbheap.contents.python.text.disclosure import hidden
 from gdbheap.heap import Heap
 
@@ -54,7 +54,7 @@ def contexts(heap: Heap) -> Contexts:
         ContextRow(
             found.name, _ident(heap, found.ident), found.level, found.total, found.free, found.used, found.address
         )
-        for found in heap.contexts
+        for found in heap.content(PostgresqlContent).contexts
     ]
     total, free, used = (sum(getattr(row, key) for row in rows) for key in ("total", "free", "used"))
     return Contexts(rows, len(rows), total, free, used, by_name(rows))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from gdbheap.answers.retained import MIN_BYTES_TOGETHER, top_objects
 from gdbheap.contents.python.names.packages import modules, namespaces
-from gdbheap.contents.python.objects.references import BY_OTHERS
+from gdbheap.contents.python.names.paths import ObjectPaths
+from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
@@ -80,9 +81,9 @@ def _largest(heap: Heap, most: int) -> list[int]:
     graph = heap.references.graph
     rows = top_objects(heap, most)
     ends = graph.innermost_equal([row.id for row in rows])
-    if not heap.is_python:
+    references = heap.references
+    if not isinstance(references, PythonNodes):
         return ends
-    references = heap.object_references
     others = [names.id for _module, names in namespaces(references)]
     others += [number for number, root in enumerate(references.roots, references.first_root) if root.phase == BY_OTHERS]
     least = rows[-1].bytes if len(rows) >= most else MIN_BYTES_TOGETHER
@@ -91,10 +92,10 @@ def _largest(heap: Heap, most: int) -> list[int]:
 
 def _module_names(heap: Heap) -> Iterator[tuple[int, str]]:
     """Return the names of modules by their nodes, and those of their dicts."""
-    if heap.is_python:
-        for module, names, name in modules(heap.object_references):
-            yield module.id, f"module {name}"
-            yield names.id, f"module {name}.__dict__"
+    references = heap.references
+    for module, names, name in modules(references) if isinstance(references, PythonNodes) else ():
+        yield module.id, f"module {name}"
+        yield names.id, f"module {name}.__dict__"
 
 
 def _name(heap: Heap, node: Node) -> str:
@@ -103,15 +104,10 @@ def _name(heap: Heap, node: Node) -> str:
         return node.root.name
     if not node.type:
         return node.kind if node.kind != "unknown" else "block"
+    paths = heap.paths
     try:
-        if heap.is_python:
-            return f"{heap.objects.names.name(node.type)} {_last_edge(heap, node)}".strip()
-        found = heap.known_kinds
-        return "block" if found is None else found.name_of(node.type)
+        name = paths.kind_name(node.type)
+        steps = paths.path(heap.references.graph.chain(node.id)).steps if isinstance(paths, ObjectPaths) else []
+        return f"{name} {steps[-1].edge}".strip() if steps else name
     except (GdbheapError, KeyError):
         return "block"
-
-
-def _last_edge(heap: Heap, node: Node) -> str:
-    steps = heap.object_paths.path(heap.references.graph.chain(node.id)).steps
-    return steps[-1].edge if steps else ""

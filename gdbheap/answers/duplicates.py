@@ -103,7 +103,7 @@ class _Looking:
     equal, where their arenas tell them apart."""
 
     def __init__(self, heap: Heap, pattern: str | None, apart: bool = False) -> None:
-        objects, census = heap.objects, heap.census()
+        objects, census = heap.python.objects, heap.python.census
         self._heap = heap
         self._objects = objects
         names = {row.address: objects.names.name(row.address) for row in census.rows}
@@ -156,7 +156,7 @@ def _of_interpreters(heap: Heap) -> list[tuple[int, int, int]]:
 
 def _singles(heap: Heap) -> dict[int, str]:
     """The types of None, True and False, which may have no object in a heap."""
-    objects = heap.objects
+    objects = heap.python.objects
     found = {address: objects.names.name(address) for address in objects.static_types()}
     return {address: name for address, name in found.items() if name in KINDS}
 
@@ -203,7 +203,7 @@ def _absent(heap: Heap, pattern: str | None) -> int:
 
 def _held_by(heap: Heap, groups: dict[int, list[int]]) -> dict[int, list[Holding]]:
     """The most frequent holders of each group of objects."""
-    references, paths = heap.object_references, heap.object_paths
+    references, paths = heap.python.references, heap.python.paths
     graph = references.graph
     numbers = {key: {graph.find(address) for address in group} - {None} for key, group in groups.items()}
     of_number = {number: key for key, group in numbers.items() for number in group if number is not None}

@@ -36,14 +36,14 @@ class Fills:
 def fills(heap: Heap, pattern: str | None) -> Fills:
     """A row for list, bytearray, dict and set, of those whose names match ``pattern`` (None: all); not of subclasses.
     Raises NotAPython, or Unsupported."""
-    objects, census = heap.objects, heap.census()
+    objects, census = heap.python.objects, heap.python.census
     growing, tables = growing_of(objects.release), tables_of(objects.release)
     names = [one.name for one in growing] + [one.name for one in tables]
     wanted = [name for name in names if pattern is None or fnmatchcase(name, pattern)]
     types = {row.address: objects.names.name(row.address) for row in census.rows}
     kinds = {address: names.index(name) for address, name in types.items() if name in wanted}
     found = _native.count_fill(
-        objects.heaps, objects.layout, kinds, growing, tables, set(census.contested), heap.classifying
+        objects.heaps, objects.layout, kinds, growing, tables, set(census.contested), heap.python.classifying
     )
     rows = [
         FillRow(name, row.count, row.empty, row.shared, row.used, row.room, list(row.tenths))

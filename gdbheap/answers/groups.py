@@ -82,13 +82,13 @@ def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count"
 
 
 def _instances(heap: Heap, pattern: str) -> list[_native.Instance]:
-    objects, census = heap.objects, heap.census()
+    objects, census = heap.python.objects, heap.python.census
     kinds = {
         row.address: 0
         for row in census.rows
         if row.live.count and fnmatchcase(objects.names.name(row.address), pattern)
     }
-    return objects.instances(kinds, set(census.contested), "address", None, heap.classifying).rows
+    return objects.instances(kinds, set(census.contested), "address", None, heap.python.classifying).rows
 
 
 def _sums(
@@ -108,11 +108,11 @@ class _Reading:
 
     def __init__(self, heap: Heap, attribute: str) -> None:
         self._heap = heap
-        self._objects = heap.objects
+        self._objects = heap.python.objects
         self._attribute = attribute
         self._memory = Pages(heap.target.space)
         # Each entry lies in a table of one dict, or is a word of an instance's own values.
-        used = sum(store.used.bytes for store in heap.census().stores)
+        used = sum(store.used.bytes for store in heap.python.census.stores)
         self._allowance = Allowance(FIRST_ENTRIES + used // heap.target.machine.word)
         self._readers: dict[int, Callable[[int], int]] = {}
         self._types: dict[int, int] = {}

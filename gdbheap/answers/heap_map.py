@@ -148,7 +148,7 @@ def _stretches(heap: Heap) -> list[Drawn]:
     if heap.target.refusal is not None:
         raise heap.target.refusal
     try:
-        _known = heap.malloc
+        heap.require_malloc()
     except GdbheapError as error:
         heap.note(f"{error}: malloc's memory is drawn as other memory")
     found = [drawn for allocator in heap.allocators for drawn in allocator.drawn()]

@@ -32,7 +32,7 @@ class Holder:
 def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
     """The objects of ``owners``, modules, and roots, each with a number of the graph; of a module two. Raises what the
     graph does."""
-    references = heap.object_references
+    references = heap.python.references
     found = {node: holder for holder, node in _objects(references, owners)}
     for module, names, name in modules(references):
         for node in (module.id, names.id):

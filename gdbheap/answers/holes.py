@@ -79,7 +79,7 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
 def bare_holes(heap: Heap, minimum: int) -> list[Hole]:
     """The holes of at least ``minimum`` bytes, largest first; their neighbours are not described. Raises Unsupported
     where malloc is not known."""
-    _known = heap.malloc
+    heap.require_malloc()
     found = [_hole(heap, allocator, row) for allocator in heap.allocators for row in allocator.holes(minimum)]
     return sorted(found, key=lambda hole: (-hole.size, hole.address))
 

@@ -25,7 +25,7 @@ class Info:
 def info(heap: Heap) -> Info:
     """Every fact, those of the target first; a part that cannot be had is a fact too, with its reason."""
     facts = [*_abort_facts(heap), *_target_facts(heap)]
-    for name, ask in ((MALLOC.name, lambda: heap.malloc), ("Python", lambda: heap.objects)):
+    for name, ask in ((MALLOC.name, lambda: heap.malloc), ("Python", lambda: heap.python.objects)):
         try:
             ask()
         except GdbheapError as error:

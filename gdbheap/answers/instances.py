@@ -38,11 +38,11 @@ def instances(heap: Heap, pattern: str | None, order: str = "together", top: int
     """The live objects of types whose names match ``pattern`` (None: all), the first ``top`` in one of ORDERS.
 
     Raises NotAPython or Unsupported."""
-    objects, census = heap.objects, heap.census()
+    objects, census = heap.python.objects, heap.python.census
     names = {row.address: objects.names.name(row.address) for row in census.rows}
     matching = sorted((name, kind) for kind, name in names.items() if pattern is None or fnmatchcase(name, pattern))
     kinds = {kind: place for place, (_name, kind) in enumerate(matching)}
-    listed = objects.instances(kinds, set(census.contested), order, top, heap.classifying)
+    listed = objects.instances(kinds, set(census.contested), order, top, heap.python.classifying)
     found = [Instance(row.address, names[row.type_address], row.size, row.buffers, None) for row in listed.rows]
     for instance in found[:MAX_TEXTS]:
         instance.text = objects.repr.text(instance.address, BRIEF)

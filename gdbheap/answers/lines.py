@@ -43,7 +43,7 @@ class Lines:
 def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
     """What ``tracemalloc.take_snapshot().statistics("lineno")`` would say, the first ``top``, the largest first. Raises
     NotAPython, or Unsupported where nothing is traced."""
-    traces = heap.traces
+    traces = heap.python.traces
     if not traces.tables:
         raise Unsupported(NOT_TRACING)
     found = _native.count_traces(
@@ -69,7 +69,7 @@ def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
 def _absent(heap: Heap, traces: Traces) -> Counter[tuple[str, int]]:
     """Return how many bytes of the blocks that each line allocated are not resident."""
     found = Counter[tuple[str, int]]()
-    hook = heap.objects.layout.hook
+    hook = heap.python.objects.layout.hook
     for block in absent_blocks(heap):
         places = (block.address, block.address + hook, block.address + 2 * hook)
         trace = next((one for place in places if (one := traces.of(place)) is not None), None)

@@ -15,7 +15,7 @@ from gdbheap.answers.shared_out import MAX_PARTS, NOBODY, Part, Shape, share_out
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BLOCK as BLOCK_OF_C
-from gdbheap.graph.paths import BlockPaths, Paths, group_name
+from gdbheap.graph.paths import Paths, group_name
 from gdbheap.graph.roots import GLOBAL, MEMORY, THREAD, BlockRoot
 from gdbheap.heap import Heap
 
@@ -153,9 +153,9 @@ def held(paths: Paths, node: Node) -> Held:
 
 
 def _shared_out(heap: Heap, top: int | None) -> Owners:
-    tables = trace_tables(heap)
-    rows = share_out(heap.object_paths, frames_of(heap), absent_memory(heap), shared_memory(heap), tables)
-    is_cut = heap.object_references.graph.is_cut
+    absent, shared, tables = absent_memory(heap), shared_memory(heap), trace_tables(heap)
+    rows = share_out(heap.python.paths, frames_of(heap), absent, shared, tables, heap.content_holders())
+    is_cut = heap.python.references.graph.is_cut
     groups = [
         HeldTogether(
             row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts,
@@ -187,12 +187,12 @@ def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:
 
 def _unproven(heap: Heap, *options: str) -> Owners:
     """Return no row: blocks of C code count no references, so that no holder is proven where some are unread."""
-    nodes = heap.block_references
+    nodes = heap.references
     return Owners([], 0, 0, not_examined=not_examined(nodes), next=finishing(heap, nodes, "owners", *options))
 
 
 def _by_root(heap: Heap, minimum: int, top: int | None) -> Owners:
-    if heap.block_references.graph.is_cut:
+    if heap.references.graph.is_cut:
         return _unproven(heap)
     groups = [_of_root(row) for row in by_root(heap, minimum)]
     groups.sort(key=lambda row: (-row.bytes, row.root or ""))
@@ -208,7 +208,7 @@ def _of_root(row: RootShare) -> HeldTogether:
 def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
     if heap.is_python:
         raise UsageError(f"heap owners: --by={by} is for programs without Python: 'heap retained --by=type' is like it")
-    paths = heap.block_paths
+    paths = heap.paths
     if paths.references.graph.is_cut:
         return _unproven(heap, f"--by={by}")
     graph, roots, first = paths.references.graph, paths.references.roots, paths.references.first_root
@@ -228,7 +228,7 @@ def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
     return _together(heap, groups, top)
 
 
-def _key_of(paths: BlockPaths, number: int, by: str) -> tuple[str | None, str | None, str | None] | None:
+def _key_of(paths: Paths, number: int, by: str) -> tuple[str | None, str | None, str | None] | None:
     """Return the row of a block: its root, the kind of that, and what the block is."""
     references = paths.references
     node, chain = references.node(number), references.graph.chain(number)

@@ -109,7 +109,7 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
     """Every pin that would free ``minimum`` bytes or more, a page where that is None, of one allocator or of all.
 
     Raises Unsupported where malloc is not known."""
-    _known = heap.malloc
+    heap.require_malloc()
     wanted = [found for found in heap.allocators if allocator in (None, found.name)]
     minimum = heap.target.machine.page if minimum is None else minimum
     parts = [(found, found.pins(heap.target.kept, minimum, MAX_GROUPS)) for found in wanted]
@@ -145,8 +145,7 @@ def _holder(heap: Heap, addresses: Sequence[int]) -> str | None:
     some = addresses[:: max(1, len(addresses) // MAX_ASKED)]
     numbers = [number for address in some if (number := graph.find(address)) is not None]
     chains = [chain for number in numbers if len(chain := graph.chain(number)) > 1]
-    # Only Python's paths tell one holder from another below a root.
-    ways = [paths.path(chain if heap.is_python else chain[:2]) for chain in chains]
+    ways = [paths.path(paths.naming(chain)) for chain in chains]
     counts = Counter(alike(source_path(in_a_line(way))) for way in ways)
     most, count = counts.most_common(1)[0] if counts else ("", 0)
     return most if most and 2 * count >= len(some) else None

@@ -195,10 +195,10 @@ def _unknown(asked: dict[int, tuple[int, int, int]]) -> Sequence[int | None]:
 
 def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
     """(objects that tell their size, bytes asked for, bytes beyond that) of each size class."""
-    objects = heap.objects_or_none
+    objects = heap.python.objects_or_none
     if objects is None:
         return {}
-    rows = objects.asked_sizes(set(heap.census().contested), heap.classifying)
+    rows = objects.asked_sizes(set(heap.python.census.contested), heap.python.classifying)
     return {row.block_size: (row.objects, row.bytes, row.objects * row.block_size - row.bytes) for row in rows}
 
 
@@ -227,6 +227,6 @@ def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, Described]
 
 
 def _first(heap: Heap, block: tuple[int, int]) -> tuple[int, str | None]:
-    objects = heap.objects_or_none
+    objects = heap.python.objects_or_none
     found = objects.objects_in([block])[0] if objects is not None else None
     return block[0], objects.text(found, BRIEF) if objects is not None and found is not None and found.alive else None

@@ -11,8 +11,9 @@ from typing import Optional
 from gdbheap import _native
 from gdbheap.answers.accounting.absent_types import absent_kinds
 from gdbheap.answers.accounting.describing import describe_blocks, looks
+from gdbheap.contents.python.content import MAX_UNIDENTIFIED
 from gdbheap.contents.python.objects.owned import REACHED
-from gdbheap.heap import MAX_UNIDENTIFIED, Heap
+from gdbheap.heap import Heap
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ TOTALS = ("count", "bytes", "buffers", "reached", "absent", "mapped")
 def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFIED) -> PyObjects:
     """A row for each type name that matches ``pattern``, and the total of those. At most ``most`` unidentified blocks
     are listed, and never more than MAX_UNIDENTIFIED. Raises NotAPython or Unsupported."""
-    names = heap.objects.names
-    census = heap.owned_census()
+    names = heap.python.objects.names
+    census = heap.python.owned_census
     sums: dict[str, list[int]] = {}
     idle = [0, 0]
     for of_type in census.rows:
@@ -131,7 +132,8 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
     other = _sum(store.unclassified for store in census.stores if store.name not in OF_PYTHON)
     elsewhere = _sum(store.used for store in census.stores if store.name == CLAIMED)
     own, *others = census.roots
-    roots = [Root(name, row.count, row.bytes) for name, row in zip(heap.objects.roots.names[1:], others) if row.count]
+    libraries = heap.python.objects.roots.names[1:]
+    roots = [Root(name, row.count, row.bytes) for name, row in zip(libraries, others) if row.count]
     roots.sort(key=lambda root: (-root.bytes, root.name))
     unknown = [Unknown(*block, look) for block, look in zip(census.unknown[:most], looks(heap, census.unknown[:most]))]
     return PyObjects(
@@ -150,11 +152,11 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
 
 def _mapped(heap: Heap) -> Counter[str | None]:
     """Return how many bytes the objects of each type mapped."""
-    sizes, found = {one.block: 0 for one in heap.mapped}, Counter[Optional[str]]()
-    for one in heap.mapped:
+    sizes, found = {one.block: 0 for one in heap.python.mapped}, Counter[Optional[str]]()
+    for one in heap.python.mapped:
         sizes[one.block] += one.size
     blocks = [(block.address, block.size) for block in map(heap.block_at, sizes) if block is not None]
-    what = describe_blocks(heap, blocks, heap.draws_for_owners)
+    what = describe_blocks(heap, blocks, heap.python.draws_for_owners)
     for address, _size in blocks:
         found[what[address].kind.type] += sizes[address]
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Optional
 
 from gdbheap._native import NodeBytes
 from gdbheap.answers.accounting.absent import absent_by, absent_under, shared_under
@@ -20,7 +21,7 @@ from gdbheap.contents.python.names.paths import MEMORY, ObjectPaths, is_own_dict
 from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes, PythonRoot
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
-from gdbheap.graph.paths import BLOCK, BlockPaths, Path, Paths, group_name
+from gdbheap.graph.paths import BLOCK, Path, Paths, group_name
 from gdbheap.graph.roots import GLOBAL, THREAD, BlockRoot
 from gdbheap.heap import Heap
 
@@ -40,6 +41,10 @@ LOCAL = "local variable "
 UNDER = absent_under, shared_under
 # Rows without an address whose ``chain`` is a name.
 NAMED_BY_WORDS = (GLOBAL, MEMORY, MODULE)
+
+
+Rows = Callable[[Optional[int]], "list[Kept]"]
+"""The first so many of one grouping."""
 
 
 @dataclass(frozen=True)
@@ -116,29 +121,33 @@ class Retained:
 def retained(heap: Heap, by: str, top: int | None) -> Retained:
     """By object, type or module; without Python by object, type, global or thread. Raises UsageError for others,
     or Unsupported."""
-    known: dict[str, Callable[[int | None], list[Kept]]]
-    if heap.is_python:
-        paths = heap.object_paths
-        known = {
-            OBJECT: lambda top: _objects(paths, top),
-            TYPE: lambda top: _types(paths, top),
-            MODULE: lambda _top: _modules(paths),
-        }
-    else:
-        blocks = heap.block_paths
-        known = {
-            OBJECT: lambda top: _blocks(blocks, top),
-            TYPE: lambda top: _kinds(blocks, top),
-            GLOBAL: lambda _top: _roots(blocks, GLOBAL),
-            THREAD: lambda _top: _roots(blocks, THREAD),
-        }
+    paths = heap.paths
+    is_of_objects = isinstance(paths, ObjectPaths)
+    known = _of_objects(paths) if isinstance(paths, ObjectPaths) else _of_blocks(paths)
     if by not in known:
-        which = "a program with Python" if heap.is_python else "a program without Python"
+        which = "a program with Python" if is_of_objects else "a program without Python"
         raise UsageError(f"heap retained: --by={by} is not for {which}: {', '.join(known)} are")
     if heap.references.graph.is_cut:
-        return _unfinished(heap, by, known[OBJECT](top) if by == OBJECT and heap.is_python else [], top)
-    more = [*_small_views(heap), *_traces(heap)] if by == OBJECT and heap.is_python else []
+        return _unfinished(heap, by, known[OBJECT](top) if by == OBJECT and is_of_objects else [], top)
+    more = [*_small_views(heap), *_traces(heap)] if by == OBJECT and is_of_objects else []
     return Retained(_with_absent(heap, _sorted([*known[by](top), *more], top), by))
+
+
+def _of_objects(paths: ObjectPaths) -> dict[str, Rows]:
+    return {
+        OBJECT: lambda top: _objects(paths, top),
+        TYPE: lambda top: _types(paths, top),
+        MODULE: lambda _top: _modules(paths),
+    }
+
+
+def _of_blocks(paths: Paths) -> dict[str, Rows]:
+    return {
+        OBJECT: lambda top: _blocks(paths, top),
+        TYPE: lambda top: _kinds(paths, top),
+        GLOBAL: lambda _top: _roots(paths, GLOBAL),
+        THREAD: lambda _top: _roots(paths, THREAD),
+    }
 
 
 def _sorted(rows: Iterable[Kept], top: int | None) -> list[Kept]:
@@ -155,7 +164,7 @@ def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retai
 
 def _small_views(heap: Heap) -> list[Kept]:
     """Return a row for each type of which several small views alone keep large buffers."""
-    paths, rows = heap.object_paths, []
+    paths, rows = heap.python.paths, []
     for found in kept_by_views(heap, frames_of(heap)):
         if found.count > 1:
             own = sum(node.size for node in paths.references.nodes(found.nodes))
@@ -187,7 +196,7 @@ def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
     if by in (GLOBAL, THREAD):
         of_roots = absent_under(heap, lambda number: _root_name(references.node(number), by))
         return [replace(row, absent=of_roots[row.type]) for row in rows]
-    known = dict(_numbers(heap, rows, by)) if heap.is_python else _numbers_of_objects(heap, rows)
+    known = dict(_numbers(heap, rows, by)) if isinstance(paths, ObjectPaths) else _numbers_of_objects(heap, rows)
     absent, shared = (under(heap, known.get) for under in UNDER)
     keys = [row.chain if row.address is None else row.address for row in rows]
     return [replace(row, absent=row.absent or absent[key], shared=shared[key]) for row, key in zip(rows, keys)]
@@ -203,7 +212,7 @@ def _numbers_of_objects(heap: Heap, rows: list[Kept]) -> dict[int, int | str]:
 def _numbers(heap: Heap, rows: list[Kept], by: str) -> Iterator[tuple[int, int | str]]:
     """Yield the nodes that rows stand for, each with the row's address or its words."""
     yield from _numbers_of_objects(heap, rows).items()
-    paths, words = heap.object_paths, {row.chain for row in rows if row.address is None and row.type in NAMED_BY_WORDS}
+    paths, words = heap.python.paths, {row.chain for row in rows if row.address is None and row.type in NAMED_BY_WORDS}
     if by == MODULE:
         yield from ((names.id, module.address) for module, names, _name in modules(paths.references))
     if not words:
@@ -245,7 +254,7 @@ def retained_set(heap: Heap, address: int) -> Retained:
     return Retained(rows, node.address, rest, more)
 
 
-def _blocks(paths: BlockPaths, top: int | None) -> list[Kept]:
+def _blocks(paths: Paths, top: int | None) -> list[Kept]:
     found = paths.references.graph.top_blocks(top, MIN_BYTES_TOGETHER)
     nodes = paths.references.nodes([kept.id for kept in found])
     return [
@@ -258,14 +267,14 @@ def _chain(paths: Paths, node: Node, place: int) -> str | None:
     return in_words(paths.path(paths.references.graph.chain(node.id))) if place < MAX_PATHS else None
 
 
-def _kinds(paths: BlockPaths, top: int | None) -> list[Kept]:
+def _kinds(paths: Paths, top: int | None) -> list[Kept]:
     return [
         Kept(None, group_name(paths, row.group), row.group.count, row.group.bytes, row.retained)
         for row in paths.references.graph.retained_by_group(top)
     ]
 
 
-def _roots(paths: BlockPaths, kind: str) -> list[Kept]:
+def _roots(paths: Paths, kind: str) -> list[Kept]:
     """Globals, or threads with all that is theirs."""
     references = paths.references
     sets: dict[str, list[int]] = defaultdict(list)
@@ -311,9 +320,10 @@ def _top(paths: ObjectPaths, without: set[int], top: int | None) -> list[NodeByt
 
 def top_objects(heap: Heap, top: int) -> list[NodeBytes]:
     """Return the objects, or blocks, of the first rows of ``heap retained``."""
-    if not heap.is_python:
-        return heap.references.graph.top_retained(top, set(), set(), MIN_BYTES_TOGETHER)
-    return _top(heap.object_paths, _of_modules(heap.object_references), top)
+    paths = heap.paths
+    if not isinstance(paths, ObjectPaths):
+        return paths.references.graph.top_retained(top, set(), set(), MIN_BYTES_TOGETHER)
+    return _top(paths, _of_modules(paths.references), top)
 
 
 class _Chains:

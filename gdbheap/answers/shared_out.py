@@ -12,6 +12,7 @@ from gdbheap.answers.accounting.paths import alike, in_words, through_blocks
 from gdbheap.answers.accounting.rows import least_of_row
 from gdbheap.answers.accounting.traced import TRACEMALLOC
 from gdbheap.answers.behind_objects import credited
+from gdbheap.contents.content import ContentHolder
 from gdbheap.contents.python.arrays.columns import COLUMN, Column
 from gdbheap.contents.python.arrays.kinds import Frames
 from gdbheap.contents.python.names.library_variables import blocks_led_to, variable_above
@@ -126,24 +127,32 @@ def share_out(
     absent: Iterable[BlockBytes] = (),
     shared: Iterable[BlockBytes] = (),
     tables: Iterable[int] = (),
+    others: Iterable[ContentHolder] = (),
 ) -> list[SharedOut]:
     """All used blocks of a program with Python, those who hold most first; the rows add up to what is in use.
 
     A module, a class and a function count for the package that they were written in, and so does what only leads from
     there; a variable that has much with all that it leads to has a row of its own. Of two that lead to a block the one
     with the shorter chain has it. ``frames``: tells DataFrames, tables and arrays, which are not divided further;
-    ``absent``: blocks that are not all resident; ``shared``: shared mappings; ``tables``: of tracemalloc. Raises
-    Unsupported."""
+    ``absent``: blocks that are not all resident; ``shared``: shared mappings; ``tables``: of tracemalloc; ``others``:
+    holders beside Python. Raises Unsupported."""
     graph = paths.references.graph
     homes = Homes(paths.references)
     numbers = (graph.find(address) for address in tables)
     homes.seeds |= {number: Home(TRACEMALLOC, "") for number in numbers if number is not None}
     labels: dict[Home, int] = {}
     seeds = {node: labels.setdefault(home, len(labels)) for node, home in homes.seeds.items()}
+    of_others = {
+        number: labels.setdefault(Home(held.kind, held.name), len(labels))
+        for held in others
+        for number in map(graph.find, held.blocks)
+        if number is not None
+    }
+    seeds |= of_others
     used = graph.largest(0, 0).bytes
     ways: dict[Home, str | None] = {}
     minimum = least_of_row(used)
-    variables = list(_variables(paths, homes, minimum, used // PART_SHARE, frames))
+    variables = list(_variables(paths, homes, minimum, used // PART_SHARE, frames, set(of_others)))
     alone = Counter(alike(words) for _number, words, _path, end in variables if end is not None)
     found: dict[Home, Shape] = {}
     addresses: dict[Home, int] = {}
@@ -247,15 +256,15 @@ def _size(column: Column) -> int:
 
 
 def _variables(
-    paths: ObjectPaths, homes: Homes, minimum: int, part: int, frames: Frames | None
+    paths: ObjectPaths, homes: Homes, minimum: int, part: int, frames: Frames | None, whole: set[int]
 ) -> Iterator[tuple[int, str, str | None, int | None]]:
     """The nodes of variables with at least ``minimum`` bytes, from which on the blocks are theirs, with their paths in
     words and as Python, and the nodes where these end (None: a static variable of a library, whose blocks are C
-    code's): of each the parts with at least ``part`` too, and theirs in turn, but of frames."""
+    code's): of each the parts with at least ``part`` too, and theirs in turn, but of frames and of what is below
+    ``whole``."""
     graph = paths.references.graph
     above = set(homes.seeds)
     in_python: set[int] = set()
-    whole: set[int] = set()
     hanging = graph.hanging(above, homes.open, homes.through)
     for _depth in range(MAX_DEPTH):
         ends: set[int] = set()

@@ -50,8 +50,8 @@ def tallies(heap: Heap, by: str, pattern: str | None, by_count: bool = False, to
 
 def _by_module(heap: Heap, pattern: str | None) -> list[TallyRow]:
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for row in heap.census().rows:
-        names = heap.objects.names
+    for row in heap.python.census.rows:
+        names = heap.python.objects.names
         if pattern is None or fnmatchcase(names.name(row.address), pattern):
             total = sums[names.module(row.address)]
             total[0] += row.live.count
@@ -60,7 +60,7 @@ def _by_module(heap: Heap, pattern: str | None) -> list[TallyRow]:
 
 
 def _by_number(heap: Heap, by: str, pattern: str | None) -> list[TallyRow]:
-    objects, census = heap.objects, heap.census()
+    objects, census = heap.python.objects, heap.python.census
     kinds: dict[int, int] = {}
     for row in census.rows:
         name = objects.names.name(row.address)
@@ -69,5 +69,5 @@ def _by_number(heap: Heap, by: str, pattern: str | None) -> list[TallyRow]:
             kinds[row.address] = at
     if by == LENGTH and not kinds:
         raise UsageError("heap pyobjects: --by=length is for str, bytes, bytearray, list, tuple, dict, set and deque")
-    found = _native.tally_objects(objects.heaps, objects.layout, kinds, set(census.contested), heap.classifying)
+    found = _native.tally_objects(objects.heaps, objects.layout, kinds, set(census.contested), heap.python.classifying)
     return [TallyRow(row.key, row.count, row.bytes) for row in found]

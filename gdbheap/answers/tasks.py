@@ -148,7 +148,7 @@ def _row(group: Sequence[Waiting]) -> Row:
 
 def _retained(heap: Heap, finder: _Finder, groups: Iterable[Sequence[Waiting]]) -> list[int]:
     """What each group retains together, with the chains of awaits."""
-    graph = heap.object_references.graph
+    graph = heap.python.references.graph
     found = [[graph.find(part) for one in group for part in finder.parts(one.address)] for group in groups]
     numbers = [[number for number in group if number is not None] for group in found]
     return list(graph.retained_together(numbers))
@@ -156,7 +156,7 @@ def _retained(heap: Heap, finder: _Finder, groups: Iterable[Sequence[Waiting]]) 
 
 def _find(heap: Heap, kinds: Sequence[str]) -> tuple[_Finder, list[Waiting]]:
     """Those of these kinds, and what found them."""
-    release = heap.objects.release
+    release = heap.python.objects.release
     if release.get("gen_qualname") is None:
         raise Unsupported(f"Python {release.text} has no asyncio: coroutines and tasks came with Python 3")
     finder = _Finder(heap)
@@ -167,15 +167,15 @@ class _Finder:
     """All that wait in one target."""
 
     def __init__(self, heap: Heap) -> None:
-        objects, census = heap.objects, heap.census()
+        objects, census = heap.python.objects, heap.python.census
         layout = task_layout(heap.target.space, objects.release, heap.target.objects)
-        self._coroutines = Coroutines(objects, heap.interpreter.threads, layout)
+        self._coroutines = Coroutines(objects, heap.python.interpreter.threads, layout)
         self._names = objects.names
         self.unreadable = 0
         kinds = self._coroutines.kinds([row.address for row in census.rows])
         frames = {row.address for row in census.rows if objects.names.name(row.address) == "frame"}
         wanted = dict.fromkeys([*kinds, *frames], 0)
-        rows = objects.instances(wanted, set(census.contested), "address", None, heap.classifying).rows
+        rows = objects.instances(wanted, set(census.contested), "address", None, heap.python.classifying).rows
         self._sizes = {row.address: row.size for row in rows}
         self._kinds = kinds
         self._rows = [(row.address, row.type_address) for row in rows if row.type_address in kinds]

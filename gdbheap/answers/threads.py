@@ -89,7 +89,7 @@ def thread_lines(heap: Heap) -> list[ThreadLines]:
             state.thread.name if state.thread else "",
             [Line(frame.function, frame.file, frame.line) for frame in state.frames],
         )
-        for state in heap.interpreter.threads.states
+        for state in heap.python.interpreter.threads.states
     ]
 
 
@@ -99,8 +99,8 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     Unsupported."""
     if with_c and not heap.is_python:
         return Threads([_of_c(heap, thread) for thread in heap.target.threads])
-    references = heap.object_references
-    states = heap.interpreter.threads.states
+    references = heap.python.references
+    states = heap.python.interpreter.threads.states
     found = []
     for state, kept in zip(states, _kept(references, states)):
         frames = _with_retained(references, [_running(heap, references, frame, values) for frame in state.frames])
@@ -179,5 +179,5 @@ def _variable(heap: Heap, references: References, local: Local, values: bool) ->
         return Variable(local.name, local.value, references.objects.type_at(local.value), 0, text)
     edges = {edge.target for edge in references.graph.edges(node.id)}
     buffers = [other.size for other in references.nodes(sorted(edges)) if other.kind == "buffer"]
-    name = heap.object_paths.type_name(node)
+    name = heap.python.paths.type_name(node)
     return Variable(local.name, local.value, name, node.size + sum(buffers), text)

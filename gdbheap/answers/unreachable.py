@@ -132,12 +132,12 @@ class Unreachable:
 
 def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     """``listed``: at most how many addresses a row has, and how many heads there are. Raises Unsupported."""
-    references, is_python = heap.references, heap.is_python
+    references = heap.references
     if references.graph.is_cut:
         return _unfinished(heap, listed)
     raw = references.graph.unreachable(listed, collector_facts(heap))
     causes, lost = raw.causes, raw.rows
-    found = None if is_python else references.graph.lost_heads(listed)
+    found = None if references.counts_references else references.graph.lost_heads(listed)
     contents, texts = _Contents(heap, lost, found.rows if found is not None else []), CauseTexts(heap)
     absent = _absent(heap, lost)
     rows = [
@@ -152,7 +152,7 @@ def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     heads = [_head(heap, row, contents.of_head(row), own.get(row.address, 0)) for row in tops]
     count = found.count if found is not None else 0
     closings, size = _closings(causes, lost, texts), sum(absent.values())
-    return Unreachable(rows, *sums, closings, heads, count, is_python, heap.target.lacking, absent=size)
+    return Unreachable(rows, *sums, closings, heads, count, heap.is_python, heap.target.lacking, absent=size)
 
 
 def _absent(heap: Heap, rows: Sequence[_native.Lost]) -> Counter[int]:
@@ -182,7 +182,7 @@ def _unfinished(heap: Heap, listed: int) -> Unreachable:
     raw = references.graph.unreachable(listed, collector_facts(heap))
     causes = raw.causes
     is_proven = [cause.group == CYCLES and cause.kind not in BY_WORDS for cause in causes]
-    proven = [row for row in raw.rows if heap.is_python and is_proven[row.cause]]
+    proven = [row for row in raw.rows if is_proven[row.cause]]
     absent = _absent(heap, proven)
     rows = [
         _row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), None, absent[at])

@@ -75,12 +75,12 @@ def windows(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> Iterator[Wi
 
 def _instances(heap: Heap, frames: Frames, most: int) -> Iterator[tuple[int, str]]:
     """Yield the objects that may be windows, and what each is."""
-    census = heap.census()
+    census = heap.python.census
     kinds = {row.address: _what(frames, row.address) for row in census.rows}
     wanted = {address: what for address, what in kinds.items() if what is not None}
     if wanted:
-        found = heap.objects.instances(
-            dict.fromkeys(wanted, 0), set(census.contested), "together", most, heap.classifying
+        found = heap.python.objects.instances(
+            dict.fromkeys(wanted, 0), set(census.contested), "together", most, heap.python.classifying
         )
         yield from ((row.address, wanted[row.type_address]) for row in found.rows)
 
@@ -123,7 +123,7 @@ def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:
 def small_views(heap: Heap, found: Iterable[Window]) -> list[SmallViews]:
     """Return the windows that alone keep what they show little of, by type, those that keep most first. Draws the
     graph of references. Raises Unsupported."""
-    graph = heap.object_references.graph
+    graph = heap.python.references.graph
     known = {window.address: (window, number) for window in found if (number := graph.find(window.address)) is not None}
     by_block: dict[int, list[int]] = defaultdict(list)
     for window, _number in known.values():

@@ -169,7 +169,7 @@ TABLES: Sequence[Table] = (
     ),
     Table(
         "types",
-        "type of Python objects; of a program without Python, kind of blocks",
+        "type of Python objects, or kind of blocks of C code",
         (
             _text("type", "module and qualified name; what a block of C++ or Rust is"),
             _number("count", COUNT, "living objects, or blocks"),

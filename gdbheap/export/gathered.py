@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from gdbheap import __version__, _native
 from gdbheap.answers.arenas import arenas
 from gdbheap.answers.holes import bare_holes
 from gdbheap.answers.mappings import mappings
 from gdbheap.answers.pyobjects import pyobjects
-from gdbheap.contents.cxx.kinds import Structures
+from gdbheap.contents.cxx.kinds import Structures, kind_texts
 from gdbheap.contents.python.names.holder_names import HolderNames
-from gdbheap.errors import GdbheapError, NotAPython, Unsupported, UsageError
+from gdbheap.errors import Unsupported, UsageError, or_none
 from gdbheap.export.batches import AT_ONCE, Batch, Batches, Cells, Coded, Constant, Packed, Rows, small
 from gdbheap.export.declaration import SNAPSHOTS, TABLES, table_of
 from gdbheap.export.heapsnapshot import NamedGraph
@@ -35,7 +35,6 @@ OF_MEMORY = ("arenas", "holes", "types", "blocks", "objects", "edges")
 STRENGTHS = ("exact", "likely", "doubtful", "stray")
 SMALLEST_HOLE = 1
 CODE_BYTES = 4
-A = TypeVar("A")
 Words = Callable[[Finding], "tuple[str | None, str | None]"]
 """Makes the text and the advice of a finding, None where they cannot be made. What makes words for people is to the
 right of this; who asks hands it in."""
@@ -101,7 +100,7 @@ def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gath
             found.tables[name] = small(table_of(name), known)
     blocks = kept.blocks
     if blocks is not None and look.columns is not None:
-        known_blocks = _Blocks(look.columns, blocks.allocators, [None, *blocks.types])
+        known_blocks = _Blocks(look.columns, blocks.allocators, blocks.types)
         if "blocks" in wanted:
             found.tables["blocks"] = known_blocks.blocks
         if "objects" in wanted and look.columns.offsets:
@@ -148,11 +147,18 @@ def _hole_row(hole: Any) -> Sequence[Any]:
 
 
 class _Blocks:
-    """The blocks of a look, for the tables that list them. ``names``: by the numbers of the kinds, None first."""
+    """The blocks of a look, for the tables that list them. ``types``: of objects, by their numbers from 1 on;
+    ``structures``: what blocks of C code are, where that is known."""
 
-    def __init__(self, columns: _native.BlockColumns, allocators: Sequence[str], names: Sequence[str | None]) -> None:
-        self.columns, self.allocators, self.names = columns, allocators, names
-        self.numbers: bytes | None = None
+    def __init__(
+        self,
+        columns: _native.BlockColumns,
+        allocators: Sequence[str],
+        types: Sequence[str],
+        structures: Structures | None = None,
+    ) -> None:
+        self.columns, self.allocators, self._first, self._structures = columns, allocators, len(types), structures
+        self.names = [None, *types, *(() if structures is None else kind_texts(structures))]
         self.retained: _native.Retained | None = None
 
     def _read(self, objects: bool) -> Iterator[_native.BlockBatch]:
@@ -164,19 +170,24 @@ class _Blocks:
     def _retained(self, batch: _native.BlockBatch) -> Packed | Constant:
         return Constant(None) if self.retained is None else Packed(batch.retained)
 
+    def _kinds(self, batch: _native.BlockBatch) -> bytes:
+        """The numbers of the types of objects, or of what else is known to be in the blocks."""
+        if self._structures is None:
+            return batch.kinds
+        others = self._structures.native.kinds_at(array("Q", batch.addresses))
+        pairs = zip(array("I", batch.kinds), others)
+        return array("I", (kind or (other and self._first + other) for kind, other in pairs)).tobytes()
+
     def blocks(self) -> Iterator[Batch]:
         """All of them."""
         for batch in self._read(objects=False):
-            kinds = batch.kinds
-            if self.numbers is not None:
-                kinds = self.numbers[CODE_BYTES * batch.first : CODE_BYTES * (batch.first + batch.count)]
             yield Batch(
                 batch.count,
                 [
                     Packed(batch.addresses),
                     Packed(batch.sizes),
                     Constant(self.allocators[batch.store]),
-                    Coded(kinds, self.names),
+                    Coded(self._kinds(batch), self.names),
                     self._retained(batch),
                 ],
             )
@@ -203,7 +214,7 @@ class _Maker:
         """The rows of one table. They hold no contents of the process."""
         refused = self.heap.target.refusal is not None and name in OF_MEMORY
         made: Callable[[], Batches | Rows | None] = getattr(self, f"_{name}")
-        found = None if refused else _or_none(made)
+        found = None if refused else or_none(made, Unsupported)
         return found if callable(found) else small(table_of(name), found or [])
 
     @cached_property
@@ -249,23 +260,22 @@ class _Maker:
         return [_hole_row(hole) for hole in bare_holes(self.heap, SMALLEST_HOLE)]
 
     def _types(self) -> Rows:
-        if self._is_python:
-            return _named("types", pyobjects(self.heap, most=0).types)
+        found = _named("types", pyobjects(self.heap, most=0).types) if self.heap.python.is_known else []
         sums: dict[str, list[int]] = {}
         for each in self._structures.sums if self._structures is not None else ():
             row = sums.setdefault(each.kind.text, [0, 0])
             row[:] = row[0] + each.count, row[1] + each.bytes
-        return [(name, *row, 0, 0) for name, row in sorted(sums.items(), key=lambda item: -item[1][1])]
+        return [*found, *((name, *row, 0, 0) for name, row in sorted(sums.items(), key=lambda item: -item[1][1]))]
 
     @cached_property
     def _structures(self) -> Structures | None:
-        return self.heap.known_kinds
+        return self.heap.known_structures if self.heap.python.is_known else self.heap.known_kinds
 
     def _blocks(self) -> Batches:
         return self._listed.blocks
 
     def _objects(self) -> Batches | None:
-        return self._listed.objects if self._is_python else None
+        return self._listed.objects if self.heap.python.is_known else None
 
     @cached_property
     def _listed(self) -> _Blocks:
@@ -273,27 +283,15 @@ class _Maker:
         # Before the blocks are listed: nothing else here takes as much memory for a while.
         retained = None if nodes is None else nodes.graph.retained_of_all()
         table, columns = list_blocks(self.heap)
-        found = _Blocks(columns, table.allocators, [None, *table.types])
-        if not self._is_python and self._structures is not None:
-            numbers = self._structures.native.by_block()
-            if len(numbers) == CODE_BYTES * sum(columns.counts):
-                texts = {each.number: each.kind.text for each in self._structures.sums}
-                found.numbers = numbers
-                found.names = [texts.get(number) for number in range(max(texts, default=0) + 1)]
+        found = _Blocks(columns, table.allocators, table.types, self._structures)
         if nodes is not None and retained is not None:
             found.retained = columns.retained(nodes.graph, retained)
         return found
 
     @cached_property
-    def _is_python(self) -> bool:
-        with suppress(GdbheapError):
-            return self.heap.is_python
-        return False
-
-    @cached_property
     def _nodes(self) -> Nodes | None:
         wanted = self.is_quick if self.graph is None else self.graph
-        return _or_none(lambda: self.heap.references) if wanted else None
+        return or_none(lambda: self.heap.references, Unsupported) if wanted else None
 
     def named_graph(self) -> NamedGraph | None:
         """The graph; None where there is none."""
@@ -301,22 +299,24 @@ class _Maker:
         if nodes is None:
             return None
         numbers = nodes.graph.type_addresses()
-        if self._is_python:
-            names = self.heap.objects.names
+        if self.heap.python.is_known:
+            names = self.heap.python.objects.names
             types = [names.name(address) for address in numbers]
         else:
-            texts = {} if self._structures is None else {each.number: each.kind.text for each in self._structures.sums}
-            types = [texts.get(number, "(block)") for number in numbers]
+            texts = {} if self._structures is None else dict(enumerate(kind_texts(self._structures), 1))
+            types = [texts.get(number) or "(block)" for number in numbers]
         called, whole = name_edges(self.heap.target, nodes, self._holders)
         if not whole:
             self.heap.note(
                 f"only about {MOST_NAMED:,} references were named, those near the roots: the others have numbers"
             )
-        return NamedGraph(nodes.graph, types, [root.name for root in nodes.roots], called)
+        beside = self._structures if self.heap.python.is_known else None
+        return NamedGraph(nodes.graph, types, [root.name for root in nodes.roots], called, beside)
 
     @property
     def _holders(self) -> HolderNames | None:
-        return HolderNames(self.heap.objects.repr, self.heap.interpreter.threads) if self._is_python else None
+        python = self.heap.python
+        return HolderNames(python.objects.repr, python.interpreter.threads) if self.heap.python.is_known else None
 
     def _edges(self) -> Batches | None:
         nodes = self._nodes
@@ -347,11 +347,3 @@ def _edge_batches(graph: _native.Graph, end: int, of_roots: Batches) -> Iterator
             strengths = Coded(found.strengths, STRENGTHS)
             yield Batch(count, [Packed(sources), Constant(None), Packed(targets), strengths])
     yield from of_roots()
-
-
-def _or_none(answer: Callable[[], A]) -> A | None:
-    """None where the target has nothing to answer with."""
-    try:
-        return answer()
-    except (NotAPython, Unsupported):
-        return None

@@ -13,10 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import IO
 from zlib import crc32
 
 from gdbheap import _native
+from gdbheap.contents.cxx.kinds import Structures, kind_texts
 from gdbheap.graph.naming import INDEX, INSIDE, NAME, EdgeName, EdgeNames
 
 __all__ = ["NamedGraph", "write_graph"]
@@ -54,12 +56,14 @@ BITMAP = 2048
 
 @dataclass(frozen=True)
 class NamedGraph:
-    """A native graph with the names of its types, by their numbers from 1 on, of its roots, and of some edges."""
+    """A native graph with the names of its types, by their numbers from 1 on, of its roots, and of some edges.
+    ``structures``: what blocks are that have no type there."""
 
     graph: _native.Graph
     types: Sequence[str]
     roots: Sequence[str]
     edges: EdgeNames = field(default_factory=dict)
+    structures: Structures | None = None
 
     @property
     def first_root(self) -> int:
@@ -147,13 +151,19 @@ def _nodes(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
     known = [0, *map(number_of, named.types)]
     plain = {kind: number_of(name) for kind, name in NAMES.items()}
     texts = {number for number, name in enumerate(named.types, 1) if name in TEXTS}
-    ids = _Ids()
+    ids, structures = _Ids(), named.structures
+    others = (
+        []
+        if structures is None
+        else [number_of(NAMES[UNKNOWN]), *map(number_of, (text or "" for text in kind_texts(structures)))]
+    )
     yield SYNTHETIC, number_of("(roots)"), FIRST_ID, 0, len(roots), 0, 0
     for start in range(0, graph.nodes, AT_ONCE):
         found = graph.node_columns(start, AT_ONCE)
         sizes, addresses = array("q", found.sizes), _addresses(graph, start, len(found.kinds))
-        columns = zip(addresses, sizes, array("I", found.types), found.kinds, array("I", found.edges))
-        for node, (address, size, kind_of, kind, edges) in enumerate(columns, start):
+        kinds = repeat(0) if structures is None else structures.native.kinds_at(addresses)
+        columns = zip(addresses, sizes, array("I", found.types), found.kinds, array("I", found.edges), kinds)
+        for node, (address, size, kind_of, kind, edges, other) in enumerate(columns, start):
             own = ids.of_address(address) if node < named.first_root else ids.of_root(roots[node - named.first_root])
             made, name = KINDS[kind], known[kind_of] if kind in (LIVING, IDLE) and kind_of else plain[kind]
             if node >= named.first_root:
@@ -164,6 +174,8 @@ def _nodes(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
                 made = STRING
             elif kind != LIVING and kind_of and kind != IDLE:
                 name = known[kind_of]
+            elif kind == UNKNOWN and other:
+                name = others[other]
             yield made, name, own, size, edges, 0, 0
 
 

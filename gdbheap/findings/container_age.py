@@ -72,7 +72,7 @@ def _version(objects: Objects, address: int) -> int | None:
 def _latest(heap: Heap, objects: Objects) -> int | None:
     """A high number of a change that a few of the dicts have or exceed: one that is no dict may have any number."""
     try:
-        census = heap.census()
+        census = heap.python.census
         kinds = {row.address: 0 for row in census.rows if objects.names.name(row.address) == "dict"}
         if not kinds or sum(row.live.count for row in census.rows if row.address in kinds) > MAX_DICTS:
             return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,9 +24,8 @@ from gdbheap.answers.causes import collector_facts
 from gdbheap.answers.forked import forked_from
 from gdbheap.contents.python.objects.census import Estimate, Objects
 from gdbheap.contents.python.objects.references import NOT_REACHED, References
-from gdbheap.errors import GdbheapError
+from gdbheap.errors import GdbheapError, or_none
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD
-from gdbheap.graph.blocks import BlockReferences
 from gdbheap.heap import Heap
 from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.procfs import PROC, TEXT_LIMIT, parse_status
@@ -210,7 +208,7 @@ class Evidence:
         """glibc's malloc after its walk; None where there is none."""
         try:
             found = self.heap.allocator(GlibcAllocator)
-            _walked = found.chunks
+            found.require_walk()
         except GdbheapError:
             return None
         return found
@@ -229,7 +227,7 @@ class Evidence:
             return None
         if not self.worth(self.in_use):
             return None
-        return heap.objects_or_none
+        return heap.python.objects_or_none
 
     @cached_property
     def estimates(self) -> list[Estimate]:
@@ -237,35 +235,21 @@ class Evidence:
         return self.objects.estimate() if self.objects is not None else []
 
     @cached_property
-    def references(self) -> References | None:
+    def _graph(self) -> _native.Graph | None:
         """The graph of references; None without one, or if it would take longer than all the rest."""
-        found = self.graph_of(sys.maxsize if self.detail else MAX_GRAPH_BLOCKS)
-        return found or (self.graph_of(MAX_LIKELY_GRAPH_BLOCKS) if self.is_collector_off else None)
+        heap = self.heap
+        if heap.target.refusal is not None or heap.target.remote and not self.detail or not self.worth(self.in_use):
+            return None
+        is_quick = self.detail or heap.used_blocks <= MAX_GRAPH_BLOCKS
+        is_likely = is_quick or (self.is_collector_off and heap.used_blocks <= MAX_LIKELY_GRAPH_BLOCKS)
+        return or_none(lambda: heap.references.graph) if is_likely else None
 
     def graph_of(self, most: int) -> References | None:
-        """The graph of references if there are at most ``most`` blocks; None if there are more, or there is no
+        """The graph of Python's objects if there are at most ``most`` blocks; None if there are more, or there is no
         graph."""
         if self.objects is None or self.heap.used_blocks > most:
             return None
-        try:
-            return self.heap.object_references
-        except GdbheapError:
-            return None
-
-    @cached_property
-    def block_references(self) -> BlockReferences | None:
-        """The graph of the blocks of a program without Python; None with it, or if drawing it would take longer than
-        all the rest."""
-        heap = self.heap
-        if heap.target.refusal is not None or heap.target.remote and not self.detail:
-            return None
-        if not self.worth(self.in_use):
-            return None
-        try:
-            few = self.detail or self.heap.used_blocks <= MAX_GRAPH_BLOCKS
-            return heap.block_references if few and not heap.is_python else None
-        except GdbheapError:
-            return None
+        return or_none(lambda: self.heap.python.references)
 
     @cached_property
     def unreachable(self) -> _native.Unreachable | None:
@@ -279,11 +263,6 @@ class Evidence:
         found = self.heap.find_allocator(PymallocAllocator)
         ranges = [] if found is None else found.ranges()
         return any(holds(ranges, address) for address in addresses)
-
-    @property
-    def _graph(self) -> _native.Graph | None:
-        found = self.references or self.block_references
-        return None if found is None else found.graph
 
     @cached_property
     def absent_unreached(self) -> int:
@@ -335,7 +314,7 @@ class Evidence:
     @property
     def is_collector_off(self) -> bool:
         """Whether the cyclic garbage collector is known to be switched off."""
-        collector = self.heap.collector if self.objects is not None else None
+        collector = self.heap.python.collector if self.objects is not None else None
         return collector is not None and collector.is_off
 
     @cached_property

@@ -162,7 +162,7 @@ def _way_of(paths: Paths, number: int, target: int) -> _Way:
 def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> list[MainHolder]:
     """Add to each row the kind and the count of the tasks, or else of the suspended functions, that lead to most of
     what it has."""
-    graph = heap.object_references.graph
+    graph = heap.python.references.graph
     found = list(rows)
     types_of = _kinds(heap)
     objects_of = {
@@ -191,12 +191,12 @@ def _direct(heap: Heap, members: Iterable[int], objects: set[int]) -> int:
 
 def _kinds(heap: Heap) -> dict[str, set[int]]:
     """Return the types of tasks and suspended functions that have objects, by kind, in the order of SUSPENDED."""
-    objects = heap.objects
+    python, objects = heap.python, heap.python.objects
     if objects.release.get("gen_qualname") is None:
         # Python 2 has no tasks, and its generators are not read.
         return {}
     layout = task_layout(heap.target.space, objects.release, heap.target.objects)
-    kinds = Coroutines(objects, heap.interpreter.threads, layout).kinds(heap.object_references.graph.type_addresses())
+    kinds = Coroutines(objects, python.interpreter.threads, layout).kinds(python.references.graph.type_addresses())
     found: dict[str, set[int]] = {kind: set() for kind in SUSPENDED}
     for address, (kind, _base) in kinds.items():
         found[kind].add(address)

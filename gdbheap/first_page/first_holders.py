@@ -40,7 +40,7 @@ def first_holders(heap: Heap, seconds: float) -> FirstHolders:
     minimum = least_of_row(used)
     looking = heap.labelled("looking for holders")
     most, longest = int(seconds * LOOKED_AT_A_SECOND), SLOWER * seconds + MARGIN
-    kept = KeptObjects(heap.objects, heap.interpreter.threads, most, longest, minimum, looking)
+    kept = KeptObjects(heap.python.objects, heap.python.interpreter.threads, most, longest, minimum, looking)
     paths = ObjectPaths(kept)
     found = kept.holders()
     rows = [_row(heap, paths, kept, row) for row in found]
@@ -79,11 +79,11 @@ def _resident(heap: Heap, row: KeptNode) -> int | None:
 
 def length_at(heap: Heap, address: int | None) -> int | None:
     """Return the length of a variable's object, as far as it is known."""
-    objects = heap.objects_or_none if address is not None else None
+    objects = heap.python.objects_or_none if address is not None else None
     return None if objects is None or address is None else length_of(objects.repr, address)
 
 
 def limit_of(heap: Heap, address: int | None, kind: str | None) -> CacheLimit | None:
     """Return how many entries an lru_cache has and may have; None for other objects."""
-    objects = heap.objects_or_none if address is not None and kind == LRU_CACHE else None
+    objects = heap.python.objects_or_none if address is not None and kind == LRU_CACHE else None
     return None if objects is None or address is None else cache_limit(objects.repr, address)

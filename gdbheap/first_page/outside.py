@@ -78,7 +78,7 @@ def outside_holders(evidence: Evidence) -> list[MainHolder]:
 def unowned_holders(evidence: Evidence, rows: Sequence[MainHolder]) -> Sequence[MainHolder]:
     """Return these ``rows`` without the mapped memory that objects in the heap own: it is in these objects' rows."""
     heap = evidence.heap
-    is_mappable = any(row.kind in MAPPABLE for row in rows) and heap.is_python
+    is_mappable = any(row.kind in MAPPABLE for row in rows)
     owned = joined(sorted((one.address, one.end) for one in heap.mapped)) if is_mappable else []
     return _holders(evidence, owned) if owned else rows
 

@@ -47,6 +47,8 @@ class Nodes:
     roots: Sequence[Root]
     # An edge of at most this strength is one that a program follows, as far as can be told.
     believed = EXACT
+    # Whether objects count the references to them: what more of these are than exist is proven to be lost.
+    counts_references = False
 
     def __init__(self) -> None:
         self._known: dict[int, Node] = {}

@@ -70,6 +70,9 @@ class Paths(Protocol):
     def path(self, numbers: Sequence[int]) -> Path:
         """A chain of the graph that begins at a root; of a long one the steps at both ends."""
 
+    def naming(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Return what of a chain has names that distinguish one holder from another."""
+
 
 @dataclass(frozen=True)
 class Word:
@@ -166,6 +169,10 @@ class BlockPaths:
             return Path(self._steps(numbers), None, length)
         head, tail = numbers[: STEPS_AT_EACH_END + 1], numbers[-STEPS_AT_EACH_END - 1 :]
         return Path([*self._steps(head), *self._steps(tail)], None, length)
+
+    def naming(self, numbers: Sequence[int]) -> Sequence[int]:
+        """The root, and what it leads to."""
+        return numbers[:2]
 
     def _steps(self, numbers: Sequence[int]) -> list[Step]:
         nodes = self.references.nodes(numbers)

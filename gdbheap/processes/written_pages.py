@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from gdbheap import _native
-from gdbheap.contents.python.objects.collector import Collector, count_frozen
-from gdbheap.errors import Fault, GdbheapError
+from gdbheap.contents.python.objects.collector import count_frozen
+from gdbheap.errors import Fault, or_none
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import exclusive_pages
 from gdbheap.layout import cpython
@@ -115,7 +115,7 @@ def compare(heap: Heap, other: Heap) -> tuple[Written, list[TypeCounts]]:
     here, there = heap.target, other.target
     assert isinstance(here, Process) and isinstance(there, Process) and there.pages is not None
     ranges = intersect(private_ranges(here), private_ranges(there))
-    objects = heap.objects_or_none
+    objects = heap.python.objects_or_none
     heaps = _native.Heaps(here.space, []) if objects is None else objects.heaps
     layout, statics = (None, []) if objects is None else (objects.layout, _statics(heap))
     progress = heap.labelled("comparing pages")
@@ -146,7 +146,7 @@ def _alone(process: Process, ranges: Ranges) -> int:
 
 def _statics(heap: Heap) -> list[tuple[int, int]]:
     """Static types, which lie in no block, each with its own type."""
-    objects, found = heap.objects, []
+    objects, found = heap.python.objects, []
     for address in objects.static_types():
         try:
             found.append((address, heap.target.space.word(address + objects.release.at(cpython.OB_TYPE))))
@@ -157,17 +157,10 @@ def _statics(heap: Heap) -> list[tuple[int, int]]:
 
 def _has_collected(heap: Heap, other: Heap) -> bool:
     """Whether the collector has run over all objects since the two parted, in either; not where they were frozen."""
-    one, two = _collector(heap), _collector(other)
+    one, two = or_none(lambda: heap.python.collector), or_none(lambda: other.python.collector)
     if one is None or two is None or count_frozen(heap.target.space, one, MANY_FROZEN) == MANY_FROZEN:
         return False
     return bool(one.collections) and one.collections[-1:] != two.collections[-1:]
-
-
-def _collector(heap: Heap) -> Collector | None:
-    try:
-        return heap.collector
-    except GdbheapError:
-        return None
 
 
 def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bool) -> Written:
@@ -194,9 +187,9 @@ def page_marks(process: Process, shared: bool = False) -> set[bytes]:
 def value_marks(heap: Heap) -> set[bytes]:
     """Return the marks of those pages that a process has alone on which only objects of VALUES lie; without such
     objects none. Raises GdbheapError."""
-    process, objects = heap.target, heap.objects
+    process, objects = heap.target, heap.python.objects
     assert isinstance(process, Process)
-    names = {row.address: objects.names.name(row.address) for row in heap.census().rows}
+    names = {row.address: objects.names.name(row.address) for row in heap.python.census.rows}
     types = {address for address, name in names.items() if name in VALUES}
     path, progress = process.folder.path("pagemap"), heap.labelled("comparing pages")
     ranges = private_ranges(process)

@@ -78,7 +78,7 @@ class BlockChange:
 def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
     """All used blocks of all allocators."""
     names, stores = _stores(heap)
-    heaps, objects = _native.Heaps(heap.target.space, stores), heap.objects_or_none
+    heaps, objects = _native.Heaps(heap.target.space, stores), heap.python.objects_or_none
     layout = objects.layout if objects is not None else None
     columns = _native.list_blocks(heaps, layout, heap.labelled("listing blocks"))
     types = [objects.names.name(address) for address in columns.types] if objects is not None else []

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from gdbheap.answers.accounting.paths import ANY_SUBSCRIPT, alike
 from gdbheap.answers.accounting.rows import least_of_row
-from gdbheap.answers.by_root import CONTEXT
 from gdbheap.answers.holder_change import HolderChange
 from gdbheap.answers.shared_out import MANY, VARIABLE
+from gdbheap.contents.postgresql.contexts import CONTEXT
 from gdbheap.contents.python.names.packages import LIBRARY, PACKAGE
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.graph.roots import GLOBAL, MEMORY, THREAD

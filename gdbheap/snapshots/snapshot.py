@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from gdbheap import __version__, _native
 from gdbheap.answers.arenas import Arenas, arenas
@@ -20,7 +19,7 @@ from gdbheap.answers.holes import Holes, holes
 from gdbheap.answers.mappings import MappingRow, mappings
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
 from gdbheap.answers.retained import OBJECT, Kept, retained
-from gdbheap.errors import GdbheapError, NotAPython, Unsupported
+from gdbheap.errors import GdbheapError, Unsupported, or_none
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.first_page.ledger import Ledger, ledger_and_holders
 from gdbheap.first_page.main_holders import BLOCKS_A_SECOND, MainHolders
@@ -34,8 +33,6 @@ MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
 MAX_OWNERS = MAX_HOLDERS = 200
 # Paths need the graph of references. For more blocks it takes longer than all the rest.
 MAX_GRAPH_BLOCKS = 2_000_000
-
-A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ def take(
 ) -> Look:
     """Everything that a later look can be compared with. ``with_owners``: None draws the graph where it is quick;
     ``with_blocks``: each block too; ``held``: the holders, where they are known already."""
-    objects = _or_none(lambda: pyobjects(heap, most=0))
+    objects = or_none(lambda: pyobjects(heap, most=0), Unsupported)
     blocks, columns = list_blocks(heap) if with_blocks and heap.target.refusal is None else (None, None)
     owners = _owners(heap, with_owners) if objects is not None else None
     if blocks is not None and columns is not None and owners is not None:
@@ -144,8 +141,8 @@ def take(
         target={**target.describe(), **heap.versions},
         ledger=books,
         limit=group_limit(target.proc) if target.proc else None,
-        arenas=_or_none(lambda: arenas(heap)),
-        holes=_or_none(lambda: holes(heap, MIN_HOLE_BYTES, MAX_HOLES)),
+        arenas=or_none(lambda: arenas(heap), Unsupported),
+        holes=or_none(lambda: holes(heap, MIN_HOLE_BYTES, MAX_HOLES), Unsupported),
         sizes=_sizes(heap),
         objects=objects,
         owners=owners,
@@ -169,14 +166,6 @@ def time_of(heap: Heap) -> float:
     return time.time()
 
 
-def _or_none(answer: Callable[[], A]) -> A | None:
-    """None where the target has nothing to answer with."""
-    try:
-        return answer()
-    except (NotAPython, Unsupported):
-        return None
-
-
 def _to_compare(held: MainHolders) -> list[MainHolder] | None:
     """Return the largest holders; None where nobody looked for them, and where not all references were read: then each
     look proves others, and two of them cannot be compared."""
@@ -196,10 +185,10 @@ def _sizes(heap: Heap) -> list[SizeCount]:
 
 
 def _owners(heap: Heap, wanted: bool | None) -> list[Kept] | None:
-    blocks = sum(store.used.count for store in heap.census().stores)
+    blocks = sum(store.used.count for store in heap.python.census.stores)
     if wanted is False or (wanted is None and blocks > MAX_GRAPH_BLOCKS):
         return None
     with suppress(GdbheapError):
         # An incomplete graph proves other things at every look: two of them cannot be compared.
-        return None if heap.object_references.graph.is_cut else retained(heap, OBJECT, MAX_OWNERS).rows
+        return None if heap.python.references.graph.is_cut else retained(heap, OBJECT, MAX_OWNERS).rows
     return None

@@ -29,7 +29,7 @@ def differences(heap: Heap, rng: random.Random, most: int) -> list[str]:
     blocks = heap.references.nodes(rng.sample(numbers, min(most, len(numbers))))
     if heap.is_python:
         # What is known of one block is kept: all of them take one census, each by itself one of its own.
-        heap.owners_of([block.block for block in blocks])
+        heap.python.owners_of([block.block for block in blocks])
     for block in blocks:
         found += _of_block(heap, block)
     return found
@@ -64,7 +64,7 @@ def _of_block(heap: Heap, block: Node) -> Iterator[str]:
 
 
 def _of_python(heap: Heap, block: Node, address: int | None, here: str) -> Iterator[str]:
-    said = heap.owners_of([block.block])[block.block]
+    said = heap.python.owners_of([block.block])[block.block]
     if said is None or (said.type is None) != (address is None) or said.type is not None and said.address != address:
         yield f"{here}: chunks says {said}"
     own = at(heap, block.block).owner
@@ -78,13 +78,13 @@ def _of_python(heap: Heap, block: Node, address: int | None, here: str) -> Itera
 
 def _of_library(heap: Heap, block: Node, here: str) -> Iterator[str]:
     """Yield the answers that name another static variable of a library than the first step of the chain, or none."""
-    variable = variable_above(heap.object_references, block.id)
+    variable = variable_above(heap.python.references, block.id)
     row, way = held(heap.paths, block), why(heap, block.block).chain
     if variable is not None and not (row.path or row.chain).startswith(variable.name):
         yield f"{here}: owners says {row.chain}, not {variable.name}"
     if variable is not None and (not way or way[0].edge != variable.name):
         yield f"{here}: why says {way[:1]}, not {variable.name}"
-    owner = heap.owners_of([block.block])[block.block]
+    owner = heap.python.owners_of([block.block])[block.block]
     said = at(heap, block.block)
     if variable is not None and owner is not None and owner.type is None and said.variable != variable.name:
         yield f"{here}: at says {said.variable}, not {variable.name}"
@@ -92,7 +92,7 @@ def _of_library(heap: Heap, block: Node, here: str) -> Iterator[str]:
 
 def rows_of_variables(heap: Heap) -> Counter[str]:
     """Return the bytes of the blocks whose chains begin at each static variable of a library."""
-    references = heap.object_references
+    references = heap.python.references
     found: Counter[str] = Counter()
     names: dict[int, str | None] = {}
     for number in range(references.graph.blocks_end):
@@ -109,7 +109,7 @@ def rows_of_variables(heap: Heap) -> Counter[str]:
 
 def _is_of_syntax_tree(heap: Heap, block: Node) -> bool:
     """Return whether a block is said to be the interpreter's by its own contents, whoever leads to it."""
-    said = heap.owners_of([block.block])[block.block] if heap.is_python else None
+    said = heap.python.owners_of([block.block])[block.block] if heap.is_python else None
     return said is not None and said.type is None and said.address == block.block
 
 
@@ -119,7 +119,7 @@ def _owns(node: Node) -> bool:
 
 def _sums(heap: Heap) -> Iterator[str]:
     """Yield the types of which ``pyobjects`` counts other bytes than those of the blocks whose owners are theirs."""
-    graph, name = heap.references.graph, heap.objects.names.name
+    graph, name = heap.references.graph, heap.python.objects.names.name
     numbers = list(range(graph.blocks_end))
     counted: Counter[str] = Counter()
     for number, row, owner in zip(numbers, graph.nodes_of(numbers), graph.owners_of(numbers)):
@@ -127,7 +127,7 @@ def _sums(heap: Heap) -> Iterator[str]:
             counted[name(kind)] += row.size
     # Where the graph is not drawn for so few bytes, what only it tells is nobody's in that answer.
     census = pyobjects(heap)
-    nobodys = 0 if heap.draws_for_owners else census.unclassified.bytes + census.other_chunks.bytes
+    nobodys = 0 if heap.python.draws_for_owners else census.unclassified.bytes + census.other_chunks.bytes
     for said in census.types:
         # Each mapped range is a node too; a library may have mapped one at any time.
         lacking = counted[said.type] - said.buffers - said.mapped

@@ -109,6 +109,10 @@ class GlibcAllocator(Allocator):
         """Every block of the arenas; what another allocator holds is not among them, and noted."""
         return self._walk(False)
 
+    def require_walk(self) -> _native.Chunks:
+        """As ``chunks``, after which all of it is known. Raises Unsupported."""
+        return self.chunks
+
     def _walk(self, collects: bool) -> _native.Chunks:
         chunks = self.malloc.walk(self._around.labelled("walking glibc's heaps"), collects)
         self._around.note_others(self.malloc.idle)
@@ -161,7 +165,7 @@ class GlibcAllocator(Allocator):
 
     def pieces(self) -> Iterable[Piece]:
         """The stretches of the arenas, what is theirs beside those, and the mmapped chunks."""
-        _walked = self.chunks
+        self.require_walk()
         stretches = sorted((stretch.start, stretch.end) for stretch in self.malloc.stretches)
         yield from (Piece(start, end, None) for start, end in stretches)
         for start, end in subtract(sorted(self.ranges()), stretches):
@@ -192,7 +196,7 @@ class GlibcAllocator(Allocator):
 
     def drawn(self) -> Iterable[Drawn]:
         """The heaps of the arenas, and the mmapped chunks."""
-        _walked = self.chunks
+        self.require_walk()
         for part in self.malloc.heaps:
             yield Drawn(
                 part.start, part.end, f"arena {part.arena}" if part.arena else "main arena", "glibc", part.arena

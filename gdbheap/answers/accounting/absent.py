@@ -48,7 +48,7 @@ def absent_memory(heap: Heap) -> Iterator[BlockBytes]:
     """Yield what ``absent_blocks`` does, and the memory that objects mapped."""
     yield from absent_blocks(heap)
     pages = heap.target.pages
-    if pages is None or not heap.is_python:
+    if pages is None:
         return
     for mapped in heap.mapped:
         yield BlockBytes(mapped.address, mapped.size - pages.count(mapped.address, mapped.end).resident)
@@ -56,7 +56,7 @@ def absent_memory(heap: Heap) -> Iterator[BlockBytes]:
 
 def shared_memory(heap: Heap) -> Iterator[BlockBytes]:
     """Yield the shared mappings that objects own, each with all of its bytes."""
-    for mapped in heap.mapped if heap.is_python else []:
+    for mapped in heap.mapped:
         if mapped.shared:
             yield BlockBytes(mapped.address, mapped.size)
 

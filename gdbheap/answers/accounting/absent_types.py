@@ -20,7 +20,7 @@ def absent_kinds(heap: Heap) -> Counter[tuple[str, str | None]]:
     blocks = list(absent_blocks(heap))
     found: Counter[tuple[str, str | None]] = Counter()
     if sum(block.bytes for block in blocks) >= MIN_ABSENT_BYTES:
-        what = describe_blocks(heap, [(block.address, block.bytes) for block in blocks], heap.draws_for_owners)
+        what = describe_blocks(heap, [(block.address, block.bytes) for block in blocks], heap.python.draws_for_owners)
         for block in blocks:
             kind = what[block.address].kind
             found[kind.role, kind.type] += block.bytes

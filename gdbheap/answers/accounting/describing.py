@@ -64,16 +64,14 @@ class Described:
 def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool = True) -> dict[int, Described]:
     """Return what each used block (user address, size) is, by user address. ``draws`` as for ``Heap.owners_of``."""
     found = _structures(heap)
-    objects = heap.objects_or_none
+    objects = heap.python.objects_or_none
     unknown = [block for block in dict.fromkeys(blocks) if block[0] not in found]
     if objects is not None and unknown:
         held = {address: one for (address, _size), one in zip(unknown, objects.objects_in(unknown)) if one is not None}
         for address, one in held.items():
             found[address] = Described(BlockKind(OBJECT if one.alive else SPARE, one.type))
-        others = [
-            address for address, _ in unknown if address not in held or may_be_buffer(heap, address, held[address])
-        ]
-        owners = heap.owners_of(others, draws)
+        others = [at for at, _size in unknown if at not in held or may_be_buffer(heap, at, held[at])]
+        owners = heap.python.owners_of(others, draws)
         reached = [address for address, owner in owners.items() if owner is not None and owner.type is None]
         # The kind of a block says more than which library leads to it.
         named = {address for address, kind in zip(reached, _kinds(heap, reached)) if kind is not None}

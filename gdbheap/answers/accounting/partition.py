@@ -226,7 +226,7 @@ class _Layout:
         self.pieces = [(start, end, "stacks") for start, end in heap.stack_ranges]
         self.pieces += [(stack.start, stack.end, ENDED_STACKS) for stack in heap.ended_stacks]
         try:
-            _known = heap.malloc
+            heap.require_malloc()
         except GdbheapError as error:
             heap.note(f"{error}: malloc's memory counts as other memory")
         for allocator in heap.allocators:

@@ -24,10 +24,12 @@ def most_of_tables(heap: Heap) -> int:
 def trace_tables(heap: Heap) -> list[int]:
     """Return the addresses of the tables of traces and of tracebacks, which are looked for where they may have a row of
     their own among holders."""
-    if heap.objects_or_none is None or most_of_tables(heap) < least_of_row(heap.references.graph.largest(0, 0).bytes):
+    if heap.python.objects_or_none is None:
+        return []
+    if most_of_tables(heap) < least_of_row(heap.references.graph.largest(0, 0).bytes):
         return []
     try:
-        traces = heap.traces
+        traces = heap.python.traces
     except GdbheapError:
         return []
     return [table.address for table in [*traces.tables, *traces.tracebacks]] if traces.tables else []
@@ -35,6 +37,6 @@ def trace_tables(heap: Heap) -> list[int]:
 
 def name_tables(heap: Heap) -> None:
     """Let paths of the graph of objects say which blocks are tables of tracemalloc."""
-    if heap.is_python:
-        found = (heap.object_references.find(address) for address in trace_tables(heap))
-        heap.object_paths.named.update({node.block: TRACEMALLOC for node in found if node is not None})
+    found = [heap.references.find(address) for address in trace_tables(heap)]
+    if found:
+        heap.python.paths.named.update({node.block: TRACEMALLOC for node in found if node is not None})

@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os.path import basename
+from typing import Optional
 
 from gdbheap import _native
-from gdbheap.allocators.allocator import WalkedBlocks
-from gdbheap.contents.openssl.connections import find_named
+from gdbheap.allocators.allocator import Progress, WalkedBlocks
+from gdbheap.contents.content import Content
 from gdbheap.contents.rust import types as rust
 from gdbheap.machines.image import PF_X, PT_LOAD
+from gdbheap.targets.parts import part
 from gdbheap.targets.ranges import Ranges, joined, subtract
 from gdbheap.targets.target import Target
 from gdbheap.targets.text_search import mentions
@@ -41,6 +43,9 @@ TEXTS = {
     **rust.TEXTS,
 }
 OF_CLASS = {"vector": "std::vector items of class {}", **rust.OF_TYPE, **rust.OF_CHANNEL}
+
+NamedBlocks = Callable[[_native.Heaps, Optional[Progress]], Sequence[tuple[int, str]]]
+"""(address, what the block there is, in words)."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,20 @@ class Room:
     address: int
 
 
+class CxxContent(Content):
+    """C++ and Rust. What blocks are of their containers is proven in ``Structures``."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether a library is there whose containers are known."""
+        return any(vars(self.libraries).values())
+
+    @part("libraries")
+    def libraries(self) -> Libraries:
+        """Which of them are there."""
+        return find_libraries(self.target)
+
+
 class Structures:
     """The used blocks of one target by what they are. ``native`` numbers them as a graph of the same stores does."""
 
@@ -106,21 +125,21 @@ class Structures:
         target: Target,
         blocks: WalkedBlocks,
         stacks: Ranges,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Progress | None = None,
         libraries: Libraries | None = None,
-        named: Sequence[tuple[int, str]] = (),
+        named: Sequence[NamedBlocks] = (),
         is_v8: bool = False,
         books: Ranges | None = None,
     ) -> None:
-        """``stacks``: what may be in use of them; ``named``: addresses of blocks with what they are known to be;
-        ``libraries``: whose containers are looked for, where that is not to
-        be found out. ``is_v8``: V8 is there, whose BackingStore begins as a std::string does. ``books``: static data
-        of allocators, whose lists of free blocks may lead to the last word of a used one."""
+        """``stacks``: what may be in use of them; ``named``: what tells the addresses of blocks with what they are
+        known to be; ``libraries``: whose containers are looked for, where that is not to be found out. ``is_v8``: V8 is
+        there, whose BackingStore begins as a std::string does. ``books``: static data of allocators, whose lists of
+        free blocks may lead to the last word of a used one."""
         heaps = _native.Heaps(target.space, blocks.stores)
         data = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
         statics = subtract(data, joined(sorted(books or [])))
         self.libraries = libraries or find_libraries(target)
-        known = [*named, *find_named(target, heaps, progress)]
+        known = [row for tell in named for row in tell(heaps, progress)]
         self.native = _native.find_structures(
             heaps, object_ranges(target), code_ranges(target), statics, sorted(stacks), self.libraries, known, progress
         )
@@ -177,6 +196,12 @@ class Structures:
     def kinds_at(self, addresses: Sequence[int]) -> list[Kind | None]:
         """What the used block is that holds each address; None where that is not known."""
         return [self._by_number.get(number) for number in self.native.kinds_at(addresses)]
+
+
+def kind_texts(structures: Structures) -> list[str | None]:
+    """What each kind is in words, by its number in a graph from 1 on; None of one without blocks."""
+    texts = {each.number: each.kind.text for each in structures.sums}
+    return [texts.get(number) for number in range(1, max(texts, default=0) + 1)]
 
 
 def class_names(target: Target, addresses: Sequence[int]) -> list[str | None]:

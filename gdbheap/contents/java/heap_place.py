@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from gdbheap.contents.content import Content, ContentHolder
 from gdbheap.errors import Fault
+from gdbheap.targets.parts import part
 from gdbheap.targets.ranges import Ranges
 from gdbheap.targets.target import Target
 
-__all__ = ["java_heap"]
+__all__ = ["JavaContent", "java_heap"]
 
 TABLE = "gHotSpotVMStructs"
 # vmStructs.hpp, VMStructEntry: typeName, fieldName, typeString, isStatic, offset, address; a row of zeros is the last.
@@ -17,6 +19,27 @@ STRIDE, FIELD_NAME, OFFSET, ADDRESS = 48, 8, 32, 40
 MAX_ROWS, MAX_NAME = 1 << 14, 128
 HEAP = ("Universe", "_collectedHeap")
 RESERVED, START, WORDS = ("CollectedHeap", "_reserved"), ("MemRegion", "_start"), ("MemRegion", "_word_size")
+JAVA, IN_JAVA = "java heap", "objects in the Java heap (Deflater, Inflater, direct ByteBuffer and the like)"
+
+
+class JavaContent(Content):
+    """The Java heap of a HotSpot JVM, whose objects keep blocks of C code."""
+
+    # It names no block.
+    beside_python = False
+
+    @property
+    def is_here(self) -> bool:
+        """Whether a JVM is there that says where its heap is."""
+        return bool(self._ranges)
+
+    @part("java heap")
+    def _ranges(self) -> Ranges:
+        return java_heap(self.target)
+
+    def holders(self) -> Sequence[ContentHolder]:
+        """The Java heap."""
+        return [ContentHolder(IN_JAVA, JAVA, [], self._ranges)]
 
 
 def java_heap(target: Target) -> Ranges:

@@ -6,12 +6,14 @@ itself, and each connection, at the same place in all, its context. Layouts: ``l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os.path import basename
 from typing import Any
 
 from gdbheap import _native
+from gdbheap.allocators.allocator import Progress
+from gdbheap.contents.content import Content
 from gdbheap.errors import Fault
 from gdbheap.layout.tables import table
 from gdbheap.machines.image import PF_X, PT_LOAD
@@ -36,14 +38,31 @@ class _Found:
     method: int
 
 
-def find_named(
-    target: Target, heaps: _native.Heaps, progress: Callable[[int, int], object] | None = None
+class OpensslContent(Content):
+    """The contexts and connections of a libssl."""
+
+    # Nearly every Python has it loaded, and few blocks of it.
+    beside_python = False
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is loaded."""
+        return self._library is not None
+
+    @property
+    def _library(self) -> LoadedObject | None:
+        return next((loaded for loaded in self.target.objects if basename(loaded.path).startswith("libssl.so")), None)
+
+    def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> list[tuple[int, str]]:
+        """(address of the block, CONTEXT or CONNECTION) of all that are proven."""
+        library = self._library
+        methods = list(_methods(self.target, library)) if library is not None else []
+        return _find_named(self.target, heaps, methods, progress) if methods else []
+
+
+def _find_named(
+    target: Target, heaps: _native.Heaps, methods: list[int], progress: Progress | None
 ) -> list[tuple[int, str]]:
-    """(address of the block, CONTEXT or CONNECTION) of all that are proven."""
-    library = next((loaded for loaded in target.objects if basename(loaded.path).startswith("libssl.so")), None)
-    methods = list(_methods(target, library)) if library is not None else []
-    if not methods:
-        return []
     facts = table(TABLE)
     rows = [
         row

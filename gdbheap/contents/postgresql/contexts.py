@@ -16,14 +16,19 @@ from itertools import chain
 from os.path import basename
 from typing import Any
 
-from gdbheap.errors import Fault, Unsupported
+from gdbheap import _native
+from gdbheap.allocators.allocator import Progress
+from gdbheap.contents.content import Content, ContentHolder
+from gdbheap.errors import Fault, NotInUse, Unsupported, one_line, or_none
 from gdbheap.layout.debug_offsets import windows
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import table, variants
 from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.parts import part
 from gdbheap.targets.ranges import containing
 from gdbheap.targets.target import Damage, Target
 
+CONTEXT = "context"
 TABLE = "postgresql"
 TOP = "TopMemoryContext"
 NAME_LIMIT, IDENT_LIMIT = 64, 1024
@@ -103,12 +108,52 @@ class _Met:
         return is_new
 
 
+class PostgresqlContent(Content):
+    """The memory contexts of a backend."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is a backend whose contexts are known. Raises Unsupported for others."""
+        return bool(self.contexts)
+
+    @part("memory contexts")
+    def contexts(self) -> list[Context]:
+        """The memory contexts, each before its children."""
+        return find_contexts(self.target, self._around.facts)
+
+    def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> list[tuple[int, str]]:
+        """The blocks that contexts have from malloc."""
+        return [
+            (start, f"block of memory context {one_line(context.name)}")
+            for context in self.contexts
+            for start, _end in context.blocks
+        ]
+
+    def check(self) -> None:
+        """Read all contexts, as far as that is possible."""
+        or_none(lambda: self.contexts)
+
+    def holders(self) -> list[ContentHolder]:
+        """All contexts of a name as one."""
+        named: defaultdict[str, list[Context]] = defaultdict(list)
+        for context in self.contexts:
+            named[context.name].append(context)
+        return [
+            ContentHolder(_title(name, len(found)), CONTEXT, [start for one in found for start, _end in one.blocks])
+            for name, found in named.items()
+        ]
+
+
+def _title(name: str, count: int) -> str:
+    return f"memory context {name}" if count == 1 else f"{count:,} memory contexts {name}"
+
+
 def find_contexts(target: Target, facts: Facts) -> list[Context]:
     """All contexts, each before its children. Raises Unsupported where this is no backend of PostgreSQL, or one whose
     contexts are not known."""
     program = next((loaded for loaded in target.objects if basename(loaded.path) in ("postgres", "postmaster")), None)
     if program is None:
-        raise Unsupported("memory contexts are PostgreSQL's, and this program is not postgres")
+        raise NotInUse("memory contexts are PostgreSQL's, and this program is not postgres")
     reader = _Reader(target, facts)
     top = _top(target, program, reader)
     if top is None:

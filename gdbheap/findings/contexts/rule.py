@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 
-from gdbheap.contents.postgresql.contexts import Context
+from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.targets.ranges import joined
 
@@ -34,7 +34,7 @@ def find(evidence: Evidence) -> list[Claim]:
     if evidence.heap.target.refusal is not None:
         return []
     groups: dict[str, list[Context]] = defaultdict(list)
-    for context in evidence.heap.contexts:
+    for context in evidence.heap.content(PostgresqlContent).contexts:
         groups[PREPARED if context.name in OF_STATEMENTS else context.name].append(context)
     largest = max(groups.values(), key=lambda group: sum(context.total for context in group))
     ranges = joined(sorted(pair for context in largest for pair in context.blocks))

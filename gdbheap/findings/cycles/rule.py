@@ -33,7 +33,7 @@ def find(evidence: Evidence) -> list[Finding]:
     """Find the cycles that the collector would free, after gc.unfreeze() where objects are frozen. The graph of
     references is drawn for few blocks, where the collector is off, or in detail."""
     found = evidence.unreachable
-    if evidence.references is None or found is None:
+    if found is None:
         return []
     all_causes = found.causes
     rows = [row for row in found.rows if all_causes[row.cause].kind in (COLLECTABLE, FROZEN)]
@@ -44,13 +44,13 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _figures(evidence: Evidence, all_causes: list[_native.Cause], rows: list[_native.Lost]) -> Cycles:
-    collector, sizes, causes = evidence.heap.collector, Counter[int](), Counter[int]()
+    collector, sizes, causes = evidence.heap.python.collector, Counter[int](), Counter[int]()
     for row in rows:
         sizes[row.type_address] += (row.bytes + row.buffers) * bool(row.type_address)
         causes[row.cause] += row.bytes + row.buffers
     count = sum(row.count for row in rows if row.type_address)
     (kind, largest), cause = sizes.most_common(1)[0], all_causes[causes.most_common(1)[0][0]]
-    name, closing = evidence.heap.objects.names.name(kind), CauseTexts(evidence.heap).closing(cause)
+    name, closing = evidence.heap.python.objects.names.name(kind), CauseTexts(evidence.heap).closing(cause)
     if collector is None:
         return Cycles(count, None, name, largest, False, None, None, closing, cause.count)
     enabled, near = int(not collector.is_off), (collector.counts[0], collector.thresholds[0])

@@ -34,7 +34,7 @@ def find(evidence: Evidence) -> list[Finding]:
     idle = SAMPLE_CAUTION * sum(row.idle_bytes for row in evidence.estimates if _is_cleared(row.type))
     if not evidence.worth(idle + _most_of_slabs(evidence)):
         return []
-    objects, census = evidence.heap.objects, evidence.heap.census()
+    objects, census = evidence.heap.python.objects, evidence.heap.python.census
     found: dict[str, tuple[int, int]] = {}
     for row in census.rows:
         name = objects.names.name(row.address)

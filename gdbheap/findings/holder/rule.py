@@ -133,9 +133,9 @@ def _is_left_over(evidence: Evidence, holder: MainHolder) -> bool:
     the holder, or its largest block, over words that may be left over."""
     found = evidence.unreachable
     places = {holder.address, holder.largest_block} - {None}
-    if found is None or not places or evidence.heap.is_python:
+    if found is None or not places or evidence.heap.references.counts_references:
         return False
-    graph = evidence.heap.block_references.graph
+    graph = evidence.heap.references.graph
     size = 0
     for row in found.rows:
         if found.causes[row.cause].group == DOUBTFUL:

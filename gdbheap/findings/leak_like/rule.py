@@ -180,7 +180,7 @@ def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | 
     node = references.find(owner.address) if references is not None else None
     if references is None or node is None:
         return least, None
-    path = evidence.heap.object_paths.path(references.graph.chain(node.id)).expression
+    path = evidence.heap.python.paths.path(references.graph.chain(node.id)).expression
     (retained,) = references.graph.retained([node.id])
     absent = absent_under(evidence.heap, lambda number: number if number == node.id else None)[node.id]
     return max(least, retained) - absent, path

@@ -52,12 +52,12 @@ def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
     """Return those among lost blocks of ``size`` bytes in a program in C++ or Rust, if they have half of them; where
     not all heads can be looked at, half of what those retain that are."""
     heap = evidence.heap
-    if heap.is_python:
+    if heap.references.counts_references:
         return CountedCycles()
     libraries = heap.structures.libraries
     if not (libraries.libstdcxx or libraries.libcxx or libraries.rust):
         return CountedCycles()
-    heads = heap.block_references.graph.lost_heads(MAX_HEADS)
+    heads = heap.references.graph.lost_heads(MAX_HEADS)
     cycles = _Cycles(heap)
     found: defaultdict[str, list[int]] = defaultdict(list)
     for head in heads.rows:
@@ -80,7 +80,7 @@ class _Cycles:
     """The cycles that heads are in."""
 
     def __init__(self, heap: Heap) -> None:
-        self._graph, self._space = heap.block_references.graph, heap.target.space
+        self._graph, self._space = heap.references.graph, heap.target.space
         self._word, self._structures = heap.target.machine.word, heap.structures
         self.left = MAX_READ
 

@@ -39,7 +39,7 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     first = causes[sizes.most_common(1)[0][0]]
     objects = sum(causes[cause].count for cause in sizes)
-    name = evidence.heap.objects.names.name(first.type_address)
+    name = evidence.heap.python.objects.names.name(first.type_address)
     heads = (row for row in found.rows if causes[row.cause] is first and row.is_head)
     beside_malloc = any(evidence.is_beside_malloc(row.addresses) for row in heads)
     figures = LostReferences(objects, name, first.count, extension_modules(evidence.heap), beside_malloc)

@@ -59,8 +59,8 @@ def _large(evidence: Evidence) -> int:
 
 def _figures(evidence: Evidence, rows: list[SmallViews]) -> KeptByViews:
     heap, address = evidence.heap, rows[0].address
-    number = heap.object_references.graph.find(address)
-    path = None if number is None else heap.object_paths.path(heap.object_references.graph.chain(number)).expression
+    number = heap.python.references.graph.find(address)
+    path = None if number is None else heap.python.paths.path(heap.python.references.graph.chain(number)).expression
     types = [ViewsOfType(row.type, row.count, row.shown, row.kept) for row in rows]
     count, shown, kept = (sum(getattr(row, name) for row in rows) for name in ("count", "shown", "kept"))
     return KeptByViews(count, shown, kept, address, path, types)

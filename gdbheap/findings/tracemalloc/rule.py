@@ -22,7 +22,7 @@ def find(evidence: Evidence) -> list[Finding]:
     """Return the tables of traces with their entries, looked for where malloc has so many blocks of such sizes."""
     if evidence.objects is None or not evidence.worth(most_of_tables(evidence.heap)):
         return []
-    traces = evidence.heap.traces
+    traces = evidence.heap.python.traces
     size = sum(_bytes(evidence.heap, traces, table) for table in traces.tables)
     if not evidence.worth(size):
         return []

@@ -31,7 +31,7 @@ class UncollectableCycles(Figures):
 def find(evidence: Evidence) -> list[Finding]:
     """Find the cycles for which gc.collect() is no remedy, by the graph that the finding ``cycles`` is made from."""
     found = evidence.unreachable
-    if evidence.references is None or found is None:
+    if found is None:
         return []
     causes = found.causes
     is_it = [cause.group == CYCLES and cause.kind not in (COLLECTABLE, FROZEN) for cause in causes]
@@ -44,7 +44,7 @@ def find(evidence: Evidence) -> list[Finding]:
         types[row.type_address] += (row.bytes + row.buffers) * bool(row.type_address)
         sizes[row.cause] += row.bytes + row.buffers
     (kind, largest), cause = types.most_common(1)[0], causes[sizes.most_common(1)[0][0]]
-    names = evidence.heap.objects.names
+    names = evidence.heap.python.objects.names
     figures = UncollectableCycles(
         sum(row.count for row in rows if row.type_address),
         names.name(kind),

@@ -113,6 +113,10 @@ class ObjectPaths:
             self._steps(head)[:STEPS_AT_EACH_END] + self._steps(tail)[-STEPS_AT_EACH_END:], expression, prefix.length
         )
 
+    def naming(self, numbers: Sequence[int]) -> Sequence[int]:
+        """All of it."""
+        return numbers
+
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
         if len(numbers) >= PORTION:
             return self.references.objects_among(numbers)

@@ -43,6 +43,7 @@ class PythonRoot(Root):
 class PythonNodes(Nodes):
     """Nodes that are objects of one target, its frames, and memory."""
 
+    counts_references = True
     objects: Objects
     threads: Threads
     roots: Sequence[PythonRoot]
@@ -69,17 +70,20 @@ class References(PythonNodes):
         mapped: Ranges | None = None,
         is_partial: bool = False,
         structures: Kinds | None = None,
+        others: Sequence[tuple[str, Sequence[int]]] = (),
     ) -> None:
         """Raises Unsupported where the tables lack a field. ``mapped``: memory that objects mapped, whose bytes are not
         read; each range is a node. ``is_partial``: memory that may lead to objects is missing; ``structures``: what
-        blocks of C code are."""
+        blocks of C code are; ``others``: names of holders beside Python with what they hold."""
         super().__init__()
         self.objects = objects
         self.threads = threads
         statics = objects.static_types()
+        objects.roots.add_names(name for name, _held in others)
         self.roots = [
             *roots_of_python(objects, threads),
             PythonRoot(STATIC_TYPES, BY_FRAMES, statics),
+            *(PythonRoot(name, BY_OTHERS, list(held)) for name, held in others),
             *_of_memory(objects),
         ]
         heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release, threads.interpreters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gdbheap.graph.roots import MAX_TLS, aligned, given_data, linked, thread_data, tls_size
 from gdbheap.targets.elf import LoadedObject
@@ -44,6 +44,10 @@ class Roots:
         self.thread_data = thread_data(target, tls_size(target))
         self.stacks = aligned(target, subtract(sorted(live), sorted(self.thread_data)))
         self.registers = [value for thread in target.threads for value in thread.registers]
+
+    def add_names(self, names: Iterable[str]) -> None:
+        """Add roots that are not memory."""
+        self.names += [name for name in names if name not in self.names]
 
     def _add(self, target: Target, name: str, ranges: Sequence[tuple[int, int]]) -> None:
         number = self._numbers.setdefault(name, len(self._numbers))

@@ -1,0 +1,15 @@
+"""Which kinds of contents there are: the one place that lists them, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from gdbheap.contents.content import Content
+from gdbheap.contents.cxx.kinds import CxxContent
+from gdbheap.contents.java.heap_place import JavaContent
+from gdbheap.contents.openssl.connections import OpensslContent
+from gdbheap.contents.postgresql.contexts import PostgresqlContent
+from gdbheap.contents.python.content import PythonContent
+
+__all__ = ["CONTENTS"]
+
+CONTENTS: tuple[type[Content], ...] = (PythonContent, PostgresqlContent, OpensslContent, CxxContent, JavaContent)
+"""Where several know a block, the first one's word counts."""

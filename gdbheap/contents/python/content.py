@@ -1,0 +1,174 @@
+"""Python: the interpreter of a target, its objects, and the graph of what they refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdbheap import _native
+from gdbheap.contents.content import Content
+from gdbheap.contents.python.names.paths import ObjectPaths
+from gdbheap.contents.python.objects.census import Objects, Owner
+from gdbheap.contents.python.objects.collector import Collector, find_collector
+from gdbheap.contents.python.objects.references import References
+from gdbheap.contents.python.objects.roots import Roots
+from gdbheap.contents.python.running.interpreter import Interpreter
+from gdbheap.contents.python.running.tracemalloc_tables import Traces
+from gdbheap.errors import NotAPython, or_none
+from gdbheap.graph.mapped import Mapped, find_mapped, mapped_files
+from gdbheap.targets.parts import part
+from gdbheap.targets.ranges import Ranges, containing, subtract
+
+# Unidentified blocks that are described at most.
+MAX_UNIDENTIFIED = 10_000
+# With more blocks in use the graph, which takes longer than all else, is not drawn to find the owners of less than this
+# share of their bytes.
+MANY_BLOCKS = 1_000_000
+LEAST_SHARE = 0.01
+
+
+class PythonContent(Content):
+    """The Python of a target. Everything but ``is_here`` raises NotAPython where there is none, and Unsupported."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs Python, whose objects can be told."""
+        try:
+            return self.objects is not None
+        except NotAPython:
+            return False
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the interpreter says of itself."""
+        return self.interpreter.warnings if self.has("interpreter") else ()
+
+    def require_interpreter(self) -> Interpreter:
+        """As ``interpreter``, for the facts that it states."""
+        return self.interpreter
+
+    @part("interpreter")
+    def interpreter(self) -> Interpreter:
+        """CPython itself, whatever allocates its objects."""
+        around = self._around
+        named = [allocator.interpreter for allocator in around.allocators if allocator.interpreter is not None]
+        tagged = any(allocator.is_free_threaded for allocator in around.allocators)
+        return Interpreter(self.target, around.facts, named[0] if named else None, tagged)
+
+    @part("objects")
+    def objects(self) -> Objects:
+        """The Python objects."""
+        around = self._around
+        other = around.other_allocator
+        own = sorted(around.heap_ranges() + around.books())
+        live, loose = around.live_stacks()
+        loose = loose + self.interpreter.threads.uncounted
+        roots = Roots(self.target, self.interpreter.module, live, loose, own)
+        unwalked = around.unwalked_ranges() if other is not None else []
+        finding = around.labelled("looking for objects in memory that is not walked")
+        around.require_malloc()
+        release, blocks = self.interpreter.release, around.walked
+        return Objects(self.target, release, blocks, roots, around.facts, unwalked, finding, around.disclosure)
+
+    @property
+    def objects_or_none(self) -> Objects | None:
+        """The Python objects, None when there are none or they are not known."""
+        return or_none(lambda: self.objects)
+
+    @part("collector")
+    def collector(self) -> Collector | None:
+        """The state of the cyclic garbage collector, None where it is not found."""
+        data, head = self.interpreter.module.writable_ranges(), self.objects.layout.gc_head
+        return find_collector(self.target.space, head, data, lambda: self.interpreter.threads.interpreters)
+
+    @part("tracemalloc")
+    def traces(self) -> Traces:
+        """tracemalloc's tables."""
+        return Traces(self.target.space, self.interpreter.release, self.interpreter.module)
+
+    @part("references")
+    def references(self) -> References:
+        """The graph of Python's objects."""
+        around = self._around
+        found = References(
+            self.objects,
+            self.interpreter.threads,
+            around.labelled("following references"),
+            [(one.address, one.end) for one in self.mapped],
+            around.lacks_memory() or self.interpreter.threads.is_cut,
+            around.known_structures,
+            [(held.name, held.blocks) for held in around.content_roots()],
+        )
+        return around.told(found)
+
+    def drawn_paths(self) -> ObjectPaths | None:
+        """Those of its objects."""
+        return self.paths if self.is_here else None
+
+    @property
+    def paths(self) -> ObjectPaths:
+        """Those of the graph of Python's objects, for answers with contents, or without them."""
+        return self._paths if self._around.disclosure.contents else self._paths_without_contents
+
+    # They keep what they have said.
+    @part("paths")
+    def _paths(self) -> ObjectPaths:
+        return ObjectPaths(self.references)
+
+    @part("paths without contents")
+    def _paths_without_contents(self) -> ObjectPaths:
+        return ObjectPaths(self.references)
+
+    @part("mapped memory")
+    def mapped(self) -> list[Mapped]:
+        """The memory that Python's objects and the libraries' structures say they mapped."""
+        looking = self._around.labelled("looking for owners of mapped memory")
+        return find_mapped(self.target, self.objects.heaps, self._mappable, looking)
+
+    @part("mappable memory")
+    def _mappable(self) -> Ranges:
+        """Mapped files, shared memory, and anonymous memory that no allocator is known to have."""
+        files, around = mapped_files(self.target), self._around
+        if around.other_allocator is not None:
+            return files
+        # Read-only pages in between are part of a mapping too.
+        owned = sorted([*around.owned_ranges(), *around.single_blocks()])
+        return sorted([*files, *subtract(around.anonymous(writable=False), owned)])
+
+    def mapped_at(self, address: int) -> Mapped | None:
+        """Return the mapped memory of an object that holds ``address``; None also where there is no Python."""
+        if self.target.refusal is not None or containing(self._mappable, address) is None:
+            return None
+        return next((one for one in or_none(lambda: self.mapped) or [] if one.address <= address < one.end), None)
+
+    @part("census")
+    def census(self) -> _native.Census:
+        """The count of all Python objects and of what their fields own."""
+        return self.objects.census((), self.classifying, MAX_UNIDENTIFIED)
+
+    @part("census with owners")
+    def owned_census(self) -> _native.Census:
+        """The same with whose the blocks of C code are, as the graph says. Of many blocks these stay nobody's where
+        they have next to nothing of the bytes."""
+        if not self.draws_for_owners:
+            return self.census
+        return self.objects.census((), self.classifying, MAX_UNIDENTIFIED, or_none(lambda: self.references))
+
+    @property
+    def draws_for_owners(self) -> bool:
+        """Whether a table of all types is worth the graph, which finds the owners of the blocks of C code."""
+        stores = self.census.stores
+        count, used = sum(store.used.count for store in stores), sum(store.used.bytes for store in stores)
+        return count <= MANY_BLOCKS or sum(store.unclassified.bytes for store in stores) >= LEAST_SHARE * used
+
+    def owners_of(self, blocks: Sequence[int], draws: bool = True) -> dict[int, Owner | None]:
+        """Return the owner of each block that is no object (user addresses). ``draws``: whether the graph may be drawn
+        for those that no field names."""
+        if not draws or not self.has("references"):
+            found = self.objects.owners_of(blocks, self.classifying)
+            if not draws or None not in found.values():
+                return found
+        return self.objects.owners_of(blocks, self.classifying, or_none(lambda: self.references))
+
+    def classifying(self, done: int, total: int) -> None:
+        """Progress of a census."""
+        self._around.labelled("classifying blocks")(done, total)

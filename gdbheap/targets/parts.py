@@ -1,0 +1,80 @@
+"""Parts of a target that are read once, when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+from gdbheap import _native
+from gdbheap.errors import GdbheapError, NotAPython, Unsupported
+from gdbheap.targets.target import Target
+
+__all__ = ["Part", "Parts", "part"]
+
+T = TypeVar("T")
+TRUNCATED = "the core is truncated, and what this needs may be cut off"
+
+
+class Parts:
+    """What is read of one target. A part that cannot be had raises the same error each time it is asked for."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._failures: dict[str, tuple[type[GdbheapError], str]] = {}
+
+    def read(self, name: str, make: Callable[[], T]) -> T:
+        """Make the part of that name; not again where it could not be had."""
+        if name in self._failures:
+            kind, message = self._failures[name]
+            raise kind(message)
+        if self.target.refusal is not None:
+            raise self.target.refusal
+        try:
+            return make()
+        except _native.Fault as fault:
+            missing = Unsupported(f"{name} cannot be read: nothing is at {fault.args[0]:#x}")
+            raise self._failed(name, missing) from fault
+        except GdbheapError as error:
+            raise self._failed(name, self._cut_short(error)) from error
+
+    def has(self, attribute: str) -> bool:
+        """Whether the part that is called so was read."""
+        return attribute in vars(self)
+
+    def _failed(self, name: str, error: GdbheapError) -> GdbheapError:
+        """A new error of that kind; only its words are kept: an error with its traceback would refer to this and keep
+        the target's files open."""
+        self._failures[name] = type(error), str(error)
+        return type(error)(str(error))
+
+    def _cut_short(self, error: GdbheapError) -> GdbheapError:
+        """What is missing from a truncated core is no proof that it never was there."""
+        if not self.target.partial or isinstance(error, NotAPython) or str(error).startswith(TRUNCATED):
+            return error
+        return type(error)(f"{TRUNCATED}: {error}")
+
+
+class Part(Generic[T]):
+    """A part of what it is an attribute of, which has it in its place once it was read."""
+
+    def __init__(self, name: str, make: Callable[[Any], T]) -> None:
+        self._name, self._make, self.__doc__ = name, make, make.__doc__
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self._attribute = attribute
+
+    @overload
+    def __get__(self, parts: None, owner: type) -> Part[T]: ...
+    @overload
+    def __get__(self, parts: Parts, owner: type) -> T: ...
+    def __get__(self, parts: Parts | None, owner: type) -> Part[T] | T:
+        if parts is None:
+            return self
+        found = parts.read(self._name, lambda: self._make(parts))
+        vars(parts)[self._attribute] = found
+        return found
+
+
+def part(name: str) -> Callable[[Callable[[Any], T]], Part[T]]:
+    """Make a method a part; errors call it ``name``."""
+    return lambda make: Part(name, make)
