@@ -66,6 +66,8 @@ def test_a_part_counts_for_the_whole() -> None:
         ("memory context CachedPlan", "2 memory contexts CachedPlan"),
         ("table: std::vector<int>", "table"),
         ("L[0]", "L[…]"),
+        ("list(dict.values(L))[…]", "L[…]"),
+        ("list(dict.values(list(dict.values(L))[2].rows))[7]", "L['key'].rows['other']"),
     ],
 )
 def test_names_that_vary(before: str, after: str) -> None:
@@ -101,6 +103,16 @@ def test_nothing_is_said_without_holders() -> None:
     assert growth_sentence(None, None, None, Style()) == ""
     assert growth_sentence([], 0, 0, Style()) == "No holder grew."
     assert "allocators keep grew by 2.0 MiB" in growth_sentence([], 0, 2 * MIB, Style(rss=3 * MIB))
+
+
+def test_keys_that_a_file_does_not_have(tmp_path: Path) -> None:
+    """A snapshot has no contents of keys, and a look at the process does: nothing grew between them."""
+    file = tmp_path / "before.heap"
+    code = "HELD = {f'key {n}': [bytes(9000 + m) for m in range(200)] for n in range(6)}; input()"
+    with running([sys.executable, "-c", code], tmp_path) as target:
+        assert gdbheap("snapshot", str(target.pid), str(file)).returncode == 0
+        answer = ask("diff", str(file), str(target.pid))
+    assert answer["holders"] == []
 
 
 def test_which_holder_grew(rng: random.Random, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gdbheap.answers.accounting.paths import ANY_SUBSCRIPT, alike
+from gdbheap.answers.accounting.paths import ANY_SUBSCRIPT, alike, without_subscripts
 from gdbheap.answers.accounting.rows import least_of_row
 from gdbheap.answers.holder_change import HolderChange
 from gdbheap.answers.shared_out import MANY, VARIABLE
@@ -22,6 +22,8 @@ __all__ = ["changed_holders"]
 # Small ones of these kinds have no row of their own.
 OF_SOME_SIZE = (VARIABLE, PACKAGE, LIBRARY, THREAD, MEMORY)
 PART_SIGNS = (".", "[")
+# A value by its place, as a path has it where contents of keys are not shown; in another look it has its key.
+BY_PLACE = re.compile(r"list\(dict\.values\(([^()]*)\)\)\[(?:\d+|…)\]")
 # How many there are of what has one row.
 COUNT = re.compile(r"(?<![\d,])[\d,]{1,32} (?=other |memory contexts )")
 
@@ -32,7 +34,8 @@ def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange]
     if any(look.holders is None for look in looks):
         return None
     rows = [look.holders or [] for look in looks]
-    patterns = {row.path for of_look in rows for row in of_look if ANY_SUBSCRIPT in row.path}
+    paths = (_without_places(row.path) for of_look in rows for row in of_look)
+    patterns = {path for path in paths if ANY_SUBSCRIPT in path}
     tables = [_by_name(of_look, patterns) for of_look in rows]
     if same:
         tables = [*(_renamed(table, tables[-1]) for table in tables[:-1]), tables[-1]]
@@ -59,16 +62,22 @@ def _by_name(rows: Sequence[MainHolder], patterns: set[str]) -> dict[str, MainHo
     return found
 
 
+def _without_places(path: str) -> str:
+    """Return a path in which values of dicts have no places."""
+    plain = BY_PLACE.sub(rf"\1{ANY_SUBSCRIPT}", path)
+    return plain if plain == path else _without_places(plain)
+
+
 def _name(row: MainHolder, patterns: set[str]) -> str:
     """Return a holder's path without what changes from look to look: how many there are, which come first, what type
     most of it has. A variable that is one of several in another look has their path."""
-    plain = COUNT.sub("", row.path, count=1)
-    if row.kind == GLOBAL or (plain != row.path and row.kind in MANY):
+    path = _without_places(row.path)
+    plain = COUNT.sub("", path, count=1)
+    if row.kind == GLOBAL or (plain != path and row.kind in MANY):
         return plain.partition(": ")[0]
     if row.kind == CONTEXT:
         return plain.replace("memory contexts ", "memory context ", 1)
-    shape = alike(plain)
-    return shape if shape in patterns else plain
+    return next((shape for shape in (alike(plain), without_subscripts(plain)) if shape in patterns), plain)
 
 
 def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, MainHolder]:

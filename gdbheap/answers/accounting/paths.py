@@ -17,7 +17,8 @@ MAX_EDGES_IN_WORDS = 8
 BLOCK_EDGE = re.compile(r" ?holds it \(a block of ([\d,]+) bytes\)")
 MAX_SIZES = 4
 INDEX = re.compile(r"\[\d+\]")
-LAST_SUBSCRIPT = re.compile(r"\[(\d+|<[^<>]*>|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]\Z")
+SUBSCRIPT = r"\[(\d+|<[^<>]*>|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]"
+LAST_SUBSCRIPT, EACH_SUBSCRIPT = re.compile(SUBSCRIPT + r"\Z"), re.compile(SUBSCRIPT)
 ANY_SUBSCRIPT = "[…]"
 
 
@@ -81,3 +82,8 @@ def _blocks(edges: list[str]) -> str:
 def alike(way: str) -> str:
     """The path without its last subscript and without numbers, so that those of one container are equal."""
     return INDEX.sub(ANY_SUBSCRIPT, LAST_SUBSCRIPT.sub(ANY_SUBSCRIPT, way))
+
+
+def without_subscripts(way: str) -> str:
+    """The path with "…" in each subscript."""
+    return EACH_SUBSCRIPT.sub(ANY_SUBSCRIPT, way)
