@@ -16,6 +16,7 @@ from gdbheap.answers.holder_change import HolderChange
 from gdbheap.answers.holes import Hole
 from gdbheap.answers.pyobjects import TypeRow
 from gdbheap.answers.retained import NAMED_BY_WORDS, Kept
+from gdbheap.findings.settlement import HOLDER
 from gdbheap.first_page.ledger import Line
 from gdbheap.snapshots.blocks import BlockChange, changed_blocks
 from gdbheap.snapshots.holder_changes import changed_holders
@@ -361,11 +362,11 @@ def _blocks(first: Look, last: Look) -> list[BlockChange] | None:
 
 
 def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:
-    """Of several findings with one id the bytes are added up."""
+    """Of several findings with one id the bytes are added up. Holders are compared by themselves, where they can be."""
     sums: list[dict[str, int]] = []
     for look in (first, last):
         of_look: dict[str, int] = {}
-        for finding in look.ledger.findings:
+        for finding in (one for one in look.ledger.findings if one.id != HOLDER):
             of_look[finding.id] = of_look.get(finding.id, 0) + finding.bytes
         sums.append(of_look)
     names = [{name: name for name in of_look} for of_look in sums]

@@ -46,12 +46,15 @@ def render(answer: Difference, whole: Difference, top: int | None, style: Style)
     )
 
 
+UNKNOWN = "Which holder grew is not known: a look has not read all references; 'gdbheap snapshot --owners' does."
+
+
 def conclusion(answer: Difference, style: Style) -> str:
     """Say which holders grew; where a look does not have them, what retains more."""
     told = growth_sentence(answer.holders, answer.in_use, answer.free, style)
     most = answer.owners[0] if answer.owners and answer.holders is None else None
     if most is None or most.retained <= 0:
-        return told
+        return " ".join(filter(None, [told, UNKNOWN if answer.holders is None else ""]))
     sizes = f"{style.bytes(most.looks[0])} to {style.bytes(most.looks[-1])}"
     retained = f"{source_path(owner_text(most))} retains {style.bytes(most.retained)} more ({sizes})."
     return " ".join(filter(None, [retained, told]))
