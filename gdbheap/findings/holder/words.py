@@ -41,7 +41,7 @@ OF_CALLBACKS = {
 OF_NAMES = {
     "the exception that ": "wait and do long work after the except block: until it ends, the exception "
     "stays with its arguments, and its traceback with the variables of all functions that were running",
-    "messages of a channel": "bound the channel, or add receivers: messages come faster than they are taken",
+    "messages of a channel": "bound the channel, or add receivers: fewer messages were taken than came",
     "'lctx' in ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with one text and pass what differs as KEYS "
     "and ARGV",
     "logging.Logger.manager.loggerDict": "use one logger with a LoggerAdapter for each job: the manager keeps all",

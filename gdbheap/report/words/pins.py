@@ -33,7 +33,8 @@ def render(answer: Pins, style: Style) -> str:
     sums = [row for row in answer.sums if row.groups]
     if not sums:
         least = style.bytes(answer.minimum)
-        return style.filled(f"Nothing worth fixing: no few blocks keep {least} or more from going back.")
+        found = f"Nothing worth fixing: no few blocks keep {least} or more from going back"
+        return style.filled(f"{found}. What goes back without a change of the program, 'gdbheap trim' says.")
     paths = any(pin.path for pin in answer.pins)
     rows = [_row(pin, paths, style) for pin in answer.pins]
     shown = sum(pin.would_free for pin in answer.pins), sum(pin.blocks for pin in answer.pins)
