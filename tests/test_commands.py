@@ -176,7 +176,7 @@ def test_files_and_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, made_up(NOTHING, lambda nothing: [str(nothing)]))
     assert answered("made-up")["what"] == ["None"]
     for words in (["more"], ["--clone"], ["--lest=3"]):
-        with pytest.raises(UsageError, match=words[0]):
+        with pytest.raises(UsageError, match=words[0].partition("=")[0]):
             shell.run(["made-up", *words])
 
 

@@ -31,6 +31,7 @@ from gdbheap.commands.gdb.server_calls import ServerCalls
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, GDB, SHELL, AnyCommand
 from gdbheap.commands.surface.heap_cache import HeapCache
 from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS
 from gdbheap.commands.surface.options import Addressed, Called, Common, Filed, MaybeAddressed
 from gdbheap.commands.surface.parser import parse, wants_help
@@ -327,8 +328,8 @@ class HeapCommand(_Words):
         elif isinstance(options, Called):
             options.function = self._function(left)
         elif left and self.command.needs is not LOOKS:
-            known = "" if self.command.noun else f" (the nouns are {', '.join(noun for noun in OFFERED if noun)})"
-            raise UsageError(f"{self.called}: unrecognized arguments: {' '.join(left)}{known}")
+            meant = "" if self.command.noun else f"{did_you_mean(left[0], OFFERED)} ('help heap' lists all commands)"
+            raise UsageError(f"{self.called}: unrecognized arguments: {' '.join(left)}{meant}")
         options.check()
         return options, left
 

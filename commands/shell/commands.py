@@ -15,16 +15,21 @@ from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
 from gdbheap.environment import given
 from gdbheap.errors import UsageError
+from gdbheap.files import find_file
 from gdbheap.report.text.style import style_for
 from gdbheap.text import IN_SHELL
 
 __all__ = ["run"]
+
+HELP = "help"
 
 
 def run(words: Sequence[str]) -> tuple[str, int]:
     """Do what ``words`` ask for. Returns the text for standard output and the exit status; raises GdbheapError."""
     if not words:
         raise UsageError("which process or core? gdbheap [NOUN] PID|CORE ('gdbheap --help' tells more)")
+    if words[0] == HELP:
+        words = [*words[1:], "--help"]
     noun, rest = _noun(words)
     if noun in VERBS:
         return VERBS[noun](rest), 0
@@ -61,6 +66,10 @@ def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
             # As in gdb another noun may follow: "heap holes".
             after = _noun(rest) if word == GDB else ("", rest)
             return after if after[0] in COMMANDS and after[0] else (word, rest)
+        # The target may stand before the noun, where that is no second target.
+        later = words[place + 1 : place + 2]
+        if later and later[0] in COMMANDS and find_file(later[0]) is None:
+            return later[0], [*words[: place + 1], *words[place + 2 :]]
         break
     return "", list(words)
 

@@ -21,7 +21,7 @@ ENDING = {signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 # The word of the command that looks at all processes: what takes it long is begun at once.
 READS_ALL = ["ps"]
 # Lines of one word that quick.py answers.
-QUICK = ("ps", "--version", "--gdb-script")
+QUICK = ("ps", "--version", "-V", "--gdb-script")
 # Seconds until a dropped signal is told again, somewhere else.
 SOON = 0.01
 DEAF = "interrupted while the kernel waits for a file or a process; a process that was stopped runs on"

@@ -30,5 +30,5 @@ def _gdb_script() -> str:
     return str(SCRIPT)
 
 
-LINES = {"ps": _ps, "--version": _version, "--gdb-script": _gdb_script}
+LINES = {"ps": _ps, "--version": _version, "-V": _version, "--gdb-script": _gdb_script}
 """What is printed, by the only word of the line."""

@@ -13,6 +13,7 @@ from gdbheap.commands.shell.cores import Stored, Subject, name_of
 from gdbheap.commands.shell.line import Extra, Line, Opener, extra_options, opened
 from gdbheap.commands.shell.streams import complain
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, QUERY, AnyCommand
+from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.needs import (
     CALLED,
     FILES,
@@ -468,8 +469,9 @@ def _targets(line: Line) -> list[Subject]:
 def _check_noun(target: str) -> None:
     """A word that could be a noun and is no file was meant as one."""
     if target.isidentifier() and find_file(target) is None:
-        nouns = ", ".join(noun for noun in COMMANDS if noun)
-        raise UsageError(f"gdbheap: {target!r} is neither a noun ({nouns}) nor a process nor a file")
+        meant = did_you_mean(target, COMMANDS)
+        what = f"{target!r} is no command, no process and no file{meant}"
+        raise UsageError(f"gdbheap: {what} ('gdbheap --help' lists all)")
 
 
 def _take_argument(line: Line, words: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gdbheap.commands.surface.completion import option_words
 from gdbheap.commands.surface.declaration import FILE, GDB, SHELL, AnyCommand
+from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.needs import LOOKS
 from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN, SHELL_ONLY
 from gdbheap.errors import UsageError
@@ -46,7 +47,7 @@ def find_command(words: list[str]) -> tuple[AnyCommand, list[str]]:
         return COMMANDS[noun], rest
     if noun in COMMANDS:
         raise UsageError(f"{noun}: a command of its own, not of a session: {COMMANDS[noun].shell_name}, in a shell")
-    raise UsageError(f"{noun!r} is no command here ('{HELP}' lists them)")
+    raise UsageError(f"{noun!r} is no command here{did_you_mean(noun, OFFERED)} ('{HELP}' lists them)")
 
 
 def _noun(words: list[str]) -> tuple[str, list[str]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from gdbheap.commands.surface.declaration import SHELL, AnyCommand, Command
+from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.options import Common, Option
 from gdbheap.contents.python.text.disclosure import wanted
 from gdbheap.errors import UsageError
@@ -68,6 +69,10 @@ def parse(
     Raises UsageError in one line."""
     parser = _parser(command, prog or command.name, extra)
     known, rest = _split(words, command, extra, parser)
+    names = [option.name for option in (*command.all_options, *extra)]
+    for name in (word.partition("=")[0] for word in known):
+        if name not in names:
+            parser.error(f"there is no option {name}{did_you_mean(name, names)}")
     typed = vars(parser.parse_args([*known, "--", *rest]))
     found = {key: value for key, value in typed.items() if value is not None}
     left = [word for word in found.pop("words") if word != "--"]
