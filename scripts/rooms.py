@@ -50,10 +50,11 @@ EVERYWHERE = {"text", "_native", "errors"}
 
 
 def modules() -> dict[str, Path]:
-    """Return {dotted name below gdbheap: file}; commands/ counts as gdbheap.commands."""
+    """Return {dotted name below gdbheap: file}; commands/ counts as gdbheap.commands. What ``python -m`` runs is the
+    command."""
     found = {}
     for folder, prefix in ((ROOT / "gdbheap", ()), (ROOT / "commands", ("commands",))):
-        for path in sorted(folder.rglob("*.py")):
+        for path in sorted(set(folder.rglob("*.py")) - {ROOT / "gdbheap" / "__main__.py"}):
             found[".".join((*prefix, *path.relative_to(folder).with_suffix("").parts))] = path
     return found
 

@@ -363,6 +363,7 @@ OTHER_PATHS = {
     "commands.plot": "the file that was written",
     "commands.report": "the file that was written",
     "commands.shell.acting": "our own pipe",
+    "commands.shell.commands": "a word that the user typed",
     "commands.shell.installation": "gdbheap's own files; gdbinit, with its owner's rights",
     "commands.shell.lines": "our history's folder",
     "commands.shell.main": "/dev/null; standard error",
