@@ -7,11 +7,17 @@ command and ``gdb -batch`` end with. Nothing is printed here, and no exception i
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
-from typing import TypeVar
 
 from gdbheap._native import Fault
 from gdbheap.text import printable
+
+# The module typing takes as long to import as a short command.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    A = TypeVar("A")
 
 __all__ = [
     "EXHAUSTED",
@@ -41,7 +47,6 @@ EXHAUSTED = {
 """What the system ran out of, by the number of the error, and the next step."""
 
 LINE_LIMIT = 1000
-A = TypeVar("A")
 
 
 def one_line(text: object, limit: int = LINE_LIMIT) -> str:

@@ -827,6 +827,7 @@ class _Stacks:
     """Stacks of which each is another one."""
 
     taken = 0
+    unread: list[str] = []
 
     def capture_registers(self, *_: object) -> tuple[int, bytes]:
         """Take one."""
@@ -843,7 +844,7 @@ def test_calls_that_are_followed(monkeypatch: pytest.MonkeyPatch, rng: random.Ra
     monkeypatch.setattr(following_growth, "MAX_STACKS", 10, raising=False)
     stacks = _Stacks()
     monkeypatch.setattr(following_growth._Sums, "_stacks_of", lambda *_: stacks)
-    live: Any = SimpleNamespace(machine=X86_64, pid=1, folder=None)
+    live: Any = SimpleNamespace(machine=X86_64, pid=1, folder=None, unread=[])
     follower = SimpleNamespace(maps=[b"", b""], hits=0, stood=0.0, held=0.0, finish="", status=None, lost=0)
     following: Any = SimpleNamespace(follower=follower, what=[], refused=[])
     known = X86_64.system_calls
@@ -875,7 +876,7 @@ def test_ranges_that_are_never_unmapped(access: int, monkeypatch: pytest.MonkeyP
     nothing of what came past the calls."""
     most, page = rng.randrange(20, 100), X86_64.page
     monkeypatch.setattr(growth, "mappings_limit", lambda: most, raising=False)
-    live: Any = SimpleNamespace(machine=X86_64, pid=1, folder=None)
+    live: Any = SimpleNamespace(machine=X86_64, pid=1, folder=None, unread=[])
     line = f"{BASE - page:x}-{BASE:x} rw-p 00000000 00:00 0 \n".encode()
     follower = SimpleNamespace(maps=[line, line], hits=0, stood=0.0, held=0.0, finish="", status=None, lost=0)
     following: Any = SimpleNamespace(follower=follower, what=[], refused=[])

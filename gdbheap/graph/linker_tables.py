@@ -14,7 +14,7 @@ __all__ = ["mapping_tables"]
 # begins at the next multiple of two lines of the cache behind the beginning of its block, to_free.
 WORD, HEAD, LINE = 8, 32, 128
 # Words that may lead to one, and lead on to the next.
-MAX_SEGMENTS = 1 << 12
+MAX_SEGMENTS = 1 << 10
 # Words of the linker's static data; it has about a thousand.
 MAX_WORDS = 1 << 16
 
