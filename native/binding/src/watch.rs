@@ -5,6 +5,7 @@ use pyo3::exceptions::{
     PyKeyboardInterrupt, PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTimeoutError, PyValueError,
 };
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 pyo3::create_exception!(
@@ -21,6 +22,8 @@ pub type Report = Py<PyAny>;
 struct Watch {
     progress: Option<Report>,
     failure: Mutex<Option<PyErr>>,
+    /// Whether a signal's handler raised.
+    is_told: AtomicBool,
 }
 
 impl Watcher for Watch {
@@ -28,6 +31,7 @@ impl Watcher for Watch {
         // An interpreter that ends asks for nothing any more.
         let attended = Python::try_attach(|py| {
             let mut answer = py.check_signals();
+            self.is_told.fetch_or(answer.is_err(), Ordering::Relaxed);
             if let (Ok(()), Some(callable), Some(Progress { done, total })) = (&answer, &self.progress, progress) {
                 answer = callable.call1(py, (done, total)).map(drop);
             }
@@ -38,6 +42,10 @@ impl Watcher for Watch {
         });
         attended.unwrap_or(Err(Cancelled))
     }
+
+    fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Relaxed)
+    }
 }
 
 /// Does `work` without the GIL, which is taken back a few times a second to report progress and to look for signals.
@@ -46,7 +54,7 @@ pub fn watched<T: Send>(
     progress: Option<Report>,
     work: impl FnOnce(&dyn Watcher) -> gdbheap_core::Result<T> + Send,
 ) -> PyResult<T> {
-    let watch = Watch { progress, failure: Mutex::new(None) };
+    let watch = Watch { progress, failure: Mutex::new(None), is_told: AtomicBool::new(false) };
     let answer = py.detach(|| work(&watch));
     // Also where the work came to an end in spite of it: nobody else will tell.
     match watch.failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {

@@ -69,12 +69,19 @@ impl Stuck {
         let now = found.unwrap_or_default();
         self.same = if now == self.last && !now.is_empty() { self.same + 1 } else { 0 };
         self.last = now;
-        if let Some(line) = LINE.get().filter(|_| self.same >= LOOKS) {
-            // SAFETY: reads bytes that stay, and ends the process.
-            unsafe {
-                libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
-                libc::_exit(FAILED)
-            }
+        if self.same >= LOOKS {
+            end();
+        }
+    }
+}
+
+/// Ends this process with its line, where it is ours.
+pub(crate) fn end() {
+    if let Some(line) = LINE.get() {
+        // SAFETY: reads bytes that stay, and ends the process.
+        unsafe {
+            libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
+            libc::_exit(FAILED)
         }
     }
 }

@@ -5,13 +5,15 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Cancelled, Error, Result};
-use crate::signals::{thread_id, SignalsHeld, Stuck};
+use crate::signals::{end, thread_id, SignalsHeld, Stuck};
 use crate::stat::{SLEEPING, UNINTERRUPTIBLE};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WAKE: Duration = Duration::from_millis(50);
+/// Workers that have not ended so long after a signal do not hear of it.
+const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_THREADS: usize = 8;
 /// Steps between two looks at whether to go on.
 const STEPS_UNHEARD: u64 = 4 << 10;
@@ -27,6 +29,11 @@ pub struct Progress {
 pub trait Watcher: Sync {
     /// Looks whether the work is to go on; an error ends it. `progress`: None where nothing is counted.
     fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled>;
+
+    /// Whether a signal asked this program to end.
+    fn is_told(&self) -> bool {
+        false
+    }
 
     /// Looks whether the work is to go on.
     fn check(&self) -> Result<(), Cancelled> {
@@ -223,10 +230,14 @@ fn in_threads<W: Send>(
         };
         let workers: Vec<_> = (0..count).map(|_| scope.spawn(body)).collect();
         drop(signals);
-        let mut stuck = Stuck::default();
+        let (mut stuck, mut told) = (Stuck::default(), None);
         while !wait(&running, &ended) {
             control.attend();
             if control.cancelled.load(Ordering::Relaxed) {
+                // Whatever it does: what a target says may have it compute for hours.
+                if control.watcher.is_told() && told.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                    end();
+                }
                 // One that reads a file of a server that is gone hears nothing of it. All signals are held back there.
                 let threads = held(&running).threads.clone();
                 stuck.look(&threads, &[SLEEPING, UNINTERRUPTIBLE]);

@@ -90,6 +90,9 @@ impl<'a, 'b> Buffers<'a, 'b> {
         for _ in 0..ROUNDS {
             let mut found = 0;
             for index in 0..self.known.triples.len() {
+                if spend(0).is_none() {
+                    return;
+                }
                 let triple = &self.known.triples[index];
                 if triple.shape() != Some(Shape::Text) && !self.seen.contains_key(&triple.at) {
                     found += u32::from(self.row(index, &mut spend).is_some());
@@ -109,12 +112,12 @@ impl<'a, 'b> Buffers<'a, 'b> {
         }
         let mut seen = Seen::default();
         for stride in strides {
-            let items = triple.items(stride, 0, triple.len);
             spend(triple.len)?;
+            let items = triple.items(stride, 0, triple.len);
             seen.as_vec |= !self.known.row(self.reader, &items, stride, &mut spend).is_empty();
             if let Some(length) = triple.next.filter(|_| triple.order == Order::CapFirst && triple.may_be_deque()) {
-                let others = triple.items(stride, triple.len, length);
                 spend(length)?;
+                let others = triple.items(stride, triple.len, length);
                 let offsets = self.known.row(self.reader, &others, stride, &mut spend);
                 seen.as_deque |= !offsets.is_empty()
                     && self.known.is_sole(self.reader, &others, stride)

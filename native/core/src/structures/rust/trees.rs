@@ -14,6 +14,9 @@ const EDGE_BYTES: u64 = EDGES * 8;
 /// Keys and values of more bytes are not put into nodes by anybody.
 const LARGEST_LEAF: u64 = 64 << 10;
 
+/// Forms in which two children may agree; those of a tree agree in one or two.
+const MAX_FORMS: usize = 64;
+
 /// Where a node of one tree has what.
 #[derive(Clone, Copy)]
 struct Form {
@@ -66,7 +69,7 @@ fn edges(look: &Look<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Opti
     (found.len() >= 2).then_some(found)
 }
 
-/// The forms in which the first children agree.
+/// The forms in which the first children agree, at most MAX_FORMS or one more.
 fn form_of(
     reader: &mut Reader<'_>,
     node: u64,
@@ -77,7 +80,10 @@ fn form_of(
     let two = &children[..2];
     let mut found = Vec::new();
     for parent in (0..leaf).step_by(8) {
-        if spend(1).is_none() || !two.iter().all(|child| reader.word(child + parent) == Some(node)) {
+        if spend(1).is_none() || found.len() >= MAX_FORMS {
+            break;
+        }
+        if !two.iter().all(|child| reader.word(child + parent) == Some(node)) || spend(leaf / 2).is_none() {
             continue;
         }
         for place in (0..leaf - 1).step_by(2) {
@@ -87,6 +93,9 @@ fn form_of(
             if !(parent..parent + 8).contains(&place) && is_place(reader) {
                 let lengths = [place.checked_add(2), place.checked_sub(2)].into_iter().flatten();
                 found.extend(lengths.filter(|at| at + 2 <= leaf).map(|length| Form { leaf, parent, place, length }));
+            }
+            if found.len() >= MAX_FORMS {
+                break;
             }
         }
     }

@@ -20,6 +20,8 @@ use crate::work::Control;
 /// Words that are read for each block of the target, over all proofs: what a target says must not take longer than its size.
 const WORDS_FOR_EACH: u64 = 256;
 const FIRST_WORDS: u64 = 1 << 20;
+/// Words between two looks at whether to go on.
+const WORDS_UNHEARD: u64 = 64 << 10;
 
 /// Names what is proven, of what all workers have found.
 pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control<'_>) -> Result<(), Cancelled> {
@@ -31,7 +33,13 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
     let on_stacks = |id: u32| from_stacks.get(&u64::from(id)).copied().unwrap_or(0);
     let mut reader = Reader::large(look.heaps.space);
     let mut left = (look.ids.count() as u64).saturating_mul(WORDS_FOR_EACH).saturating_add(FIRST_WORDS);
+    let mut unheard = 0;
     let mut spend = |words: u64| {
+        unheard += words + 1;
+        if unheard >= WORDS_UNHEARD {
+            unheard = 0;
+            left = control.advance(0).map_or(0, |()| left);
+        }
         left = left.checked_sub(words + 1)?;
         Some(())
     };
