@@ -81,7 +81,7 @@ def test_texts_where_objects_were(rng: random.Random, tmp_path: Path) -> None:
         with heap_of(str(target.pid)) as heap:
             graph = heap.references.graph
             buffers = [row for row in graph.nodes_of(range(graph.blocks_end)) if row.kind == "buffer"]
-            looks = heap.objects.objects_in([(row.address, row.size) for row in buffers])
+            looks = heap.python.objects.objects_in([(row.address, row.size) for row in buffers])
             meant = [row for row, look in zip(buffers, looks) if look is not None and look.type == "__main__.Past"]
             said = [at(heap, row.address) for row in rng.sample(meant, min(20, len(meant)))]
     assert len(said) == 20

@@ -82,7 +82,7 @@ def test_what_an_object_of_c_holds(release: str, tmp_path: Path) -> None:
         rows = ask("owners", str(target.pid), "--top=all")["rows"]
         held = int(target.stderr)
     (row,) = [row for row in rows if "planted_extension.Holder" in row["path"]]
-    assert row["path"].startswith("planted_extension.Holder in data of planted_extension")
+    assert row["path"].startswith("planted_extension.Holder in 'hidden' in planted_extension")
     assert held <= row["bytes"] <= held + 4096 and row is max(rows, key=lambda row: row["bytes"])
 
 

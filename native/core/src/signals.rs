@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 /// A thread waits for ever if it waits in the kernel at so many looks, without a moment of work.
 const LOOKS: u32 = 4;
 const LOOK: Duration = Duration::from_millis(500);
+const STACK: usize = 128 << 10;
 /// Those by which a user or a system asks a program to end.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 const FAILED: libc::c_int = 1;
@@ -21,13 +22,21 @@ static LINE: OnceLock<Vec<u8>> = OnceLock::new();
 pub fn end_where_deaf(line: Vec<u8>) {
     if LINE.set(line).is_ok() {
         let _held = SignalsHeld::new();
-        let thread = std::thread::Builder::new().name("gdbheap listens".into()).stack_size(64 << 10);
-        let _ = thread.spawn(listen);
+        // Not one of Rust's: those ask malloc for memory when they begin, which reserves 64 MiB of addresses for each thread.
+        // SAFETY: both are plain data that the calls fill in; the thread is nobody's and has no argument.
+        unsafe {
+            let (mut thread, mut kind) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::pthread_attr_init(&mut kind);
+            libc::pthread_attr_setstacksize(&mut kind, STACK);
+            libc::pthread_attr_setdetachstate(&mut kind, libc::PTHREAD_CREATE_DETACHED);
+            libc::pthread_create(&mut thread, &kind, listen, std::ptr::null_mut());
+            libc::pthread_attr_destroy(&mut kind);
+        }
     }
 }
 
 /// Looks whether a signal waits for the first thread, which waits in the kernel.
-fn listen() {
+extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
     let (first, mut stuck) = (std::process::id() as i32, Stuck::default());
     loop {
         std::thread::sleep(LOOK);
