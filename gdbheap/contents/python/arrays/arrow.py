@@ -55,6 +55,8 @@ MAX_COLUMNS = 1 << 16
 MAX_CHUNKS = 1 << 17
 MAX_PIECES = 1 << 19
 MAX_DEPTH = 16
+# So many pointers, or characters, that are read together cost as much as one piece.
+TOGETHER = 16
 MAX_NAME = 4000
 MAX_LENGTH = 1 << 46
 UNITS = ("s", "ms", "us", "ns")
@@ -101,6 +103,7 @@ class Arrow:
         self._fits = fits
         self._classes = classes
         self._left = MAX_PIECES
+        self._types: dict[int, str] = {}
 
     def frame(self, address: int) -> Frame:
         """A Table, a RecordBatch, a ChunkedArray or an Array. Raises Fault, NotBelieved."""
@@ -140,9 +143,9 @@ class Arrow:
         """What pyarrow's DataType at ``address`` is. Raises Fault, NotBelieved."""
         return self._type_text(self._owned(address)[0])
 
-    def _spend(self) -> None:
-        """One more piece of an array, or field of a type."""
-        self._left -= 1
+    def _spend(self, together: int = 0) -> None:
+        """One more piece of an array, field of a type or text of one; ``together``: pointers or characters of it."""
+        self._left -= 1 + together // TOGETHER
         if self._left < 0:
             raise NotBelieved
 
@@ -164,6 +167,8 @@ class Arrow:
         count, rest = divmod(last - first, 2 * self._word)
         if rest or not 0 <= count <= most:
             raise NotBelieved
+        if count >= TOGETHER:
+            self._spend(count)
         return self._fields.words(first, 2 * count)[::2]
 
     def _columns(self, address: int, what: str) -> tuple[list[Column], int]:
@@ -211,6 +216,7 @@ class Arrow:
         length = self._memory.word(address + self._word if is_long else start - COW_LENGTH * self._word)
         if length > MAX_NAME:
             raise NotBelieved
+        self._spend(length)
         raw = self._memory.read(start, length + 1)
         if raw[-1]:
             raise NotBelieved
@@ -353,7 +359,15 @@ class Arrow:
         return None
 
     def _type_text(self, kind: int, depth: int = 0) -> str:
-        """A type as pyarrow shows it; a class that is not known by its name."""
+        """A type as pyarrow shows it; a class that is not known by its name. Each is read once: forged types may have
+        the same type in several places."""
+        if kind not in self._types:
+            self._types[kind] = self._read_type_text(kind, depth)
+        text = self._types[kind]
+        self._spend(len(text))
+        return text
+
+    def _read_type_text(self, kind: int, depth: int) -> str:
         if depth > MAX_DEPTH or not self._is_type(kind):
             raise NotBelieved
         name = self._classes.name(kind).rpartition("::")[2]

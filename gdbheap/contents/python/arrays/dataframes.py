@@ -8,6 +8,7 @@ hash table that an index makes when something is looked up in it, which belongs 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 
 from gdbheap.contents.python.arrays.arrow import Arrow
@@ -33,9 +34,11 @@ KINDS = {f"pandas.{name}": name for name in (DATAFRAME, SERIES, INDEX)}
 EXTENSION = "pandas.ExtensionArray"
 VALUES = (NDARRAY_KIND, EXTENSION)
 MAX_COLUMNS = 1 << 16
-# Columns and labels in all.
+# Columns, labels, and pieces of values in all.
 MAX_READ = 1 << 21
 MAX_LEVELS = 64
+# An index of levels that are categories of intervals of dates with a time zone is eight deep.
+MAX_DEPTH = 16
 MAX_PLACES = 1 << 17
 RANGE_FIELDS = ("start", "stop", "step")
 # The letters of numbers of 1, 2, 4 bytes and a word.
@@ -52,6 +55,8 @@ class DataFrames:
         self._arrays = arrays
         self._arrow = arrow
         self._left = MAX_READ
+        self._depth = 0
+        self._known: dict[tuple[str, int], Values | None] = {}
 
     def frame(self, address: int) -> Frame:
         """A DataFrame, a Series or an Index. Raises Fault, NotBelieved."""
@@ -168,6 +173,28 @@ class DataFrames:
 
     def values(self, address: int) -> Values:
         """What an array holds: numpy's, or one of pandas' own. Raises Fault, NotBelieved."""
+        return self._once("values", address, self._read_values)
+
+    def _once(self, what: str, address: int, read: Callable[[int], Values]) -> Values:
+        """What lies at an address, which is read once: forged parts may have the same parts, or themselves. Raises
+        NotBelieved where that could not be read before, and where parts are too deep or too many."""
+        self._spend(1)
+        if (what, address) not in self._known:
+            if self._depth >= MAX_DEPTH:
+                raise NotBelieved
+            self._known[what, address] = None
+            self._depth += 1
+            try:
+                self._known[what, address] = read(address)
+            finally:
+                self._depth -= 1
+        found = self._known[what, address]
+        if found is None:
+            raise NotBelieved
+        self._spend(len(found.pieces) + len(found.objects))
+        return found
+
+    def _read_values(self, address: int) -> Values:
         kinds = self._fields.kinds_of(address)
         if NDARRAY_KIND in kinds:
             return self._arrays.read(address).values()
@@ -233,6 +260,9 @@ class DataFrames:
 
     def index(self, address: int) -> Values:
         """What an Index holds. Raises Fault, NotBelieved."""
+        return self._once("index", address, self._read_index)
+
+    def _read_index(self, address: int) -> Values:
         kinds = self._fields.kinds_of(address)
         if "pandas.RangeIndex" in kinds:
             numbers, size = self._range(address)
@@ -275,6 +305,9 @@ class DataFrames:
             self._fields.items(self._fields.attribute(address, name), MAX_LEVELS) for name in ("_levels", "_codes")
         )
         arrays = [self._arrays.read(one) for one in codes]
+        # A level has one level itself.
+        if any("pandas.MultiIndex" in self._fields.kinds_of(level) for level in levels):
+            raise NotBelieved
         if not arrays or len(levels) != len(arrays) or any(one.length != arrays[0].length for one in arrays):
             raise NotBelieved
         return levels, arrays

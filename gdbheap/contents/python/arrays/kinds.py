@@ -18,7 +18,7 @@ from gdbheap.errors import Fault, Unsupported
 
 # The kinds of fields.Fields, the more special first; of pandas and of pyarrow each has one of them.
 KINDS = {**dataframes.KINDS, **polars.KINDS, **arrow.KINDS, ndarrays.KIND: NDARRAY, tensors.KIND: TENSOR}
-BROKEN = (Fault, NotBelieved, Unsupported, OverflowError, ValueError, struct.error)
+BROKEN = (Fault, NotBelieved, Unsupported, OverflowError, ValueError, RecursionError, struct.error)
 
 
 class Frames:

@@ -1,0 +1,76 @@
+"""Structures of a target that lead to the same place again and again: what each asks is bounded, and what all ask."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gdbheap.contents.python.arrays.arrow import Arrow
+from gdbheap.contents.python.arrays.columns import NotBelieved, Values
+from gdbheap.contents.python.arrays.dataframes import EXTENSION, NDARRAY_KIND, DataFrames
+from gdbheap.machines.machine import X86_64
+
+WORD = X86_64.word
+
+
+class _Release(dict[str, Any]):
+    """Offsets, made up."""
+
+    def at(self, name: object) -> int:
+        """Return a place."""
+        return name if isinstance(name, int) else 0
+
+
+def frames_of(parts: dict[int, list[int]], asked: Counter[int]) -> DataFrames:
+    """Return a reader of arrays that are made of others; one without parts is numpy's."""
+
+    def kinds_of(address: int) -> frozenset[str]:
+        asked[address] += 1
+        return frozenset([EXTENSION] if parts.get(address) else [NDARRAY_KIND])
+
+    fields: Any = SimpleNamespace(
+        kinds_of=kinds_of,
+        attributes=lambda address: dict(zip(("_left", "_right"), parts[address])),
+        held=lambda _address, *_kinds: [],
+    )
+    arrays: Any = SimpleNamespace(read=lambda _address: SimpleNamespace(values=lambda: Values("int64", 1, 8)))
+    return DataFrames(fields, arrays, SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_arrays_that_have_the_same_parts() -> None:
+    """Two arrays a level, each made of both of the next level, are read once each."""
+    asked: Counter[int] = Counter()
+    parts = {number: [number - number % 2 + 2, number - number % 2 + 3] for number in range(26)}
+    assert frames_of(parts, asked).values(0).length == 1
+    assert sum(asked.values()) < 10 * len(parts)
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_arrays_without_an_end(step: int) -> None:
+    """An array that is a part of itself, and parts that are deeper than pandas has them, are not believed."""
+    parts = {number: [number + step] for number in range(5000)}
+    with pytest.raises(NotBelieved):
+        frames_of(parts, Counter()).values(0)
+
+
+def test_a_type_that_is_both_of_a_dictionary() -> None:
+    """Dictionaries whose indices and values are one dictionary."""
+    asked: Counter[int] = Counter()
+
+    def name(address: int) -> str:
+        asked[address] += 1
+        return "arrow::DictionaryType" if address >> 12 < 14 else "arrow::Int8Type"
+
+    memory = SimpleNamespace(
+        machine=SimpleNamespace(word=WORD),
+        word=lambda address: ((address >> 12) + 1) << 12,
+        read=lambda _address, size: bytes(size),
+    )
+    fields: Any = SimpleNamespace(memory=memory)
+    classes: Any = SimpleNamespace(name=name)
+    arrow = Arrow(fields, classes, lambda _start, _size: True)
+    text = arrow._type_text(1 << 12)
+    assert text.startswith("dictionary<") and sum(asked.values()) < 200
