@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from gdbheap.contents.python.arrays.arrow import Arrow
 from gdbheap.contents.python.arrays.columns import NotBelieved, Values
 from gdbheap.contents.python.arrays.dataframes import EXTENSION, NDARRAY_KIND, DataFrames
+from gdbheap.contents.python.running import tracemalloc_tables as traces
 from gdbheap.machines.machine import X86_64
 
 WORD = X86_64.word
@@ -74,3 +76,23 @@ def test_a_type_that_is_both_of_a_dictionary() -> None:
     arrow = Arrow(fields, classes, lambda _start, _size: True)
     text = arrow._type_text(1 << 12)
     assert text.startswith("dictionary<") and sum(asked.values()) < 200
+
+
+def test_names_of_files_that_overlap(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Tracebacks whose files are each a long text of its own: all together have one budget."""
+    monkeypatch.setattr(traces, "LOOKED_AT", 1 << 14)
+    read: Counter[str] = Counter()
+
+    def cstring(_address: int, size: int) -> bytes:
+        read["characters"] += size
+        return b"x" * size
+
+    one: Any = object.__new__(traces.Traces)
+    one._memory = SimpleNamespace(
+        machine=X86_64, read=lambda _address, _size: b"\1\0\0\0", word=int, u32=lambda _address: 1, cstring=cstring
+    )
+    one._release, one._lines, one._files, one._left = _Release(traceback_text=1), {}, {}, traces.LOOKED_AT
+    count = rng.randrange(500, 1000)
+    found = [one.line_of(8 * number) for number in range(count)]
+    assert found[0] is not None and found[-1] is None
+    assert read["characters"] <= 4 * traces.LOOKED_AT + traces.MAX_PATH

@@ -43,6 +43,8 @@ FRAMES_AT = 12
 HEAD = 16
 MAX_FRAMES = 1 << 16
 MAX_PATH = 4 << 10
+# A name of a file costs as many entries, and one more for each so many characters.
+NAME_COST, CHARACTERS = 16, 4
 
 
 @dataclass(frozen=True)
@@ -217,15 +219,23 @@ class Traces:
         return None if name is None else (name, line)
 
     def _file(self, address: int) -> str | None:
+        """A name, which is kept: forged ones may overlap, so all together have what is left. Raises Fault."""
         if address not in self._files:
-            memory, release = self._memory, self._release
-            if release.get("traceback_text"):
-                self._files[address] = memory.cstring(address, MAX_PATH).decode("utf-8", "replace") or None
-                return self._files[address]
-            kind = memory.word(address + release.at(OB_TYPE))
-            is_str = memory.word(kind + release.at(TP_FLAGS)) & FLAG_UNICODE
-            self._files[address] = read_str(memory, release, address, MAX_PATH) if is_str else None
+            if self._left <= 0:
+                return None
+            self._left -= NAME_COST
+            name = self._read_file(address)
+            self._left -= len(name or "") // CHARACTERS
+            self._files[address] = name
         return self._files[address]
+
+    def _read_file(self, address: int) -> str | None:
+        memory, release = self._memory, self._release
+        if release.get("traceback_text"):
+            return memory.cstring(address, MAX_PATH).decode("utf-8", "replace") or None
+        kind = memory.word(address + release.at(OB_TYPE))
+        is_str = memory.word(kind + release.at(TP_FLAGS)) & FLAG_UNICODE
+        return read_str(memory, release, address, MAX_PATH) if is_str else None
 
 
 def _turned(address: int) -> int:
