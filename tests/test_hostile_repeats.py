@@ -12,6 +12,7 @@ import pytest
 from gdbheap.contents.python.arrays.arrow import Arrow
 from gdbheap.contents.python.arrays.columns import NotBelieved, Values
 from gdbheap.contents.python.arrays.dataframes import EXTENSION, NDARRAY_KIND, DataFrames
+from gdbheap.contents.python.running import handled_exceptions, registered, threads
 from gdbheap.contents.python.running import tracemalloc_tables as traces
 from gdbheap.machines.machine import X86_64
 
@@ -96,3 +97,28 @@ def test_names_of_files_that_overlap(monkeypatch: pytest.MonkeyPatch, rng: rando
     found = [one.line_of(8 * number) for number in range(count)]
     assert found[0] is not None and found[-1] is None
     assert read["characters"] <= 4 * traces.LOOKED_AT + traces.MAX_PATH
+
+
+def test_an_exception_item_that_leads_to_itself(rng: random.Random) -> None:
+    """The items of all threads are one that comes before itself."""
+    asked: Counter[int] = Counter()
+    item, count = 1 << 20, rng.randrange(100, 200)
+
+    def word(address: int) -> int:
+        asked[address] += 1
+        return 0 if address == item + 8 else item
+
+    space: Any = SimpleNamespace(word=word)
+    release: Any = _Release(ts_exc_info=0, exc_item_value=8, exc_item_previous=16)
+    states = [threads.ThreadState(4096 * number, 0, None, []) for number in range(count)]
+    assert list(handled_exceptions.handled_exceptions(space, release, states)) == []
+    assert sum(asked.values()) <= count + 2
+
+
+def test_callbacks_of_all_interpreters(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Interpreters each of which says that it has four billion callbacks."""
+    monkeypatch.setattr(registered, "ALL_CALLBACKS", 100, raising=False)
+    space: Any = SimpleNamespace(word=lambda _address: (1 << 40) - 1, machine=X86_64)
+    release: Any = _Release(interp_codecs=0, interp_atexit=8)
+    found = registered.registered_with(space, release, range(rng.randrange(10, 20)))
+    assert sum(len(held) for name, held in found if name.startswith("functions of atexit")) == 100

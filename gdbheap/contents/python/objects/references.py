@@ -129,11 +129,11 @@ def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
             roots.append(PythonRoot(frame.title, BY_FRAMES, held, frame=frame))
     # A variable that has the exception too comes first.
     space, release = objects.target.space, objects.release
-    exceptions = (one for state in threads.states for one in handled_exceptions(space, release, state))
+    exceptions = handled_exceptions(space, release, threads.states)
     roots += (PythonRoot(one.name, BY_FRAMES, [one.address], is_exception=True) for one in exceptions)
     registered = chain(
         chain.from_iterable(registered_by_thread(space, release, state) for state in threads.states),
-        chain.from_iterable(registered_with(space, release, interpreter) for interpreter in threads.interpreters),
+        registered_with(space, release, threads.interpreters),
     )
     roots += (PythonRoot(name, BY_FRAMES, held, is_registered=True) for name, held in registered if held)
     return roots

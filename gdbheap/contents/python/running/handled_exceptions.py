@@ -6,7 +6,7 @@ A thread has an item (``_PyErr_StackItem``) of its own, and each generator or co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,8 +17,8 @@ from gdbheap.layout.cpython import FLAG_EXCEPTION, OB_TYPE, TP_FLAGS, Release
 
 __all__ = ["HandledException", "handled_exceptions", "handled_by"]
 
-# No program delegates deeper: frames are bounded too.
-MAX_ITEMS = 1 << 14
+# The items of all threads together; frames are bounded too.
+ALL_ITEMS = 1 << 18
 # sizeof(PyThreadState), with room for more: the last item is a part of it.
 STATE_BYTES = 2 << 10
 TB_FRAME, FRAME_FRAME = 24, 24
@@ -43,12 +43,18 @@ def handled_by(title: str) -> str:
     return f"the exception that {function} handles at {place}" if title else "an exception that is handled"
 
 
-def handled_exceptions(space: Space, release: Release, state: ThreadState) -> Iterator[HandledException]:
-    """Yield the exceptions that a thread handles, the innermost first; none if its items are no chain."""
+def handled_exceptions(space: Space, release: Release, states: Iterable[ThreadState]) -> Iterator[HandledException]:
+    """Yield the exceptions that each thread handles, the innermost first; none where its items are no chain."""
+    seen: set[int] = set()
+    for state in states:
+        yield from _handled(space, release, state, seen)
+
+
+def _handled(space: Space, release: Release, state: ThreadState, seen: set[int]) -> Iterator[HandledException]:
     running = {frame.address: frame for frame in state.frames}
     found: list[int] = []
     with suppress(Fault, OverflowError):
-        found = _values(space, release, state.address)
+        found = _values(space, release, state.address, seen)
     for address in dict.fromkeys(filter(None, found)):
         with suppress(Fault, OverflowError):
             kind = space.word(address + release.at(OB_TYPE))
@@ -56,14 +62,16 @@ def handled_exceptions(space: Space, release: Release, state: ThreadState) -> It
                 yield HandledException(address, running.get(_caught_in(space, release, address)))
 
 
-def _values(space: Space, release: Release, state: int) -> list[int]:
-    """What the items have, from the innermost to the thread's own; 0 where nothing is handled. Raises Fault."""
+def _values(space: Space, release: Release, state: int, seen: set[int]) -> list[int]:
+    """What the items have, from the innermost to the thread's own; 0 where nothing is handled. No two threads have an
+    item: one that was ``seen`` ends the chain. Raises Fault."""
     head = release.get("ts_exc_info")
     if head is None:
         only = release.get("ts_exc_value")
         return [] if only is None else [space.word(state + only)]
     item, found = space.word(state + head), list[int]()
-    while len(found) < MAX_ITEMS:
+    while item not in seen and len(seen) < ALL_ITEMS:
+        seen.add(item)
         found.append(space.word(item + release["exc_item_value"]))
         previous = space.word(item + release["exc_item_previous"])
         if not previous:

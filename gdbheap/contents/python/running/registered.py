@@ -5,9 +5,9 @@ A field is believed where it has what belongs there, and those of an interpreter
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gdbheap._native import Space
 from gdbheap.contents.python.running.threads import ThreadState
@@ -22,7 +22,8 @@ Registered = tuple[str, "list[int]"]
 # c_profileobj and c_traceobj follow each other.
 OF_THREADS = "sys.setprofile()", "sys.settrace()"
 FORKERS = "before", "after_in_parent", "after_in_child"
-MAX_CALLBACKS = 5_000
+# Of all interpreters together.
+ALL_CALLBACKS = 1 << 14
 # atexit_py_callback: the function, its arguments, and those with names.
 CALLBACK_WORDS = 3
 
@@ -39,10 +40,19 @@ def registered_by_thread(space: Space, release: Release, state: ThreadState) -> 
                 yield f"the function of {call}", [function]
 
 
-def registered_with(space: Space, release: Release, interpreter: int) -> Iterator[Registered]:
-    """Yield those of an interpreter."""
-    with suppress(Fault, OverflowError):
-        yield from _registered(_Source(space, release, interpreter))
+def registered_with(space: Space, release: Release, interpreters: Iterable[int]) -> Iterator[Registered]:
+    """Yield those of each interpreter."""
+    left = _Left()
+    for interpreter in interpreters:
+        with suppress(Fault, OverflowError):
+            yield from _registered(_Source(space, release, interpreter, left))
+
+
+@dataclass
+class _Left:
+    """How many callbacks may still be read."""
+
+    callbacks: int = field(default_factory=lambda: ALL_CALLBACKS)
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,7 @@ class _Source:
     space: Space
     release: Release
     interpreter: int
+    left: _Left
 
 
 def _word(source: _Source, name: str, number: int = 0) -> int:
@@ -92,7 +103,9 @@ def _at_exit(source: _Source) -> Iterator[tuple[int, ...]]:
     if module:
         state = space.word(module + source.release["md_state"])
         table, count = (space.word(state), space.word(state + word)) if state else (0, 0)
-    for number in range(min(count & 0xFFFFFFFF, MAX_CALLBACKS) if table else 0):
+    count = min(count & 0xFFFFFFFF, source.left.callbacks) if table else 0
+    source.left.callbacks -= count
+    for number in range(count):
         callback = space.word(table + number * word)
         if callback:
             yield tuple(space.word(callback + place * word) for place in range(CALLBACK_WORDS))
