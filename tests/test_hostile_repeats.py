@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -122,3 +123,30 @@ def test_callbacks_of_all_interpreters(monkeypatch: pytest.MonkeyPatch, rng: ran
     release: Any = _Release(interp_codecs=0, interp_atexit=8)
     found = registered.registered_with(space, release, range(rng.randrange(10, 20)))
     assert sum(len(held) for name, held in found if name.startswith("functions of atexit")) == 100
+
+
+def test_dicts_in_the_fields_of_interpreters(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Each word of each interpreter leads to a dict of its own, with many keys: none has the modules."""
+    monkeypatch.setattr(threads, "ALL_KEYS", 1000, raising=False)
+    monkeypatch.setattr(threads, "MAX_MODULES", 128)
+    monkeypatch.setattr(threads, "read_name", lambda *_arguments: "x")
+    monkeypatch.setattr(threads.Threads, "_is_dict", lambda _threads, _address: True)
+    monkeypatch.setattr(threads.Threads, "_find_interpreters", lambda _threads, _module: [])
+    read: Counter[str] = Counter()
+
+    def dict_items(_space: object, _release: object, address: int, allowance: Any = None) -> Any:
+        for _ in range(100):
+            if allowance is not None:
+                allowance.take(address, 64)
+            read["keys"] += 64
+            yield from [(1, 1)] * 64
+
+    def read_available(address: int, size: int) -> bytes:
+        return struct.pack("<100Q", *range(address << 20, (address << 20) + 800, 8))
+
+    monkeypatch.setattr(threads, "dict_items", dict_items)
+    space = SimpleNamespace(machine=X86_64, read_available=read_available)
+    target: Any = SimpleNamespace(space=space, threads=[])
+    one: Any = threads.Threads(target, SimpleNamespace(), _Release())  # type: ignore[arg-type]
+    assert {one._modules_place(number) for number in range(1, rng.randrange(10, 20))} == {None}
+    assert 0 < read["keys"] <= 1000

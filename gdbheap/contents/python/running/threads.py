@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from gdbheap._native import Space, words_at
-from gdbheap.contents.python.objects.reading import Lookups, dict_items, dict_lookup, read_name
+from gdbheap.contents.python.objects.reading import Allowance, Lookups, dict_items, dict_lookup, read_name
 from gdbheap.contents.python.running.line_tables import line_of
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import (
@@ -45,6 +45,9 @@ LONGEST_TABLE = 1 << 20
 LONGEST_NAME = 200
 # The two modules that every interpreter has are the oldest; Python 2's dicts keep no order.
 MAX_MODULES = 1 << 14
+# Keys of dicts that are read to find the modules of all interpreters; so many words of an interpreter cost as much as
+# one of them, and to ask whether something is a module as so many.
+ALL_KEYS, WORDS_AS_KEY, MODULE_COST = 1 << 18, 32, 64
 # sizeof(PyDictObject): 48 bytes, 248 in Python 2, which has a small table inside; links of Py_TRACE_REFS come to that.
 LARGEST_DICT = 512
 INTERPRETER_BYTES = 16 << 10
@@ -128,6 +131,8 @@ class Threads:
         self.is_cut = False
         self._locals_left = ALL_LOCALS
         self._modules: dict[int, bool] = {}
+        self._modules_at: int | None = None
+        self._keys = Allowance(ALL_KEYS)
         self.interpreters = self._find_interpreters(module)
         self.states = [state for address in self.interpreters for state in self._states(address)]
 
@@ -271,10 +276,21 @@ class Threads:
         return None if place is None else self._space.word(interpreter + place)
 
     def _modules_place(self, interpreter: int) -> int | None:
+        """In which place of an interpreter ``sys.modules`` is: where another has it, or the first."""
+        if self._modules_at is not None:
+            (word,) = self._words_at([interpreter], self._modules_at)
+            if word is not None and self._may_be(word) and self._is_modules(word):
+                return self._modules_at
+        if self._keys.left <= 0:
+            return None
         words = self._words(interpreter, INTERPRETER_BYTES)
+        self._keys.left -= len(words) // WORDS_AS_KEY
         places = (place for place, word in enumerate(words) if self._may_be(word) and self._is_modules(word))
-        place = next(places, None)
-        return None if place is None else place * self._space.machine.word
+        found = next(places, None)
+        if found is None:
+            return None
+        self._modules_at = found * self._space.machine.word
+        return self._modules_at
 
     def _is_modules(self, address: int) -> bool:
         """Whether a dict has the modules sys and builtins; many words lead to the same one."""
@@ -289,9 +305,12 @@ class Threads:
             if not self._is_dict(address):
                 return False
             names = set()
-            for key, value in islice(dict_items(self._space, self._release, address), MAX_MODULES):
+            for key, value in islice(dict_items(self._space, self._release, address, self._keys), MAX_MODULES):
                 name = read_name(self._space, self._release, key, LONGEST_NAME)
-                if name in ("sys", "builtins", "__builtin__") and self._is_module(value):
+                if name not in ("sys", "builtins", "__builtin__"):
+                    continue
+                self._keys.take(address, MODULE_COST)
+                if self._is_module(value):
                     names.add(name)
                 if len(names) == 2:
                     return True
