@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gdbheap.contents.openssl import connections
 from gdbheap.contents.python.arrays.arrow import Arrow
 from gdbheap.contents.python.arrays.columns import NotBelieved, Values
 from gdbheap.contents.python.arrays.dataframes import EXTENSION, NDARRAY_KIND, DataFrames
@@ -150,3 +151,23 @@ def test_dicts_in_the_fields_of_interpreters(monkeypatch: pytest.MonkeyPatch, rn
     one: Any = threads.Threads(target, SimpleNamespace(), _Release())  # type: ignore[arg-type]
     assert {one._modules_place(number) for number in range(1, rng.randrange(10, 20))} == {None}
     assert 0 < read["keys"] <= 1000
+
+
+def test_words_that_may_be_certificates(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Blocks whose words all lead to one place: it is asked once."""
+    read: Counter[int] = Counter()
+    place = 16 * rng.randrange(1 << 10, 1 << 20)
+
+    def read_available(address: int, size: int) -> bytes:
+        read[address] += 1
+        return bytes(size)
+
+    least = connections.table(connections.TABLE)["least_size"]
+    rows = [(1 << 30, least, 0)] * rng.randrange(10, 20)
+    monkeypatch.setattr(connections, "_native", SimpleNamespace(blocks_with=lambda *_arguments: rows))
+    space = SimpleNamespace(
+        read=lambda _address, size: struct.pack("<Q", place) * (size // 8), read_available=read_available
+    )
+    target: Any = SimpleNamespace(space=space, machine=X86_64, mappings=SimpleNamespace(find=lambda _address: 1))
+    assert connections._find_named(target, SimpleNamespace(), [1], None) == []  # type: ignore[arg-type]
+    assert read == {place: 1}

@@ -24,7 +24,9 @@ from gdbheap.targets.target import Target
 CONTEXT, CONNECTION = "OpenSSL SSL_CTX", "OpenSSL SSL"
 TABLE = "openssl"
 MAX_TABLE_BYTES = 4 << 20
-CERT_BYTES = 1 << 10
+CERT_BYTES, CERT_WORDS = 1 << 10, 17
+# How many places are asked for a CERT.
+ASKED = 1 << 20
 HEADER = 16
 """Of a block, at most: its end is not looked at."""
 
@@ -70,8 +72,10 @@ def _find_named(
         if facts["least_size"] <= row[1] <= facts["largest_size"]
     ]
     candidates = [found for row in rows if (found := _read(target, *row)) is not None]
+    certs = _Certs(target)
+    certified = [found for found in candidates if certs.has_one(found)]
     for form in facts["objects"]:
-        named = _named(target, candidates, form)
+        named = _named(target, certified, form)
         if named:
             return named
     return []
@@ -109,11 +113,10 @@ def _read(target: Target, address: int, size: int, offset: int) -> _Found | None
         return None
 
 
-def _named(target: Target, candidates: list[_Found], form: dict[str, Any]) -> list[tuple[int, str]]:
-    """What the candidates are if objects have this form; nothing where they do not fit it."""
+def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> list[tuple[int, str]]:
+    """What the objects with a CERT are if objects have this form; nothing where they do not fit it."""
     starts = form["connection_starts"]
     starts = set(table(TABLE)["versions"] if starts == "versions" else starts)
-    certified = [found for found in candidates if _has_cert(target, found)]
     # Since 3.2 there are two methods next to each other: the one to begin with comes first.
     places = {form["connection_method"], form["connection_method"] - target.machine.word} - {form["context_method"]}
     if form["context_method"] == form["connection_method"]:
@@ -136,13 +139,26 @@ def _begins_context(target: Target, found: _Found) -> bool:
     return found.method == 0 or found.words[0] == 0 or target.mappings.find(found.words[0]) is not None
 
 
-def _has_cert(target: Target, found: _Found) -> bool:
-    """Whether a word leads to a CERT: its first word points into itself, or (since 3.2) is another of its words."""
-    for word in found.words:
-        if word == 0 or word % 16 or target.mappings.find(word) is None:
-            continue
-        raw = target.space.read_available(word, CERT_BYTES)
-        first, *others = _words(target, raw) or [0]
-        if first and first % target.machine.word == 0 and (word < first < word + CERT_BYTES or first in others[:16]):
-            return True
-    return False
+class _Certs:
+    """The places that are a CERT: its first word points into itself, or (since 3.2) is another of its words. Each is
+    asked once, and so many in all."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._known: dict[int, bool] = {}
+
+    def has_one(self, found: _Found) -> bool:
+        """Whether a word leads to a CERT."""
+        return any(self._is_cert(word) for word in found.words if word and word % 16 == 0)
+
+    def _is_cert(self, word: int) -> bool:
+        if word not in self._known:
+            if len(self._known) >= ASKED:
+                return False
+            self._known[word] = self._target.mappings.find(word) is not None and self._read(word)
+        return self._known[word]
+
+    def _read(self, word: int) -> bool:
+        size = self._target.machine.word
+        first, *others = _words(self._target, self._target.space.read_available(word, CERT_WORDS * size)) or [0]
+        return bool(first) and first % size == 0 and (word < first < word + CERT_BYTES or first in others)
