@@ -16,7 +16,10 @@ from gdbheap.contents.python.arrays.columns import NotBelieved, Values
 from gdbheap.contents.python.arrays.dataframes import EXTENSION, NDARRAY_KIND, DataFrames
 from gdbheap.contents.python.running import handled_exceptions, registered, threads
 from gdbheap.contents.python.running import tracemalloc_tables as traces
+from gdbheap.errors import Fault
+from gdbheap.machines import image
 from gdbheap.machines.machine import X86_64
+from gdbheap.targets.cores import agreement
 
 WORD = X86_64.word
 
@@ -171,3 +174,46 @@ def test_words_that_may_be_certificates(monkeypatch: pytest.MonkeyPatch, rng: ra
     target: Any = SimpleNamespace(space=space, machine=X86_64, mappings=SimpleNamespace(find=lambda _address: 1))
     assert connections._find_named(target, SimpleNamespace(), [1], None) == []  # type: ignore[arg-type]
     assert read == {place: 1}
+
+
+class _File:
+    """An ELF file with a large table of DT_RELR, all of whose bits are set."""
+
+    build_id = None
+    segments = (
+        image.Segment(image.PT_DYNAMIC, image.PF_R, 0, 1 << 32, 48, 48, 8),
+        image.Segment(image.PT_GNU_RELRO, image.PF_R, 0, 1 << 20, 4096, 4096, 8),
+    )
+
+    def __init__(self) -> None:
+        self.read: Counter[int] = Counter()
+
+    def bytes_at(self, address: int, size: int) -> bytes:
+        """Return what is there, and count it."""
+        self.read[address] += size
+        if address == 1 << 32:
+            return struct.pack("<6Q", agreement.DT_RELR, 1 << 33, agreement.DT_RELRSZ, 1 << 16, 0, 0)
+        return (struct.pack("<2Q", 1 << 20, (1 << 64) - 1) * (size // 16)) if address == 1 << 33 else b"\1" * size
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_names_of_one_large_file(is_there: bool, rng: random.Random) -> None:
+    """A core that names a file again and again: its relocations are read only where the memory has what they change,
+    and only so often."""
+    elf: Any = _File()
+    space: Any = SimpleNamespace(
+        read_available=lambda address, size: bytes(size) if is_there and address == 1 << 20 else b"", read=_absent
+    )
+    loaded: Any = SimpleNamespace(segments=[], bias=0, mappings=[], data_ranges=lambda _machine: [])
+    left = agreement.Left(10 << 16)
+    for _ in range(rng.randrange(20, 40)):
+        assert not agreement.agreement(X86_64, space, loaded, elf, left).holds
+    assert elf.read[1 << 33] == 0 if not is_there else 0 < elf.read[1 << 33] <= 2 << 16
+    # The places behind the first bits are there again and again: each is taken once.
+    places = range(1 << 20, (1 << 20) + 64 * WORD, WORD)
+    packed = struct.pack("<2Q", 1 << 30, (1 << 64) - 1) * 100 + struct.pack("<2Q", 1 << 20, (1 << 64) - 1)
+    assert list(agreement._unpacked(X86_64, packed, places)) == list(places)
+
+
+def _absent(address: int, _size: int) -> bytes:
+    raise Fault(address)

@@ -10,7 +10,8 @@ be the file's, byte for byte. Source: the System V ABI (gABI 4.3, chapter 5), gl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gdbheap.machines import image
@@ -30,6 +31,8 @@ LOOKED_AT = 64 << 10
 LOCKED_LIMIT = 1 << 20
 # Fewer words prove nothing; one in thirty-two may differ, because libraries set some of theirs before they lock them.
 LEAST_WORDS, PARTS = 16, 32
+# Words, and relocations, that are looked at for all names of files in a core.
+ALL_WORDS = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -54,19 +57,30 @@ class Agreement:
         return not self.refuted and (self.by_id or self.compared >= LEAST_WORDS)
 
 
-def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile) -> Agreement:
-    """Compare ``elf``, by whose program headers ``loaded`` was placed, with the memory that is there."""
+@dataclass
+class Left:
+    """How many words, and relocations, may still be looked at: a core may name a large file many times."""
+
+    words: int = field(default_factory=lambda: ALL_WORDS)
+
+
+def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, left: Left) -> Agreement:
+    """Compare ``elf``, by whose program headers ``loaded`` was placed, with the memory that is there; where nothing is
+    ``left`` nothing speaks for it."""
     found = read_build_id(machine, space, loaded.segments, loaded.bias)
     if found is not None:
         return Agreement(by_id=found == elf.build_id, contradicted=found != elf.build_id)
     if not _same_pages(machine, space, loaded, elf):
         return Agreement(contradicted=True)
+    if left.words <= 0:
+        return Agreement()
     table = dynamic_table(machine, elf)
+    left.words -= len(table)
     entries, wrong = _compare_dynamic(machine, space, loaded, table, elf)
     if wrong:
         return Agreement(contradicted=True)
     compared = equal = 2 * entries
-    for expected, word in _locked_words(machine, space, loaded, elf, dict(table)):
+    for expected, word in _locked_words(machine, space, loaded, elf, dict(table), left):
         compared += 1
         equal += expected == word
     return Agreement(compared=compared, equal=equal)
@@ -124,7 +138,7 @@ def _compare_dynamic(
 
 
 def _locked_words(
-    machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, table: dict[int, int]
+    machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, table: dict[int, int], left: Left
 ) -> Iterator[tuple[int, int]]:
     """(word as the file makes it, word in memory) of what was locked after it was relocated; without what is zero in
     the file, which a library may set, and what depends on other objects."""
@@ -132,8 +146,14 @@ def _locked_words(
     if locked is None or locked.address % machine.word or not locked.file_size:
         return
     size = min(locked.file_size, LOCKED_LIMIT)
-    expected: list[int | None] = [word or None for word in machine.words_of(elf.bytes_at(locked.address, size))]
-    for place, value in _relocated(machine, elf, table, loaded.bias):
+    words = machine.words_of(space.read_available(loaded.bias + locked.address, size))
+    if not words:
+        return
+    stored = machine.words_of(elf.bytes_at(locked.address, machine.word * len(words)))
+    expected: list[int | None] = [word or None for word in stored]
+    left.words -= len(expected)
+    places = range(locked.address, locked.address + machine.word * len(expected), machine.word)
+    for place, value in _relocated(machine, elf, table, loaded.bias, places, left):
         index, rest = divmod(place - locked.address, machine.word)
         if 0 <= index < len(expected) and not rest:
             own = expected[index] or 0
@@ -143,33 +163,43 @@ def _locked_words(
             first = max(0, (segment.address - locked.address) // machine.word)
             last = max(0, (segment.address + segment.memory_size - locked.address) // machine.word)
             expected[first:last] = [None] * len(expected[first:last])
-    words = machine.words_of(space.read_available(loaded.bias + locked.address, machine.word * len(expected)))
     yield from ((wanted, word) for wanted, word in zip(expected, words) if wanted is not None)
 
 
+BITS = 8
 OWN = -1
 """The bias is added to the word that is in the file (DT_RELR)."""
 
 
-def _relocated(machine: Machine, elf: ElfFile, table: dict[int, int], bias: int) -> Iterator[tuple[int, int | None]]:
-    """(address as linked, what is written there) of the relocations; None where that depends on other objects."""
+def _relocated(
+    machine: Machine, elf: ElfFile, table: dict[int, int], bias: int, places: range, left: Left
+) -> Iterator[tuple[int, int | None]]:
+    """(address as linked, what is written there) of the relocations of ``places``, and maybe of others; None where that
+    depends on other objects."""
     entry = machine.structure("PPN")
     for start, size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):
-        raw = elf.bytes_at(table.get(start, 0), min(table.get(size, 0), TABLE_LIMIT))
+        raw = elf.bytes_at(table.get(start, 0), min(table.get(size, 0), TABLE_LIMIT, entry.size * max(0, left.words)))
+        left.words -= len(raw) // entry.size
         for place, info, addend in entry.iter_unpack(raw[: len(raw) - len(raw) % entry.size]):
             relative = info == machine.relative_relocation
             yield place, (bias + addend) % machine.address_end if relative else None
     packed = elf.bytes_at(table.get(DT_RELR, 0), min(table.get(DT_RELRSZ, 0), RELR_LIMIT))
-    yield from ((place, OWN) for place in _unpacked(machine, packed))
+    left.words -= BITS * len(packed)
+    # No place is in the table twice.
+    yield from ((place, OWN) for place in islice(_unpacked(machine, packed, places), len(places)))
 
 
-def _unpacked(machine: Machine, packed: bytes) -> Iterator[int]:
-    """The places in a table of DT_RELR: an even word is an address, an odd one a bitmap of the words behind it."""
+def _unpacked(machine: Machine, packed: bytes, places: range) -> Iterator[int]:
+    """Those of the places that are in a table of DT_RELR: an even word is an address, an odd one a bitmap of the words
+    behind it."""
     place, bits = 0, machine.address_end.bit_length() - 2
     for word in machine.words_of(packed):
         if not word & 1:
-            yield word
+            if word in places:
+                yield word
             place = word + machine.word
             continue
-        yield from (place + machine.word * bit for bit in range(bits) if word >> (bit + 1) & 1)
+        if place < places.stop and place + machine.word * bits > places.start:
+            behind = (place + machine.word * bit for bit in range(bits) if word >> (bit + 1) & 1)
+            yield from (one for one in behind if one in places)
         place += machine.word * bits

@@ -17,7 +17,7 @@ from gdbheap.host.file_systems import FileSystems
 from gdbheap.machines import image
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.cores import debuginfod
-from gdbheap.targets.cores.agreement import agreement
+from gdbheap.targets.cores.agreement import Left, agreement
 from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, placed_object
 from gdbheap.targets.mappings import Mapping, Mappings
 from gdbheap.targets.unseen_files import UnseenFile
@@ -93,6 +93,7 @@ class CoreFiles:
         self._files, self._places, self._entry = files, places, entry
         self._with_code = {mapping.path for mapping in mappings if mapping.executable or mapping.writable}
         self._tried: Counter[str] = Counter()
+        self._left = Left()
         self.unseen: list[UnseenFile] = []
 
     def candidates(self, first: Mapping) -> list[str]:
@@ -111,7 +112,7 @@ class CoreFiles:
             elf = self._files.get(path)
             if elf is None or not elf.has_contents:
                 continue
-            known = agreement(self._machine, self._space, loaded, elf)
+            known = agreement(self._machine, self._space, loaded, elf, self._left)
             if known.holds:
                 loaded.elf, loaded.build_id, loaded.agreed = elf, elf.build_id, known.equal
                 return
@@ -150,7 +151,7 @@ class CoreFiles:
         inside = self._entry is not None and any(self._entry in mapping for mapping in found.mappings)
         if inside and found.bias + elf.entry != self._entry:
             return None, True
-        known = agreement(self._machine, self._space, found, elf)
+        known = agreement(self._machine, self._space, found, elf, self._left)
         if not known.holds:
             return None, known.refuted
         found.elf, found.build_id, found.agreed = elf, elf.build_id, 0 if known.by_id else known.equal
