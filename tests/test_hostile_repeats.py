@@ -16,6 +16,7 @@ from gdbheap.contents.python.arrays.columns import NotBelieved, Values
 from gdbheap.contents.python.arrays.dataframes import EXTENSION, NDARRAY_KIND, DataFrames
 from gdbheap.contents.python.running import handled_exceptions, registered, threads
 from gdbheap.contents.python.running import tracemalloc_tables as traces
+from gdbheap.contents.python.running.coroutines import Coroutines
 from gdbheap.errors import Fault
 from gdbheap.machines import image
 from gdbheap.machines.machine import X86_64
@@ -217,3 +218,20 @@ def test_names_of_one_large_file(is_there: bool, rng: random.Random) -> None:
 
 def _absent(address: int, _size: int) -> bytes:
     raise Fault(address)
+
+
+def test_greenlets_that_lead_to_many_words(rng: random.Random) -> None:
+    """Greenlets whose fields lead to words that are no frames."""
+    asked: Counter[str] = Counter()
+
+    def is_frame(_address: int) -> bool:
+        asked["words"] += 1
+        return False
+
+    one: Any = object.__new__(Coroutines)
+    one._space = SimpleNamespace(
+        machine=X86_64, word=lambda _address: 1 << 20, read_available=lambda _at, size: b"\x10" * size
+    )
+    one._release, one._half, one._words_left, one._is_frame = _Release(), None, 100, is_frame
+    assert [one.greenlet(number) for number in range(rng.randrange(10, 20))].count(None) >= 10
+    assert asked["words"] <= 100 + 64

@@ -45,6 +45,8 @@ YIELD_FROM, DELEGATING = 72, 2
 FRAME_FRAME = 24
 # A greenlet's C++ half has fewer (greenlet 1 to 3: TGreenlet.hpp); sizeof(PyGreenlet).
 GREENLET_WORDS, GREENLET_FIELDS = 64, (16, 96)
+# How many words of all greenlets are asked whether they lead to a frame.
+ASKED_WORDS = 1 << 20
 MAX_NAME = 200
 
 
@@ -124,6 +126,8 @@ class Coroutines:
             for outer, inner in zip(state.frames, [0, *(frame.address for frame in state.frames)])
         }
         self._readers: dict[tuple[int, str], Callable[[int], int]] = {}
+        self._half: tuple[int, int] | None = None
+        self._words_left = ASKED_WORDS
 
     def inner_frame(self, frame: int) -> int:
         """The frame that a running frame has called; 0 for none."""
@@ -294,14 +298,26 @@ class Coroutines:
     def greenlet(self, address: int) -> Position | None:
         """Where the greenlet at ``address`` was left; None where it runs, has not begun or has ended.
 
-        Its C++ half holds one frame object, that it was left in; which field it is differs by release."""
+        Its C++ half holds one frame object, that it was left in; which field it is differs by release, and is looked
+        for first where another greenlet has it."""
         word = self._space.machine.word
-        for at in range(*GREENLET_FIELDS, word):
-            with suppress(Fault):
-                half = self._space.word(address + self._release.at(at))
-                raw = self._space.read_available(half, word * GREENLET_WORDS) if half % word == 0 else b""
-                for held in self._space.machine.words_of(raw):
+        if self._half is not None:
+            field, place = self._half
+            with suppress(Fault, OverflowError):
+                held = self._space.word(self._space.word(address + field) + place)
+                if self._is_frame(held):
+                    return self._threads.position(self._frame_of(held))
+        for field in (self._release.at(at) for at in range(*GREENLET_FIELDS, word)):
+            with suppress(Fault, OverflowError):
+                half = self._space.word(address + field)
+                is_read = half % word == 0 and self._words_left > 0
+                raw = self._space.read_available(half, word * GREENLET_WORDS) if is_read else b""
+                for place, held in enumerate(self._space.machine.words_of(raw)):
+                    if not held or held % word:
+                        continue
+                    self._words_left -= 1
                     if self._is_frame(held):
+                        self._half = field, word * place
                         return self._threads.position(self._frame_of(held))
         return None
 
