@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gdbheap.answers import behind_objects
 from gdbheap.contents.openssl import connections
 from gdbheap.contents.python.arrays.arrow import Arrow
 from gdbheap.contents.python.arrays.columns import NotBelieved, Values
@@ -155,6 +156,26 @@ def test_dicts_in_the_fields_of_interpreters(monkeypatch: pytest.MonkeyPatch, rn
     one: Any = threads.Threads(target, SimpleNamespace(), _Release())  # type: ignore[arg-type]
     assert {one._modules_place(number) for number in range(1, rng.randrange(10, 20))} == {None}
     assert 0 < read["keys"] <= 1000
+
+
+def test_a_long_list_behind_an_object() -> None:
+    """Samples of blocks of a list: not the whole list for each of them."""
+    read: Counter[str] = Counter()
+    blocks, seed, kind = 40_000, 0, 77
+
+    def chain(number: int, last: int | None = None) -> list[int]:
+        found = list(range(number + 1) if last is None else range(max(0, number + 1 - last), number + 1))
+        read["nodes"] += len(found)
+        return found
+
+    def nodes_of(numbers: list[int]) -> list[Any]:
+        names = [behind_objects.OBJECT if number == 1 else behind_objects.UNKNOWN for number in numbers]
+        return [SimpleNamespace(kind=one, type_address=kind if one == behind_objects.OBJECT else 0) for one in names]
+
+    graph = SimpleNamespace(blocks_end=blocks, chain=chain, nodes_of=nodes_of, owners_of=lambda ids: [1 for _ in ids])
+    paths: Any = SimpleNamespace(references=SimpleNamespace(graph=graph))
+    assert behind_objects._types(paths, {seed: 5}, {5}) == {5: kind}
+    assert read["nodes"] < 2 * behind_objects.SAMPLES * 1024
 
 
 def test_words_that_may_be_certificates(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:

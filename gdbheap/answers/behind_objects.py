@@ -13,6 +13,9 @@ __all__ = ["Credit", "Share", "credited"]
 
 # SAMPLES of all blocks are read. MIN_SAMPLES of them show which type most blocks of a holder hang on.
 SAMPLES, MIN_SAMPLES = 500, 8
+# How much of the chain to a block is looked at, from its end: a list of C's may have a million blocks.
+LAST = 1 << 10
+NOBODY = (1 << 32) - 1
 UNKNOWN, OBJECT = "unknown", "object"
 
 
@@ -90,12 +93,28 @@ def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int
     for number, node in zip(numbers, graph.nodes_of(list(numbers))):
         if node.type_address or node.kind != UNKNOWN:
             continue
-        chain = graph.chain(number)
-        place = next((place for place in reversed(range(len(chain))) if chain[place] in seeds), None)
-        if place is not None and seeds[chain[place]] in found:
-            found[seeds[chain[place]]][_last_type(paths, chain[place + 1 :])] += 1
+        behind = _behind_seed(paths, seeds, number)
+        if behind and seeds[behind[0]] in found:
+            found[seeds[behind[0]]][_last_type(paths, behind[1:])] += 1
     most = {label: counts.most_common(1)[0] for label, counts in found.items() if sum(counts.values()) >= MIN_SAMPLES}
     return {label: kind for label, (kind, count) in most.items() if kind and 2 * count > sum(found[label].values())}
+
+
+def _behind_seed(paths: Paths, seeds: Mapping[int, int], number: int) -> list[int]:
+    """Return the end of the chain to a block, from the last node on that has a label; without the list where a list of
+    C's is longer than what is looked at. Empty where no label is found."""
+    graph = paths.references.graph
+    chain = graph.chain(number, LAST)
+    found = _from_seed(chain, seeds)
+    if found or len(chain) < LAST:
+        return found
+    (owner,) = graph.owners_of([number])
+    return [] if owner == NOBODY else _from_seed(graph.chain(owner, LAST), seeds)
+
+
+def _from_seed(chain: list[int], seeds: Mapping[int, int]) -> list[int]:
+    place = next((place for place in reversed(range(len(chain))) if chain[place] in seeds), len(chain))
+    return chain[place:]
 
 
 def _last_type(paths: Paths, chain: list[int]) -> int:

@@ -432,9 +432,10 @@ impl Graph {
         Ok(watched(py, None, |watcher| self.0.referrers(watcher, &ids))?.into_iter().map(row).collect())
     }
 
-    /// A shortest chain from a root to the node, the node last; empty if it is unreachable.
-    fn chain(&self, py: Python<'_>, id: u32) -> PyResult<Vec<u32>> {
-        watched(py, None, |watcher| self.0.chain(watcher, id))
+    /// A shortest chain from a root to the node, the node last, or the `last` nodes of it; empty if it is unreachable.
+    #[pyo3(signature = (id, last=None))]
+    fn chain(&self, py: Python<'_>, id: u32, last: Option<usize>) -> PyResult<Vec<u32>> {
+        watched(py, None, |watcher| self.0.chain(watcher, id, last))
     }
 
     /// The owner of each of `ids`: the number of an object or a root, its own where it is one; 2^32 - 1: nobody's.

@@ -145,11 +145,11 @@ impl Tree {
         }
     }
 
-    /// From a root to the node; empty where nothing leads.
-    pub(crate) fn chain(&self, node: u32) -> Vec<u32> {
+    /// From a root to the node, or the last `most` of that; empty where nothing leads.
+    pub(crate) fn chain(&self, node: u32, most: usize) -> Vec<u32> {
         let mut found = Vec::new();
         let mut at = node;
-        while at != NOBODY && self.phases[at as usize] != NOT_REACHED {
+        while found.len() < most && at != NOBODY && self.phases[at as usize] != NOT_REACHED {
             found.push(at);
             at = self.before[at as usize];
         }

@@ -273,10 +273,10 @@ impl Graph {
         })
     }
 
-    /// A shortest chain from a root to the node, the node last; empty if it is unreachable.
-    pub fn chain(&self, watcher: &dyn Watcher, id: u32) -> Result<Vec<u32>> {
+    /// A shortest chain from a root to the node, the node last, or the `last` nodes of it; empty if it is unreachable.
+    pub fn chain(&self, watcher: &dyn Watcher, id: u32, last: Option<usize>) -> Result<Vec<u32>> {
         let id = self.check(id)?;
-        Ok(self.tree(watcher)?.chain(id))
+        Ok(self.tree(watcher)?.chain(id, last.unwrap_or(usize::MAX)))
     }
 
     /// In which phase each of `ids` was reached (tree.rs); 7: in none.
