@@ -46,7 +46,7 @@ FRAME_FRAME = 24
 # A greenlet's C++ half has fewer (greenlet 1 to 3: TGreenlet.hpp); sizeof(PyGreenlet).
 GREENLET_WORDS, GREENLET_FIELDS = 64, (16, 96)
 # How many words of all greenlets are asked whether they lead to a frame.
-ASKED_WORDS = 1 << 20
+ASKED_WORDS = 1 << 18
 MAX_NAME = 200
 
 

@@ -47,7 +47,8 @@ LONGEST_NAME = 200
 MAX_MODULES = 1 << 14
 # Keys of dicts that are read to find the modules of all interpreters; so many words of an interpreter cost as much as
 # one of them, and to ask whether something is a module as so many.
-ALL_KEYS, WORDS_AS_KEY, MODULE_COST = 1 << 18, 32, 64
+ALL_KEYS, WORDS_AS_KEY, MODULE_COST = 1 << 17, 32, 64
+ALWAYS_THERE = ("sys", "builtins", "__builtin__")
 # sizeof(PyDictObject): 48 bytes, 248 in Python 2, which has a small table inside; links of Py_TRACE_REFS come to that.
 LARGEST_DICT = 512
 INTERPRETER_BYTES = 16 << 10
@@ -306,8 +307,8 @@ class Threads:
                 return False
             names = set()
             for key, value in islice(dict_items(self._space, self._release, address, self._keys), MAX_MODULES):
-                name = read_name(self._space, self._release, key, LONGEST_NAME)
-                if name not in ("sys", "builtins", "__builtin__"):
+                name = read_name(self._space, self._release, key, 1 + max(map(len, ALWAYS_THERE)))
+                if name not in ALWAYS_THERE:
                     continue
                 self._keys.take(address, MODULE_COST)
                 if self._is_module(value):
