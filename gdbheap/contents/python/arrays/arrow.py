@@ -143,9 +143,9 @@ class Arrow:
         """What pyarrow's DataType at ``address`` is. Raises Fault, NotBelieved."""
         return self._type_text(self._owned(address)[0])
 
-    def _spend(self, together: int = 0) -> None:
-        """One more piece of an array, field of a type or text of one; ``together``: pointers or characters of it."""
-        self._left -= 1 + together // TOGETHER
+    def _spend(self, pieces: int = 1) -> None:
+        """So many more pieces of an array, or fields of a type."""
+        self._left -= pieces
         if self._left < 0:
             raise NotBelieved
 
@@ -167,8 +167,7 @@ class Arrow:
         count, rest = divmod(last - first, 2 * self._word)
         if rest or not 0 <= count <= most:
             raise NotBelieved
-        if count >= TOGETHER:
-            self._spend(count)
+        self._spend(count // TOGETHER)
         return self._fields.words(first, 2 * count)[::2]
 
     def _columns(self, address: int, what: str) -> tuple[list[Column], int]:
@@ -216,7 +215,7 @@ class Arrow:
         length = self._memory.word(address + self._word if is_long else start - COW_LENGTH * self._word)
         if length > MAX_NAME:
             raise NotBelieved
-        self._spend(length)
+        self._spend(length // TOGETHER)
         raw = self._memory.read(start, length + 1)
         if raw[-1]:
             raise NotBelieved
@@ -364,7 +363,7 @@ class Arrow:
         if kind not in self._types:
             self._types[kind] = self._read_type_text(kind, depth)
         text = self._types[kind]
-        self._spend(len(text))
+        self._spend(len(text) // TOGETHER)
         return text
 
     def _read_type_text(self, kind: int, depth: int) -> str:
