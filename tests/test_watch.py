@@ -8,9 +8,11 @@ import json
 import os
 import random
 import resource
+import select
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -478,3 +480,21 @@ def test_gauges_are_read_when_due(tmp_path: Path) -> None:
     assert "far" in [key for key, _gauge, _found in gauges.look()]
     gauges.keep(["close"])
     assert "far" not in gauges and "close" in gauges
+
+
+def test_a_look_ends_with_the_watch() -> None:
+    """A watch that is killed while a child looks leaves none behind, which would keep the process stopped."""
+    code = "import os, time; from gdbheap.watching.child import Child; Child(lambda: time.sleep(1000))"
+    code += "; os.write(1, b'x'); time.sleep(1000)"
+    held, other = os.pipe()
+    try:
+        with subprocess.Popen([sys.executable, "-c", code], stdout=other) as watch:
+            os.close(other)
+            assert os.read(held, 1) == b"x"
+            watch.kill()
+        # The child has the other end of the pipe as well.
+        poll = select.poll()
+        poll.register(held, select.POLLIN)
+        assert poll.poll(1000 * PATIENCE) and os.read(held, 1) == b""
+    finally:
+        os.close(held)

@@ -4,6 +4,7 @@ What the child needs of memory is given back when it ends, and whatever befalls 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import select
@@ -18,6 +19,7 @@ __all__ = ["LOST", "TOO_LONG", "Child", "usually"]
 # gdbheap lets a process go when it is asked to end; a child is given this long for that.
 PARTING_SECONDS = 5.0
 PART = 1 << 16
+PR_SET_PDEATHSIG = 1
 USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 LOST = "gdbheap was killed meanwhile, or failed"
 TOO_LONG = "it took too long"
@@ -29,10 +31,11 @@ class Child:
     def __init__(self, work: Callable[[], dict[str, Any]]) -> None:
         self.descriptor, writing = os.pipe()
         self._said = b""
+        parent = os.getpid()
         try:
             self._pid = os.fork()
             if self._pid == 0:
-                _be_child(work, writing)
+                _be_child(work, writing, parent)
         except OSError:
             os.close(self.descriptor)
             raise
@@ -89,10 +92,14 @@ def usually() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, USUAL_PRIORITY)
 
 
-def _be_child(work: Callable[[], dict[str, Any]], writing: int) -> NoReturn:
-    """Do it, say what came of it, and end without touching what belongs to the parent."""
+def _be_child(work: Callable[[], dict[str, Any]], writing: int, parent: int) -> NoReturn:
+    """Do it, say what came of it, and end without touching what belongs to the parent. It is asked to end when the
+    parent has ended: a look that nobody waits for would keep the process stopped."""
     status = 1
     try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(status)
         said = json.dumps(work()).encode()
         with os.fdopen(writing, "wb") as stream:
             stream.write(said)
