@@ -24,7 +24,7 @@ from gdbheap.commands.calls.native_caller import Debugger, NativeCaller
 from gdbheap.commands.gdb.remote_target import unrestorable
 from gdbheap.errors import GdbheapError
 from gdbheap.targets.process import stopped
-from gdbheap.targets.unwind_tables import DWARF, modules_of
+from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,8 @@ def test_stacks_are_gdbs(kind: str, storm: Storm, rng: random.Random, tmp_path: 
                 assert process.tracer is not None
                 looks = {thread.tid: process.tracer.look(thread.tid).registers for thread in process.threads}
                 rows = [[looks[tid][index] for index in DWARF] for tid in looks]
-                found = _native.unwind_stacks(process.space, modules_of(process, process.space), rows)
+                modules = modules_of(process, process.space)
+                found = _native.unwind_stacks(process.space, modules, room_for_tables(), rows)
             look = tmp_path / "look.gdb"
             look.write_text(LOOK)
             done = batch(["-p", str(pid)], ["set backtrace past-main on", f"source {look}"], home(tmp_path))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.programs import ask, c_program, gdbheap, running
@@ -47,7 +47,7 @@ from gdbheap.machines.machine import X86_64
 from gdbheap.report.text.style import Style
 from gdbheap.report.words import growth as words_of_growth
 from gdbheap.targets import core as core_module
-from gdbheap.targets import elf
+from gdbheap.targets import elf, unwind_tables
 from gdbheap.targets.core import Core, SegmentRow
 from gdbheap.targets.cores import notes
 from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, find_objects, placed_object
@@ -917,3 +917,16 @@ def test_causes_are_read_once(rule: Any, rng: random.Random) -> None:
         unreachable=Unreachable(), references=1, heap=heap, absent_unreached=0, worth=lambda size: False
     )
     assert rule.find(evidence) == [] and len(looks) == 1
+
+
+def test_unwind_tables_end_where_the_file_does() -> None:
+    """The memory behind it (.bss) has no table, however large an object says that it is."""
+    segments = [
+        image.Segment(image.PT_LOAD, 4, 0, 0, 0x1000, 1 << 40, PAGE),
+        image.Segment(unwind_tables.PT_GNU_EH_FRAME, 4, 0x800, 0x800, 0x100, 0x100, 4),
+    ]
+    loaded = SimpleNamespace(base=BASE, end=BASE + PAGE, bias=BASE, segments=segments)
+    target = Target("core", pid=None, proc=None, machine=X86_64)
+    target.objects = [cast("LoadedObject", loaded)]
+    (module,) = unwind_tables.modules_of(target, cast("Space", None))
+    assert (module.table_start, module.table_end) == (BASE + 0x800, BASE + 0x1000)

@@ -19,7 +19,7 @@ from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.commands.calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.targets.stack_mappings import find_stacks
-from gdbheap.targets.unwind_tables import DWARF, modules_of
+from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
 
 if TYPE_CHECKING:
     from gdbheap.targets.process import Process
@@ -165,7 +165,8 @@ class NativeCaller:
         place = malloc_range(self._libc.loaded)
         doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
         registers = [[self._look(thread.tid).registers[index] for index in DWARF] for thread in doubtful]
-        found = _native.unwind_stacks(self._target.space, modules_of(self._target, self._target.space), registers)
+        modules = modules_of(self._target, self._target.space)
+        found = _native.unwind_stacks(self._target.space, modules, room_for_tables(), registers)
         followed = {
             thread.tid: Stack(_name(thread), row.counters, row.cut, self._is_interrupted(thread, row.counters))
             for thread, row in zip(doubtful, found)

@@ -19,7 +19,7 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.frames import function_at
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.target import AT_ENTRY, Damage, Target, Thread
-from gdbheap.targets.unwind_tables import DWARF, modules_of
+from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
 
 __all__ = ["Inside", "caught", "in_hands"]
 
@@ -136,7 +136,8 @@ def _counters(target: Target) -> list[list[int]]:
     notes = target.machine.notes
     known = [row | {notes.sp: one.sp, notes.pc: one.pc} for row, one in zip(of_general, target.threads)]
     registers = [[row.get(number, 0) for number in DWARF] for row in known]
-    unwound = _native.unwind_stacks(target.space, modules_of(target, target.space), registers)
+    modules = modules_of(target, target.space)
+    unwound = _native.unwind_stacks(target.space, modules, room_for_tables(), registers)
     found = []
     for thread, row, whole in zip(target.threads, unwound, known):
         counters = [counter - bool(place) for place, counter in enumerate(row.counters[:MAX_FRAMES])]

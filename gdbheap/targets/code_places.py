@@ -14,7 +14,7 @@ from gdbheap import _native
 from gdbheap.errors import Unsupported
 from gdbheap.machines import image
 from gdbheap.targets.target import Target
-from gdbheap.targets.unwind_tables import modules_of
+from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 
 __all__ = ["Condition", "Place", "Plan", "call_places", "function_places", "plan"]
 
@@ -80,7 +80,8 @@ def call_places(target: Target, numbers: Iterable[int]) -> list[Place]:
     """Where the target's objects make one of these system calls, ascending; none of those whose number is not a
     constant in the code."""
     texts = [_Text(start, end) for start, end in _texts(target)]
-    sites = _native.find_call_sites(target.space, texts, modules_of(target, target.space), list(numbers))
+    modules = modules_of(target, target.space)
+    sites = _native.find_call_sites(target.space, texts, modules, room_for_tables(), list(numbers))
     return [_call_place(target, site) for site in sites]
 
 

@@ -10,7 +10,7 @@ from gdbheap import _native
 from gdbheap.targets.elf import ElfFile, LoadedObject
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.target import Target, Thread
-from gdbheap.targets.unwind_tables import DWARF, modules_of
+from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
 
 __all__ = ["Frame", "frames_of", "function_at"]
 
@@ -35,7 +35,8 @@ def frames_of(target: Target, thread: Thread) -> list[Frame]:
     if not all(number in known for number in DWARF):
         return []
     registers = [known[number] for number in DWARF]
-    (found,) = _native.unwind_stacks(target.space, modules_of(target, target.space), [registers])
+    modules = modules_of(target, target.space)
+    (found,) = _native.unwind_stacks(target.space, modules, room_for_tables(), [registers])
     names: dict[int, Functions] = {}
     pairs = zip(found.counters, found.pointers, found.pointers[1:])
     frames = []

@@ -25,7 +25,7 @@ from gdbheap.targets.process import FROM_FILE, FROM_PROCESS, MappedFiles, Mappin
 from gdbheap.targets.ranges import within
 from gdbheap.targets.running_memory import RunningMemory
 from gdbheap.targets.target import Target
-from gdbheap.targets.unwind_tables import Module, modules_of
+from gdbheap.targets.unwind_tables import Module, modules_of, room_for_tables
 
 # Seconds after which the mappings are looked at again: an object may have been unloaded and another be in its place.
 PERIOD = 1.0
@@ -55,7 +55,7 @@ class Running(Target):
         self.age = 0
         self._said: list[str] = []
         self._tables = self.space
-        self._unwinder = Unwinder([])
+        self._unwinder = Unwinder([], 0)
         self._code: list[bytes] = []
         self._looked = 0.0
         # Code of no object (a compiler's at run time) that was met since the mappings were last looked at.
@@ -83,7 +83,7 @@ class Running(Target):
         self._bases = [loaded.base for loaded in self.objects]
         modules = modules_of(self, self.space)
         self._tables = self._table_space(modules)
-        self._unwinder.renew(modules)
+        self._unwinder.renew(modules, room_for_tables())
         return True
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gdbheap._native import Space
+from gdbheap.host.headroom import room_for_copy
 from gdbheap.machines import image
 from gdbheap.targets.elf import load_bias, read_segments
 from gdbheap.targets.target import AT_SYSINFO_EHDR, Target
@@ -12,15 +13,23 @@ from gdbheap.targets.target import AT_SYSINFO_EHDR, Target
 PT_GNU_EH_FRAME = 0x6474E550
 # struct user_regs_struct: where the registers stand that DWARF numbers 0 to 16 (rax rdx rcx rbx rsi rdi rbp rsp r8 …).
 DWARF = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
+# All tables that are kept of a target: compilers write some MB of them for the largest libraries.
+TABLES_LIMIT, TABLES_SHARE = 256 << 20, 4
 
 
 class Module(NamedTuple):
-    """A loaded object [start, end), the address of its .eh_frame_hdr, and the end of the segment which that lies in."""
+    """A loaded object [start, end), the address of its .eh_frame_hdr, and where the file ends in the segment which that
+    lies in."""
 
     start: int
     end: int
     table_start: int
     table_end: int
+
+
+def room_for_tables() -> int:
+    """Return how many bytes the tables of all objects may take: a part of the memory that is left."""
+    return min(TABLES_LIMIT, room_for_copy() // TABLES_SHARE)
 
 
 def modules_of(target: Target, space: Space) -> list[Module]:
@@ -41,6 +50,6 @@ def _module(start: int, end: int, bias: int, segments: list[image.Segment]) -> M
     """None for an object without tables."""
     table = next((segment.address for segment in segments if segment.type == PT_GNU_EH_FRAME), None)
     for load in segments:
-        if table is not None and load.type == image.PT_LOAD and 0 <= table - load.address < load.memory_size:
-            return Module(start, end, bias + table, bias + load.address + load.memory_size)
+        if table is not None and load.type == image.PT_LOAD and 0 <= table - load.address < load.file_size:
+            return Module(start, end, bias + table, bias + load.address + load.file_size)
     return None

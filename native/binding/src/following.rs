@@ -92,16 +92,18 @@ answers! {
     struct Tracepoint { id: u64, number_at: u64 }
 }
 
-/// The places where the code in `texts` makes one of the system calls `numbers`, ascending.
+/// The places where the code in `texts` makes one of the system calls `numbers`, ascending. `room`: the bytes that the unwind
+/// tables of `modules` may take.
 #[pyfunction]
 pub fn find_call_sites(
     py: Python<'_>,
     space: &Space,
     texts: Given<Vec<Text>>,
     modules: Given<Vec<Module>>,
+    room: u64,
     numbers: Vec<u32>,
 ) -> Vec<CallSite> {
-    all(py.detach(|| patch::find_sites(&space.0, &texts.0, &modules.0, &numbers)))
+    all(py.detach(|| patch::find_sites(&space.0, &texts.0, &modules.0, room, &numbers)))
 }
 
 /// A patch for each place, whose code comes to the caves. Raises ValueError, which says why that cannot be.

@@ -27,15 +27,16 @@ answers! {
 
 /// The frames of each thread.
 ///
-/// `threads`: their registers as DWARF numbers them, rip last. Raises KeyboardInterrupt.
+/// `room`: the bytes that the tables of `modules` may take; `threads`: their registers as DWARF numbers them, rip last. Raises KeyboardInterrupt.
 #[pyfunction]
 pub fn unwind_stacks(
     py: Python<'_>,
     space: &Space,
     modules: Given<Vec<Module>>,
+    room: u64,
     threads: Vec<[u64; REGISTERS]>,
 ) -> PyResult<Vec<Unwound>> {
-    let unwind = |watcher: &dyn Watcher| process::unwind_stacks(watcher, &space.0, modules.0, threads);
+    let unwind = |watcher: &dyn Watcher| process::unwind_stacks(watcher, &space.0, modules.0, room, threads);
     Ok(all(watched(py, None, unwind)?))
 }
 
@@ -51,15 +52,15 @@ impl Unwinder {
 
 #[pymethods]
 impl Unwinder {
-    /// Of code in the objects `modules`.
+    /// Of code in the objects `modules`, whose tables may take `room` bytes.
     #[new]
-    fn new(modules: Given<Vec<Module>>) -> Unwinder {
-        Unwinder(Mutex::new(process::Unwinder::new(modules.0)))
+    fn new(modules: Given<Vec<Module>>, room: u64) -> Unwinder {
+        Unwinder(Mutex::new(process::Unwinder::new(modules.0, room)))
     }
 
-    /// Other objects are loaded now; the tables of those that stay are kept.
-    fn renew(&self, py: Python<'_>, modules: Given<Vec<Module>>) {
-        py.detach(|| self.lock().renew(modules.0));
+    /// Other objects are loaded now; the tables of those that stay are kept. All may take `room` bytes.
+    fn renew(&self, py: Python<'_>, modules: Given<Vec<Module>>, room: u64) {
+        py.detach(|| self.lock().renew(modules.0, room));
     }
 
     /// The frames of the thread with these registers (as DWARF numbers them, rip last). `tables`: where tables are read that

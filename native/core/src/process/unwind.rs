@@ -22,7 +22,6 @@ pub const RSP: usize = 7;
 /// The return address.
 const RA: u16 = 16;
 const MAX_FRAMES: usize = 20_000;
-const MAX_TABLE: u64 = 256 << 20;
 const MAX_STEPS: u32 = 1000;
 /// Bytes of the entries of tables that the frames of a thread may take, one after the other: compilers write tens of bytes for
 /// a function, and 20,000 frames of 10 KB each fit.
@@ -115,14 +114,16 @@ pub struct Unwound {
     pub unknown: Option<u64>,
 }
 
-/// The stacks of several threads. `threads`: their registers as DWARF numbers them, rip last.
+/// The stacks of several threads. `room`: the bytes that all tables may take; `threads`: their registers as DWARF numbers
+/// them, rip last.
 pub fn unwind_stacks(
     watcher: &dyn Watcher,
     space: &Space,
     modules: Vec<Module>,
+    room: u64,
     threads: Vec<[u64; REGISTERS]>,
 ) -> Answer<Vec<Unwound>> {
-    let mut unwinder = Unwinder::new(modules);
+    let mut unwinder = Unwinder::new(modules, room);
     threads.into_iter().map(|values| unwinder.unwind(watcher, space, Stack::Live(space), values)).collect()
 }
 
@@ -137,15 +138,20 @@ pub enum Stack<'a> {
 /// Follows stacks, and keeps the tables that it has read.
 pub struct Unwinder {
     modules: Vec<Loaded>,
+    /// The bytes that all tables may take together.
+    room: u64,
 }
 
 impl Unwinder {
-    pub fn new(modules: Vec<Module>) -> Unwinder {
-        Unwinder { modules: modules.into_iter().map(|module| Loaded { module, bytes: None }).collect() }
+    /// Of code in these objects, whose tables may take `room` bytes together.
+    pub fn new(modules: Vec<Module>, room: u64) -> Unwinder {
+        let modules = modules.into_iter().map(|module| Loaded { module, bytes: None }).collect();
+        Unwinder { modules, room }
     }
 
-    /// Other objects are loaded now; the tables of those that stay are kept.
-    pub fn renew(&mut self, modules: Vec<Module>) {
+    /// Other objects are loaded now; the tables of those that stay are kept. All may take `room` bytes.
+    pub fn renew(&mut self, modules: Vec<Module>, room: u64) {
+        self.room = room;
         let mut old = std::mem::take(&mut self.modules);
         let mut kept = |module| old.iter_mut().find(|loaded| loaded.module == module).and_then(|one| one.bytes.take());
         self.modules = modules.into_iter().map(|module| Loaded { bytes: kept(module), module }).collect();
@@ -188,13 +194,11 @@ impl Unwinder {
     ) -> Result<Step, Stop> {
         let counter = frame.values[RA as usize];
         let place = if frame.exact { counter } else { counter.wrapping_sub(1) };
-        let held = |loaded: &&mut Loaded| loaded.module.start <= place && place < loaded.module.end;
-        let Some(module) = self.modules.iter_mut().find(held) else {
+        let Some(index) = self.module_at(place) else {
             found.unknown = Some(counter);
             return Err(format!("no object holds the code at {counter:#x}").into());
         };
-        let header_at = module.module.table_start;
-        let bytes = module.load(tables)?;
+        let (header_at, bytes) = self.table(index, tables)?;
         let at_counter = |error: gimli::Error| Stop::Cut(format!("{error} at {counter:#x}"));
         let found_entry = Entry::of(bytes, header_at, place).map_err(at_counter)?;
         if let Some(start) = found.starts.last_mut() {
@@ -259,29 +263,37 @@ pub fn mentions(space: &Space, start: u64, end: u64, low: u64, high: u64) -> boo
     false
 }
 
-impl Loaded {
-    fn load(&mut self, space: &Space) -> Result<&[u8], String> {
-        if self.bytes.is_none() {
-            let (start, end) = (self.module.table_start, self.module.table_end);
-            if start == 0 || end <= start || end - start > MAX_TABLE {
+impl Unwinder {
+    fn module_at(&self, address: u64) -> Option<usize> {
+        self.modules.iter().position(|loaded| loaded.module.start <= address && address < loaded.module.end)
+    }
+
+    /// Where the table of an object begins, and its bytes. What is said where it has none, or where all together would take
+    /// more than there is room for.
+    fn table(&mut self, index: usize, space: &Space) -> Result<(u64, &[u8]), String> {
+        let Module { table_start: start, table_end: end, .. } = self.modules[index].module;
+        if self.modules[index].bytes.is_none() {
+            if start == 0 || end <= start {
                 return Err("an object has no unwind table".to_string());
             }
-            let mut bytes = vec![0u8; (end - start) as usize];
+            let taken: u64 = self.modules.iter().flat_map(|loaded| &loaded.bytes).map(|bytes| bytes.len() as u64).sum();
+            let too_large = || "there is too little memory for an object's unwind table".to_string();
+            if end - start > self.room.saturating_sub(taken) {
+                return Err(too_large());
+            }
+            let mut bytes = Vec::new();
+            bytes.try_reserve_exact((end - start) as usize).map_err(|_| too_large())?;
+            bytes.resize((end - start) as usize, 0);
             let there = space.fill(start, &mut bytes);
             bytes.truncate(there);
-            self.bytes = Some(bytes);
+            self.modules[index].bytes = Some(bytes);
         }
-        Ok(self.bytes.as_deref().unwrap_or_default())
+        Ok((start, self.modules[index].bytes.as_deref().unwrap_or_default()))
     }
-}
 
-impl Unwinder {
     /// [start, end) of the function that holds the code at `address`, by the table of its object; None where it has none.
     pub(crate) fn function_at(&mut self, tables: &Space, address: u64) -> Option<(u64, u64)> {
-        let held = |loaded: &&mut Loaded| loaded.module.start <= address && address < loaded.module.end;
-        let module = self.modules.iter_mut().find(held)?;
-        let header_at = module.module.table_start;
-        let bytes = module.load(tables).ok()?;
+        let (header_at, bytes) = self.table(self.module_at(address)?, tables).ok()?;
         let entry = Entry::of(bytes, header_at, address).ok()?.entry;
         Some((entry.initial_address(), entry.initial_address().checked_add(entry.len())?))
     }
@@ -415,7 +427,9 @@ impl Machine<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Effort, Stop, FRAME, MAX_ENTRIES, UNHEARD};
+    use super::{Effort, Module, Stop, Unwinder, FRAME, MAX_ENTRIES, UNHEARD};
+    use crate::machine::Machine;
+    use crate::memory::space::{Backing, Segment, Space};
     use crate::work::{Ended, Unwatched, Watcher};
 
     /// Why frames whose entries have `size` bytes each are not followed further, and after how many bytes.
@@ -436,5 +450,26 @@ mod tests {
             let (stop, taken) = end_of(&Unwatched, size);
             assert!(matches!(stop, Stop::Cut(_)) && taken > MAX_ENTRIES);
         }
+    }
+
+    #[test]
+    fn tables_share_one_room() {
+        const SIZE: u64 = 1 << 20;
+        let path = std::env::temp_dir().join(format!("gdbheap-tables-{}", std::process::id()));
+        std::fs::File::create(&path).and_then(|file| file.set_len(SIZE)).unwrap();
+        let file = Backing::File { index: 0, offset: 0 };
+        let segments = [SIZE, 2 * SIZE, 3 * SIZE].map(|start| Segment { start, end: start + SIZE, backing: file });
+        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).unwrap();
+        let space = Space::for_core(machine, segments.to_vec(), &[path.to_string_lossy().into_owned()]).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let module = |start| Module { start, end: start + SIZE, table_start: start, table_end: start + SIZE };
+        let modules = [SIZE, 2 * SIZE, 3 * SIZE].map(module).to_vec();
+        let mut unwinder = Unwinder::new(modules.clone(), 2 * SIZE);
+        let read = |unwinder: &mut Unwinder| [0, 1, 2].map(|index| unwinder.table(index, &space).is_ok());
+        assert_eq!(read(&mut unwinder), [true, true, false]);
+        // Those that go give back their room, and one that no memory can hold aborts nothing.
+        let huge = Module { table_end: 1 << 62, ..modules[0] };
+        unwinder.renew(vec![huge, modules[1], modules[2]], u64::MAX);
+        assert_eq!(read(&mut unwinder), [false, true, true]);
     }
 }

@@ -36,9 +36,9 @@ pub struct Site {
 }
 
 /// The places where the code in `texts` makes one of the system calls `numbers`, ascending. Objects without a table of
-/// functions have none.
-pub fn find_sites(space: &Space, texts: &[Text], modules: &[Module], numbers: &[u32]) -> Vec<Site> {
-    let mut objects = Unwinder::new(modules.to_vec());
+/// functions have none, nor those whose tables do not fit into `room` bytes.
+pub fn find_sites(space: &Space, texts: &[Text], modules: &[Module], room: u64, numbers: &[u32]) -> Vec<Site> {
+    let mut objects = Unwinder::new(modules.to_vec(), room);
     let mut found: Vec<Site> = Vec::new();
     for at in texts.iter().flat_map(|text| candidates(space, text, numbers)) {
         let Some((start, end)) = objects.function_at(space, at) else { continue };
