@@ -77,7 +77,7 @@ pub(crate) struct Candidates {
 pub(crate) struct Finder<'a, const SHAPES: bool> {
     look: &'a Look<'a>,
     vtables: Vtables<'a>,
-    /// By vtable: the kind, that without an owner, and whether it is that of counts that point to an object.
+    /// By the place of a class's name here: the kind, that without an owner, and whether it is that of counts that point to an object.
     kinds: ByAddress<(u32, u32, bool)>,
     reader: Reader<'a>,
     scratch: Vec<u8>,
@@ -89,7 +89,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         let space = look.heaps.space;
         Finder {
             look,
-            vtables: Vtables::new(space, look.objects),
+            vtables: Vtables::new(space, look.objects, &look.names),
             kinds: ByAddress::default(),
             reader: Reader::new(space),
             scratch: Vec::new(),
@@ -102,7 +102,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         match self.vtables.at(word).filter(|vtable| vtable.to_top == 0) {
             Some(vtable) => {
                 let look = self.look;
-                *self.kinds.entry(word).or_insert_with(|| {
+                *self.kinds.entry(vtable.class.as_ptr() as u64).or_insert_with(|| {
                     let kind = look.kind_of(vtable);
                     (kind, look.destroyed(kind), points_to_object(&vtable.class))
                 })

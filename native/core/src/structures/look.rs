@@ -6,7 +6,7 @@ use super::vtables::{first_argument, Vtable};
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::graph::ids::Ids;
-use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// More words that point to a block are not counted.
@@ -54,6 +54,8 @@ pub(crate) struct Look<'a> {
     pub(crate) references: Vec<AtomicU8>,
     /// How many point into it, behind its beginning, MANY at most.
     pub(crate) inside: Vec<AtomicU8>,
+    /// Bytes of classes' names that may still be read.
+    pub(crate) names: AtomicU64,
     pub(crate) known: Mutex<Kinds>,
     /// The room and use of containers.
     pub(crate) rooms: Mutex<Rooms>,
@@ -97,7 +99,7 @@ impl<'a> Look<'a> {
 
     /// The kind of a block that begins with a pointer to this vtable.
     pub(crate) fn kind_of(&self, vtable: &Vtable) -> u32 {
-        let class = vtable.class.as_str();
+        let class = &*vtable.class;
         let name = class.strip_prefix("std::").unwrap_or(class);
         let name = name.strip_prefix("__1::").unwrap_or(name);
         let family = match name.split('<').next() {

@@ -9,6 +9,8 @@ use crate::bytes::range_at;
 use crate::memory::reader::Reader;
 use crate::memory::space::Space;
 use crate::process::demangle_class;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 /// Longer names are nobody's.
 const LONGEST_NAME: usize = 4 << 10;
@@ -17,10 +19,15 @@ const LARGEST_OBJECT: u64 = 1 << 30;
 /// Where all classes of type_info are, by the mangled names of themselves.
 const OF_TYPE_INFO: &[u8] = b"N10__cxxabiv1";
 
+/// Bytes of names that are read and kept for all vtables of a target: 100,000 classes have tens of MiB.
+pub(crate) const ROOM_FOR_NAMES: u64 = 64 << 20;
+/// What a name counts as beside its bytes.
+const ENTRY: u64 = 64;
+
 /// What a vtable says of the object that a pointer to it lies in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Vtable {
-    pub(crate) class: String,
+    pub(crate) class: Arc<str>,
     /// How far before the pointer the object begins.
     pub(crate) to_top: u64,
 }
@@ -31,11 +38,16 @@ pub(crate) struct Vtables<'a> {
     objects: &'a [(u64, u64)],
     reader: Reader<'a>,
     known: ByAddress<Option<Vtable>>,
+    /// The classes by the addresses of their mangled names: many vtables may have one name.
+    names: ByAddress<Option<Arc<str>>>,
+    /// The bytes of names that may still be read, by all who look at the target.
+    left: &'a AtomicU64,
 }
 
 impl<'a> Vtables<'a> {
-    pub(crate) fn new(space: &'a Space, objects: &'a [(u64, u64)]) -> Vtables<'a> {
-        Vtables { objects, reader: Reader::new(space), known: ByAddress::default() }
+    pub(crate) fn new(space: &'a Space, objects: &'a [(u64, u64)], left: &'a AtomicU64) -> Vtables<'a> {
+        let (known, names) = (ByAddress::default(), ByAddress::default());
+        Vtables { objects, reader: Reader::new(space), known, names, left }
     }
 
     /// The vtable that `word` points to, if it does.
@@ -58,22 +70,53 @@ impl<'a> Vtables<'a> {
 
     fn read(&mut self, vtable: u64) -> Option<Vtable> {
         let to_top = self.reader.word(vtable.checked_sub(16)?)?.wrapping_neg();
-        let class = self.name_of_vtable(vtable)?;
+        if to_top >= LARGEST_OBJECT || to_top % 8 != 0 {
+            return None;
+        }
+        let name = self.name_of_vtable(vtable)?;
         // Where the names of the C++ library cannot be read, that its vtable lies in an object has to do.
         let info = self.reader.word(vtable - 8)?;
         let meta = self.reader.word(info).filter(|meta| self.is_in_object(*meta))?;
-        let proven = self.name_of_vtable(meta).is_none_or(|name| name.starts_with(OF_TYPE_INFO));
-        if !proven || to_top >= LARGEST_OBJECT || to_top % 8 != 0 {
+        let mut begin = [0; OF_TYPE_INFO.len()];
+        let own = self.name_of_vtable(meta).filter(|own| self.reader.fill(*own, &mut begin) == begin.len());
+        if own.is_some() && begin != OF_TYPE_INFO {
             return None;
         }
-        Some(Vtable { class: demangle_class(&class)?, to_top })
+        Some(Vtable { class: self.class(name)?, to_top })
     }
 
-    /// The mangled name of the class with this vtable.
-    fn name_of_vtable(&mut self, vtable: u64) -> Option<Vec<u8>> {
+    /// Where the mangled name of the class with this vtable is.
+    fn name_of_vtable(&mut self, vtable: u64) -> Option<u64> {
         let info = self.reader.word(vtable.checked_sub(8)?).filter(|info| self.is_in_object(*info))?;
-        let name = self.reader.word(info.checked_add(8)?).filter(|name| self.is_in_object(*name))?;
-        self.reader.string(name, LONGEST_NAME)
+        self.reader.word(info.checked_add(8)?).filter(|name| self.is_in_object(*name))
+    }
+
+    /// The class whose mangled name is at `name`; None where it is none, or there is no room left for names.
+    fn class(&mut self, name: u64) -> Option<Arc<str>> {
+        if !self.names.contains_key(&name) {
+            let class = self.read_class(name);
+            self.names.insert(name, class);
+        }
+        self.names[&name].clone()
+    }
+
+    fn read_class(&mut self, name: u64) -> Option<Arc<str>> {
+        self.take(0)?;
+        let mangled = self.reader.string(name, LONGEST_NAME);
+        // What does not end was read for nothing.
+        self.take(mangled.as_ref().map_or(LONGEST_NAME, Vec::len))?;
+        let class = demangle_class(&mangled?)?;
+        self.take(class.len())?;
+        Some(class.into())
+    }
+
+    fn take(&self, bytes: usize) -> Option<()> {
+        let less = |left: u64| left.checked_sub(bytes as u64 + ENTRY);
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        if taken.is_err() {
+            self.left.store(0, Ordering::Relaxed);
+        }
+        taken.ok().map(drop)
     }
 }
 
@@ -94,7 +137,60 @@ pub(crate) fn first_argument(class: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::first_argument;
+    use super::{first_argument, Vtables};
+    use crate::machine::Machine;
+    use crate::memory::space::{Backing, Segment, Space};
+    use std::sync::atomic::AtomicU64;
+
+    /// Vtables of `count` classes, each with a name of its own or all with one, and where the objects of each begin.
+    fn forged(count: u64, is_shared: bool) -> (Space, Vec<u64>, (u64, u64)) {
+        const START: u64 = 1 << 20;
+        let one = format!("900{}\0", "x".repeat(900)).into_bytes();
+        let mut bytes = vec![0; 64];
+        let metas = START + 40;
+        bytes[32..40].copy_from_slice(&(START + 48).to_le_bytes());
+        bytes[56..64].copy_from_slice(&(START + 64).to_le_bytes());
+        bytes.extend(b"N10__cxxabiv117__class_type_infoE\0");
+        bytes.resize(128, 0);
+        let names: Vec<u64> = (0..if is_shared { 1 } else { count })
+            .map(|_| {
+                bytes.extend(&one);
+                START + (bytes.len() - one.len()) as u64
+            })
+            .collect();
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let vtables = (0..count).map(|number| {
+            let info = START + bytes.len() as u64;
+            let name = names[number as usize % names.len()];
+            [metas, name, 0, info].iter().for_each(|word: &u64| bytes.extend(word.to_le_bytes()));
+            info + 32
+        });
+        let vtables: Vec<u64> = vtables.collect();
+        bytes.resize(bytes.len().next_multiple_of(4096) + 4096, 0);
+        let path = std::env::temp_dir().join(format!("gdbheap-vtables-{is_shared}-{}", std::process::id()));
+        std::fs::write(&path, &bytes).unwrap();
+        let range = (START, START + bytes.len() as u64);
+        let segments = vec![Segment { start: range.0, end: range.1, backing: Backing::File { index: 0, offset: 0 } }];
+        let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).unwrap();
+        let space = Space::for_core(machine, segments, &[path.to_string_lossy().into_owned()]).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        (space, vtables, range)
+    }
+
+    #[test]
+    fn names_are_kept_once_and_have_one_room() {
+        let (space, places, range) = forged(1000, true);
+        let (objects, left) = ([range], AtomicU64::new(10_000));
+        let mut vtables = Vtables::new(&space, &objects, &left);
+        let known = places.iter().filter(|place| vtables.at(**place).is_some()).count();
+        assert_eq!((known, vtables.names.len()), (1000, 1));
+
+        let (space, places, range) = forged(1000, false);
+        let (objects, left) = ([range], AtomicU64::new(10_000));
+        let mut vtables = Vtables::new(&space, &objects, &left);
+        let known = places.iter().filter(|place| vtables.at(**place).is_some()).count();
+        assert_eq!((known, left.into_inner()), (5, 0));
+    }
 
     #[test]
     fn first_arguments() {

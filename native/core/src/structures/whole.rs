@@ -7,7 +7,7 @@ use super::look::{Libraries, Look, Place};
 use super::proving::Prover;
 use super::rust::whole::prove_rust;
 use super::settling::{settle_pointees, Settled, Settler};
-use super::vtables::Vtables;
+use super::vtables::{Vtables, ROOM_FOR_NAMES};
 use crate::allocators::heaps::{Heaps, SharedHeaps};
 use crate::allocators::tally::Tally;
 use crate::allocators::walk::{Job, Walk};
@@ -19,15 +19,16 @@ use crate::memory::pages::Pages;
 use crate::memory::space::Space;
 use crate::work::{take, Control, Watcher};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, AtomicU8};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use std::sync::{Mutex, PoisonError};
 
 /// The class of the object with a vtable that begins at `address`. `objects`: the memory of loaded objects, ascending.
 pub fn class_at(space: &Space, objects: &[(u64, u64)], addresses: &[u64]) -> Vec<Option<String>> {
-    let mut vtables = Vtables::new(space, objects);
+    let left = AtomicU64::new(ROOM_FOR_NAMES);
+    let mut vtables = Vtables::new(space, objects, &left);
     let mut class = |address: &u64| {
         let vtable = vtables.at(space.word(*address).ok()?)?;
-        (vtable.to_top == 0).then(|| vtable.class.clone())
+        (vtable.to_top == 0).then(|| vtable.class.to_string())
     };
     addresses.iter().map(&mut class).collect()
 }
@@ -74,6 +75,7 @@ pub fn find_structures(
         kinds: filled(ids.count(), AtomicU32::default)?,
         references: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
         inside: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
+        names: AtomicU64::new(ROOM_FOR_NAMES),
         known: Mutex::default(),
         rooms: Mutex::default(),
     };
