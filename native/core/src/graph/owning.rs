@@ -56,7 +56,7 @@ impl Graph {
     fn find_owners(&self, tree: &Tree, control: &Control) -> Result<Vec<u32>, Cancelled> {
         let mut owners = vec![NOBODY; self.ids.count()];
         self.claim_buffers(&mut owners, control)?;
-        self.give_syntax(tree, &mut owners);
+        self.give_syntax(tree, &mut owners, control)?;
         let mut way = Vec::new();
         for node in 0..self.ids.count() as u32 {
             let mut at = node;
@@ -87,18 +87,10 @@ impl Graph {
     }
 
     /// Gives the blocks of syntax trees to the roots that lead to them: they are the compiler's, whoever has their address.
-    fn give_syntax(&self, tree: &Tree, owners: &mut [u32]) {
-        for id in &self.syntax {
-            owners[*id as usize] = self.root_above(tree, owners, *id);
-        }
-    }
-
-    /// The root that a block is reached from; the block before it in a chain may know.
-    fn root_above(&self, tree: &Tree, owners: &[u32], id: u32) -> u32 {
-        let root_of = |id: u32| if id >= self.ids.first_root { id } else { owners[id as usize] };
-        let before = |id: &u32| Some(tree.before[*id as usize]).filter(|before| *before != NOBODY);
-        let mut above = std::iter::successors(Some(id), before).map(root_of);
-        above.find(|root| *root >= self.ids.first_root && *root != NOBODY).unwrap_or(NOBODY)
+    fn give_syntax(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
+        let roots = roots_above(&tree.before, self.ids.first_root, &self.syntax, control)?;
+        self.syntax.iter().zip(roots).for_each(|(id, root)| owners[*id as usize] = root);
+        Ok(())
     }
 
     /// For each type, by its number, whether its objects own buffers by their fields.
@@ -158,5 +150,52 @@ impl Graph {
             }
         }
         Ok(())
+    }
+}
+
+/// The root at the end of the chain of each of `ids`, or NOBODY. `before`: the node before each. Each node is passed once.
+fn roots_above(before: &[u32], first_root: u32, ids: &[u32], control: &Control) -> Result<Vec<u32>, Cancelled> {
+    const OPEN: u32 = NOBODY - 1;
+    let mut above = vec![OPEN; if ids.is_empty() { 0 } else { before.len() }];
+    let (mut found, mut way) = (Vec::new(), Vec::new());
+    for (number, id) in ids.iter().enumerate() {
+        let mut at = *id;
+        // A root ends a chain, and NOBODY is no less than one.
+        while at < first_root && above[at as usize] == OPEN {
+            way.push(at);
+            at = before[at as usize];
+        }
+        let root = if at < first_root { above[at as usize] } else { at };
+        way.drain(..).for_each(|passed| above[passed as usize] = root);
+        found.push(root);
+        if number % OFTEN == 0 {
+            control.advance(0)?;
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{roots_above, NOBODY};
+    use crate::error::Error;
+    use crate::work::{Ended, Task, Unwatched, Watcher};
+
+    /// The roots above `count` nodes, each below the end of a chain of as many others that leads to the root 2 * count.
+    fn roots_of(watcher: &dyn Watcher, count: u32) -> Result<Vec<u32>, Error> {
+        let chain = (0..count).map(|node| if node == 0 { 2 * count } else { node - 1 });
+        let before: Vec<u32> = chain.chain((0..count).map(|_| count - 1)).chain([NOBODY]).collect();
+        let ids: Vec<u32> = (count..2 * count).collect();
+        Task { watcher, total: None, inline: true }.alone(|control| roots_above(&before, 2 * count, &ids, control))
+    }
+
+    #[test]
+    fn long_chains_are_passed_once() {
+        const MANY: u32 = 300_000;
+        assert_eq!(roots_of(&Unwatched, MANY).unwrap(), vec![2 * MANY; MANY as usize]);
+        assert!(matches!(roots_of(&Ended, MANY), Err(Error::Cancelled)));
+        let watched = Task { watcher: &Unwatched, total: None, inline: true };
+        let alone = watched.alone(|control| roots_above(&[1, NOBODY, NOBODY], 2, &[0, 1], control));
+        assert_eq!(alone.unwrap(), [NOBODY, NOBODY]);
     }
 }
