@@ -11,7 +11,7 @@ use crate::machine::LOWEST;
 use crate::memory::space::Space;
 use crate::python::claims::PlacedClaim;
 use crate::python::counts::{is_immortal, shared_count, LARGEST_COUNT, SMALL_COUNT};
-use crate::python::layout::{Claim, Family, TypeLayout};
+use crate::python::layout::{Claim, TypeLayout};
 
 /// A type.
 #[derive(Clone)]
@@ -37,6 +37,8 @@ pub(crate) struct Types<'a> {
     pub(crate) layout: &'a TypeLayout,
     known: ByAddress<Option<u32>>,
     metatypes: ByAddress<bool>,
+    /// Of addresses in chains of bases: the next base, and the families that the name there is one of.
+    named: ByAddress<(u64, Vec<usize>)>,
     pub(crate) kinds: Vec<Kind>,
     memo: Box<[Memo; MEMO]>,
     /// A set of the MiB in which types may lie, by the low bits of their number: says no quickly to nearly all pointers.
@@ -58,6 +60,8 @@ const NO_TYPE: u32 = u32::MAX;
 const MEMO: usize = 1024;
 const TYPE_PAGE_BITS: u64 = 1 << 14;
 const MAX_BASES: usize = 64;
+/// Bases that are remembered at a time; programs have some ten thousand types.
+const MAX_NAMED: usize = 1 << 18;
 const LARGEST_BASIC_SIZE: u64 = 1 << 20;
 
 impl<'a> Types<'a> {
@@ -71,6 +75,7 @@ impl<'a> Types<'a> {
             layout,
             known: ByAddress::default(),
             metatypes: ByAddress::default(),
+            named: ByAddress::default(),
             kinds: Vec::new(),
             memo: Box::new([Memo { address: 0, number: NO_TYPE, pre: usize::MAX, least: u64::MAX }; MEMO]),
             type_pages: vec![0; (TYPE_PAGE_BITS / 64) as usize],
@@ -221,13 +226,36 @@ impl<'a> Types<'a> {
         answer
     }
 
-    fn claims(&self, address: u64, flags: u64) -> Vec<Claim> {
-        let named = self.bases(address);
-        let belongs = |family: &&Family| {
-            flags & family.flags != 0
-                || family.names.iter().any(|name| named.iter().any(|(_, base)| base == name.as_bytes()))
-        };
-        self.layout.families.iter().filter(belongs).flat_map(|family| family.claims.iter().copied()).collect()
+    fn claims(&mut self, address: u64, flags: u64) -> Vec<Claim> {
+        let layout = self.layout;
+        let mut is_one: Vec<bool> = layout.families.iter().map(|family| flags & family.flags != 0).collect();
+        let mut at = address;
+        for _ in 0..MAX_BASES {
+            if at == 0 {
+                break;
+            }
+            let (base, families) = self.named_at(at);
+            families.iter().for_each(|family| is_one[*family] = true);
+            at = *base;
+        }
+        let chosen = layout.families.iter().zip(is_one).filter(|(_, is_one)| *is_one);
+        chosen.flat_map(|(family, _)| family.claims.iter().copied()).collect()
+    }
+
+    /// The base of what lies at an address, 0 if none, and the families that its name is one of: read once, as many types may
+    /// have one chain of bases.
+    fn named_at(&mut self, address: u64) -> &(u64, Vec<usize>) {
+        if !self.named.contains_key(&address) {
+            if self.named.len() >= MAX_NAMED {
+                self.named.clear();
+            }
+            let name = self.name_of(address);
+            let is_named = |index: &usize| self.layout.families[*index].names.iter().any(|own| own.as_bytes() == name);
+            let families = (0..self.layout.families.len()).filter(is_named).collect();
+            let base = self.field(address, self.layout.tp_base).unwrap_or(0);
+            self.named.insert(address, (base, families));
+        }
+        &self.named[&address]
     }
 
     /// tp_name, or what else is known where it cannot be read; else empty.
@@ -339,4 +367,41 @@ impl<'a> Types<'a> {
 #[inline(always)]
 fn slot_of(address: u64) -> usize {
     ((address >> 4) ^ (address >> 14)) as usize % MEMO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Types, MAX_BASES};
+    use crate::allocators::heaps::Heaps;
+    use crate::allocators::testing::{linked, START};
+    use crate::python::layout::{Claim, Extent, Family, TypeLayout, NOTHING};
+
+    const SIZE: u64 = 64;
+
+    #[test]
+    fn bases_of_many_types_are_read_once() {
+        const MANY: u64 = 1000;
+        let (space, stores) = linked(SIZE, 8, MANY, 0);
+        let claim = Claim {
+            offset: 0,
+            test: 0,
+            mask: 0,
+            low: 0,
+            high: 0,
+            role: 0,
+            follow: NOTHING,
+            last: 0,
+            contents: 0,
+            count_at: -1,
+            extent: Extent { rule: 0, at: -1, unit: 0, more: 0 },
+        };
+        let families = vec![Family { flags: 0, names: vec!["named".to_string()], claims: vec![claim] }];
+        let names = vec![(START + 500 * SIZE, "named".to_string())];
+        let layout = TypeLayout { tp_base: 8, families, names, ..TypeLayout::default() };
+        let mut types = Types::new(Heaps { space: &space, stores: &stores }, &layout);
+        let found: Vec<u64> = (0..MANY).filter(|place| !types.claims(START + place * SIZE, 0).is_empty()).collect();
+        assert_eq!(found, (501 - MAX_BASES as u64..=500).collect::<Vec<u64>>());
+        // The last block leads to one behind it.
+        assert_eq!(types.named.len() as u64, MANY + 1);
+    }
 }
