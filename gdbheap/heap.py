@@ -161,7 +161,7 @@ class Heap(KnownContents):
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader of the answer must know: from the target, the allocators, the contents and the answers."""
+        """Warnings for an answer: from the target, the allocators, the contents and the answers."""
         cut = self.target.cut_short
         own = [warning for allocator in self.asked_allocators for warning in allocator.warnings]
         own += [warning for content in self.asked_contents for warning in content.warnings]
@@ -177,7 +177,7 @@ class Heap(KnownContents):
 
     @property
     def damage(self) -> list[Damage]:
-        """As of all memory, without contents that may not be shown."""
+        """The damage of all memory, without contents that may not be shown."""
         return [self.disclosure.damage(damage) for damage in super().damage]
 
     @property

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +23,7 @@ from conftest import ROOT, SEED
 from support.attribution import differences
 from support.installed import python_with
 from support.library import heap_of
-from support.programs import PATIENCE, RELEASES, SOURCES, interpreters, plain_environment
+from support.programs import RELEASES, SOURCES, end_group, interpreters, plain_environment
 from tabulate import tabulate
 
 from gdbheap.answers.pools import pools
@@ -186,8 +184,7 @@ def working(command: list[str], directory: Path) -> Iterator[int]:
         yield process.pid
         assert process.poll() is None, (Path(folder) / "output").read_text(errors="replace")[-2000:]
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(PATIENCE)
+        end_group(process)
 
 
 def measured(workload: Workload, stops: int, rng: random.Random, directory: Path, gap: float = GAP) -> list[Shares]:

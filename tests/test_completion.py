@@ -1,4 +1,4 @@
-"""What shells complete, and the manual page: made from the declarations, and taken by what reads them."""
+"""Completions of shells, and the manual page: made from the declarations, and read by their readers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def offered(*line: str) -> set[str]:
 
 
 def test_gdbs_help() -> None:
-    """It was written after the last change of a declaration."""
+    """gdb's help was written after the last change of a declaration."""
     text = (ROOT / "gdbheap" / "loader" / "help.txt").read_text(encoding="utf-8")
     assert text == script("gdb_help").help_file(), "run scripts/gdb_help.py --write"
 
@@ -78,7 +78,7 @@ def test_manual(tmp_path: Path) -> None:
 
 
 def test_the_first_word() -> None:
-    """A noun, a process by its number, or an option that stands alone."""
+    """The first word may be a noun, a process by its number, or an option that stands alone."""
     assert offered("") >= {*words(), "install", str(os.getpid())}
     assert offered("own") == {"owners"}
     assert offered(str(os.getpid())) >= {str(os.getpid())}
@@ -87,7 +87,7 @@ def test_the_first_word() -> None:
 
 
 def test_options() -> None:
-    """Those of each command, and the few words that each takes, also after a comma."""
+    """Each command offers its options, and the few words that each of these takes, also after a comma."""
     for word, commands in words().items():
         assert offered(word, "1234", "-") == options(commands), word
         for name, known in values(commands).items():
@@ -101,7 +101,7 @@ def test_options() -> None:
 
 
 def test_odd_lines() -> None:
-    """Whatever is typed, there is an answer, if an empty one."""
+    """Odd lines have an answer, if an empty one."""
     for line in (["nothing", "--x"], ["owners", "--json="], ["--", ""], ["\x1b", "é="], ["export", "/tm"]):
         done = gdbheap("--complete", *line)
         assert (done.returncode, done.stderr) == (0, ""), line

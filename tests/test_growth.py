@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import re
 import shutil
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO
 
 import pytest
 from support.following import Follower, becomes_whole, code, following, patched
-from support.programs import GDBHEAP, PATIENCE, Running, c_program, gdbheap, running
+from support.programs import GDBHEAP, PATIENCE, Running, c_program, end_group, gdbheap, running
 
 from gdbheap.following import following_growth
 from gdbheap.host.procfs import Named
@@ -280,9 +279,7 @@ def in_session(command: list[str], stream: BinaryIO) -> Iterator[subprocess.Pope
     try:
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end_group(process)
 
 
 def wait_for_size(file: Path, size: int) -> None:

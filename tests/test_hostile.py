@@ -288,8 +288,8 @@ def test_damaged_core(name: str, damage: Damage, cores: dict[str, Path], rng: ra
 
 @pytest.mark.parametrize(("kind", "size", "count"), [("tree", 65_520, 400), ("items", 2 << 20, 100_000)])
 def test_a_false_program_in_rust(kind: str, size: int, count: int, tmp_path: Path) -> None:
-    """What looks like a tree at very many places, or like very many vectors of one block, is looked at no longer than
-    the target's size says, and not kept: it took hours and gigabytes."""
+    """A tree with very many possible layouts, or a block with very many possible vectors, costs no more time and memory
+    than the target's size says: they took hours and gigabytes."""
     with running(c_program("false_rust", kind, size, count), tmp_path) as target:
         done = gdbheap("owners", str(target.pid), preexec_fn=_limit)
     assert (done.returncode, done.stderr) == (0, "")

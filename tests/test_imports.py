@@ -52,7 +52,7 @@ def test_the_rooms_are_on_the_page() -> None:
 
 
 def test_no_program_takes_the_place_of_a_standard_module() -> None:
-    """What a program beside it imports would be another: a web framework that imports ``secrets`` ran one of ours."""
+    """A program that imports a standard module does not get one of ours: a web framework did, by ``secrets``."""
     names = {path.stem for path in (ROOT / "tests" / "programs").glob("*.py")}
     standard = {path.stem for path in Path(sysconfig.get_path("stdlib")).iterdir()}
     assert "secrets" in standard and names & standard == set()

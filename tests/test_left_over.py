@@ -46,7 +46,7 @@ def test_items_that_are_there(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_tables_of_the_dynamic_linker(rng: random.Random, tmp_path: Path) -> None:
-    """It holds none of what lies in the part of a table that it does not fill, and holds the table."""
+    """Words in the unfilled part of a table of mappings keep nothing, and the table itself is not lost."""
     count = rng.randrange(100, 200)
     _page, answer = asked("linked", count, tmp_path)
     lost = [row for row in answer["rows"] if row["group"] == "lost_blocks"]
@@ -68,7 +68,7 @@ def test_objects_that_are_destroyed(rng: random.Random, tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("release", since("3.6"))
 def test_keys_that_were_freed(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """What the interpreter keeps for the next dicts leads to nothing that the last ones had."""
+    """Freed keys of dicts lead to nothing that the last dicts had."""
     count = rng.randrange(1000, 3000)
     with running(release_program(release, "freed_keys", count), tmp_path) as target:
         rows = ask("unreachable", str(target.pid))["rows"]
@@ -76,7 +76,7 @@ def test_keys_that_were_freed(release: str, rng: random.Random, tmp_path: Path) 
 
 
 def test_texts_where_objects_were(rng: random.Random, tmp_path: Path) -> None:
-    """All answers say whose a text is, although it ends like the object that was there."""
+    """A text that ends like the object that was there is its type's in all answers."""
     with running(release_program("3.12", "documented", rng.randrange(300, 600)), tmp_path) as target:
         with heap_of(str(target.pid)) as heap:
             graph = heap.references.graph

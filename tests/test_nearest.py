@@ -50,7 +50,7 @@ def test_lines_as_people_type_them(tmp_path: Path) -> None:
 
 
 def test_a_file_with_the_name_of_a_noun(tmp_path: Path) -> None:
-    """It is a second target, and no noun."""
+    """A file named like a noun is a second target."""
     (tmp_path / "owners").write_bytes(b"no core")
     done = gdbheap(str(os.getpid()), "owners", cwd=tmp_path)
     assert done.returncode != 0 and "owners" in done.stderr
@@ -58,7 +58,7 @@ def test_a_file_with_the_name_of_a_noun(tmp_path: Path) -> None:
 
 @needs_gdb
 def test_gdb(tmp_path: Path) -> None:
-    """The same in gdb."""
+    """gdb asks for the nearest noun and option, too."""
     with running(c_program("steps", 3, 0), tmp_path) as target:
         done = batch(["-p", str(target.pid)], ["heap hols", "heap arenas --tpo=3"], home(tmp_path))
     said = done.stdout + done.stderr

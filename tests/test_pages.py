@@ -379,7 +379,7 @@ def test_an_older_file_stays(made: Made, tmp_path: Path) -> None:
 
 
 def test_an_example(tmp_path: Path) -> None:
-    """It has its sections and tables, and nothing of this machine's folders."""
+    """The example has its tables, and nothing of this machine's folders."""
     path = tmp_path / "example.html"
     script = [sys.executable, str(ROOT / "scripts" / "example_report.py"), str(path)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=120, env=plain_environment())

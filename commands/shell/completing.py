@@ -57,7 +57,7 @@ def _options(before: Sequence[str], last: str) -> Iterator[tuple[str, str]]:
 
 
 def _told(option: Option) -> str:
-    """The beginning of an option's help; where it begins with its values, they are offered beside it."""
+    """The first part of an option's help, or the word for its value where the help begins with the values."""
     first = re.split(r"; |\. | \(|: ", option.help)[0]
     if first in option.values:
         return option.metavar.lower()
@@ -65,7 +65,7 @@ def _told(option: Option) -> str:
 
 
 def _processes(last: str) -> Iterator[tuple[str, str]]:
-    """Those whose number begins so, with their names."""
+    """The processes whose number begins with ``last``, with their names."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and folder.name.startswith(last):
             try:

@@ -186,7 +186,7 @@ def _of_quick(words: list[str]) -> tuple[str, int] | None:
 
 
 def _of_completion(words: list[str]) -> tuple[str, int] | None:
-    """What a shell asks while a line is typed; None for lines that were typed."""
+    """The words that a shell may complete a line with; None for a line that does not ask for them."""
     if words[:1] != ["--complete"]:
         return None
     from gdbheap.commands.shell.completing import complete

@@ -1,4 +1,4 @@
-"""What was meant by a word that is not known."""
+"""The known word that is nearest to an unknown one."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class AllocatedMemory(Parts):
 
     @property
     def unknown_allocators(self) -> dict[type[Allocator], GdbheapError]:
-        """Those that should be there and could not be found, with the reasons."""
+        """The allocators that should be there and could not be found, with the reasons."""
         found: dict[type[Allocator], GdbheapError] = {}
         for kind in self.kinds:
             try:
@@ -76,7 +76,7 @@ class AllocatedMemory(Parts):
 
     @property
     def allocators(self) -> list[Allocator]:
-        """Those that the target has, those inside of others after them."""
+        """The allocators that the target has, those inside of others after them."""
         return [found for found in map(self.find_allocator, self.kinds) if found is not None]
 
     @property
@@ -141,7 +141,7 @@ class AllocatedMemory(Parts):
 
     @property
     def used_of_c(self) -> int:
-        """Those of them that are of C code."""
+        """Blocks of C code in use."""
         return _used(self._of_c)
 
     @property
@@ -195,7 +195,7 @@ class AllocatedMemory(Parts):
         return live_parts(self.target, self.stacks), loose
 
     def heap_ranges(self) -> Ranges:
-        """Where blocks lie, ascending."""
+        """The ranges in which blocks lie, ascending."""
         return sorted(self.single_blocks() + [pair for allocator in self.allocators for pair in allocator.ranges()])
 
     def books(self) -> Ranges:
@@ -231,7 +231,7 @@ class AllocatedMemory(Parts):
         return sorted(pair for allocator in self.allocators for pair in allocator.single_blocks())
 
     def owned_ranges(self) -> Ranges:
-        """What stacks, allocators and .bss have, ascending; the mappings of single blocks are not among it."""
+        """The memory of stacks, allocators and .bss, ascending; the mappings of single blocks are not among it."""
         ended = [(stack.start, stack.end) for stack in self.ended_stacks]
         return sorted(self.stack_ranges + ended + self._of_allocators())
 
@@ -286,7 +286,7 @@ class AllocatedMemory(Parts):
 
     @property
     def all_damage(self) -> list[Damage]:
-        """What was met so far and is not as it must be, or was not read."""
+        """All damage met so far, and what was not read."""
         return self.target.damage + [damage for allocator in self.asked_allocators for damage in allocator.damage]
 
     @property

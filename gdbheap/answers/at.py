@@ -11,6 +11,7 @@ from gdbheap.allocators.library_memory import held_at
 from gdbheap.answers.accounting.describing import describe_blocks, may_be_buffer, variable_of
 from gdbheap.answers.accounting.partition import main_runtime
 from gdbheap.answers.accounting.paths import ways
+from gdbheap.answers.accounting.traced import traced
 from gdbheap.answers.arrays import InArray, array_at
 from gdbheap.contents.python.arrays.arrow import MODULE as OF_ARROW
 from gdbheap.contents.python.arrays.ndarrays import KIND as NDARRAY
@@ -159,17 +160,9 @@ def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
 
 
 def _allocated(heap: Heap, block: Block) -> Allocated | None:
-    """Where tracemalloc says that a block was allocated; what hooks put before it is not part of what it saw."""
-    objects = heap.python.objects_or_none
-    if objects is None:
-        return None
-    hook = objects.layout.hook
-    for place in dict.fromkeys((block.address, block.address + hook, block.address + 2 * hook)):
-        trace = heap.python.traces.of(place)
-        line = None if trace is None else heap.python.traces.line_of(trace.traceback)
-        if trace is not None and line is not None:
-            return Allocated(*line, trace.size)
-    return None
+    """Return where tracemalloc says that a block was allocated."""
+    found = None if heap.python.objects_or_none is None else traced(heap, block.address)
+    return None if found is None else Allocated(*found.line, found.trace.size)
 
 
 def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referred], int]:

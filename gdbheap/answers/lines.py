@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent import absent_blocks
-from gdbheap.contents.python.running.tracemalloc_tables import Traces
+from gdbheap.answers.accounting.traced import traced
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 
@@ -59,21 +59,18 @@ def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
         total = sums[place]
         total[0] += row.count
         total[1] += row.bytes
-    absent = _absent(heap, traces)
+    absent = _absent(heap)
     rows = [LineRow(f"{file}:{line}", count, size, absent[file, line]) for (file, line), (count, size) in sums.items()]
     rows.sort(key=lambda row: (-(row.count if by_count else row.bytes), row.line))
     count, size, missing = (sum(getattr(row, name) for row in rows) for name in ("count", "bytes", "absent"))
     return Lines(rows[:top], count, size, lost, missing)
 
 
-def _absent(heap: Heap, traces: Traces) -> Counter[tuple[str, int]]:
+def _absent(heap: Heap) -> Counter[tuple[str, int]]:
     """Return how many bytes of the blocks that each line allocated are not resident."""
     found = Counter[tuple[str, int]]()
-    hook = heap.python.objects.layout.hook
     for block in absent_blocks(heap):
-        places = (block.address, block.address + hook, block.address + 2 * hook)
-        trace = next((one for place in places if (one := traces.of(place)) is not None), None)
-        line = None if trace is None else traces.line_of(trace.traceback)
-        if line is not None:
-            found[line] += block.bytes
+        known = traced(heap, block.address)
+        if known is not None:
+            found[known.line] += block.bytes
     return found

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gdbheap import _native
-from gdbheap.answers.accounting.absent import absent_memory
+from gdbheap.answers.accounting.absent import BlockBytes, absent_memory
 from gdbheap.answers.accounting.describing import looks
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.causes import COLLECTABLE, CauseTexts, collector_facts
@@ -138,8 +138,10 @@ def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     raw = references.graph.unreachable(listed, collector_facts(heap))
     causes, lost = raw.causes, raw.rows
     found = None if references.counts_references else references.graph.lost_heads(listed)
-    contents, texts = _Contents(heap, lost, found.rows if found is not None else []), CauseTexts(heap)
-    absent = _absent(heap, lost)
+    tops = found.rows if found is not None else []
+    contents, texts = _Contents(heap, lost, tops), CauseTexts(heap)
+    missing = list(absent_memory(heap)) if lost or tops else []
+    absent = _absent(heap, lost, missing)
     rows = [
         _row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), contents.of_row(row), absent[at])
         for at, row in enumerate(lost)
@@ -147,20 +149,19 @@ def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     rows.sort(key=lambda row: (GROUPS.index(row.group), *_rank(row)))
     blocks = _blocks(rows, LOST_BLOCKS), _blocks(rows, DOUBTFUL)
     sums = _cycle_sum(causes, lost), _objects(rows, LOST_REFERENCES), *blocks
-    own = {block.address: block.bytes for block in absent_memory(heap)} if found is not None and found.rows else {}
-    tops = found.rows if found is not None else []
+    own = {block.address: block.bytes for block in missing}
     heads = [_head(heap, row, contents.of_head(row), own.get(row.address, 0)) for row in tops]
     count = found.count if found is not None else 0
     closings, size = _closings(causes, lost, texts), sum(absent.values())
     return Unreachable(rows, *sums, closings, heads, count, heap.is_python, heap.target.lacking, absent=size)
 
 
-def _absent(heap: Heap, rows: Sequence[_native.Lost]) -> Counter[int]:
-    """Return how many bytes of each row are not resident, by the row's place; of rows with more blocks than are listed
-    only those of the listed ones."""
+def _absent(heap: Heap, rows: Sequence[_native.Lost], missing: Iterable[BlockBytes]) -> Counter[int]:
+    """Return how many bytes of each row are not resident, by the row's place, of ``missing`` in all; of rows with more
+    blocks than are listed only those of the listed ones."""
     places = {address: place for place, row in enumerate(rows) for address in row.addresses}
     graph, found = heap.references.graph, Counter[int]()
-    for block in absent_memory(heap) if places else []:
+    for block in missing:
         number = graph.find(block.address)
         owner = None if number is None else heap.references.owner_of(number)
         addresses = [block.address, *([] if owner is None else [owner.block])]
@@ -183,7 +184,7 @@ def _unfinished(heap: Heap, listed: int) -> Unreachable:
     causes = raw.causes
     is_proven = [cause.group == CYCLES and cause.kind not in BY_WORDS for cause in causes]
     proven = [row for row in raw.rows if is_proven[row.cause]]
-    absent = _absent(heap, proven)
+    absent = _absent(heap, proven, absent_memory(heap) if proven else [])
     rows = [
         _row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), None, absent[at])
         for at, row in enumerate(proven)

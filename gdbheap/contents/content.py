@@ -1,4 +1,4 @@
-"""What each kind of contents answers of a target: what a library, a runtime or a server keeps in blocks in use."""
+"""Kinds of contents: what a library, a runtime or a server keeps in blocks in use, and what each answers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Content(Parts, ABC):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What a reader of any answer must know, as far as it was read."""
+        """Warnings for any answer, about what was read so far."""
         return ()
 
     @property
@@ -81,7 +81,7 @@ class Content(Parts, ABC):
 
     @property
     def mapped(self) -> Sequence[Mapped]:
-        """What its blocks say that they mapped, ascending."""
+        """The memory that its blocks say they mapped, ascending."""
         return []
 
     def check(self) -> None:
@@ -121,15 +121,15 @@ class KnownContents(AllocatedMemory, ABC):
 
     @property
     def asked_contents(self) -> list[Content]:
-        """All kinds that are looked for."""
+        """The kinds of contents that are looked for."""
         return list(self._contents.values())
 
     def content_roots(self) -> list[ContentHolder]:
-        """Those of all kinds that are here."""
+        """The roots that all kinds which are here know."""
         return [held for content in self.contents for held in content.roots()]
 
     def content_holders(self) -> list[ContentHolder]:
-        """Those of all kinds that are here."""
+        """The holders that all kinds which are here know."""
         return [held for content in self.contents for held in content.holders()]
 
     @property

@@ -1,4 +1,4 @@
-"""Which kinds of contents there are: the one place that lists them, in the order in which they are asked."""
+"""The list of all kinds of contents, in the order in which they are asked."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ from gdbheap.contents.python.content import PythonContent
 __all__ = ["CONTENTS"]
 
 CONTENTS: tuple[type[Content], ...] = (PythonContent, PostgresqlContent, OpensslContent, CxxContent, JavaContent)
-"""Where several know a block, the first one's word counts."""
+"""The first kind that knows a block names it."""

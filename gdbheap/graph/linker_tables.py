@@ -19,8 +19,8 @@ MAX_SEGMENTS = 1 << 10
 MAX_WORDS = 1 << 16
 
 
-def mapping_tables(target: Target) -> set[int]:
-    """Return the addresses of the blocks in which it keeps where objects are mapped."""
+def mapping_tables(target: Target) -> list[int]:
+    """Return the addresses of the blocks in which it keeps where objects are mapped, ascending."""
     linkers = [loaded for loaded in target.objects if loaded.is_dynamic_linker]
     data = (place for one in linkers for start, end in one.writable_ranges() for place in range(start, end, WORD))
     words = _native.words_at(target.space, list(islice(data, MAX_WORDS)))
@@ -35,4 +35,4 @@ def mapping_tables(target: Target) -> set[int]:
         if segment - LINE <= block < segment and size <= allocated != 0:
             found.add(block)
             waiting |= {previous} - seen - {0}
-    return found
+    return sorted(found)

@@ -16,7 +16,7 @@ TRUNCATED = "the core is truncated, and what this needs may be cut off"
 
 
 class Parts:
-    """What is read of one target. A part that cannot be had raises the same error each time it is asked for."""
+    """Parts that are read of one target. A part that cannot be had raises the same error each time it is asked for."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -48,7 +48,7 @@ class Parts:
         return type(error)(str(error))
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
-        """What is missing from a truncated core is no proof that it never was there."""
+        """The error, which says so where a core is truncated: what is missing from it may have been there."""
         if not self.target.partial or isinstance(error, NotAPython) or str(error).startswith(TRUNCATED):
             return error
         return type(error)(f"{TRUNCATED}: {error}")

@@ -82,7 +82,7 @@ class Kills:
     def _alone(self, table: Table, place: Path, rng: random.Random) -> Counter[str]:
         process = recorded(place / "calls", table.words(rng), order=rng.choice([BY_LOCK, BY_TIME]))
         self._wait(ALONE, process, rng)
-        _kill_all(process)
+        programs.end_group(process)
         logs, harm = by_thread(place / "calls"), Counter[str]()
         for row in table.rows():
             harm["calls missing"] += not has_every_call(row, logs.get((row.pid, row.tid), []))
@@ -175,9 +175,3 @@ def _children(pid: int) -> list[int]:
         for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
             found += [child, *_children(child)]
     return found
-
-
-def _kill_all(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(PATIENCE)

@@ -204,6 +204,13 @@ def allow_cores() -> None:
         Path("/proc/self/coredump_filter").write_text("0x33")
 
 
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End a process that was started in a session of its own, with all of that, and wait for it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(PATIENCE)
+
+
 @contextlib.contextmanager
 def running(
     command: list[str], directory: Path, environment: dict[str, str] | None = None, root: Path | None = None

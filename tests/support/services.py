@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.installed import python_with
-from support.programs import PATIENCE, plain_environment
+from support.programs import PATIENCE, end_group, plain_environment
 
 FOLDER = Path(__file__).resolve().parent.parent / "services"
 WORKER = "gunicorn"
@@ -64,9 +62,7 @@ def serving(service: Service, directory: Path) -> Iterator[int]:
         yield _working(service, process, ready, log)
         assert process.poll() is None, log.read_text(errors="replace")[-2000:]
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(PATIENCE)
+        end_group(process)
 
 
 def _working(service: Service, process: subprocess.Popen[bytes], ready: Path, log: Path) -> int:

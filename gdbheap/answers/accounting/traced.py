@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gdbheap.answers.accounting.rows import least_of_row
+from gdbheap.contents.python.running.tracemalloc_tables import Trace
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 
-__all__ = ["TRACEMALLOC", "most_of_tables", "name_tables", "trace_tables"]
+__all__ = ["TRACEMALLOC", "Traced", "most_of_tables", "name_tables", "trace_tables", "traced"]
 
 TRACEMALLOC = "tracemalloc"
 
 # Sizes of malloc's blocks for an entry, in any release; at least MIN_PERCENT_IN_ENTRIES of a table's bytes are in them.
 ENTRIES = range(48, 81)
 MIN_PERCENT_IN_ENTRIES = 40
+
+
+class Traced(NamedTuple):
+    """The trace of a block, and the (file, line) that allocated it."""
+
+    trace: Trace
+    line: tuple[str, int]
+
+
+def traced(heap: Heap, block: int) -> Traced | None:
+    """Return what tracemalloc says of the block at an address; None where it says nothing. Bytes that debug hooks put
+    before a block are no part of what it saw."""
+    traces, hook = heap.python.traces, heap.python.objects.layout.hook
+    for place in dict.fromkeys((block, block + hook, block + 2 * hook)):
+        trace = traces.of(place)
+        line = None if trace is None else traces.line_of(trace.traceback)
+        if trace is not None and line is not None:
+            return Traced(trace, line)
+    return None
 
 
 def most_of_tables(heap: Heap) -> int:

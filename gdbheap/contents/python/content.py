@@ -39,7 +39,7 @@ class PythonContent(Content):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What the interpreter says of itself."""
+        """Warnings about the interpreter."""
         return self.interpreter.warnings if self.has("interpreter") else ()
 
     def require_interpreter(self) -> Interpreter:
@@ -101,12 +101,12 @@ class PythonContent(Content):
         return around.told(found)
 
     def drawn_paths(self) -> ObjectPaths | None:
-        """Those of its objects."""
+        """Names for the nodes of the graph of its objects."""
         return self.paths if self.is_here else None
 
     @property
     def paths(self) -> ObjectPaths:
-        """Those of the graph of Python's objects, for answers with contents, or without them."""
+        """Names for the nodes of the graph of Python's objects, with contents of keys or without them."""
         return self._paths if self._around.disclosure.contents else self._paths_without_contents
 
     # They keep what they have said.
@@ -147,8 +147,8 @@ class PythonContent(Content):
 
     @part("census with owners")
     def owned_census(self) -> _native.Census:
-        """The same with whose the blocks of C code are, as the graph says. Of many blocks these stay nobody's where
-        they have next to nothing of the bytes."""
+        """The count with the owners of blocks of C code, as the graph says. Where there are many blocks, and those of C
+        code have next to nothing of the bytes, these have no owner."""
         if not self.draws_for_owners:
             return self.census
         return self.objects.census((), self.classifying, MAX_UNIDENTIFIED, or_none(lambda: self.references))

@@ -191,7 +191,8 @@ impl Follower {
     }
 
     /// Starts the command of these `words`, and follows it and all that it starts: each of their system calls `numbers`,
-    /// which are the places. They run on when this ends. Raises OSError (its errno tells why it cannot be started), ValueError, KeyboardInterrupt.
+    /// which are the places. They run on when this ends. Raises OSError (its errno tells why it cannot be started),
+    /// ValueError, KeyboardInterrupt.
     #[staticmethod]
     fn of_program(
         py: Python<'_>,

@@ -229,8 +229,8 @@ pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Given<TypeLayout>) ->
     watched(py, None, |watcher| graph::static_types(watcher, heaps.0.lend(), &layout.0))
 }
 
-/// Reads all edges. `statics`: static types, ascending; `linked`: tables of the dynamic linker; `structures`: what blocks of C code are (a group of these has the
-/// kind `structure`); `is_partial`: memory that may lead to blocks is not there. Raises MemoryError,
+/// Reads all edges. `statics`: static types, and `linked`: tables of the dynamic linker, both ascending; `structures`: what
+/// blocks of C code are (a group of these has the kind `structure`); `is_partial`: memory that may lead to blocks is not there. Raises MemoryError,
 /// OverflowError where there are more than 2^30 blocks or 2^32 edges, KeyboardInterrupt and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
@@ -243,7 +243,7 @@ pub fn draw_graph(
     graph: Given<GraphLayout>,
     statics: Vec<u64>,
     roots: Given<Vec<Root>>,
-    linked: HashSet<u64>,
+    linked: Vec<u64>,
     structures: Option<&Structures>,
     progress: Option<Report>,
     is_partial: bool,
@@ -316,7 +316,7 @@ pub fn draw_blocks(
     heaps: &Heaps,
     tables: Given<Tables>,
     roots: Given<Vec<Root>>,
-    linked: HashSet<u64>,
+    linked: Vec<u64>,
     structures: Option<&Structures>,
     progress: Option<Report>,
     is_partial: bool,

@@ -27,7 +27,8 @@ answers! {
 
 /// The frames of each thread.
 ///
-/// `room`: the bytes that the tables of `modules` may take; `threads`: their registers as DWARF numbers them, rip last. Raises KeyboardInterrupt.
+/// `room`: the bytes that the tables of `modules` may take; `threads`: their registers as DWARF numbers them, rip last.
+/// Raises KeyboardInterrupt.
 #[pyfunction]
 pub fn unwind_stacks(
     py: Python<'_>,

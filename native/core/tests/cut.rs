@@ -6,7 +6,6 @@ use gdbheap_core::allocators::mimalloc::{form_named, read_mimalloc, Mimalloc, Mi
 use gdbheap_core::allocators::{Run, Runs, SharedHeaps, Store};
 use gdbheap_core::graph::{draw_graph, Graph, GraphLayout};
 use gdbheap_core::python::TypeLayout;
-use std::collections::HashSet;
 use std::sync::Arc;
 use support::{Memory, Unwatched};
 
@@ -130,8 +129,7 @@ fn graph_of(heaps: SharedHeaps) -> Graph {
         closed_families: Vec::new(),
         interpreters: Vec::new(),
     };
-    draw_graph(&Unwatched, heaps, types, &layout, Vec::new(), &[], &HashSet::new(), &[], &[], false)
-        .expect("not cancelled")
+    draw_graph(&Unwatched, heaps, types, &layout, Vec::new(), &[], &[], &[], &[], false).expect("not cancelled")
 }
 
 #[test]

@@ -49,8 +49,7 @@ fn graph_of(heaps: SharedHeaps, roots: &[Root]) -> Graph {
         closed_families: Vec::new(),
         interpreters: Vec::new(),
     };
-    draw_graph(&Unwatched, heaps, types(), &layout, Vec::new(), roots, &HashSet::new(), &[], &[], false)
-        .expect("not cancelled")
+    draw_graph(&Unwatched, heaps, types(), &layout, Vec::new(), roots, &[], &[], &[], false).expect("not cancelled")
 }
 
 #[test]

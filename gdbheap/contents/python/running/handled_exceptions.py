@@ -63,8 +63,8 @@ def _handled(space: Space, release: Release, state: ThreadState, seen: set[int])
 
 
 def _values(space: Space, release: Release, state: int, seen: set[int]) -> list[int]:
-    """What the items have, from the innermost to the thread's own; 0 where nothing is handled. No two threads have an
-    item: one that was ``seen`` ends the chain. Raises Fault."""
+    """The exceptions of the items, from the innermost to the thread's own; 0 where nothing is handled. No two threads
+    have an item: one that was ``seen`` ends the chain. Raises Fault."""
     head = release.get("ts_exc_info")
     if head is None:
         only = release.get("ts_exc_value")

@@ -50,7 +50,7 @@ def registered_with(space: Space, release: Release, interpreters: Iterable[int])
 
 @dataclass
 class _Left:
-    """How many callbacks may still be read."""
+    """The number of callbacks that may still be read."""
 
     callbacks: int = field(default_factory=lambda: ALL_CALLBACKS)
 

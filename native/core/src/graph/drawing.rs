@@ -61,7 +61,7 @@ pub fn static_types(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: &TypeLayout
     Ok(found)
 }
 
-/// Reads all edges. `statics`: static types, ascending; `linked`: tables of the dynamic linker; `left_over`: parts of
+/// Reads all edges. `statics`: static types, ascending; `linked`: tables of the dynamic linker, ascending; `left_over`: parts of
 /// blocks of C code that hold nothing, and `holders`: where words are references for certain, both ascending.
 /// `is_partial`: memory that may lead to blocks is not there.
 #[allow(clippy::too_many_arguments)]
@@ -72,7 +72,7 @@ pub fn draw_graph(
     graph: &GraphLayout,
     statics: Vec<u64>,
     roots: &[Root],
-    linked: &HashSet<u64>,
+    linked: &[u64],
     left_over: &[(u64, u64)],
     holders: &[u64],
     is_partial: bool,

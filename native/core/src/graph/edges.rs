@@ -82,8 +82,8 @@ pub(crate) struct Source<'a> {
     pub(crate) layout: &'a GraphLayout,
     pub(crate) marks: &'a [u32],
     pub(crate) registry: &'a Mutex<Registry>,
-    /// Tables of the dynamic linker, which lead to the one before alone.
-    pub(crate) linked: &'a HashSet<u64>,
+    /// Tables of the dynamic linker, which lead to the one before alone; ascending.
+    pub(crate) linked: &'a [u64],
     /// Parts of blocks of C code that hold nothing, as their containers say, ascending.
     pub(crate) left_over: &'a [(u64, u64)],
     /// Where words are references for certain, ascending.
@@ -328,7 +328,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
             let start = self.types.layout.outer_hook(bytes.head) as u64;
             return self.reference_at(bytes, start + NEXT_OF_ARENA, LIKELY);
         }
-        if self.source.linked.contains(&bytes.address) {
+        if self.source.linked.binary_search(&bytes.address).is_ok() {
             return previous(bytes.head, bytes.address).into_iter().for_each(|word| _ = self.word(word, LIKELY));
         }
         if self.is_of_freed_keys(bytes).unwrap_or(false) {

@@ -25,7 +25,7 @@ use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
 use std::cmp::Reverse;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -259,7 +259,7 @@ pub fn find_kept(
         layout: graph,
         marks: &[],
         registry: &registry,
-        linked: &HashSet::new(),
+        linked: &[],
         left_over: &[],
         holders: &[],
     };

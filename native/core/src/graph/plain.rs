@@ -68,7 +68,7 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
 
 /// Reads all edges. Of `roots` the phase is 0 for static data and what belongs to threads, 1 for stacks and registers.
 /// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is; `held_inside`: kinds of
-/// blocks that are proven to be held by a pointer into their middle; `linked`: tables of the dynamic linker; `left_over`: parts
+/// blocks that are proven to be held by a pointer into their middle; `linked`: tables of the dynamic linker, ascending; `left_over`: parts
 /// of blocks that hold nothing, as their containers say, ascending. `is_partial`: memory that may lead to blocks is not
 /// there; `hidden`: words beside those in whole places, with where they stand, ascending.
 #[allow(clippy::too_many_arguments)]
@@ -79,7 +79,7 @@ pub fn draw_blocks(
     roots: &[Root],
     mut kinds: Vec<u32>,
     held_inside: &HashSet<u32>,
-    linked: &HashSet<u64>,
+    linked: &[u64],
     left_over: &[(u64, u64)],
     is_partial: bool,
     hidden: &[(u64, u64)],
@@ -204,8 +204,8 @@ struct Drawer<'a> {
     /// The kind of each block by its number; empty where none is known.
     kinds: &'a [u32],
     hidden: &'a [(u64, u64)],
-    /// Tables of the dynamic linker, which lead to the one before alone.
-    linked: &'a HashSet<u64>,
+    /// Tables of the dynamic linker, which lead to the one before alone; ascending.
+    linked: &'a [u64],
     /// Parts of blocks that hold nothing: of all, and of the block that is read.
     left_over: &'a [(u64, u64)],
     left_here: &'a [(u64, u64)],
@@ -220,7 +220,7 @@ impl<'a> Drawer<'a> {
         blocks: Blocks<'a>,
         tables: &'a Tables,
         kinds: &'a [u32],
-        (linked, left_over): (&'a HashSet<u64>, &'a [(u64, u64)]),
+        (linked, left_over): (&'a [u64], &'a [(u64, u64)]),
         hidden: &'a [(u64, u64)],
     ) -> Drawer<'a> {
         let (reader, bounds, spans) = (Reader::new(blocks.heaps.space), blocks.bounds(), blocks.heaps.spans());
@@ -418,7 +418,7 @@ impl Visitor for Drawer<'_> {
         let Some(id) = self.blocks.ids.id_of(block.place) else { return false };
         self.rows.go_to(id);
         let Block { address, size, end, .. } = block;
-        if self.linked.contains(&address) {
+        if self.linked.binary_search(&address).is_ok() {
             previous(head, address).into_iter().for_each(|word| _ = self.word(|| address, word, EXACT, id));
             self.rows.end_row(0);
             self.ends.end(id);
