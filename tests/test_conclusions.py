@@ -32,8 +32,8 @@ print(flush=True); sys.stdin.readline()
 CONCLUSIONS = {
     "pins": "would free ", "holes --min=16K": " hold", "pools": "pymalloc holds ", "arenas": "malloc holds ",
     "sizes": " are in use", "chunks": " match", "pyobjects": "Largest type: str, ",
-    "retained": "table (dict) retains the most",
-    "owners": "table has the most", "duplicates": "would save ",
+    "retained": "The largest retained size is that of table (dict)",
+    "owners": "The largest holder is table", "duplicates": "would save ",
 }  # fmt: skip
 
 

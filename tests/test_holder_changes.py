@@ -130,6 +130,6 @@ def test_which_holder_grew(rng: random.Random, tmp_path: Path) -> None:
     assert (change["path"], change["count"], change["counts"]) == ("CACHE", count, [2000, 2000 + count])
     # Keys are integers beyond the small ones, and blocks have headers: each less than 80 bytes an item.
     assert last - first <= change["bytes"] <= last - first + 80 * count + MIB // 8
-    assert text.startswith("CACHE grew by ") and f"dict of 2,000, now {2000 + count:,}" in text.splitlines()[0]
+    assert text.startswith("Holder CACHE grew by ") and f"dict of 2,000, now {2000 + count:,}" in text.splitlines()[0]
     assert since["since"]["holders"][0]["path"] == "CACHE"
-    assert "CACHE grew by" in "".join(page.splitlines()[:3])
+    assert "Holder CACHE grew by" in "".join(page.splitlines()[:3])

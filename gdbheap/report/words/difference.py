@@ -56,7 +56,7 @@ def conclusion(answer: Difference, style: Style) -> str:
     if most is None or most.retained <= 0:
         return " ".join(filter(None, [told, UNKNOWN if answer.holders is None else ""]))
     sizes = f"{style.bytes(most.looks[0])} to {style.bytes(most.looks[-1])}"
-    retained = f"{source_path(owner_text(most))} retains {style.bytes(most.retained)} more ({sizes})."
+    retained = f"What {source_path(owner_text(most))} retains grew by {style.bytes(most.retained)} ({sizes})."
     return " ".join(filter(None, [retained, told]))
 
 

@@ -100,13 +100,13 @@ def _type(row: Kept) -> str:
 
 
 def _retains_most(answer: Retained, style: Style) -> str:
-    """Name the object that retains the most."""
+    """Name the object that retains the most, behind words of ours: no name begins a line."""
     first = max(answer.rows, key=lambda row: row.retained)
     is_one = first.address is not None or first.type in NAMED_BY_WORDS
     what = source_path(held_at(first)) if is_one else f"{first.count:,} x {first.type}"
     of_type = f" ({first.type})" if first.address is not None else ""
     size = f"{_retained(first, style)}{style.of_rss(first.retained, first.absent)}"
-    return f"{what or 'an object'}{of_type} {'retains' if is_one and first.count == 1 else 'retain'} the most: {size}."
+    return f"The largest retained size is that of {what or 'an object'}{of_type}: {size}."
 
 
 def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
@@ -341,11 +341,13 @@ def _shared_out(answer: Owners, style: Style) -> str:
 
 
 def _holds_most(answer: Owners, style: Style) -> str:
-    """Name the holder of the most."""
+    """Name the holder of the most, behind words of ours: no name begins a line."""
     first = max(answer.groups, key=lambda row: row.bytes)
     size = f"{at_least(style.bytes(first.bytes), first.at_least)}{style.of_rss(first.bytes, first.absent)}"
     name = source_path(first.root or "") or first.what or "one holder"
-    return f"{name} {'have' if first.variables > 1 else 'has'} the most: {size} of {style.bytes(answer.bytes)} in use."
+    is_one = first.variables <= 1
+    largest = f"The largest {'holder is' if is_one else 'holders are'} {name}"
+    return f"{largest}: {size} of {style.bytes(answer.bytes)} in use."
 
 
 def shared_text(size: int, style: Style) -> str:

@@ -42,7 +42,7 @@ def _grew(row: HolderChange, style: Style) -> str:
     first, last = (style.bytes(size) for size in (row.looks[0], row.looks[-1]))
     sizes = f"now {last}" if row.state == "new" else f"{first} to {last}"
     told = "; ".join(filter(None, [sizes, now_text(row)]))
-    return f"{row.path} grew by {at_least(style.bytes(row.bytes), row.at_least)} ({told})."
+    return f"Holder {row.path} grew by {at_least(style.bytes(row.bytes), row.at_least)} ({told})."
 
 
 def now_text(row: HolderChange) -> str:
