@@ -64,7 +64,10 @@ class Heap(KnownContents):
         is_v8 = any(runtime.kind.id == "v8" for runtime in self.runtimes)
         progress = self.labelled("looking for structures")
         named = [content.named_blocks for content in self.contents]
-        return Structures(self.target, self.blocks_of_c, stacks, progress, libraries, named, is_v8, self.books())
+        found = Structures(self.target, self.blocks_of_c, stacks, progress, libraries, named, is_v8, self.books())
+        if found.native.left_out:
+            self.note("more words look like containers of C++ or Rust than there can be: not all of these have a name")
+        return found
 
     @property
     def structures_of_c(self) -> Structures | None:

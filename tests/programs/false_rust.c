@@ -1,6 +1,6 @@
 /* A program that looks like one of Rust's: false_rust KIND SIZE COUNT. KIND: `tree` (a root of a BTreeMap with two children of
 SIZE bytes, which agree at very many places, and COUNT words that lead to it), or `items` (a block of SIZE bytes with COUNT
-words that look like a Vec of it). Prints nothing; waits for standard input. */
+words that look like a Vec of it), or `words` (COUNT pairs of words that look like a Vec of blocks of SIZE bytes). Prints nothing; waits for standard input. */
 #include <malloc.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -37,10 +37,22 @@ static void *items(size_t size, long count) {
     return holders;
 }
 
+static void *words(size_t size, long count) {
+    void *blocks[1000];
+    for (int at = 0; at < 1000; at++) blocks[at] = malloc(size);
+    uint64_t *pairs = malloc(count * 16);
+    for (long at = 0; at < count; at++) {
+        pairs[2 * at] = 4;
+        pairs[2 * at + 1] = (uint64_t)blocks[at % 1000];
+    }
+    return pairs;
+}
+
 int main(int count, char **arguments) {
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     size_t size = count > 3 ? strtoul(arguments[2], 0, 10) : 0;
-    kept[0] = (strcmp(arguments[1], "tree") ? items : tree)(size, atol(arguments[3]));
+    void *(*make)(size_t, long) = !strcmp(arguments[1], "tree") ? tree : !strcmp(arguments[1], "items") ? items : words;
+    kept[0] = make(size, atol(arguments[3]));
     kept[1] = (void *)mark;
     char byte;
     return read(0, &byte, 1) < 0;

@@ -117,6 +117,12 @@ impl Structures {
         PyBytes::new(py, &numbers)
     }
 
+    /// Whether what may be containers was left out, as it would have taken too much memory.
+    #[getter]
+    fn left_out(&self) -> bool {
+        self.0.left_out()
+    }
+
     /// All blocks that were looked at.
     fn all(&self) -> Tally {
         self.0.all().into()

@@ -59,9 +59,17 @@ pub(crate) struct TreeForm {
 pub(crate) const LIBSTDCXX_TREE: TreeForm = TreeForm { parent: 8, left: 16, right: 24 };
 pub(crate) const LIBCXX_TREE: TreeForm = TreeForm { parent: 16, left: 0, right: 8 };
 
+/// Bytes that candidates may take for each byte in which they are looked for, and in all cases: those of real programs take
+/// less than two, and words that were made to look like many would take fifty.
+const TAKEN_FOR_EACH: u64 = 6;
+const TAKEN_ALWAYS: u64 = 16 << 20;
+
 /// What one worker has found; addresses are those of holders, or of blocks.
 #[derive(Default)]
 pub(crate) struct Candidates {
+    /// Bytes of memory that were looked at, and bytes that what was found there takes.
+    looked: u64,
+    taken: u64,
     pub(crate) held: Vec<Held>,
     pub(crate) tables: Vec<u64>,
     pub(crate) deques: Vec<u64>,
@@ -72,6 +80,19 @@ pub(crate) struct Candidates {
     pub(crate) of_rust: OfRust,
     /// How many words on stacks point to the beginning of each block.
     pub(crate) from_stacks: ByAddress<u32>,
+}
+
+impl Candidates {
+    /// Whether what was found does not take more memory than that in which it was found lets expect.
+    fn have_room(&self) -> bool {
+        self.taken + self.of_rust.taken <= TAKEN_ALWAYS.saturating_add(self.looked.saturating_mul(TAKEN_FOR_EACH))
+    }
+}
+
+/// Adds a candidate, and the bytes that it takes: twice its own while a vector grows or is put into a map.
+pub(crate) fn keep<T>(all: &mut Vec<T>, one: T, taken: &mut u64) {
+    *taken += 2 * std::mem::size_of::<T>() as u64;
+    all.push(one);
 }
 
 pub(crate) struct Finder<'a, const SHAPES: bool> {
@@ -156,25 +177,27 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         let (low, high) = self.look.bounds;
         let libraries = self.look.libraries;
         let cxx = SHAPES && libraries.has_cxx();
+        self.found.looked += core.len() as u64;
         for offset in core.step_by(8) {
             let Some(word) = word_at(bytes, offset) else { break };
             if word < low || word > high {
                 let own = base + offset as u64 + 48;
                 if cxx && word == own && word_at(bytes, offset + 8) == Some(1) {
-                    self.found.tables.push(base + offset as u64);
+                    keep(&mut self.found.tables, base + offset as u64, &mut self.found.taken);
                 }
                 continue;
             }
             if cxx && word == base + offset as u64 + 48 && word_at(bytes, offset + 8) == Some(1) {
-                self.found.tables.push(base + offset as u64);
+                keep(&mut self.found.tables, base + offset as u64, &mut self.found.taken);
             }
             let Some((id, block)) = self.look.block_with(word) else { continue };
             if place == Place::Block(block.address) {
                 continue;
             }
-            if libraries.rust {
+            let has_room = self.found.have_room() || self.look.leave_out();
+            if libraries.rust && has_room {
                 let words = Words { bytes, offset, at: base + offset as u64, word };
-                self.found.of_rust.take(self.look, &words, (id, &block), place);
+                self.found.of_rust.take(self.look, &mut self.reader, &words, (id, &block), place);
             }
             if word != block.address {
                 // A word may also point to the header before a block: to the end of the one before.
@@ -187,7 +210,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
                 Place::Stack => *self.found.from_stacks.entry(u64::from(id)).or_default() += 1,
                 _ => self.look.refer(id, true),
             }
-            if cxx {
+            if cxx && has_room {
                 self.shapes(bytes, offset, base + offset as u64, (id, &block), place);
             }
         }
@@ -212,12 +235,12 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         let before = offset.checked_sub(8).and_then(|offset| word_at(bytes, offset)).unwrap_or(0);
         let has_room = one <= two && two > LOCAL_STRING && two < u64::MAX && look.fits(block, two + 1);
         if libraries.libstdcxx && has_room && !is_left_over(before, one, two) {
-            self.found.held.push(held(Shape::String(one), two + 1, 1));
+            keep(&mut self.found.held, held(Shape::String(one), two + 1, 1), &mut self.found.taken);
         }
         if libraries.libcxx && offset >= 16 {
             let (capacity, size) = (word_at(bytes, offset - 16).unwrap_or(0), word_at(bytes, offset - 8).unwrap_or(0));
             if capacity & 1 == 1 && size < capacity && look.fits(block, capacity & !1) {
-                self.found.held.push(held(Shape::String(size), capacity & !1, 1));
+                keep(&mut self.found.held, held(Shape::String(size), capacity & !1, 1), &mut self.found.taken);
             }
         }
         // Four pointers into one block, as a file's or a split buffer's, are no vector's.
@@ -228,17 +251,21 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
                 |word: &u64| *word > block.address && look.block_with(*word).is_some_and(|found| found.0 == id);
             let inside = [one, two].iter().filter(|word| is_counted(word)).count() as u32;
             let pointers = 1 + u32::from(one == block.address);
-            self.found.held.push(Held { inside, ..held(Shape::Vector(one), two - block.address, pointers) });
+            keep(
+                &mut self.found.held,
+                Held { inside, ..held(Shape::Vector(one), two - block.address, pointers) },
+                &mut self.found.taken,
+            );
         }
         if libraries.libcxx && is_inside(one) && one <= two && two <= three && is_inside(three) && two > one {
-            self.found.split_deques.push(at);
+            keep(&mut self.found.split_deques, at, &mut self.found.taken);
         }
         if one >= 2 && one.checked_mul(8).is_some_and(|bytes| look.fits(block, bytes)) {
             if three < look.ids.count() as u64 + 1 {
-                self.found.tables.push(at);
+                keep(&mut self.found.tables, at, &mut self.found.taken);
             }
             if libraries.libstdcxx && one >= 3 && three <= two {
-                self.found.deques.push(at);
+                keep(&mut self.found.deques, at, &mut self.found.taken);
             }
         }
     }
@@ -252,7 +279,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         if one % 8 == 0 && two % 8 == 0 && one > LOWEST && two > LOWEST && one != address {
             let back = one.checked_add(8).and_then(|at| self.reader.word(at));
             if back == Some(address) && self.reader.word(two) == Some(address) {
-                self.found.rings.push((id, address));
+                keep(&mut self.found.rings, (id, address), &mut self.found.taken);
             }
         }
         let count = self.look.ids.count() as u64;
@@ -261,14 +288,14 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         if self.look.libraries.libstdcxx && one as u32 <= 1 && may_be_root(two) {
             if let Some([color, root, _, _, nodes]) = self.reader.words::<5>(two) {
                 if color as u32 == 0 && root == address && (1..=count).contains(&nodes) {
-                    self.found.trees.push((two, LIBSTDCXX_TREE));
+                    keep(&mut self.found.trees, (two, LIBSTDCXX_TREE), &mut self.found.taken);
                 }
             }
         }
         if self.look.libraries.libcxx && head.len() > 24 && head[24] <= 1 && may_be_root(three) {
             if let Some([root, nodes]) = self.reader.words::<2>(three) {
                 if root == address && (1..=count).contains(&nodes) {
-                    self.found.trees.push((three, LIBCXX_TREE));
+                    keep(&mut self.found.trees, (three, LIBCXX_TREE), &mut self.found.taken);
                 }
             }
         }
@@ -308,7 +335,7 @@ impl<const SHAPES: bool> Visitor for Finder<'_, SHAPES> {
         if kind == UNKNOWN && self.look.libraries.has_cxx() {
             self.node(address, id, head);
         } else if is_control {
-            self.found.controls.push((id, address));
+            keep(&mut self.found.controls, (id, address), &mut self.found.taken);
         }
         self.words(address, end, head);
         false

@@ -6,7 +6,7 @@ use super::vtables::{first_argument, Vtable};
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::graph::ids::Ids;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// More words that point to a block are not counted.
@@ -56,12 +56,23 @@ pub(crate) struct Look<'a> {
     pub(crate) inside: Vec<AtomicU8>,
     /// Bytes of classes' names that may still be read.
     pub(crate) names: AtomicU64,
+    /// By the order that a Vec's words may have: how many bits say that such words lead to a text.
+    pub(crate) votes: [AtomicU32; 2],
+    /// Whether candidates were left out, as they would have taken too much memory.
+    pub(crate) left_out: AtomicBool,
     pub(crate) known: Mutex<Kinds>,
     /// The room and use of containers.
     pub(crate) rooms: Mutex<Rooms>,
 }
 
 impl<'a> Look<'a> {
+    /// Notes that a candidate is left out; false, as nothing is to be kept of it.
+    #[cold]
+    pub(crate) fn leave_out(&self) -> bool {
+        self.left_out.store(true, Ordering::Relaxed);
+        false
+    }
+
     /// The used block that begins at `address`, with its number.
     #[inline]
     pub(crate) fn block_from(&self, address: u64) -> Option<(u32, Block)> {

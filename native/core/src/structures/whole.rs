@@ -19,7 +19,7 @@ use crate::memory::pages::Pages;
 use crate::memory::space::Space;
 use crate::work::{take, Control, Watcher};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8};
 use std::sync::{Mutex, PoisonError};
 
 /// The class of the object with a vtable that begins at `address`. `objects`: the memory of loaded objects, ascending.
@@ -41,6 +41,7 @@ pub struct Structures {
     rooms: Rooms,
     held_inside: HashSet<u32>,
     left_over: Vec<(u64, u64)>,
+    left_out: bool,
     holders: Vec<u64>,
     rows: Vec<KindRow>,
     all: Tally,
@@ -76,6 +77,8 @@ pub fn find_structures(
         references: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
         inside: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
         names: AtomicU64::new(ROOM_FOR_NAMES),
+        votes: Default::default(),
+        left_out: AtomicBool::new(false),
         known: Mutex::default(),
         rooms: Mutex::default(),
     };
@@ -95,13 +98,14 @@ pub fn find_structures(
             Settled::default()
         }
     };
+    let left_out = look.left_out.into_inner();
     let rooms = look.rooms.into_inner().unwrap_or_else(PoisonError::into_inner);
     let known = look.known.into_inner().unwrap_or_else(PoisonError::into_inner);
     let kinds: Vec<u32> = look.kinds.into_iter().map(AtomicU32::into_inner).collect();
     let (rows, all) = tally(heaps, &ids, &kinds, &known);
     let numbered = (1u32..).zip(&known.rows);
     let held_inside = numbered.filter(|(_, (family, _))| family.is_held_inside()).map(|(number, _)| number).collect();
-    Ok(Structures { shared, ids, kinds, rooms, held_inside, left_over, holders, rows, all })
+    Ok(Structures { shared, ids, kinds, rooms, held_inside, left_over, left_out, holders, rows, all })
 }
 
 fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
@@ -243,6 +247,11 @@ impl Structures {
     /// Parts of containers' blocks that hold no items, ascending: their words are left over.
     pub fn left_over(&self) -> &[(u64, u64)] {
         &self.left_over
+    }
+
+    /// Whether what may be containers was left out, as it would have taken too much memory.
+    pub fn left_out(&self) -> bool {
+        self.left_out
     }
 
     /// Where the words are that lead to proven buffers of strings and vectors, ascending.

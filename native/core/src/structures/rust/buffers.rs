@@ -3,7 +3,7 @@
 //! and where nobody else points to it.
 
 use super::rows::Known;
-use super::triples::{Order, Shape, Triple, SAMPLE};
+use super::triples::{Order, Shape, Triple};
 use crate::by_address::{Addresses, ByAddress};
 use crate::memory::reader::Reader;
 use crate::structures::capacity::Order as Filling;
@@ -31,14 +31,12 @@ struct Seen {
 /// program's.
 pub(crate) fn judged(reader: &mut Reader<'_>, mut triples: Vec<Triple>) -> (Order, Vec<Triple>) {
     let ambiguous = triples.iter().filter(|triple| triple.is_ambiguous()).count();
-    let mut bytes = [0; SAMPLE];
     let mut votes = [0usize; 2];
     for triple in &mut triples {
-        let got = reader.fill(triple.block, &mut bytes[..(triple.usable as usize).min(SAMPLE)]);
-        triple.judge_text(&bytes[..got]);
+        triple.judge(reader);
         triple.judge_among(ambiguous);
         if triple.shape() == Some(Shape::Text) {
-            votes[usize::from(triple.order == Order::PointerFirst)] += 1;
+            votes[triple.order as usize] += 1;
         }
     }
     let order = if votes[1] > votes[0] { Order::PointerFirst } else { Order::CapFirst };
@@ -106,7 +104,8 @@ impl<'a, 'b> Buffers<'a, 'b> {
 
     fn row(&mut self, index: usize, mut spend: impl FnMut(u64) -> Option<()>) -> Option<()> {
         let triple = self.known.triples[index].clone();
-        let strides: Vec<u64> = (triple.least.next_multiple_of(8)..=triple.most).step_by(8).take(STRIDES + 1).collect();
+        let strides: Vec<u64> =
+            (triple.least().next_multiple_of(8)..=triple.most()).step_by(8).take(STRIDES + 1).collect();
         if strides.len() > STRIDES {
             return None;
         }
@@ -115,7 +114,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
             spend(triple.len)?;
             let items = triple.items(stride, 0, triple.len);
             seen.as_vec |= !self.known.row(self.reader, &items, stride, &mut spend).is_empty();
-            if let Some(length) = triple.next.filter(|_| triple.order == Order::CapFirst && triple.may_be_deque()) {
+            if let Some(length) = triple.next().filter(|_| triple.order == Order::CapFirst && triple.may_be_deque()) {
                 spend(length)?;
                 let others = triple.items(stride, triple.len, length);
                 let offsets = self.known.row(self.reader, &others, stride, &mut spend);
@@ -148,12 +147,12 @@ impl<'a, 'b> Buffers<'a, 'b> {
     fn fill(&self, rows: &[Triple], family: Family) {
         let Some((_, block)) = self.look.block_from(rows[0].block) else { return };
         let Some(best) = rows.iter().find(|row| row.shape().is_some()) else { return };
-        let items = rows.iter().map(|row| match (family, row.next) {
+        let items = rows.iter().map(|row| match (family, row.next()) {
             (Family::RustDeque, Some(length)) => length,
             // What is no Vec may have its length elsewhere: no room is promised that may be in use.
             _ => row.len.max(row.other),
         });
-        let each = if family == Family::RustString { 1 } else { best.most };
+        let each = if family == Family::RustString { 1 } else { best.most() };
         let used = items.max().unwrap_or(0).saturating_mul(each);
         self.look.fill(rows[0].id, &block, best.cap.saturating_mul(each), used, Filling::FromStart);
     }
@@ -175,7 +174,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         if !nobody_else || (on_stacks < from_stacks && shape != Shape::Text) {
             return None;
         }
-        let is_bytes = best.least == 1 && best.most == 1;
+        let is_bytes = best.least() == 1 && best.most() == 1;
         if (shape == Shape::Text || is_bytes) && self.is_text(rows) {
             return Some(Family::RustString);
         }

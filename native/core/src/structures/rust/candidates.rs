@@ -5,10 +5,19 @@ use super::triples::{Order, Triple};
 use crate::allocators::block::Block;
 use crate::by_address::Addresses;
 use crate::bytes::{range_at, word_at};
+use crate::memory::reader::Reader;
+use crate::structures::finding::keep;
 use crate::structures::look::{Look, Place};
+use std::sync::atomic::Ordering;
 
 /// Blocks of more bytes are rows of something, rather than a struct with its fields at fixed places.
 const LARGEST_STRUCT: u64 = 1 << 10;
+/// Texts that say so many bits more of one order than of the other are no chance: a thousand times SURE.
+const MAJORITY: u32 = 14_000;
+/// Bytes of a BTreeMap's node that has others below it: twelve pointers, one up, and two counts.
+const LEAST_NODE: u64 = 13 * 8 + 4;
+/// Candidates whose text a worker reads to find out the order of a Vec's words.
+const VOTERS: u32 = 1 << 16;
 /// A BTreeMap of that many levels would not fit into an address space.
 const HIGHEST_TREE: u64 = 16;
 
@@ -67,42 +76,81 @@ pub(crate) struct Candidates {
     pub(crate) others: [Addresses; 2],
     /// The block that was last looked into, and how many bytes it can hold.
     last: (u64, u64),
+    /// Bytes that all of these have taken.
+    pub(crate) taken: u64,
+    voted: u32,
 }
 
 impl Candidates {
     /// Keeps what a pointer to or into a block may be a part of.
-    pub(crate) fn take(&mut self, look: &Look<'_>, words: &Words<'_>, (id, block): (u32, &Block), place: Place) {
+    pub(crate) fn take(
+        &mut self,
+        look: &Look<'_>,
+        reader: &mut Reader<'_>,
+        words: &Words<'_>,
+        (id, block): (u32, &Block),
+        place: Place,
+    ) {
         self.table(words);
         if words.word != block.address {
             return;
         }
-        self.root(words);
+        self.root(words, block);
         if words.at % LINE == 8 && words.before(1).is_some_and(may_be_index) {
-            self.channels.push(words.at - 8);
+            keep(&mut self.channels, words.at - 8, &mut self.taken);
         }
         let on_stack = place == Place::Stack;
         if let Some(vtable) = words.after(1).filter(|word| word % 8 == 0 && range_at(look.objects, *word).is_some()) {
             let before = words.before(1).and_then(|word| look.block_from(word));
             let follows_alike = before.is_some_and(|(_, other)| other.end - other.address == block.end - block.address);
-            self.wide.push(Wide { at: words.at, id, vtable, follows_alike, on_stack });
+            keep(&mut self.wide, Wide { at: words.at, id, vtable, follows_alike, on_stack }, &mut self.taken);
         }
         let requests = look.requests(block, true);
         let field = self.field(look, place, words.at);
         let make = |order, cap, len, next| {
             let sized = Triple::new(order, cap, len, requests)?;
             let other = other_length(look, words, order, (cap, next));
-            Some(Triple { at: words.at, id, block: block.address, field, on_stack, next, other, ..sized })
+            Some(Triple {
+                at: words.at,
+                id,
+                block: block.address,
+                field,
+                on_stack,
+                next: next.unwrap_or(u64::MAX),
+                other,
+                ..sized
+            })
         };
         let (before, one) = (words.before(1).unwrap_or(u64::MAX), words.after(1).unwrap_or(u64::MAX));
         let (two, three) = (words.after(2), words.after(3));
         let new = make(Order::CapFirst, before, one, two);
         let old = two.and_then(|len| make(Order::PointerFirst, one, len, three));
-        for (others, made) in self.others.iter_mut().zip([&new, &old]) {
-            if made.is_none() && field != 0 {
-                others.insert(field);
+        let elected = elected(look);
+        for (order, made) in [(Order::CapFirst, new), (Order::PointerFirst, old)] {
+            match made {
+                _ if elected.is_some_and(|elected| elected != order) => (),
+                Some(triple) => {
+                    if elected.is_none() {
+                        self.vote(look, reader, &triple);
+                    }
+                    keep(&mut self.triples, triple, &mut self.taken);
+                }
+                None => {
+                    let is_new = field != 0 && self.others[order as usize].insert(field);
+                    self.taken += if is_new { 2 * std::mem::size_of_val(&field) as u64 } else { 0 };
+                }
             }
         }
-        self.triples.extend(new.into_iter().chain(old));
+    }
+
+    /// Votes for the order of a Vec's words, by a text to which they lead.
+    fn vote(&mut self, look: &Look<'_>, reader: &mut Reader<'_>, triple: &Triple) {
+        if self.voted < VOTERS {
+            self.voted += 1;
+            let mut judged = triple.clone();
+            judged.judge(reader);
+            look.votes[triple.order as usize].fetch_add(judged.text_bits as u32, Ordering::Relaxed);
+        }
     }
 
     /// The field that a word stands in; zero in what is no struct of its own.
@@ -125,18 +173,28 @@ impl Candidates {
         // The mask stands behind the pointer, or, as older rustc has it, before it.
         let is_new = words.after(3).is_some_and(|three| is_table(one, two, three));
         if words.word % 16 == 0 && (is_new || is_table(before, one, two)) {
-            self.tables.push(words.at);
+            keep(&mut self.tables, words.at, &mut self.taken);
         }
     }
 
-    fn root(&mut self, words: &Words<'_>) {
-        let Some(one) = words.after(1) else { return };
+    fn root(&mut self, words: &Words<'_>, block: &Block) {
+        let Some(one) = words.after(1).filter(|_| block.end - block.address >= LEAST_NODE) else { return };
         let pairs = [words.after(2).map(|length| (one, length)), words.before(1).map(|height| (height, one))];
         for (height, length) in pairs.into_iter().flatten() {
             if (1..=HIGHEST_TREE).contains(&height) && length > height {
-                self.roots.push(Root { at: words.at, node: words.word, height, length });
+                keep(&mut self.roots, Root { at: words.at, node: words.word, height, length }, &mut self.taken);
             }
         }
+    }
+}
+
+/// The order that a Vec's words have in this program, once that is beyond doubt.
+fn elected(look: &Look<'_>) -> Option<Order> {
+    let [new, old] =
+        [Order::CapFirst, Order::PointerFirst].map(|order| look.votes[order as usize].load(Ordering::Relaxed));
+    match new.abs_diff(old) >= MAJORITY {
+        true => Some(if new > old { Order::CapFirst } else { Order::PointerFirst }),
+        false => None,
     }
 }
 

@@ -138,13 +138,13 @@ impl Known<'_> {
             return None;
         }
         let mut seen = HashSet::new();
-        if all().all(|triple| triple.is_text || (triple.least == 1 && triple.len == 0)) {
+        if all().all(|triple| triple.is_text || (triple.least() == 1 && triple.len == 0)) {
             let texts = all().filter(|triple| triple.is_text && seen.insert(triple.block));
             return (texts.map(|triple| triple.text_bits).sum::<f32>() >= SURE_OF_MANY).then_some(Shape::Text);
         }
         // Bytes that are no text say too little: nearly all small numbers are the capacity of some small block.
-        let least = all().map(|triple| triple.least).max().unwrap_or(0).max(2);
-        let most = all().map(|triple| triple.most).min().unwrap_or(0);
+        let least = all().map(|triple| triple.least()).max().unwrap_or(0).max(2);
+        let most = all().map(|triple| triple.most()).min().unwrap_or(0);
         if !may_be_size(least, most) {
             return None;
         }

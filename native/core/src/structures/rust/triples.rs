@@ -1,6 +1,8 @@
 //! Three words that may be a Vec's, a String's, or, with a fourth, a VecDeque's: how much they say of the block that they
 //! lead to.
 
+use crate::memory::reader::Reader;
+
 /// How rustc has ordered a Vec's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
@@ -31,18 +33,17 @@ pub(crate) struct Triple {
     pub(crate) block: u64,
     pub(crate) cap: u64,
     pub(crate) len: u64,
-    /// The word behind them: a VecDeque's length.
-    pub(crate) next: Option<u64>,
+    /// The word behind them, a VecDeque's length; all ones where there is none.
+    pub(crate) next: u64,
     /// What a word beside them would be as the length of another container, such as a VecDeque or BufReader: zero where none
     /// fits.
     pub(crate) other: u64,
     /// The field that it is, as of `candidates::field`.
     pub(crate) field: u64,
     pub(crate) on_stack: bool,
-    /// What the block can hold, and the sizes that an item can have.
+    /// The fewest bytes that may have been asked for, and the most: what the block can hold.
+    pub(crate) low: u64,
     pub(crate) usable: u64,
-    pub(crate) least: u64,
-    pub(crate) most: u64,
     pub(crate) is_text: bool,
     /// How many bits a text has to say for itself.
     pub(crate) wanted: f32,
@@ -65,8 +66,7 @@ impl Triple {
         if cap == 0 || len > cap || cap > high {
             return None;
         }
-        let (least, most) = (low.div_ceil(cap).max(1), high / cap);
-        if !may_be_size(least, most) {
+        if !may_be_size(least(low, cap), high / cap) {
             return None;
         }
         let fits = bits_of(cap) - bits_of(high - low + 1);
@@ -77,13 +77,12 @@ impl Triple {
             block: 0,
             cap,
             len,
-            next: None,
+            next: u64::MAX,
             other: 0,
             field: 0,
             on_stack: false,
+            low,
             usable: high,
-            least,
-            most,
             is_text: false,
             wanted: SURE,
             bits: fits.max(0.0) + bits_of_lengths(cap, len),
@@ -92,22 +91,44 @@ impl Triple {
         })
     }
 
+    /// The least size that an item can have.
+    pub(crate) fn least(&self) -> u64 {
+        least(self.low, self.cap)
+    }
+
+    /// The largest one.
+    pub(crate) fn most(&self) -> u64 {
+        self.usable / self.cap
+    }
+
+    /// What a VecDeque would have as its length.
+    pub(crate) fn next(&self) -> Option<u64> {
+        Some(self.next).filter(|next| *next != u64::MAX)
+    }
+
+    /// Reads what the block begins with, and takes it into account.
+    pub(crate) fn judge(&mut self, reader: &mut Reader<'_>) {
+        let mut bytes = [0; SAMPLE];
+        let got = reader.fill(self.block, &mut bytes[..(self.usable as usize).min(SAMPLE)]);
+        self.judge_text(&bytes[..got]);
+    }
+
     /// Takes into account what the block begins with.
-    pub(crate) fn judge_text(&mut self, bytes: &[u8]) {
+    fn judge_text(&mut self, bytes: &[u8]) {
         let wanted = (self.len as usize).min(SAMPLE);
-        if self.least > 1 || wanted == 0 {
+        if self.least() > 1 || wanted == 0 {
             return;
         }
         if let Some(letters) = bytes.get(..wanted).and_then(letters) {
             self.is_text = true;
-            let is_exact = self.cap == self.len && self.most == 1;
+            let is_exact = self.cap == self.len && self.most() == 1;
             self.text_bits = letters + if is_exact { bits_of(self.cap) } else { 0.0 };
         }
     }
 
     /// Whether these may be bytes, of a text or not, but also items of more bytes.
     pub(crate) fn is_ambiguous(&self) -> bool {
-        self.least == 1 && self.most > 1 && self.len > 0
+        self.least() == 1 && self.most() > 1 && self.len > 0
     }
 
     /// Takes into account that the block is one of `others` of which the same could be said.
@@ -138,11 +159,15 @@ impl Triple {
     /// Whether the four words may be a VecDeque's: the length comes behind the place of the first item.
     pub(crate) fn may_be_deque(&self) -> bool {
         match self.order {
-            Order::CapFirst => self.len < self.cap && self.next.is_some_and(|length| length <= self.cap),
+            Order::CapFirst => self.len < self.cap && self.next().is_some_and(|length| length <= self.cap),
             // Both ends before the pointer, as 1.66 and older have them; the capacity is a power of two.
             Order::PointerFirst => self.cap.is_power_of_two(),
         }
     }
+}
+
+fn least(low: u64, cap: u64) -> u64 {
+    low.div_ceil(cap).max(1)
 }
 
 fn bits_of(number: u64) -> f32 {
@@ -190,7 +215,7 @@ mod tests {
         let triple = |cap, len, requests| Triple::new(Order::CapFirst, cap, len, requests);
         assert!(triple(0, 0, (1, 24)).is_none() && triple(5, 6, (1, 24)).is_none() && triple(25, 6, (1, 24)).is_none());
         let few = triple(4, 3, (89, 104)).unwrap();
-        assert!((few.least, few.most) == (23, 26) && few.shape().is_none());
+        assert!((few.least(), few.most()) == (23, 26) && few.shape().is_none());
         // 1024 items of eight bytes, of which no other number near it makes the block.
         assert!(triple(1024, 1000, (8185, 8200)).unwrap().bits >= 10.0);
         assert!(triple(1025, 1000, (8185, 8200)).unwrap().bits < 10.0);

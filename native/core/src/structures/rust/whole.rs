@@ -79,7 +79,10 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
     let (mut wide, mut triples, mut others) = (Vec::new(), Vec::new(), [Addresses::default(), Addresses::default()]);
     for part in parts {
         wide.extend(part.wide);
-        triples.extend(part.triples);
+        match triples.is_empty() {
+            true => triples = part.triples,
+            false => triples.extend(part.triples),
+        }
         others.iter_mut().zip(part.others).for_each(|(all, some)| all.extend(some));
     }
     name_objects(look, &mut reader, wide, &mut holders, on_stacks);
