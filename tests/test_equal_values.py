@@ -53,8 +53,8 @@ def test_findings_about_the_same_bytes(rng: random.Random, tmp_path: Path) -> No
     assert sum(row["bytes"] for row in findings if row["within"] is None) <= resident
     assert (
         found["equal-strings"]["within"] == "holder"
-        and "a holder may have the same bytes" in found["equal-strings"]["text"]
+        and "'holder' may count the same bytes" in found["equal-strings"]["text"]
     )
-    assert found["after-fork"]["within"] and "may have the same bytes" in found["after-fork"]["text"]
+    assert found["after-fork"]["within"] and "may count the same bytes" in found["after-fork"]["text"]
     advice = found["after-fork"]["advice"]
     assert "reference count" in advice and "stops the collector alone" in advice

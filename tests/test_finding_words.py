@@ -44,7 +44,7 @@ from gdbheap.findings.thread_tops.rule import LargestTop, ThreadTops
 from gdbheap.findings.thresholds import DEFAULT, RISEN, SET
 from gdbheap.host.tmpfs import TmpfsFile
 from gdbheap.report.formats.json import text_of as json_of
-from gdbheap.report.words.findings import WORDS, advice_of, keys_of, text_of
+from gdbheap.report.words.findings import WORDS, advice_of, keys_of, numbers_of, text_of
 
 KIB, MIB = 1 << 10, 1 << 20
 KINDS = sorted(Figures.__subclasses__(), key=lambda kind: kind.__name__)
@@ -159,13 +159,29 @@ def test_beside_other_findings() -> None:
     start = "the main arena's top chunk holds 8.0 MiB of free resident pages, beyond trim_threshold: "
     one = finding(figures, shared=[("large-chunks", 120 * KIB), ("thread-tops", 80 * KIB)])
     assert text_of(one).startswith(start)
-    told = "; 120.0 KiB more of it is what large-chunks is about, 80.0 KiB what thread-tops is about"
+    told = "; 120.0 KiB more of it is counted in finding 'large-chunks', 80.0 KiB in finding 'thread-tops'"
     assert text_of(one).endswith(told)
-    assert text_of(finding(figures, within="cycles")).endswith("; cycles may have the same bytes")
+    told = "; finding 'cycles' may count the same bytes: do not add up the two"
+    assert text_of(finding(figures, within="cycles")).endswith(told)
     two = finding(figures, within="cycles", also_within=["slack"])
-    assert text_of(two).endswith("; cycles and slack may have the same bytes")
-    held = finding(figures, within="holder", also_within=["slack"])
-    assert text_of(held).endswith("; a holder and slack may have the same bytes")
+    told = "; findings 'cycles' and 'slack' may count the same bytes: do not add up the sizes"
+    assert text_of(two).endswith(told)
+
+
+def test_others_by_their_numbers() -> None:
+    """In a list another finding is named by its number: the list has no ids."""
+    figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
+    held = finding(figures, within="holder", also_within=["slack"], shared=[("large-chunks", 120 * KIB)])
+    rows = [finding(held_by("a")), held, finding(held_by("b")), Finding("slack", MIB, figures)]
+    text = text_of(held, numbers_of([*rows, Finding("large-chunks", MIB, figures)]))
+    told = "; 120.0 KiB more of it is counted in finding 5; findings 1, 3 and 4 may count the same bytes: "
+    assert text.endswith(f"{told}do not add up the sizes")
+    assert not [row.id for row in rows if row.id in text]
+
+
+def test_remedy_of_another() -> None:
+    """The remedy of another finding stands beside the advice."""
+    figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
     advice, gone = advice_of(finding(figures)), finding(FreeChunks(1, MIB, 0, 0))
     told = f"{advice}; or call malloc_trim(0) after the load, which gives it back until the next one"
     assert advice_of(finding(figures, alternatives=[gone])).startswith(told)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.report.page.html import Section, paragraph, safe
 from gdbheap.report.text.style import Style
-from gdbheap.report.words.findings import advice_or_none, text_or_none
+from gdbheap.report.words.findings import Numbers, advice_or_none, numbers_of, text_or_none
 from gdbheap.report.words.ledger import FIRST, advice_sentence, commands_of, no_findings
 from gdbheap.text import IN_SHELL, as_typed
 
@@ -23,7 +23,8 @@ def findings_section(answer: Ledger, style: Style) -> Section:
     """A paragraph for each."""
     if not answer.findings:
         return Section("findings", TITLE, paragraph(no_findings(answer)))
-    items = "".join(_item(finding, style) for finding in answer.findings)
+    numbers = numbers_of(answer.findings)
+    items = "".join(_item(finding, style, numbers) for finding in answer.findings)
     return Section("findings", TITLE, f'{paragraph(f"{FIRST}.")}<ol class="findings">\n{items}</ol>\n')
 
 
@@ -32,10 +33,10 @@ def text_or_id(finding: Finding) -> str:
     return text_or_none(finding) or finding.id
 
 
-def _item(finding: Finding, style: Style) -> str:
+def _item(finding: Finding, style: Style, numbers: Numbers) -> str:
     size = f"{style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
     worth = f'<strong data-finding="{safe(finding.id)}" data-v="{finding.bytes}">{safe(size)}</strong>'
-    text = safe(as_typed(text_or_id(finding), IN_SHELL), 4000)
+    text = safe(as_typed(text_or_none(finding, numbers) or finding.id, IN_SHELL), 4000)
     return f"<li><p>{worth}: {text}.</p>\n{_advice(finding)}</li>\n"
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from gdbheap.findings import Finding
@@ -46,7 +49,17 @@ from gdbheap.findings.uncollectable_cycles import words as uncollectable_cycles
 from gdbheap.report.text.numbers import listed, size_text
 from gdbheap.report.words.finding_words import Words
 
-__all__ = ["WORDS", "advice_of", "advice_or_none", "keys_of", "text_of", "text_or_none", "words_of"]
+__all__ = [
+    "WORDS",
+    "Numbers",
+    "advice_of",
+    "advice_or_none",
+    "keys_of",
+    "numbers_of",
+    "text_of",
+    "text_or_none",
+    "words_of",
+]
 
 FILES = (
     after_fork, cached, capacity, contexts, cycles, equal_strings, fragmented, free_chunks, free_lists, growing,
@@ -55,14 +68,24 @@ FILES = (
     pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
     tracemalloc, uncollectable_cycles,
 )  # fmt: skip
-HOLDER, HELD = "holder", "a holder"
+Numbers = Mapping[str, Sequence[int]]
+"""The numbers of the findings in the list that a reader sees, by id; none where there is no such list."""
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 
 
-def text_of(finding: Finding) -> str:
-    """What was found. Raises KeyError for a finding that was read from a document that lacks what its text needs."""
+def numbers_of(findings: Sequence[Finding]) -> Numbers:
+    """Return the numbers of findings in a list that begins with 1, by id."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for number, finding in enumerate(findings, 1):
+        found[finding.id].append(number)
+    return found
+
+
+def text_of(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str:
+    """What was found; other findings by their ``numbers``, else by their ids. Raises KeyError for a finding that was
+    read from a document that lacks what its text needs."""
     text: str = _words(finding).text(finding.figures)
-    return "; ".join([text, *_shared(finding.shared), *_within(finding)])
+    return "; ".join([text, *_shared(finding.shared, numbers), *_within(finding, numbers)])
 
 
 def advice_of(finding: Finding) -> str:
@@ -77,10 +100,10 @@ def words_of(finding: Finding) -> tuple[str | None, str | None]:
     return text_or_none(finding), advice_or_none(finding)
 
 
-def text_or_none(finding: Finding) -> str | None:
+def text_or_none(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str | None:
     """The text; None where it cannot be made of what an older file has."""
     with suppress(KeyError, AttributeError):
-        return text_of(finding)
+        return text_of(finding, numbers)
     return None
 
 
@@ -110,17 +133,17 @@ def _words(finding: Finding) -> Words[Any]:
     return WORDS[type(finding.figures)]
 
 
-def _shared(shared: list[tuple[str, int]]) -> list[str]:
+def _shared(shared: list[tuple[str, int]], numbers: Numbers) -> list[str]:
     """Each of the more specific findings, with the bytes that it has."""
     if not shared:
         return []
     (name, size), *more = shared
-    first = f"{size_text(size)} more of it is what {name} is about"
-    return [", ".join([first, *(f"{size_text(size)} what {name} is about" for name, size in more)])]
+    first = f"{size_text(size)} more of it is counted in {_named([name], numbers)}"
+    return [", ".join([first, *(f"{size_text(size)} in {_named([name], numbers)}" for name, size in more)])]
 
 
-def _within(finding: Finding) -> list[str]:
-    """Name the findings in whose bytes some may lie, or all."""
+def _within(finding: Finding, numbers: Numbers) -> list[str]:
+    """Name the findings that may count some of these bytes, or all, too."""
     if finding.within is None:
         return []
     # Its own words say of which it is the same memory.
@@ -128,5 +151,12 @@ def _within(finding: Finding) -> list[str]:
     names = [name for name in (finding.within, *finding.also_within) if name != same]
     if not names:
         return []
-    told = [HELD] * (HOLDER in names) + [name for name in names if name != HOLDER]
-    return [f"{listed(told)} may have the same bytes"]
+    found = _named(names, numbers)
+    return [f"{found} may count the same bytes: do not add up the {'two' if ' and ' not in found else 'sizes'}"]
+
+
+def _named(names: Sequence[str], numbers: Numbers) -> str:
+    """Name findings as a reader finds them."""
+    places = sorted(number for name in names for number in numbers.get(name, ()))
+    known = [str(number) for number in places] or [f"'{name}'" for name in names]
+    return f"finding{'s' * (len(known) > 1)} {listed(known)}"

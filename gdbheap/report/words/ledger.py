@@ -13,7 +13,7 @@ from gdbheap.report.text.tables import SHARE, Column, join, table
 from gdbheap.report.text.unfinished import unfinished
 from gdbheap.report.words import container, main_holders, summary
 from gdbheap.report.words.aborted import abort_lines
-from gdbheap.report.words.findings import advice_of, text_of
+from gdbheap.report.words.findings import advice_of, numbers_of, text_of
 from gdbheap.report.words.holder_changes import growth_sentence, signed
 from gdbheap.report.words.verdict import gave_back_much, verdict
 from gdbheap.text import IN_GDB
@@ -192,10 +192,10 @@ def _findings(answer: Ledger, style: Style) -> str:
     findings = answer.findings
     if not findings:
         return style.filled(no_findings(answer))
-    lines = [style.heading(FIRST)]
+    lines, numbers = [style.heading(FIRST)], numbers_of(findings)
     for number, finding in enumerate(findings, 1):
         worth = f"{number}. {style.bytes(finding.bytes)}{style.resident_of_rss(finding.bytes)}"
-        text = style.filled(f"{worth}: {text_of(finding)}.")
+        text = style.filled(f"{worth}: {text_of(finding, numbers)}.")
         # Where a narrow terminal breaks it in two it stays plain.
         is_whole = text.startswith(worth)
         lines.append(_weighed(worth, finding, style) + text[len(worth) :] if is_whole else text)
