@@ -10,6 +10,17 @@ from support.installed import python_with
 from support.kernel import rollup
 from support.programs import SOURCES, ask, interpreter_of, running
 
+MIB = 1 << 20
+ONE_BUFFER = """
+import sys
+def load():
+    whole = memoryview(MADE)
+    return [whole[number * 100:number * 100 + 64] for number in range(COUNT)]
+class Pages: pass
+pages = Pages()
+pages.parts = load()
+print(flush=True); sys.stdin.readline()
+"""
 HEADS = """
 import sys
 heads = [memoryview(b"%08d" % number + bytes(SIZE))[:16] for number in range(12)]
@@ -58,4 +69,25 @@ def test_said_once_that_it_is_the_same(rng: random.Random, tmp_path: Path) -> No
     views, holder = found["small-views"], found["holder"]
     assert (views["within"], holder["within"]) == (None, "small-views")
     assert "this is the same memory as that of the views above" in holder["advice"]
-    assert "may have" not in views["text"] + holder["text"]
+    assert "may count" not in views["text"] + holder["text"]
+
+
+def test_views_of_one_buffer_are_one_holder(rng: random.Random, tmp_path: Path) -> None:
+    """The list has what its views share, under its own name and in one sum, in each answer: no single view does."""
+    size, count = rng.randrange(20 * MIB, 40 * MIB), rng.randrange(2000, 9000)
+    script = ONE_BUFFER.replace("MADE", f"bytearray(b'x' * {size})").replace("COUNT", str(count))
+    with running([interpreter_of("stripped"), "-I", "-c", script], tmp_path) as target:
+        page = ask("", str(target.pid))
+        first = ask("owners", str(target.pid))["rows"][0]
+    row = page["holders"][0]
+    assert (row["path"], row["alone"]) == ("pages.parts", True) and size <= row["bytes"] <= size + 400 * count
+    assert (first["path"], first["bytes"]) == ("sys.modules['__main__'].pages.parts", row["bytes"])
+
+
+def test_views_of_what_was_never_written(tmp_path: Path) -> None:
+    """Views that keep a buffer together keep no memory that the program never touched."""
+    script = ONE_BUFFER.replace("MADE", f"bytes({64 * MIB})").replace("COUNT", "1000")
+    with running([interpreter_of("stripped"), "-I", "-c", script], tmp_path) as target:
+        page = ask("", str(target.pid))
+        resident = rollup(target.pid)[0]
+    assert resident < 32 * MIB and all(row["bytes"] < resident for row in page["findings"])

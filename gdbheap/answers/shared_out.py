@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from gdbheap.contents.python.arrays.columns import COLUMN, Column
 from gdbheap.contents.python.arrays.kinds import Frames
 from gdbheap.contents.python.names.library_variables import blocks_led_to, variable_above
 from gdbheap.contents.python.names.packages import (
+    DICT,
     FRAME,
     INTERPRETER_ITSELF,
     LIBRARY,
@@ -28,7 +30,8 @@ from gdbheap.contents.python.names.packages import (
     Homes,
 )
 from gdbheap.contents.python.names.paths import OWN_DICT, ObjectPaths
-from gdbheap.contents.python.objects.references import PythonRoot
+from gdbheap.contents.python.objects.references import PythonNodes, PythonRoot
+from gdbheap.contents.python.objects.uncounted import MAX_OTHERS, counted_others
 from gdbheap.graph.paths import Group, Paths, group_name
 from gdbheap.graph.roots import GLOBAL
 
@@ -44,6 +47,10 @@ LOOKED_AT, MIN_STEPS = 200, 2
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
 MIN_OF_LIST = 8
+# So many branches are asked whether they alone hold what hangs on them, each with so many nodes above; one does that
+# holds all but a fifth.
+MAX_ASKED, MAX_ABOVE, HELD_ALONE = 8, 6, 5
+OF_MODULE = re.compile(r"\Asys\.modules\['[^']*'\]")
 BUFFER, IDLE, OBJECT, HOLDS = "buffer", "idle", "object", " holds it"
 NAMES = {
     PACKAGE: "package {}",
@@ -265,6 +272,7 @@ def _variables(
     graph = paths.references.graph
     above = set(homes.seeds)
     in_python: set[int] = set()
+    asked = 0
     hanging = graph.hanging(above, homes.open, homes.through)
     for _depth in range(MAX_DEPTH):
         ends: set[int] = set()
@@ -284,6 +292,13 @@ def _variables(
                 continue
             found = _first_frame(paths, frames, branch) or _first_of_list(paths, branch)
             end, words, path = _deepest(paths, branch) if found is None else _named(paths, found)
+            is_asked = branch.bytes >= part and asked < MAX_ASKED and _has_items(path)
+            kept = _keeper(paths, branch, chain, end, holder) if is_asked else end
+            asked += is_asked
+            if kept == holder:
+                continue
+            if kept != end:
+                found, (end, words, path) = None, _named(paths, kept)
             if path is None and holder in in_python:
                 # A part that only C code can name stays a part.
                 continue
@@ -295,6 +310,35 @@ def _variables(
             return
         graph.divide(hanging, ends)
         above, minimum = above | ends, max(minimum, part)
+
+
+def _has_items(path: str | None) -> bool:
+    """Return whether a path leads through an item of a container."""
+    return path is not None and "[" in OF_MODULE.sub("", path)
+
+
+def _keeper(paths: ObjectPaths, branch: Branch, chain: list[int], end: int, holder: int) -> int:
+    """Return the node to name for what hangs on ``end``, an item: that itself, but where items share nearly all of it,
+    as views of one buffer do, the first node above it that holds that alone, ``holder`` at most."""
+    references, graph = paths.references, paths.references.graph
+    way = list(dict.fromkeys([*chain[chain.index(holder) :], *branch.way]))
+    above = [node.id for node in references.nodes(way[: way.index(end) + 1]) if node.kind != BUFFER]
+    for number in reversed(above[-MAX_ABOVE:]):
+        found = graph.also_held({number}, MAX_OTHERS)
+        retained, _others = counted_others(references, found)
+        is_most = HELD_ALONE * retained >= (HELD_ALONE - 1) * branch.bytes
+        if is_most and not _of_like_objects(references, number, [source for source, _target in found.aliases]):
+            return number
+    return end
+
+
+def _of_like_objects(references: PythonNodes, number: int, sources: list[int]) -> bool:
+    """Return whether others of the type of the object above a node refer to it, too: then it is none's."""
+    chain = references.graph.chain(number)
+    (above,) = references.nodes(chain[-2:-1]) if len(chain) > 1 else (None,)
+    if above is None or not above.type or references.objects.names.name(above.type) == DICT:
+        return False
+    return any(node.type == above.type for node in references.nodes(sources))
 
 
 def _first_frame(paths: ObjectPaths, frames: Frames | None, branch: Branch) -> int | None:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gdbheap.answers.accounting.absent import absent_under
+from gdbheap.answers.accounting.absent import absent_memory, absent_under
 from gdbheap.contents.python.arrays.columns import (
     ARROW_ARRAY,
     CHUNKED_ARRAY,
@@ -162,7 +162,7 @@ class _Group:
 
 def _by_type(heap: Heap, groups: list[_Group]) -> list[SmallViews]:
     types = {number: group.windows[0].type for group in groups for number in group.nodes}
-    absent = absent_under(heap, types.get) if groups else Counter[str]()
+    absent = _absent(heap, groups, types) if groups else Counter[str]()
     rows = []
     for name in dict.fromkeys(types.values()):
         own = [group for group in groups if group.windows[0].type == name]
@@ -173,6 +173,17 @@ def _by_type(heap: Heap, groups: list[_Group]) -> list[SmallViews]:
         nodes = [number for number, kind in types.items() if kind == name]
         rows.append(SmallViews(name, count, shown, kept, most.windows[0].address, nodes, absent[name], views))
     return sorted(rows, key=lambda row: (-row.kept, row.type))
+
+
+def _absent(heap: Heap, groups: list[_Group], types: dict[int, str]) -> Counter[str]:
+    """Return how many bytes that the windows of each type keep are not resident: several may keep a buffer that none of
+    them keeps alone."""
+    found = absent_under(heap, types.get)
+    together = {block: group.windows[0].type for group in groups if len(group.nodes) > 1 for block in group.blocks}
+    for block in absent_memory(heap):
+        if block.address in together:
+            found[together[block.address]] += block.bytes
+    return found
 
 
 def kept_by_views(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> list[SmallViews]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from gdbheap.answers.accounting.paths import in_a_line
+from gdbheap.answers.accounting.paths import in_a_line, without_subscripts
 from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.answers.shared_out import VARIABLE
 from gdbheap.contents.python.names.packages import DICT
 from gdbheap.contents.python.names.paths import ObjectPaths, is_own_dict
+from gdbheap.contents.python.objects.uncounted import MAX_OTHERS, counted_others
 from gdbheap.contents.python.running.coroutines import GENERATORS, GREENLET, TASK, Coroutines
 from gdbheap.findings.holder.rule import MainHolder, holds_alone
 from gdbheap.graph.paths import BLOCK, Path, Paths
@@ -20,7 +22,6 @@ from gdbheap.layout.asyncio import task_layout
 
 __all__ = ["with_others"]
 
-MAX_OTHERS = 4
 # In the words for a reference that only C code has a name for.
 NO_NAME = "holds it"
 # In the words for a way, before blocks that only C code has names for.
@@ -96,21 +97,34 @@ def _shared(heap: Heap, row: MainHolder, members: set[int]) -> MainHolder:
 def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
     graph, paths = heap.references.graph, heap.paths
     found = graph.also_held(members, MAX_OTHERS)
+    retained, rest = found.retained, found.others
+    if isinstance(paths, ObjectPaths):
+        retained, rest = counted_others(paths.references, found)
     # Its name may be that of the largest part of what the row has.
     held = min(found.bytes, row.bytes)
     aliases = list(_aliases(paths, found.aliases))
-    if holds_alone(found.retained, held):
+    if holds_alone(retained, held):
         # What a loop or a frame has for a moment is no name that a program could drop.
         own = (source_path(path.expression) for path in aliases if path.expression is not None)
-        return _Others(found.retained, own=[name for name in dict.fromkeys(own) if name != row.path][:MAX_OTHERS])
-    ways = [_way_of(paths, other.id, other.target) for other in found.others]
+        return _Others(retained, own=[name for name in dict.fromkeys(own) if name != row.path][:MAX_OTHERS])
+    ways = [_way_of(paths, other.id, other.target) for other in rest]
     names = [_holder_of(source_path(way.name)) for way in ways]
     # A word of C code may be part of what the holder has.
     names += [_holder_of(source_path(name)) for name in map(in_a_line, aliases) if NO_NAME not in name]
-    others = [name for name in dict.fromkeys(names) if name not in ("", row.path)]
+    others = _folded(name for name in dict.fromkeys(names) if name not in ("", row.path))
     together = graph.also_held(members | {way.node for way in ways}, 0).retained if ways else 0
     is_all = all(way.is_holder for way in ways) and holds_alone(together, held)
-    return _Others(found.retained, False, others[:MAX_OTHERS], together if is_all else None)
+    return _Others(retained, False, others[:MAX_OTHERS], together if is_all else None)
+
+
+def _folded(names: Iterable[str]) -> list[str]:
+    """Return the names, with those that differ in subscripts alone, and what lies below one, as one."""
+    found: dict[str, set[str]] = {}
+    for name in sorted(names, key=len):
+        shape = without_subscripts(name)
+        above = next((one for one in found if re.match(re.escape(one) + r"(\W|$)", shape)), shape)
+        found.setdefault(above, set()).add(name)
+    return [next(iter(same)) if len(same) == 1 else shape for shape, same in found.items()]
 
 
 def _holder_of(way: str) -> str:

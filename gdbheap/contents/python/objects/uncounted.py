@@ -1,0 +1,34 @@
+"""Words that look like references to objects whose reference counts say that they are none."""
+
+from __future__ import annotations
+
+from gdbheap._native import AlsoHeld, Other
+from gdbheap.contents.python.objects.references import PythonNodes
+from gdbheap.errors import Fault
+
+__all__ = ["MAX_OTHERS", "counted_others"]
+
+MAX_OTHERS = 4
+# The nodes whose references are counted.
+COUNTED = ("object", "buffer")
+
+
+def counted_others(references: PythonNodes, found: AlsoHeld) -> tuple[int, list[Other]]:
+    """Return what would be free without some nodes, and who else holds the rest, without the words of C's memory that
+    are left over: the one reference that such an object counts is another object's."""
+    stale = [other for other in found.others if _is_uncounted(references, other)]
+    left = [other for other in found.others if other not in stale]
+    return found.retained + sum(other.bytes for other in stale), left
+
+
+def _is_uncounted(references: PythonNodes, other: Other) -> bool:
+    source, target = references.nodes([other.id, other.target])
+    chain = references.graph.chain(other.target)
+    if source.kind in COUNTED or source.root is not None or not target.type or len(chain) < 2:
+        return False
+    (above,) = references.nodes([chain[-2]])
+    try:
+        count = references.objects.release.reference_count(references.space, target.address)
+    except Fault:
+        return False
+    return count == 1 and above.kind in COUNTED and above.id != source.id
