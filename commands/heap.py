@@ -186,16 +186,19 @@ COMMAND = Command(
 
     In JSON verdict is the first sentence; holders are a list of {bytes, resident, share, path, what, count, kind,
     address, shape, parts, way, largest_block, at_least, outside, retained, alone, also, together, names, tasks,
-    task_kind}: what is the type of the object that path leads to, count its length, parts the kinds of its blocks,
-    way the steps from there to its largest block, largest_block the address of that, at_least whether bytes are those
-    that are proven, because not all references were read, outside the address of the largest part of memory that no
-    allocator handed out, null for blocks; retained is what would be free without the object, or the global, alone
-    (null: not known), alone whether that is most of what it leads to, also names others that hold the rest, together
-    is what would be free without all of them, names are other names of the object, and tasks counts the tasks, or
-    what task_kind says, that lead to most of it; next are lines to paste; not_looked is the number of blocks in use
-    where these are too many to follow all references, else null; not_examined are the bytes that nothing is proven to
-    hold; imported has the same keys for the interpreter, its standard library and the packages that have no row, else
-    it is null.
+    task_kind, traits}: what is the type of the object that path leads to, count its length, parts the kinds of its
+    blocks, way the steps from there to its largest block, largest_block the address of that, at_least whether bytes are
+    those that are proven, because not all references were read, outside the address of the largest part of memory that
+    no allocator handed out, null for blocks; retained is what would be free without the object, or the global, alone
+    (null: not known), alone whether that is most of what it leads to, also names others that hold the rest, together is
+    what would be free without all of them, names are other names of the object, and tasks counts the tasks, or what
+    task_kind says, that lead to most of it; traits are a list of {kind, name, count, example, at_least}, what the
+    memory around it says: "label" (of a Prometheus metric, the one with most values, and one of them), "log handler"
+    (its class, and its logger), "database" (what connections of sqlite3 are to, and whether that is a "file", in
+    "memory" or "temporary"), "opened by ended threads" (how many of the connections); next are lines to paste;
+    not_looked is the number of blocks in use where these are too many to follow all references, else null; not_examined
+    are the bytes that nothing is proven to hold; imported has the same keys for the interpreter, its standard library
+    and the packages that have no row, else it is null.
 
     With --since FILE, a sentence says which holders grew since that snapshot; in JSON, since is {seconds, rss, in_use,
     free, holders}, with the keys of heap diff, else null.

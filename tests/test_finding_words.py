@@ -23,7 +23,7 @@ from gdbheap.findings.fragmented.rule import Fragmented
 from gdbheap.findings.free_chunks.rule import FreeChunks
 from gdbheap.findings.free_lists.rule import FreeLists
 from gdbheap.findings.growing_buffers.rule import GrowingBuffers
-from gdbheap.findings.holder.rule import Holder, MainHolder
+from gdbheap.findings.holder.rule import Holder, MainHolder, Trait
 from gdbheap.findings.jemalloc_unused.rule import JemallocUnused
 from gdbheap.findings.leak_like.rule import LeakLike
 from gdbheap.findings.lost_blocks.counted import RC, SHARED_PTR, CountedCycles
@@ -87,6 +87,26 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
             together=MIB,
             tasks=9,
             task_kind="task",
+        ),
+    ],
+    ("LeakLike", "holder"): [
+        None,
+        MainHolder(
+            MIB,
+            MIB,
+            0.5,
+            "log.handlers[0].buffer",
+            "list",
+            9,
+            "variable",
+            4096,
+            traits=[
+                Trait("log handler", "logging.handlers.MemoryHandler", 1, "shop"),
+                Trait("label", "route", 9, "'/a'", True),
+                Trait("database", "/var/a.db", 1, "file"),
+                Trait("database", "", 1, None),
+                Trait("opened by ended threads", "", 1),
+            ],
         ),
     ],
     ("GrowingBuffers", "what"): [None, Described(BlockKind("items", "list"), 4096)],

@@ -28,6 +28,7 @@ from gdbheap.answers.container import MOST_FILES, Container, container
 from gdbheap.answers.holder_change import Since
 from gdbheap.findings import Evidence, Finding, findings, placed
 from gdbheap.findings.holder.rule import LEFT, MainHolder
+from gdbheap.findings.leak_like.rule import with_holders
 from gdbheap.first_page.main_holders import BLOCKS_A_SECOND, MainHolders, main_holders
 from gdbheap.first_page.next_lines import next_lines
 from gdbheap.first_page.outside import IN_USE, outside_holders
@@ -182,7 +183,7 @@ def ledger_and_holders(
     outside = outside_holders(evidence)
     told = replace(told, outside=_sum_of(outside, IN_USE), stacks_left=_sum_of(outside, (LEFT,))) if told else None
     held = main_holders(heap, evidence, found, budget, outside) if budget else MainHolders()
-    found = sorted(placed([*found, *held.findings]), key=lambda finding: finding.rank)
+    found = sorted(placed([*with_holders(found, held.rows), *held.findings]), key=lambda finding: finding.rank)
     answer = Ledger(
         rss,
         shown,

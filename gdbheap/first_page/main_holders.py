@@ -18,6 +18,7 @@ from gdbheap.first_page.alike_holders import fold_alike
 from gdbheap.first_page.also_held import with_others
 from gdbheap.first_page.first_holders import FirstHolders, first_holders, length_at, limit_of
 from gdbheap.first_page.outside import unowned_holders
+from gdbheap.first_page.traits import with_traits
 from gdbheap.heap import Heap
 
 __all__ = ["BLOCKS_A_SECOND", "BUDGET", "MainHolders", "main_holders", "most_is_imported", "seconds_for"]
@@ -93,9 +94,10 @@ def main_holders(
 
 
 def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
-    """Return the rows with who else holds what they have, as far as that is known."""
+    """Return the rows with who else holds what they have, and what the memory around them says, as far as that is
+    known."""
     try:
-        return with_others(heap, rows)
+        return with_traits(heap, with_others(heap, rows))
     except GdbheapError as error:
         heap.note(f"who else holds it is not known: {error}")
         return rows

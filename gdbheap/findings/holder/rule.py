@@ -13,7 +13,7 @@ from gdbheap.contents.python.running.coroutines import TASK
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
 from gdbheap.graph.roots import BY_LEFT_OVER, GLOBAL
 
-__all__ = ["RUNTIME", "Holder", "MainHolder", "found_of", "holds_alone"]
+__all__ = ["RUNTIME", "Holder", "MainHolder", "Trait", "found_of", "holds_alone"]
 
 MIN_PERCENT = 25
 # Findings that say more of a holder's bytes than that it has them, if they are about most of these.
@@ -46,6 +46,25 @@ OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, L
 NO_FINDING = (RUNTIME, CODE)
 
 
+# What the memory around a holder says of it.
+LABEL, LOG_HANDLER, DATABASE, OPENED = "label", "log handler", "database", "opened by ended threads"
+
+
+@dataclass(frozen=True)
+class Trait:
+    """What the memory around a holder says of it. ``kind``: LABEL, the label of a metric that has most values: its
+    ``name``, how many these are (``count``) and an ``example``; LOG_HANDLER, a handler of logging: the ``name`` of its
+    class and that of its logger (``example``); DATABASE, what ``count`` connections of sqlite3 are to: the ``name`` of
+    the file or the database, and whether it is a "file", in "memory" or "temporary" (``example``), None where that is
+    not proven; OPENED, how many of them threads opened that have ended."""
+
+    kind: str
+    name: str
+    count: int = 0
+    example: str | None = None
+    at_least: bool = False
+
+
 @dataclass(frozen=True)
 class MainHolder:
     """The blocks of one holder.
@@ -62,7 +81,8 @@ class MainHolder:
     None where that is not known; ``alone``: whether that is most of what it leads to, or not known; ``also``: who else
     holds the rest, if not; ``together``: what would be free without all of them, None where that is not most or not
     known; ``names``: other names of the object, as source code would write them, each of which keeps it. ``tasks``: how
-    many tasks lead to most of what it has, or suspended functions of the kind ``task_kind``."""
+    many tasks lead to most of what it has, or suspended functions of the kind ``task_kind``. ``traits``: what the
+    memory around it says of it."""
 
     bytes: int
     resident: int | None
@@ -86,6 +106,7 @@ class MainHolder:
     names: list[str] = field(default_factory=list)
     tasks: int = 0
     task_kind: str | None = None
+    traits: list[Trait] = field(default_factory=list)
 
 
 def holds_alone(freed: int, held: int) -> bool:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 
 from gdbheap.contents.python.names.packages import ONE_FILE
+from gdbheap.contents.python.objects.connections import CONNECTION, IN_FILE, IN_MEMORY, TEMPORARY
 from gdbheap.findings.holder.rule import (
     BREAK,
+    DATABASE,
     ENDED,
     FILE,
+    LABEL,
     LEFT,
+    LOG_HANDLER,
+    OPENED,
     OUTSIDE,
     STACK,
     STATIC,
@@ -24,6 +29,8 @@ from gdbheap.report.words.finding_words import Words
 from gdbheap.report.words.main_holders import described, names_of, others_of, readable
 
 # The remedy for each type of object, and for those whose memory is that of a C library.
+__all__ = ["WORDS", "remedy_of"]
+
 REMEDIES = {
     "functools._lru_cache_wrapper": "give it a maxsize that is smaller, or call its cache_clear()",
     "ssl.SSLContext": "make one context and use it for all connections",
@@ -31,6 +38,23 @@ REMEDIES = {
 OF_LIBRARIES = {
     "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a file, PRAGMA shrink_memory gives it back; rows "
     "of a database in memory go by DELETE and VACUUM",
+}
+# The same where it is proven what the connections are to.
+OF_DATABASES = {
+    IN_FILE: "PRAGMA shrink_memory gives the page cache of a connection back, PRAGMA cache_size limits it, close() "
+    "frees it: the data is in the file",
+    IN_MEMORY: "this is the data itself, in memory: DELETE and VACUUM shrink it, close() drops it",
+    TEMPORARY: "PRAGMA shrink_memory gives the page cache of a connection back, close() drops the database",
+}
+OPENER_ENDED = (
+    "; the threads that opened these connections have ended: drop the last reference to each that is not used, which "
+    "closes it"
+)
+# The remedy by what the memory around a holder says.
+OF_TRAITS = {
+    LABEL: "use labels with few values, such as a route and not a path",
+    LOG_HANDLER: "remove the handler, or have it drop its records; a MemoryHandler needs a target (setTarget()) and a "
+    "small capacity: without a target its flush() drops nothing",
 }
 # The same where most is Python's objects, which the library refers to.
 OF_CALLBACKS = {
@@ -57,7 +81,7 @@ OF_NAMES = {
 OF_PARTS = {
     "memory of destroyed C++ objects": "drop each std::weak_ptr whose expired() is true, or make the objects by "
     "std::shared_ptr<T>(new T): the one block of std::make_shared stays as long as a std::weak_ptr to it does",
-    "prometheus_client.": "use labels with few values, such as a route and not a path",
+    "prometheus_client.": OF_TRAITS[LABEL],
     "ssl.SSLContext": REMEDIES["ssl.SSLContext"],
 }
 # The remedy by the kind of memory that no allocator handed out.
@@ -142,19 +166,21 @@ def _advice(figures: Holder) -> str:
         return f"this is the same memory as that of {same}, and has the same remedy"
     if figures.left_over:
         return "free what is taken from a container when it is done; 'heap unreachable' lists these blocks by size"
-    remedy = _remedy(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
+    remedy = remedy_of(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
     if remedy is None and figures.parent is not None:
         return FORKED.format(figures.parent)
     limit = LIMIT if figures.holder.alone else SHARED
     return remedy or (f"{limit}; {NO_NAMES}" if ON_STACK.search(figures.holder.path) else limit)
 
 
-def _remedy(holder: MainHolder) -> str | None:
+def remedy_of(holder: MainHolder) -> str | None:
     """Return what helps against a holder of a known kind; None for others."""
     most = holder.parts[0].what if holder.parts else ""
     is_of_library = most.startswith(BLOCK)
+    known = [OF_TRAITS[trait.kind] for trait in holder.traits if trait.kind in OF_TRAITS]
+    known += _of_databases(holder) if is_of_library else []
     of_kind = {**REMEDIES, **(OF_LIBRARIES if is_of_library else OF_CALLBACKS)}
-    known = [of_kind[holder.what]] if holder.what in of_kind else []
+    known += [of_kind[holder.what]] if holder.what in of_kind else []
     known += [OF_KINDS[holder.kind]] if holder.kind in OF_KINDS else []
     known += [OF_MODULES] if holder.kind == ONE_FILE else []
     named = holder.path.split(": ")
@@ -162,6 +188,16 @@ def _remedy(holder: MainHolder) -> str | None:
     known += [text for edge, text in OF_WAYS.items() if edge in (holder.way or "")]
     known += [text for name, text in OF_PARTS.items() if most.startswith(name)]
     return known[0] if known else None
+
+
+def _of_databases(holder: MainHolder) -> list[str]:
+    """Return what helps where all connections are to databases of one kind, and that is proven."""
+    kinds = {trait.example for trait in holder.traits if trait.kind == DATABASE}
+    ended = OPENER_ENDED if any(trait.kind == OPENED for trait in holder.traits) else ""
+    told = OF_DATABASES.get(kinds.pop() or "") if len(kinds) == 1 else None
+    if not holder.traits or (told is None and not ended):
+        return []
+    return [f"{told or OF_LIBRARIES[CONNECTION]}{ended}"]
 
 
 WORDS = Words(Holder, _text, _advice)

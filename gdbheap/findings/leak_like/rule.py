@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent import absent_under
@@ -12,6 +12,7 @@ from gdbheap.contents.python.objects.census import Estimate, Objects, Owner
 from gdbheap.errors import Fault
 from gdbheap.findings.container_age import Age, age_of, is_shared
 from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
+from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.layout.cpython import OB_TYPE
 from gdbheap.machines.machine import LOWEST_ADDRESS
 
@@ -32,7 +33,8 @@ LENGTHS = {"items": 16, "keys": 16, "table": 24}
 class LeakLike(Figures):
     """The ``address`` of the container, how many objects of the ``type`` it has ``kept`` of the ``count`` there are,
     all bytes in use (``used``), and of these what would go with it (``bytes``). ``container``: its type; ``path``: as
-    Python, where the graph was drawn; ``age_is_known``: whether anything tells that it has changed of late."""
+    Python, where the graph was drawn; ``age_is_known``: whether anything tells that it has changed of late; ``holder``:
+    the same container among the main holders, None where it is none of these."""
 
     ids = ("leak-like",)
     address: int
@@ -44,6 +46,19 @@ class LeakLike(Figures):
     type: str
     path: str | None
     age_is_known: bool
+    holder: MainHolder | None = field(default=None, metadata=UNLISTED)
+
+
+def with_holders(found: Sequence[Finding], rows: Sequence[MainHolder]) -> list[Finding]:
+    """Return the findings, each about a container that is one of the holders with what is known of that."""
+    by_address = {row.address: row for row in rows if row.address is not None}
+    return [_with_holder(finding, by_address) for finding in found]
+
+
+def _with_holder(finding: Finding, rows: Mapping[int, MainHolder]) -> Finding:
+    figures = finding.figures
+    row = rows.get(figures.address) if isinstance(figures, LeakLike) else None
+    return finding if row is None else replace(finding, figures=replace(figures, holder=row))  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gdbheap.contents.python.objects.connections import CONNECTION, IN_MEMORY, TEMPORARY
+from gdbheap.findings.holder.rule import DATABASE, LABEL, LOG_HANDLER, OPENED
 from gdbheap.report.text.numbers import count_text, counted, size_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import SHARE, Column, table
@@ -12,7 +15,7 @@ from gdbheap.report.text.unfinished import at_least
 
 if TYPE_CHECKING:
     from gdbheap.answers.shared_out import Part
-    from gdbheap.findings.holder.rule import MainHolder
+    from gdbheap.findings.holder.rule import MainHolder, Trait
 
 __all__ = ["described", "names_of", "object_text", "others_of", "parts_of", "readable", "render", "whole_text"]
 
@@ -25,6 +28,8 @@ KINDS = {"async_generator": "asynchronous generator"}
 NARROW = 100
 # Steps of a way: an item of a set, and a field of an object written in C.
 AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d+")
+# How a connection names a database that lies in memory alone.
+MEMORY_NAME = ":memory:"
 # The most kinds of blocks that a row names.
 MAX_PARTS = 2
 
@@ -48,17 +53,55 @@ def render(rows: list[MainHolder], style: Style) -> str:
 def _briefly(row: MainHolder) -> str:
     """Say what a holder is, or what most of its bytes are, where a line has room for one of them."""
     alone = f"alone frees {size_text(row.retained)}" if not row.alone and row.retained is not None else ""
-    return "; ".join(filter(None, [_object(row) or parts_of(row.parts[:1]), _tasks(row), alone or names_of(row)]))
+    what = _object(row) or parts_of(row.parts[:1])
+    return "; ".join(filter(None, [_with_place(row, what), *_traits(row), _tasks(row), alone or names_of(row)]))
 
 
 def whole_text(row: MainHolder) -> str:
-    """Say what a holder is, what most of its bytes are, and who else holds them."""
-    return "; ".join(filter(None, [described(row), _shared(row)]))
+    """Say what a holder is, what most of its bytes are unless more is known of it, and who else holds them."""
+    what = described(replace(row, parts=[]) if row.traits else row)
+    return "; ".join(filter(None, [what, _shared(row)]))
 
 
 def described(row: MainHolder) -> str:
     """Say what a holder is, and what most of its bytes are."""
-    return "; ".join(filter(None, [_object(row), _tasks(row), parts_of(row.parts)]))
+    return "; ".join(filter(None, [_with_place(row, _object(row)), *_traits(row), _tasks(row), parts_of(row.parts)]))
+
+
+def _with_place(row: MainHolder, what: str) -> str:
+    """Add to what a holder is in which handler of logging it is, or to which databases connections are."""
+    handler = next((_handler_text(trait) for trait in row.traits if trait.kind == LOG_HANDLER), "")
+    databases = [trait for trait in row.traits if trait.kind == DATABASE]
+    places = [_database_text(trait, len(databases) > 1) for trait in databases if trait.example is not None]
+    total = sum(trait.count for trait in databases)
+    if places and row.what != CONNECTION:
+        what = "; ".join(filter(None, [what, counted(total, "connection of sqlite3", "connections of sqlite3")]))
+    return f"{what}{handler}{' ' if places else ''}{' and '.join(places)}"
+
+
+def _handler_text(trait: Trait) -> str:
+    name = trait.name.removeprefix("logging.").removeprefix("handlers.").replace("__main__.", "", 1)
+    return f" in a {name}{f' of logger {trait.example}' if trait.example else ''}"
+
+
+def _database_text(trait: Trait, is_one_of_many: bool) -> str:
+    told = {IN_MEMORY: "a database in memory", TEMPORARY: "a temporary database"}.get(trait.example or "", trait.name)
+    named = f" ({trait.name})" if trait.example == IN_MEMORY and trait.name not in ("", MEMORY_NAME) else ""
+    return f"{f'({trait.count:,}) ' if is_one_of_many else ''}to {told}{named}"
+
+
+def _traits(row: MainHolder) -> list[str]:
+    """Say what else the memory around a holder says of it."""
+    return [_trait_text(trait, row) for trait in row.traits if trait.kind in (LABEL, OPENED)]
+
+
+def _trait_text(trait: Trait, row: MainHolder) -> str:
+    if trait.kind == LABEL:
+        least = "at least " if trait.at_least else ""
+        return f"label {trait.name} has {least}{counted(trait.count, 'value')}, such as {trait.example}"
+    total = sum(other.count for other in row.traits if other.kind == DATABASE)
+    which = "" if trait.count == total else f"{trait.count:,} of them "
+    return f"{which}opened by {'threads that have' if trait.count > 1 else 'a thread that has'} ended"
 
 
 def _tasks(row: MainHolder) -> str:

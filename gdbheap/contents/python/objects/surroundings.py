@@ -1,0 +1,116 @@
+"""What the objects around a container say of it: a metric's labels, and the logger whose handler keeps records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from gdbheap.contents.python.objects.reading import Allowance, dict_items, read_name
+from gdbheap.contents.python.text.repr import BRIEF, Repr
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.graph.nodes import Node
+from gdbheap.layout.cpython import OB_SIZE, OB_TYPE, TP_BASE
+
+__all__ = ["LogHandler", "WidestLabel", "log_handler", "widest_label"]
+
+METRICS, LABEL_NAMES, CHILDREN = "prometheus_client.", "_labelnames", "_metrics"
+MAX_LABELS, MAX_CHILDREN, ALL_KEYS = 32, 30_000, 1 << 20
+HANDLER, LOGGER, NAME = "logging.Handler", "logging.Logger", "name"
+MAX_BASES, LONGEST = 32, 100
+
+
+@dataclass(frozen=True)
+class WidestLabel:
+    """The label of a metric that has the most values, how many there are, and one of them as Python writes it.
+    ``at_least``: not all children were read."""
+
+    name: str
+    values: int
+    example: str
+    at_least: bool
+
+
+@dataclass(frozen=True)
+class LogHandler:
+    """A handler of the standard library's logging by its class, and the name of the logger that has it, if one does."""
+
+    kind: str
+    logger: str | None
+
+
+def widest_label(texts: Repr, objects: Sequence[Node]) -> WidestLabel | None:
+    """Return the widest label of the metric that is the last object but its own dicts of a chain of ``objects``."""
+    for node in reversed(objects):
+        kind = texts.names.name(node.type)
+        if kind.startswith(METRICS):
+            try:
+                return _widest(texts, node)
+            except (Fault, Unsupported, OverflowError):
+                return None
+        if kind != "dict":
+            return None
+    return None
+
+
+def _widest(texts: Repr, metric: Node) -> WidestLabel | None:
+    found = dict(islice(texts.attributes.of(texts.space, metric.address, metric.type), MAX_BASES))
+    labels, children = found.get(LABEL_NAMES), found.get(CHILDREN)
+    if not labels or not children:
+        return None
+    names = [read_name(texts.space, texts.release, each, LONGEST) for each in _items(texts, labels)]
+    values: list[dict[str, int]] = [{} for _name in names]
+    rows = dict_items(texts.space, texts.release, children, Allowance(ALL_KEYS))
+    read = 0
+    for key, _child in islice(rows, MAX_CHILDREN):
+        read += 1
+        for seen, each in zip(values, _items(texts, key)):
+            seen.setdefault(read_name(texts.space, texts.release, each, LONGEST) or "", each)
+    name, seen = max(zip(names, values), key=lambda pair: len(pair[1]), default=("", {}))
+    if not name or not seen:
+        return None
+    example = texts.text(next(iter(seen.values())), BRIEF) or ""
+    return WidestLabel(name, len(seen), example, read == MAX_CHILDREN)
+
+
+def _items(texts: Repr, address: int) -> Iterator[int]:
+    """Yield the items of a tuple, at most MAX_LABELS."""
+    space, release = texts.space, texts.release
+    if texts.names.name(space.word(address + release.at(OB_TYPE))) != "tuple":
+        return
+    for place in range(min(space.word(address + release.at(OB_SIZE)), MAX_LABELS)):
+        yield space.word(address + release["tuple_items"] + place * space.machine.word)
+
+
+def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
+    """Return the last handler of a chain of ``objects``, and the logger before it."""
+    places = [place for place, node in enumerate(objects) if _is_a(texts, node.type, HANDLER)]
+    if not places:
+        return None
+    loggers = [node for node in objects[: places[-1]] if _is_a(texts, node.type, LOGGER)]
+    kind = texts.names.name(objects[places[-1]].type)
+    return LogHandler(kind, _name_of(texts, loggers[-1]) if loggers else None)
+
+
+def _name_of(texts: Repr, logger: Node) -> str | None:
+    try:
+        for name, value in islice(texts.attributes.of(texts.space, logger.address, logger.type), MAX_BASES):
+            if name == NAME:
+                return read_name(texts.space, texts.release, value, LONGEST)
+    except (Fault, Unsupported, OverflowError):
+        pass
+    return None
+
+
+def _is_a(texts: Repr, kind: int, name: str) -> bool:
+    """Return whether a type is the one of that name, or has it as a base."""
+    for _ in range(MAX_BASES):
+        if not kind:
+            break
+        if texts.names.name(kind) == name:
+            return True
+        try:
+            kind = texts.space.word(kind + texts.release.at(TP_BASE))
+        except Fault:
+            break
+    return False

@@ -1,0 +1,109 @@
+"""What the memory around a holder says of it, on the first page: databases of sqlite3, loggers, labels of metrics."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from support.installed import python_with
+from support.programs import ask, gdbheap, interpreter_of_release, running
+
+OPENS = """
+import os, sqlite3, sys, threading
+def opened(name, **others):
+    connection = sqlite3.connect(name, check_same_thread=False, **others)
+    connection.execute("pragma cache_size=-100000")
+    connection.execute("create table t(a integer primary key, b blob)")
+    rows = ((os.urandom(900),) for _ in range(ROWS))
+    connection.executemany("insert into t(b) values(?)", rows)
+    connection.commit()
+    connection.execute("select sum(length(b)) from t").fetchall()
+    return connection
+class Opener(threading.Thread):
+    def run(self):
+        self.connection = opened(*PLACE)
+        if STAYS: done.set(); threading.Event().wait()
+done = threading.Event()
+opener = Opener(daemon=True)
+opener.start()
+done.wait() if STAYS else opener.join()
+kept = opener.connection
+print(flush=True); sys.stdin.readline()
+"""
+LOGS = """
+import logging, logging.handlers, sys
+class Own(logging.handlers.MemoryHandler): pass
+log = logging.getLogger("NAME")
+log.setLevel(logging.DEBUG); log.propagate = False
+log.addHandler(KIND(10_000_000))
+for number in range(COUNT): log.debug("%s", "x" * 1500 + str(number))
+WITHOUT
+print(flush=True); sys.stdin.readline()
+"""
+METRICS = """
+import prometheus_client, sys
+seen = prometheus_client.Counter("seen", "seen", ["method", "route", "status"])
+for number in range(COUNT): seen.labels("GET", f"/items/{number}/x", str(number % 3)).inc()
+print(flush=True); sys.stdin.readline()
+"""
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("release", ["3.6", "3.9", "3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("place", ["file", "memory", "temporary"])
+def test_databases(release: str, place: str, rng: random.Random, tmp_path: Path) -> None:
+    """The page says whether connections are to a file or have the data in memory; that the thread which opened them has
+    ended is said only where it has."""
+    python = interpreter_of_release(release).executable
+    name = {"file": str(tmp_path / "stock.db"), "memory": ":memory:", "temporary": ""}[place]
+    stays, rows = rng.random() < 0.5, rng.randrange(8000, 12000)
+    script = OPENS.replace("ROWS", str(rows)).replace("*PLACE", repr(name)).replace("STAYS", str(stays))
+    with running([python, "-c", script], tmp_path) as target:
+        answer, page = ask("", str(target.pid)), gdbheap(str(target.pid)).stdout
+    row = answer["holders"][0]
+    traits = [(one["kind"], one["name"], one["count"], one["example"]) for one in row["traits"]]
+    assert traits == [("database", name, 1, place)] + [("opened by ended threads", "", 1, None)] * (not stays)
+    told = {"file": f" to {name}", "memory": " to a database in memory", "temporary": " to a temporary database"}
+    page = " ".join(page.split())
+    others = [other for kind, other in told.items() if kind not in (place, "file")] + [".db"] * (place != "file")
+    assert told[place] in page and not [other for other in others if other in page]
+    assert ("opened by a thread that has ended" in page) is not stays
+    assert ("PRAGMA shrink_memory" in page) is (place != "memory")
+
+
+@pytest.mark.parametrize("uri", ["file:/named?mode=memory", "file:named?mode=memory"])
+def test_database_in_memory_by_uri(uri: str, rng: random.Random, tmp_path: Path) -> None:
+    """A name that looks like a file's says nothing: no file is there."""
+    script = OPENS.replace("ROWS", str(rng.randrange(8000, 12000))).replace("STAYS", "False")
+    script = script.replace("*PLACE", f"{uri!r}, uri=True")
+    with running([interpreter_of_release("3.11").executable, "-c", script], tmp_path) as target:
+        page = ask("", str(target.pid))
+    kinds = {one["example"] for row in page["holders"] for one in row["traits"] if one["kind"] == "database"}
+    assert kinds == {"memory"}
+
+
+@pytest.mark.parametrize("kind", ["logging.handlers.MemoryHandler", "Own"])
+@pytest.mark.parametrize("without", ["", "del log"])
+def test_records_that_a_handler_keeps(kind: str, without: str, rng: random.Random, tmp_path: Path) -> None:
+    """The handler's class and the logger's name are on the page, and the advice is about the handler."""
+    name = f"shop.orders{rng.randrange(100)}"
+    script = LOGS.replace("NAME", name).replace("KIND", kind).replace("COUNT", str(rng.randrange(10_000, 30_000)))
+    with running(
+        [interpreter_of_release("3.11").executable, "-c", script.replace("WITHOUT", without)], tmp_path
+    ) as one:
+        page = " ".join(gdbheap(str(one.pid)).stdout.split())
+    assert f"in a {kind.rpartition('.')[2]} of logger {name}" in page and ".handlers[0].buffer" in page
+    assert "emove the handler" in page and "LoggerAdapter" not in page
+
+
+def test_labels_without_bound(rng: random.Random, tmp_path: Path) -> None:
+    """The page names the label that has most values, one of them, and with --no-text none."""
+    count = rng.randrange(15_000, 20_000)
+    command = [python_with("prometheus_client"), "-c", METRICS.replace("COUNT", str(count))]
+    with running(command, tmp_path) as target:
+        page = " ".join(gdbheap(str(target.pid)).stdout.split())
+        hidden = " ".join(gdbheap(str(target.pid), "--no-text").stdout.split())
+    told = f"label route has {count:,} values, such as "
+    assert f"{told}'/items/0/x'" in page and "se labels with few values" in page
+    assert f"{told}<str of 10>" in hidden and "/items/" not in hidden
