@@ -200,6 +200,9 @@ COMMAND = Command(
     are the bytes that nothing is proven to hold; imported has the same keys for the interpreter, its standard library
     and the packages that have no row, else it is null.
 
+    If RSS has changed by 1 % and 1 MiB or more until the holders are found, a sentence says so; in JSON, meanwhile is
+    {rss, seconds}, the change since the process ran on, null where that is not known.
+
     With --since FILE, a sentence says which holders grew since that snapshot; in JSON, since is {seconds, rss, in_use,
     free, holders}, with the keys of heap diff, else null.
 

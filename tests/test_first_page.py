@@ -20,9 +20,20 @@ from gdbheap.host.program_name import program_name
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.ledger import render
 from gdbheap.report.words.verdict import verdict
+from gdbheap.targets.target import Meanwhile
 
 MIB = 1 << 20
 KEEPS = "import sys; kept = {n: bytes(4000) for n in range(10000)}; print(flush=True); sys.stdin.readline()"
+GROWS = """
+import sys, threading, time
+kept = [bytes(4000) for _ in range(2000)]
+def grow():
+    for number in range(10_000):
+        kept.append(b"x" * 50_000)
+        time.sleep(0.0005)
+threading.Thread(target=grow, daemon=True).start()
+print(flush=True); sys.stdin.readline()
+"""
 # Ten variables of equal size: none of them has a quarter of RSS.
 EVEN = (
     "import sys\n"
@@ -145,3 +156,18 @@ def test_more_blocks_than_the_budget_allows(tmp_path: Path) -> None:
     assert "blocks takes about 1 s of CPU time" in page and f"  $ gdbheap {target.pid} --budget=1" in page
     assert few["next"][0].startswith(f"gdbheap {target.pid} --budget=1 ")
     assert whole["not_looked"] is None and whole["holders"][0]["path"] == "kept"
+
+
+def test_growth_while_it_looks(tmp_path: Path) -> None:
+    """The page says by how much RSS grew after the stop, and nothing of a process that did not grow."""
+    with running([sys.executable, "-c", GROWS], tmp_path) as target:
+        pages = (ask("", str(target.pid)) for _ in range(20))
+        page = next(page for page in pages if page["meanwhile"]["rss"] > max(MIB, page["rss"]["bytes"] // 100))
+    with running([sys.executable, "-c", KEEPS], tmp_path) as target:
+        idle, text = ask("", str(target.pid)), gdbheap(str(target.pid)).stdout
+    assert page["meanwhile"]["seconds"] > 0
+    assert abs(idle["meanwhile"]["rss"]) < MIB and "that followed" not in text
+    rss, grown = page["rss"]["bytes"], page["meanwhile"]["rss"]
+    words = render(made_up(MIB, 9 * MIB, rss=Rss(rss, 0, ""), meanwhile=Meanwhile(grown, 0.5)), Style(rss=rss))
+    assert " RSS grew by " in words and " in the 500 ms that followed." in words
+    assert " RSS shrank by " in render(made_up(MIB, 9 * MIB, meanwhile=Meanwhile(-9 * MIB, 2)), Style(rss=rss))

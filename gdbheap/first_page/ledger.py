@@ -42,6 +42,7 @@ from gdbheap.host.tmpfs import find_tmpfs_files
 from gdbheap.host.usage import usage_of
 from gdbheap.refusals.refusal import open_folder
 from gdbheap.targets.process import program_of
+from gdbheap.targets.target import Meanwhile
 
 Name = tuple[str, "str | None", str]
 """A line's id, its parent's, and its name."""
@@ -111,7 +112,8 @@ class Ledger:
     follow all references, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask
     next; ``verdict``: all that in a sentence, where somebody wrote one. ``abort``: why glibc ended the process; None
     where it did not. ``not_examined``: bytes in use that nothing is proven to hold, as not all references were read.
-    ``since``: what changed since an earlier look, where one is compared. ``imported``: as in MainHolders."""
+    ``since``: what changed since an earlier look, where one is compared. ``imported``: as in MainHolders.
+    ``meanwhile``: how RSS changed from the stop on until the holders were found; None where nobody knows."""
 
     rss: Rss
     ledger: list[Line]
@@ -129,6 +131,7 @@ class Ledger:
     not_examined: int = 0
     imported: MainHolder | None = None
     since: Since | None = None
+    meanwhile: Meanwhile | None = None
 
     @property
     def looks_past(self) -> bool:
@@ -198,6 +201,7 @@ def ledger_and_holders(
         next=next_lines(evidence, held) if budget else [],
         not_examined=held.not_examined,
         imported=held.imported,
+        meanwhile=heap.target.meanwhile() if budget else None,
     )
     return answer, held
 

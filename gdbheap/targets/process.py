@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -29,7 +30,7 @@ from gdbheap.targets.elf import ElfFiles, find_objects
 from gdbheap.targets.held_files import HeldFiles
 from gdbheap.targets.mappings import Mapping, parse_lazy, parse_locked, parse_maps, parse_smaps, parse_written
 from gdbheap.targets.ranges import Ranges, subtract
-from gdbheap.targets.target import AT_PAGESZ, Target, Thread
+from gdbheap.targets.target import AT_PAGESZ, Meanwhile, Target, Thread
 
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE, PRESENT = 0, 1, 2, 3, 4
 SPARE_BYTES = 16 << 20
@@ -43,6 +44,8 @@ UNCOLLECTED = (
 LEFT = "the copy has not ended yet: a file system keeps it, or it is large; process {} waits for that, and ends then"
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MAX_PAGEMAP = 4 << 30
+# To sum up RSS again takes the kernel some tens of milliseconds for so much.
+MAX_SUMMED = 8 << 30
 MAX_SHARING = 1 << 30
 DELETED = " (deleted)"
 ARGUMENTS_BYTES = 4 << 10
@@ -157,6 +160,7 @@ class Process(Target):
         self._systems = self._ready.systems
         self._readable: list[Mapping] = []
         self.is_copied = False
+        self._runs_since: float | None = None
         self._standing = list(threads)
         self.exe, self.identity, self.machine = self._ready.exe, self._ready.identity, self._ready.machine
         self.arguments = self._ready.arguments
@@ -193,6 +197,7 @@ class Process(Target):
         self.is_copied = self.space.capture(copied, room, shared, self._folder.path("mem"))
         if self.is_copied and isinstance(holder, Stop):
             holder.release()
+            self._runs_since = time.monotonic()
             self.stopped_seconds = holder.seconds
         elif self.is_copied and isinstance(holder, Frozen):
             self.warnings += end_copy(holder)
@@ -252,6 +257,17 @@ class Process(Target):
     def again(self) -> Process:
         """The process as it is now, after something was called in it; its threads are where they were."""
         return Process(self._folder, self._standing, self._ready, self.refusal, self._holder)
+
+    def meanwhile(self) -> Meanwhile | None:
+        """Return how RSS has changed since the process runs on beside its copy, where it is small enough to be summed
+        at once."""
+        if self._runs_since is None or not 0 < (self.rss.bytes or 0) <= MAX_SUMMED:
+            return None
+        with suppress(OSError):
+            now = self._read_rss()
+            if now.bytes is not None and now.source == self.rss.source:
+                return Meanwhile(now.bytes - (self.rss.bytes or 0), time.monotonic() - self._runs_since)
+        return None
 
     def _read_rss(self) -> Rss:
         """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""

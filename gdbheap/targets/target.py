@@ -45,6 +45,14 @@ class Thread:
 
 
 @dataclass(frozen=True)
+class Meanwhile:
+    """By how many bytes RSS has grown (negative: shrunk) in the ``seconds`` since a process runs on."""
+
+    rss: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Damage:
     """Something that is not as it must be: where, what it is, what was expected and what was found.
 
@@ -123,6 +131,10 @@ class Target:
     locked: Ranges = field(default_factory=list)
     stopped_seconds: float | None = None
     identity: Identity = Identity()
+
+    def meanwhile(self) -> Meanwhile | None:
+        """Return how RSS has changed since the target ran on; None where it has not, or that takes long."""
+        return None
 
     @property
     def cut_short(self) -> str | None:

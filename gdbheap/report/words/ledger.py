@@ -34,6 +34,8 @@ LAZY = "Findings: none. {} is given back already (MADV_FREE): the kernel takes i
 # In percent of RSS: what is worth more than this stands out where there are colours.
 SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
+# What RSS changes by while the holders are found is worth a sentence from so many bytes on.
+MIN_CHANGE = 1 << 20
 FIRST = "Findings, largest first"
 COLUMNS = (
     Column("what", True), Column("resident"), SHARE, Column("in free pages"), Column("swapped"), Column("virtual"),
@@ -48,7 +50,7 @@ def render(answer: Ledger, style: Style, whole: bool = False) -> str:
         return join(ended, style.filled(verdict(answer, style)), container.render(answer.container, None, style))
     return join(
         ended,
-        style.filled(verdict(answer, style)),
+        style.filled(f"{verdict(answer, style)} {_meanwhile(answer, style)}".rstrip()),
         style.filled(_since(answer.since, style)),
         _holders(answer, style),
         _findings(answer, style),
@@ -89,6 +91,15 @@ def _since(found: Since | None, style: Style) -> str:
     rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is not known in both"
     told = growth_sentence(found.holders, found.in_use, found.free, style)
     return f"Since the snapshot ({duration_text(max(found.seconds, 0))} ago): {rss}. {told}".rstrip()
+
+
+def _meanwhile(answer: Ledger, style: Style) -> str:
+    """Say by how much RSS changed since the process ran on; nothing where that is little."""
+    found, rss = answer.meanwhile, answer.rss.bytes or 0
+    if found is None or abs(found.rss) < max(MIN_CHANGE, MIN_PERCENT_SHOWN * rss // 100):
+        return ""
+    how = "grew" if found.rss > 0 else "shrank"
+    return f"RSS {how} by {style.bytes(abs(found.rss))} in the {duration_text(found.seconds)} that followed."
 
 
 def _next(answer: Ledger) -> str:
