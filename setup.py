@@ -98,6 +98,7 @@ setup(
             "types-tabulate",
             "types-gdb",
             "promql-parser",
+            "jsonschema>=4",
             "kubernetes-validate",
         ],
     },

@@ -168,8 +168,8 @@ def test_the_keys_of_a_document() -> None:
     """Those of the reference, in its order; a figure that is not known is left out."""
     one = finding(Cycles(3, None, "T", 5 * MIB, False, None, None))
     keys = ["id", "bytes", "text", "advice", "figures", "commands", "environment", "within", "doubtful"]
-    assert list(keys_of(one)) == keys and keys_of(one)["figures"] == {"objects": 3}
-    stacks = keys_of(finding(Stacks(9, 2 * MIB, 77, "worker")))["figures"]
+    assert list(vars(keys_of(one))) == keys and keys_of(one).figures == {"objects": 3}
+    stacks = keys_of(finding(Stacks(9, 2 * MIB, 77, "worker"))).figures
     assert list(stacks.items()) == [("threads", 9), ("largest", 2 * MIB)]
 
 

@@ -9,6 +9,7 @@ from gdbheap.commands.shell.line import extra_options
 from gdbheap.commands.shell.streams import complain
 from gdbheap.commands.shell.subjects import answer, meant, own_words
 from gdbheap.commands.surface.declaration import GDB, AnyCommand
+from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.options import Writing
 from gdbheap.commands.surface.parser import wants_help
 from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
@@ -100,6 +101,7 @@ def _overview() -> str:
         "Usage: gdbheap [NOUN] TARGET [ADDRESS] [--option=VALUE]",
         "       gdbheap PID PID… | PID --children | --name=REGEX | --cgroup=PATH",
         "       gdbheap install [--remove]",
+        "       gdbheap schema [NOUN]",
         "       gdbheap --version | --gdb-script | --help",
         "",
         "TARGET is a process id or the path of a core. NOUN is one of these, or left out (or heap):",
@@ -131,5 +133,25 @@ def _install(words: list[str]) -> str:
     return remove(given()) if words else install(given())
 
 
+def _schema(words: list[str]) -> str:
+    if wants_help(words):
+        return (
+            "gdbheap schema [NOUN] prints the JSON Schema of what a command prints with --json, or of what any\n"
+            "command does: each key with its type, its unit, what it means and when it is null. docs/json.md has\n"
+            "the same in tables."
+        )
+    nouns = [_known(word) for word in words] or list(COMMANDS)
+    unknown = [noun for noun in nouns if noun not in COMMANDS]
+    if unknown or len(words) > 1:
+        raise UsageError(f"gdbheap schema: which command?{did_you_mean(words[-1], COMMANDS)}")
+    # Imported here: no other command needs them.
+    from json import dumps
+
+    from gdbheap.report.formats.schema import schema_of
+
+    found = [COMMANDS[each] for noun in nouns for each in (noun, ABOUT_LOGS.get(noun)) if each is not None]
+    return dumps(schema_of({command.name: command.answer for command in found}), indent=1)
+
+
 # What the shell does itself, without a question about memory.
-VERBS = {"install": _install}
+VERBS = {"install": _install, "schema": _schema}

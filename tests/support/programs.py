@@ -28,6 +28,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from support import forked
+from support.schemas import assert_fits
 
 SOURCES = Path(__file__).resolve().parent.parent / "programs"
 GDBHEAP = Path(sys.executable).with_name("gdbheap")
@@ -35,6 +36,8 @@ PROCESS, GCORE, KERNEL_CORE = FORMS = ("process", "gcore", "kernel core")
 # x86-64: pause(2) is system call 34, read(2) of descriptor 0 is "0 0x0".
 RESTING = ("34 ", "0 0x0 ")
 PATIENCE = 120
+# Signs of a document that is compared with its schema: it takes seconds for the largest.
+MAX_FITTED = 300_000
 _programs: dict[str, str] = {}
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-programs-")
 # A root folder whose interpreters are tried, in the place of this system's. GDBHEAP_RELEASE is the one that is tried.
@@ -414,12 +417,15 @@ def whole_snapshot(folder: Path) -> Path:
 
 
 def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any]:
-    """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``; the exit status must be ``status``."""
+    """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``, which fits its schema; the exit status must
+    be ``status``."""
     program = program_of(target)
     done = said(*filter(None, [noun]), target, *options, *(["--exe", program] if program else []), "--json")
     assert done.returncode == status, f"exit status {done.returncode}\n{done.stderr}\n{done.stdout[-2000:]}"
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
+    if len(done.stdout) < MAX_FITTED:
+        assert_fits(answer)
     return answer
 
 

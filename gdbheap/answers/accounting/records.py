@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Union
 from gdbheap.documents import bounded
 from gdbheap.errors import UsageError
 
-__all__ = ["SCHEMA", "check_target", "from_json", "to_json"]
+__all__ = ["SCHEMA", "Target", "check_target", "from_json", "renamed", "to_json", "type_of"]
 
 SCHEMA = 1
 """The version of the keys' meaning: a document with a later one is refused, one with an earlier one is still read."""
@@ -24,13 +24,23 @@ LARGEST = float(1 << 64)
 # How deep lists and dicts of no known type may lie in one another.
 DEEPEST = 8
 
-# What the key "target" says of a process or a core; other keys may come to it later.
-TARGET_KEYS = {
-    **dict.fromkeys(("kind", "core", "exe", "host", "boot_id", "container", "python", "glibc"), str),
-    **dict.fromkeys(("pid", "start_time"), int),
-}
-
 R = TypeVar("R")
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What the key "target" says of a process or a core; it is a dict, to which other keys may come later."""
+
+    kind: str
+    pid: int | None = None
+    core: str | None = None
+    exe: str | None = None
+    host: str | None = None
+    boot_id: str | None = None
+    start_time: int | None = None
+    container: str | None = None
+    python: str | None = None
+    glibc: str | None = None
 
 
 def to_json(record: Any) -> dict[str, Any]:
@@ -40,7 +50,7 @@ def to_json(record: Any) -> dict[str, Any]:
     Raises TypeError for anything else than a record."""
     if not dataclasses.is_dataclass(record):
         raise TypeError(f"an answer holds a {type(record).__name__}")
-    keys = _renamed(type(record))
+    keys = renamed(type(record))
     return {keys.get(name, name): value for name, value in vars(record).items()} if keys else vars(record)
 
 
@@ -54,7 +64,7 @@ def from_json(kind: type[R], content: Any) -> R:
     hints_for = getattr(kind, "hints_for", None)
     if hints_for is not None:
         hints = {**hints, **hints_for(content)}
-    keys = _renamed(kind)
+    keys = renamed(kind)
     found = {
         name: _value(hint, content[keys.get(name, name)], f"{kind.__name__}.{name}")
         for name, hint in hints.items()
@@ -66,7 +76,7 @@ def from_json(kind: type[R], content: Any) -> R:
         raise UsageError(f"not a {kind.__name__}: {error}") from None
 
 
-def _renamed(kind: type[Any]) -> dict[str, str]:
+def renamed(kind: type[Any]) -> dict[str, str]:
     """{field: key} of a kind of record where they differ: a class variable beside its fields."""
     own = vars(kind).get("keys")
     return own if isinstance(own, dict) else {}
@@ -76,23 +86,25 @@ def _renamed(kind: type[Any]) -> dict[str, str]:
 def _hints(kind: Any) -> dict[str, Any]:
     """The types of a record's fields, by name."""
     names = {**vars(builtins), **vars(sys.modules[kind.__module__])}
-    return {field.name: _type_of(_parsed(str(field.type)), names) for field in dataclasses.fields(kind)}
+    return {field.name: type_of(str(field.type), names) for field in dataclasses.fields(kind)}
 
 
-def _parsed(annotation: str) -> ast.expr:
-    return ast.parse(annotation, mode="eval").body
+def type_of(annotation: str, names: Mapping[str, Any]) -> Any:
+    """A type from its annotation: ``typing.get_type_hints`` cannot read ``int | None`` before Python 3.10. What is not
+    among ``names`` is Any."""
+    return _type_of(ast.parse(annotation, mode="eval").body, names)
 
 
 def _type_of(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """A type from its annotation: ``typing.get_type_hints`` cannot read ``int | None`` before Python 3.10. What is not
-    known when a program runs is Any."""
     if isinstance(node, ast.BinOp):
         return Union[_type_of(node.left, names), _type_of(node.right, names)]
     if isinstance(node, ast.Subscript):
         inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         return types.GenericAlias(_type_of(node.value, names), tuple(_type_of(part, names) for part in inner))
+    if isinstance(node, ast.Attribute):
+        return getattr(_type_of(node.value, names), node.attr, Any)
     if isinstance(node, ast.Constant):
-        return _type_of(_parsed(node.value), names) if isinstance(node.value, str) else node.value
+        return type_of(node.value, names) if isinstance(node.value, str) else node.value
     return names.get(node.id, Any) if isinstance(node, ast.Name) else Any
 
 
@@ -150,6 +162,4 @@ def _first_that_fits(kinds: Sequence[Any], value: Any, where: str) -> Any:
 
 def check_target(found: Mapping[str, Any]) -> None:
     """Check what a file says of its target. Raises UsageError where a value is not of its key's type."""
-    for key in TARGET_KEYS.keys() & found.keys():
-        if found[key] is not None and type(found[key]) is not TARGET_KEYS[key]:
-            raise UsageError(f"target.{key} cannot be {found[key]!r:.100}")
+    from_json(Target, {"kind": "", **found})

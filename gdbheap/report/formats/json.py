@@ -45,5 +45,5 @@ def _keys(record: Any) -> dict[str, Any]:
     if finding is not None and isinstance(record, finding.Finding):
         from gdbheap.report.words import findings
 
-        return findings.keys_of(record)
+        record = findings.keys_of(record)
     return to_json(record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +52,7 @@ from gdbheap.report.words.finding_words import Words
 
 __all__ = [
     "WORDS",
+    "FindingKeys",
     "Numbers",
     "advice_of",
     "advice_or_none",
@@ -71,6 +73,21 @@ FILES = (
 Numbers = Mapping[str, Sequence[int]]
 """The numbers of the findings in the list that a reader sees, by id; none where there is no such list."""
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
+
+
+@dataclass(frozen=True)
+class FindingKeys:
+    """A finding with its words, as it is in a JSON document."""
+
+    id: str
+    bytes: int
+    text: str
+    advice: str
+    figures: dict[str, int]
+    commands: list[str]
+    environment: dict[str, str]
+    within: str | None
+    doubtful: bool
 
 
 def numbers_of(findings: Sequence[Finding]) -> Numbers:
@@ -114,19 +131,11 @@ def advice_or_none(finding: Finding) -> str | None:
     return None
 
 
-def keys_of(finding: Finding) -> dict[str, Any]:
+def keys_of(finding: Finding) -> FindingKeys:
     """The finding as it is in a JSON document. Raises KeyError as ``text_of`` does."""
-    return {
-        "id": finding.id,
-        "bytes": finding.bytes,
-        "text": text_of(finding),
-        "advice": advice_of(finding),
-        "figures": finding.listed,
-        "commands": finding.commands,
-        "environment": finding.environment,
-        "within": finding.within,
-        "doubtful": finding.doubtful,
-    }
+    text, advice = text_of(finding), advice_of(finding)
+    rest = finding.commands, finding.environment, finding.within, finding.doubtful
+    return FindingKeys(finding.id, finding.bytes, text, advice, finding.listed, *rest)
 
 
 def _words(finding: Finding) -> Words[Any]:

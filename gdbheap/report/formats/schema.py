@@ -1,0 +1,197 @@
+"""The JSON Schema of a command's answer, from the records that it is made of and what their keys mean (words.keys)."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from inspect import getsource
+from typing import Any, Union
+
+from gdbheap.answers.accounting.records import SCHEMA, Target, renamed, type_of
+from gdbheap.findings.finding import Finding
+from gdbheap.report.words.findings import FindingKeys
+from gdbheap.report.words.keys import Key, key_of
+from gdbheap.targets.target import Damage
+
+__all__ = [
+    "Field",
+    "answers_of",
+    "description",
+    "envelope",
+    "fields_of",
+    "name_of",
+    "records_below",
+    "schema_of",
+    "written_as",
+]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# Of each type that JSON has itself.
+PLAIN = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null", dict: "object"}
+LISTS = (list, tuple, Sequence)
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A key of a record, the type of its value, and what it means."""
+
+    key: str
+    type: Any
+    meaning: Key
+
+
+@dataclasses.dataclass(frozen=True)
+class Envelope:
+    """What every document has, beside the keys of its answer."""
+
+    command: str
+    schema: int
+    target: Target
+    warnings: list[str]
+    damage: list[Damage]
+
+
+def answers_of(answer: Callable[..., Any]) -> list[type[Any]]:
+    """The records of which a command's ``answer`` returns one, by its annotation."""
+    found = type_of(answer.__annotations__["return"], _names(answer.__module__))
+    return list(found.__args__) if getattr(found, "__origin__", None) is Union else [found]
+
+
+def fields_of(kind: type[Any]) -> list[Field]:
+    """The keys of a record, in their order."""
+    keys = renamed(kind)
+    names = _names(kind.__module__)
+    found = ((keys.get(field.name, field.name), type_of(str(field.type), names)) for field in dataclasses.fields(kind))
+    return [Field(key, type, key_of(name_of(kind), key)) for key, type in found]
+
+
+def name_of(kind: type[Any]) -> str:
+    """What a record is called in a schema: its file and its class, as "holes.Hole"."""
+    return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
+
+
+def written_as(kind: Any) -> type[Any]:
+    """The record that a document has in a record's place."""
+    found: type[Any] = FindingKeys if kind is Finding else kind
+    return found
+
+
+def records_below(kinds: Sequence[type[Any]]) -> list[type[Any]]:
+    """These records and all that lie in them, each once, in the order of their keys."""
+    found: dict[type[Any], None] = {}
+    _collect(kinds, found)
+    return list(found)
+
+
+def _collect(kinds: Sequence[type[Any]], found: dict[type[Any], None]) -> None:
+    for kind in kinds:
+        if kind not in found:
+            found[kind] = None
+            _collect([inner for field in fields_of(kind) for inner in _records_in(field.type)], found)
+
+
+def _records_in(hint: Any) -> Iterator[type[Any]]:
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        yield written_as(hint)
+    for part in getattr(hint, "__args__", ()):
+        yield from _records_in(part)
+
+
+def schema_of(commands: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """The schema of the documents of these commands: the function that answers by the name in the key "command"."""
+    answers = {name: answers_of(answer) for name, answer in commands.items()}
+    below = records_below([Envelope, *(kind for kinds in answers.values() for kind in kinds)])
+    documents = [_document(name, kind) for name, kinds in answers.items() for kind in kinds]
+    one = documents[0] if len(documents) == 1 else {"anyOf": documents}
+    records = {name_of(kind): _record(kind) for kind in below if kind not in _of_documents(answers)}
+    return {"$schema": DIALECT, "title": " · ".join(answers), **one, "$defs": records}
+
+
+def _of_documents(answers: Mapping[str, list[type[Any]]]) -> set[type[Any]]:
+    """The records whose keys are a document's own."""
+    return {Envelope, *(kind for kinds in answers.values() for kind in kinds)}
+
+
+def envelope() -> type[Any]:
+    """The record of what every document has."""
+    return Envelope
+
+
+def _document(name: str, kind: type[Any]) -> dict[str, Any]:
+    found = _object([*fields_of(Envelope), *fields_of(kind)])
+    constants = {"command": {"const": name}, "schema": {"const": SCHEMA}}
+    for key, value in constants.items():
+        found["properties"][key].update(value)
+    return found
+
+
+def _record(kind: type[Any]) -> dict[str, Any]:
+    found = _object(fields_of(kind))
+    # A target has what is known of its kind.
+    return {**found, "required": []} if kind is Target else found
+
+
+def _object(fields: Sequence[Field]) -> dict[str, Any]:
+    properties = {field.key: _property(field) for field in fields}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _property(field: Field) -> dict[str, Any]:
+    unit = {"unit": field.meaning.unit} if field.meaning.unit else {}
+    return {**_value(field.type), "description": description(field), **unit}
+
+
+def description(field: Field) -> str:
+    """What a key means, and when it is null."""
+    meaning = field.meaning
+    return f"{meaning.text}; null: {meaning.null}" if may_be_null(field.type) else meaning.text
+
+
+def may_be_null(hint: Any) -> bool:
+    """Whether a value of the type may be None."""
+    return type(None) in getattr(hint, "__args__", ())
+
+
+def _value(hint: Any) -> dict[str, Any]:
+    """The schema of a value. Raises KeyError for a type that JSON does not have."""
+    origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
+    if origin is Any:
+        return {}
+    if origin is Union:
+        return _one_of([_value(part) for part in parts])
+    if origin in LISTS:
+        return _list(parts)
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _value(parts[1])}
+    if dataclasses.is_dataclass(origin):
+        return {"$ref": f"#/$defs/{name_of(written_as(origin))}"}
+    return {"type": PLAIN[origin]}
+
+
+def _one_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    if all(schema.keys() == {"type"} for schema in schemas):
+        return {"type": [schema["type"] for schema in schemas]}
+    return {"anyOf": schemas}
+
+
+def _list(parts: list[Any]) -> dict[str, Any]:
+    if len(parts) == 1 or parts[1] is ...:
+        return {"type": "array", "items": _value(parts[0])}
+    return {"type": "array", "prefixItems": [_value(part) for part in parts], "minItems": len(parts), "items": False}
+
+
+@cache
+def _names(module: str) -> dict[str, Any]:
+    """What annotations in a module may name, what it imports for type checkers alone too."""
+    loaded = import_module(module)
+    found = {**vars(builtins), **vars(loaded)}
+    blocks = [node for node in ast.parse(getsource(loaded)).body if isinstance(node, ast.If)]
+    for node in (inner for block in blocks if ast.unparse(block.test) == "TYPE_CHECKING" for inner in block.body):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            source = __import__(node.module, fromlist=[alias.name for alias in node.names])
+            found.update({alias.asname or alias.name: getattr(source, alias.name) for alias in node.names})
+    return found

@@ -1,0 +1,101 @@
+"""Print docs/json.md, or with --write put it in place, from the records that answers are made of and what their keys
+mean (gdbheap/report/words/keys.py).
+
+Run it with the Python that gdbheap is installed in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Union
+
+from gdbheap.commands.surface.declaration import AnyCommand
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.report.formats import schema
+from gdbheap.report.formats.schema import Field, answers_of, fields_of, name_of, records_below
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "json.md"
+INTRODUCTION = """# JSON
+
+Every command has `--json`: one document on one line of standard output, and nothing else there. Sizes are in bytes,
+addresses are integers, and malloc's pointer is meant, not the header's. A key never changes its meaning; new ones may
+come. Lists are whole unless `--top` is given, and sums are over all that match, also when `--top` cuts the list.
+
+`gdbheap schema holes` prints the JSON Schema of what `heap holes --json` prints, `gdbheap schema` that of all commands.
+This page says the same in tables; it is written by `scripts/json_docs.py --write` from the records that answers are
+made of and one table of keys (`gdbheap/report/words/keys.py`). A name such as `holes.Hole` is that of a record.
+
+## Every document
+Its keys are these, and those of its command.
+"""
+SHARED = "\n## Records of several commands\n"
+HEAD = "\n| key | type | unit | what it says |\n| --- | --- | --- | --- |\n"
+# No answer needs to say which it is.
+END_OF_SENTENCE = re.compile(r"(?<=[.:])\s")
+
+
+def page() -> str:
+    """Return the whole page."""
+    common = records_below([schema.envelope()])
+    below = {noun: records_below(answers_of(command.answer)) for noun, command in COMMANDS.items()}
+    times = Counter(kind for kinds in below.values() for kind in kinds)
+    own = {noun: [kind for kind in kinds if times[kind] == 1 and kind not in common] for noun, kinds in below.items()}
+    shared = sorted((kind for kind in times if times[kind] > 1 and kind not in common), key=name_of)
+    sections = (_section(COMMANDS[noun], kinds) for noun, kinds in own.items())
+    return "".join([INTRODUCTION, *map(_record, common), *sections, SHARED, *map(_record, shared)])
+
+
+def _section(command: AnyCommand, kinds: Sequence[type[Any]]) -> str:
+    return f"\n## {command.name}\n{command.question}\n" + "".join(map(_record, kinds))
+
+
+def _record(kind: type[Any]) -> str:
+    return "".join([f"\n### {name_of(kind)}\n{_summary(kind)}\n", HEAD, *map(_row, fields_of(kind))])
+
+
+def _summary(kind: type[Any]) -> str:
+    """The first sentence of its docstring."""
+    text = " ".join((kind.__doc__ or "").split()).replace("``", "`")
+    return END_OF_SENTENCE.split(text, maxsplit=1)[0].rstrip(":") if text else ""
+
+
+def _row(field: Field) -> str:
+    unit = field.meaning.unit or ""
+    return f"| `{field.key}` | {_type(field.type)} | {unit} | {schema.description(field)} |\n"
+
+
+def _type(hint: Any) -> str:
+    """What a person calls a type."""
+    origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
+    if origin is Any:
+        return "anything"
+    if origin is Union:
+        return " or ".join(map(_type, parts))
+    if origin in schema.LISTS:
+        return f"list of {_type(parts[0])}"
+    if origin is dict:
+        return f"object of {_type(parts[1])}"
+    if dataclasses.is_dataclass(origin):
+        name = name_of(schema.written_as(origin))
+        return f"[{name}](#{name.replace('.', '').lower()})"
+    return schema.PLAIN[origin]
+
+
+def main() -> None:
+    """Print the page, or write it."""
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(page(), encoding="utf-8")
+    elif sys.argv[1:]:
+        raise SystemExit("usage: json_docs.py [--write]")
+    else:
+        sys.stdout.write(page())
+
+
+if __name__ == "__main__":
+    main()
